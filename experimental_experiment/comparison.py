@@ -1,0 +1,147 @@
+"""Running a model in onnxruntime and comparing it with eager PyTorch: one place for the rules and the tolerances.
+
+Tensors travel by DLPack: no copy, every dtype.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from torch.utils import _pytree as pytree
+
+TOLERANCES = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1e-4, 1e-5),
+    torch.float16: (1e-2, 1e-3),
+    torch.bfloat16: (5e-2, 1e-2),
+}
+"""Relative and absolute tolerance by dtype; integers and booleans are equal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How one output differs from eager.
+
+    Attributes:
+        name: name of the output.
+        expected: dtype and shape in eager.
+        got: dtype and shape in ONNX.
+        absolute: largest absolute difference, inf when dtypes, shapes, NaNs or infinities differ.
+        relative: largest difference relative to eager's value.
+        within: whether the output is within the tolerance of its dtype.
+    """
+
+    name: str
+    expected: str
+    got: str
+    absolute: float
+    relative: float
+    within: bool
+
+
+def session(model: onnx.ModelProto | str | os.PathLike) -> onnxruntime.InferenceSession:
+    """An onnxruntime session on the CPU; a model with external data is given by its file name."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else os.fspath(model)
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def tensor_leaves(*trees: Any) -> list[torch.Tensor]:
+    """The leaves of a call's arguments that are inputs of the model, or of a result that are outputs, as tensors.
+
+    Numbers become 0-d tensors; None is left out; a complex tensor becomes a real one with a trailing dimension of 2.
+    """
+    leaves = []
+    for leaf in pytree.tree_leaves(trees):
+        if leaf is None:
+            continue
+        if isinstance(leaf, float):
+            leaf = torch.tensor(leaf, dtype=torch.float64)
+        elif not isinstance(leaf, torch.Tensor):
+            leaf = torch.tensor(leaf)
+        leaf = leaf.detach()
+        leaves.append(torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf)
+    return leaves
+
+
+def run(runner: onnxruntime.InferenceSession, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs for these inputs, in order. ValueError when there are not as many as the model takes."""
+    names = [argument.name for argument in runner.get_inputs()]
+    if len(names) != len(inputs):
+        raise ValueError(f"the model takes {len(names)} inputs ({', '.join(names)}), {len(inputs)} are given")
+    feeds = {name: to_ort(tensor) for name, tensor in zip(names, inputs)}
+    outputs = [argument.name for argument in runner.get_outputs()]
+    return [from_ort(value) for value in runner.run_with_ort_values(outputs, feeds)]
+
+
+def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    """A tensor as onnxruntime sees it."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            tensor.view(torch.uint16).numpy(), onnx.TensorProto.BFLOAT16
+        )
+    return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+
+
+def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
+    """A tensor of onnxruntime as torch sees it."""
+    if value.element_type() == onnx.TensorProto.BFLOAT16:
+        return torch.from_dlpack(value).clone()
+    return torch.from_numpy(np.array(value.numpy()))
+
+
+def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Difference:
+    """Compare one output: dtype, shape, NaN and infinities exactly, numbers within *scale* times the tolerance."""
+    kinds = [f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}" for tensor in (expected, got)]
+    if kinds[0] != kinds[1]:
+        return Difference(name, *kinds, float("inf"), float("inf"), False)
+    if expected.numel() == 0:
+        return Difference(name, *kinds, 0.0, 0.0, True)
+    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
+    if not expected.dtype.is_floating_point:
+        equal = torch.equal(expected, got)
+        gap = 0.0 if equal else float((expected.double() - got.double()).abs().max())
+        return Difference(name, *kinds, gap, gap / max(1.0, float(expected.double().abs().max())), equal)
+    a, b = expected.double(), got.double()
+    same = (a == b) | (a.isnan() & b.isnan())
+    gap = torch.where(same, 0.0, (a - b).abs()).nan_to_num(float("inf"), float("inf"))
+    ratio = torch.where(same, 0.0, gap / a.abs().clamp_min(1e-30)).nan_to_num(float("inf"), float("inf"))
+    within = bool((same | (gap <= scale * (absolute + relative * a.abs()))).all())
+    return Difference(
+        name, *kinds, float(gap.max()), float(ratio.max()), within and bool(gap.isfinite().all())
+    )
+
+
+def compare(
+    model: torch.nn.Module,
+    runner: onnxruntime.InferenceSession,
+    args: tuple = (),
+    kwargs: Mapping[str, Any] | None = None,
+    scale: float = 1.0,
+) -> list[Difference]:
+    """Run both on copies of the same arguments and compare every output, in order.
+
+    Python ints, floats and bools among the arguments are constants of the model unless it takes as many inputs.
+    """
+    kwargs = dict(kwargs or {})
+    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if leaf is not None]
+    wanted = len(runner.get_inputs())
+    inputs = leaves if len(leaves) == wanted else [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]
+    with torch.no_grad():
+        expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    got = run(runner, feeds)
+    names = [argument.name for argument in runner.get_outputs()]
+    if len(expected) != len(got):
+        raise ValueError(f"eager gives {len(expected)} outputs, the ONNX model {len(got)}")
+    return [difference(name, a, b, scale) for name, a, b in zip(names, expected, got)]

@@ -1,0 +1,104 @@
+"""The test case of this project: eager PyTorch is the truth."""
+
+from __future__ import annotations
+
+import copy
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+
+from experimental_experiment.comparison import compare, session
+from experimental_experiment.torch_interpreter import to_onnx
+
+
+class Call(torch.nn.Module):
+    """A module that calls one function: the tensors among its arguments are inputs, the rest constants."""
+
+    def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]):
+        super().__init__()
+        self.function = function
+        self.leaves, self.spec = torch.utils._pytree.tree_flatten((tuple(args), dict(kwargs)))
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """The inputs."""
+        return tuple(leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor))
+
+    def forward(self, *tensors):
+        """Call the function with these tensors in the place of the first ones."""
+        given = iter(tensors)
+        leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self.spec)
+        return self.function(*args, **kwargs)
+
+
+class ExporterTestCase(unittest.TestCase):
+    """Exports, checks with onnx, runs in onnxruntime, compares with eager."""
+
+    def setUp(self):
+        torch.manual_seed(0)
+
+    def assert_same_as_eager(
+        self,
+        function: Callable,
+        *args: Any,
+        kwargs: Mapping[str, Any] | None = None,
+        others: Sequence[Sequence[Any]] = (),
+        dynamic: bool = True,
+        target_opset: int | None = None,
+        scale: float = 1.0,
+        **options: Any,
+    ) -> onnx.ModelProto:
+        """One function (an operator, a lambda) on these arguments, with static and with dynamic dimensions.
+
+        *others*: other arguments to run the dynamic model on, of other sizes. *scale* multiplies the tolerances of
+        the dtype, with a comment that says why. Other keyword arguments go to `to_onnx`.
+        """
+        module = Call(function, args, kwargs or {})
+        tensors = module.tensors()
+        model = self.export_and_compare(module, tensors, target_opset=target_opset, scale=scale, **options)
+        if dynamic and any(tensor.dim() for tensor in tensors):
+            axes = [{axis: torch.export.Dim.AUTO for axis in range(tensor.dim())} for tensor in tensors]
+            model = self.export_and_compare(
+                module,
+                tensors,
+                others=[tuple(leaf for leaf in other if isinstance(leaf, torch.Tensor)) for other in others],
+                dynamic_shapes=(tuple(axes),),
+                target_opset=target_opset,
+                scale=scale,
+                **options,
+            )
+        return model
+
+    def export_and_compare(
+        self,
+        module: torch.nn.Module,
+        args: tuple = (),
+        kwargs: Mapping[str, Any] | None = None,
+        others: Sequence[Any] = (),
+        scale: float = 1.0,
+        **options: Any,
+    ) -> onnx.ModelProto:
+        """Export a module, then compare on the example and on *others*: tuples of arguments, or (args, kwargs) pairs."""
+        model = to_onnx(module, copy.deepcopy(args), copy.deepcopy(kwargs), **options)
+        onnx.checker.check_model(model, full_check=True)
+        self.assert_matches(model, module, args, kwargs, scale)
+        for other in others:
+            is_pair = len(other) == 2 and isinstance(other[0], tuple) and isinstance(other[1], dict)
+            more_args, more_kwargs = other if is_pair else (tuple(other), None)
+            self.assert_matches(model, module, more_args, more_kwargs, scale)
+        return model
+
+    def assert_matches(
+        self,
+        model: Any,
+        module: torch.nn.Module,
+        args: tuple,
+        kwargs: Mapping[str, Any] | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        """Every output of the ONNX model is eager's: dtype, shape, values."""
+        for found in compare(copy.deepcopy(module), session(model), args, kwargs, scale):
+            self.assertTrue(found.within, f"{found}")

@@ -1,0 +1,108 @@
+"""Composite operators: the translation *is* torch's own decomposition of that one node, walked by the same interpreter.
+
+Source of semantics: ``OpOverload.decompose`` and ``torch._decomp``. For rare operators only: never where ONNX has the operator,
+never tried on an operator that is not declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.registry import translates
+
+
+def composite(*targets: torch._ops.OpOverload) -> None:
+    """Declare that operators are translated through torch's decomposition of the node, one level of it."""
+    for target in targets:
+        translates(target)(decomposed(target))
+
+
+def decomposed(target: torch._ops.OpOverload):
+    """The translation of one composite operator; its arguments are those of the schema."""
+
+    def translation(op, **arguments):
+        node = op.context.node
+        names = [argument.name for argument in target._schema.arguments]
+        args = dict(zip(names, node.args)) | dict(node.kwargs)
+        return inline(op, target, args, arguments)
+
+    translation.__name__ = target._schema.name.split("::")[1]
+    translation.__doc__ = f"torch's decomposition of {target}."
+    translation.__signature__ = signature_of(target)
+    return translation
+
+
+def signature_of(target: torch._ops.OpOverload):
+    """The emitter, then the names of the schema."""
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = ["op", *(argument.name for argument in target._schema.arguments)]
+    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+
+def inline(op, target: torch._ops.OpOverload, nodes: dict[str, Any], values: dict[str, Any]) -> Any:
+    """Trace the decomposition with the node's fake values and write it where *op* is."""
+    fakes, operands = [], []
+
+    def collect(item: Any, value: Any) -> Any:
+        if isinstance(item, torch.fx.Node):
+            fakes.append(item.meta["val"])
+            operands.append(value)
+            return Slot(len(fakes) - 1)
+        if isinstance(item, (list, tuple)):
+            return [collect(a, b) for a, b in zip(item, value)]
+        return item
+
+    given = {name: collect(item, values[name]) for name, item in nodes.items()}
+    traced = trace(target, given, fakes)
+    walk = Walk(traced, op, op.context.dimensions)
+    results = [value_of(op, item) for item in walk.run([as_view(value) for value in operands])]
+    return results[0] if len(target._schema.returns) == 1 and not is_list(target) else results
+
+
+class Slot(int):
+    """The position of a traced operand among the fake values."""
+
+
+def is_list(target: torch._ops.OpOverload) -> bool:
+    """Whether the only result of an operator is a list of tensors."""
+    return str(target._schema.returns[0].type).startswith("List")
+
+
+def trace(target: torch._ops.OpOverload, given: dict[str, Any], fakes: list[Any]) -> torch.fx.GraphModule:
+    """The decomposition as a graph whose placeholders are the fake values.
+
+    Raises Untranslatable when torch has no decomposition.
+    """
+    function = decomposition_table.get(target)
+
+    def fill(item: Any, flat: tuple) -> Any:
+        if isinstance(item, Slot):
+            return flat[item]
+        if isinstance(item, list):
+            return [fill(entry, flat) for entry in item]
+        return item
+
+    def call(*flat):
+        kwargs = {name: fill(item, flat) for name, item in given.items()}
+        args = [kwargs.pop(a.name) for a in target._schema.arguments if a.name in kwargs and not a.kwarg_only]
+        if function is not None:
+            return function(*args, **kwargs)
+        result = target.decompose(*args, **kwargs)
+        if result is NotImplemented:
+            raise Untranslatable("torch has no decomposition for it")
+        return result
+
+    mode = next((fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)), None)
+    if mode is None:
+        raise Untranslatable("a composite operator without tensors")
+    with mode:
+        return make_fx(call, tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(*fakes)

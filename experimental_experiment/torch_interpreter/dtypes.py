@@ -1,0 +1,141 @@
+"""Dtypes: torch's and ONNX's, the type constraints of operators, and what onnxruntime has kernels for.
+
+Source of semantics: the operator schemas of ``onnx.defs``; ``kernels.json`` was measured by ``benchmarks/kernels.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.resources
+import json
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+
+TORCH_TO_ONNX = {
+    torch.bool: ir.DataType.BOOL,
+    torch.uint8: ir.DataType.UINT8,
+    torch.uint16: ir.DataType.UINT16,
+    torch.uint32: ir.DataType.UINT32,
+    torch.uint64: ir.DataType.UINT64,
+    torch.int8: ir.DataType.INT8,
+    torch.int16: ir.DataType.INT16,
+    torch.int32: ir.DataType.INT32,
+    torch.int64: ir.DataType.INT64,
+    torch.float16: ir.DataType.FLOAT16,
+    torch.bfloat16: ir.DataType.BFLOAT16,
+    torch.float32: ir.DataType.FLOAT,
+    torch.float64: ir.DataType.DOUBLE,
+    torch.float8_e4m3fn: ir.DataType.FLOAT8E4M3FN,
+    torch.float8_e4m3fnuz: ir.DataType.FLOAT8E4M3FNUZ,
+    torch.float8_e5m2: ir.DataType.FLOAT8E5M2,
+    torch.float8_e5m2fnuz: ir.DataType.FLOAT8E5M2FNUZ,
+    torch.complex64: ir.DataType.FLOAT,
+    torch.complex128: ir.DataType.DOUBLE,
+    torch.complex32: ir.DataType.FLOAT16,
+}
+"""A complex tensor is a real one with a trailing dimension of 2."""
+
+ONNX_TO_TORCH = {onnx_type: dtype for dtype, onnx_type in TORCH_TO_ONNX.items() if not dtype.is_complex}
+
+FLOATS = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+    | {onnx_type for dtype, onnx_type in TORCH_TO_ONNX.items() if dtype.is_floating_point}
+)
+
+WIDER = {
+    ir.DataType.BOOL: (ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.INT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.UINT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.INT16: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.UINT16: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.INT32: (ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.FLOAT),
+    ir.DataType.UINT32: (ir.DataType.INT64, ir.DataType.DOUBLE),
+    ir.DataType.UINT64: (ir.DataType.INT64,),
+    ir.DataType.FLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
+    ir.DataType.BFLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
+    ir.DataType.DOUBLE: (ir.DataType.FLOAT,),
+}
+"""Where to compute when an operator has no kernel for a dtype. Only float64 loses digits, and that is logged."""
+
+
+def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
+    """The ONNX dtype of a torch dtype; Untranslatable when ONNX lacks it."""
+    if dtype not in TORCH_TO_ONNX:
+        raise Untranslatable(f"ONNX has no dtype for {dtype}")
+    return TORCH_TO_ONNX[dtype]
+
+
+def torch_dtype(dtype: ir.DataType) -> torch.dtype:
+    """The torch dtype of an ONNX dtype."""
+    return ONNX_TO_TORCH[dtype]
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraints:
+    """Types of an ONNX operator at one version.
+
+    Attributes:
+        inputs: type variable or concrete type of each formal input; the last one repeats when ``variadic``.
+        variadic: whether the last input repeats.
+        outputs: type variable or concrete type of each formal output.
+        allowed: dtypes that a variable may take and onnxruntime's CPU provider computes.
+    """
+
+    inputs: tuple[str, ...]
+    variadic: bool
+    outputs: tuple[str, ...]
+    allowed: dict[str, frozenset[ir.DataType]]
+
+    def variable(self, position: int) -> str:
+        """The type of the input at *position*."""
+        if position < len(self.inputs):
+            return self.inputs[position]
+        return self.inputs[-1] if self.variadic and self.inputs else ""
+
+
+@functools.cache
+def missing_kernels() -> dict[str, dict[str, list[str]]]:
+    """The table {operator: {type variable: [dtypes without a kernel]}}."""
+    file = importlib.resources.files("experimental_experiment.torch_interpreter") / "kernels.json"
+    return json.loads(file.read_text())
+
+
+def concrete(kind: str) -> ir.DataType | None:
+    """The dtype of ``tensor(int64)``, None for a type variable or a type that is not a tensor."""
+    if not kind.startswith("tensor("):
+        return None
+    name = kind[7:-1].upper()
+    return ir.DataType[name] if name in ir.DataType.__members__ else None
+
+
+@functools.cache
+def constraints(op_type: str, opset: int, domain: str = "") -> Constraints | None:
+    """The types of an operator, None for a domain that onnx does not describe.
+
+    Raises Untranslatable when ai.onnx gained the operator after *opset*.
+    """
+    if not onnx.defs.has(op_type, opset, domain):
+        if domain in ("", "ai.onnx"):
+            raise Untranslatable(f"ONNX {op_type} does not exist in opset {opset}: raise target_opset")
+        return None
+    schema = onnx.defs.get_schema(op_type, opset, domain)
+    variadic = (
+        bool(schema.inputs) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    )
+    missing = missing_kernels().get(op_type, {}) if domain == "" else {}
+    allowed = {}
+    for constraint in schema.type_constraints:
+        types = {concrete(kind) for kind in constraint.allowed_type_strs} - {None}
+        absent = {ir.DataType[name] for name in missing.get(constraint.type_param_str, ())}
+        allowed[constraint.type_param_str] = frozenset(types - absent or types)
+    return Constraints(
+        tuple(formal.type_str for formal in schema.inputs),
+        variadic,
+        tuple(formal.type_str for formal in schema.outputs),
+        allowed,
+    )

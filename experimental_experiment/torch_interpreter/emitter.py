@@ -1,0 +1,391 @@
+"""The emitter: ``op.Add(x, 1)`` writes a node and returns its value, typed, folded when constant.
+
+Source of semantics: the schemas of ``onnx.defs`` say which dtype a Python number takes beside a tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import LIMIT, fold, infer
+from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
+
+logger = logging.getLogger("experimental_experiment")
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+
+
+class Names:
+    """Unique names over one model, the same for the same program."""
+
+    def __init__(self):
+        self.count: dict[str, int] = {}
+
+    def reserve(self, name: str) -> str:
+        """Keep *name* for its owner; ValueError when it is taken."""
+        if name in self.count:
+            raise ValueError(f"the name {name!r} is used twice")
+        self.count[name] = 0
+        return name
+
+    def unique(self, name: str) -> str:
+        """*name*, or *name* with the first free number behind it."""
+        if name not in self.count:
+            self.count[name] = 0
+            return name
+        while True:
+            self.count[name] += 1
+            candidate = f"{name}_{self.count[name]}"
+            if candidate not in self.count:
+                self.count[candidate] = 0
+                return candidate
+
+
+@dataclasses.dataclass
+class Context:
+    """What all emitters of one export share.
+
+    Attributes:
+        root: the main graph; small constants are its initializers, seen from every subgraph.
+        opset: version of ai.onnx.
+        domains: the other operator sets in use, name to version.
+        provenance: ``metadata_props`` of the nodes written now.
+        prefix: name of the FX node translated now.
+        node: the FX node translated now.
+        functions: local functions of the model.
+        warned: what was logged once already.
+        dimensions: names of the symbolic sizes (`symbolic.Dimensions`).
+    """
+
+    root: ir.Graph
+    opset: int
+    domains: dict[str, int] = dataclasses.field(default_factory=dict)
+    names: Names = dataclasses.field(default_factory=Names)
+    constants: dict[tuple, ir.Value] = dataclasses.field(default_factory=dict)
+    provenance: dict[str, str] = dataclasses.field(default_factory=dict)
+    prefix: str = "c"
+    node: torch.fx.Node | None = None
+    functions: dict[Any, ir.Function] = dataclasses.field(default_factory=dict)
+    translations: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    warned: set[str] = dataclasses.field(default_factory=set)
+    dimensions: Any = None
+
+    def warn_once(self, message: str) -> None:
+        """Log a warning the first time it is given."""
+        if message not in self.warned:
+            self.warned.add(message)
+            logger.warning(message)
+
+
+class Emitter:
+    """Writes nodes at the end of one graph. ``op.Name(*inputs, outputs=None, **attributes)`` for any ONNX operator.
+
+    Inputs: values, None for an absent one, or Python numbers, lists and arrays, which become constants of the dtype
+    that the operator's schema asks for. A list that holds values becomes a 1-D INT64 tensor. Attributes that are None
+    are left out. One value is returned; with ``outputs=n`` always a tuple of n.
+    """
+
+    def __init__(self, graph: ir.Graph, context: Context, parent: Emitter | None = None):
+        self.graph = graph
+        self.context = context
+        self.parent = parent
+        self.sizes: dict[Any, ir.Value] = {}
+
+    def __getattr__(self, op_type: str) -> Callable:
+        if not op_type[0].isupper():
+            raise AttributeError(f"the emitter has no {op_type!r}; ONNX operators start with a capital")
+
+        def write(*inputs, outputs=None, domain="", **attributes):
+            return self.emit(op_type, inputs, attributes, outputs, domain)
+
+        return write
+
+    @property
+    def opset(self) -> int:
+        """Version of ai.onnx that the model targets."""
+        return self.context.opset
+
+    def has(self, op_type: str) -> bool:
+        """Whether the target operator set has this operator, in any of its versions."""
+        import onnx
+
+        return onnx.defs.has(op_type, self.opset, "")
+
+    # ---- nodes
+
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        attributes: dict[str, Any] | None = None,
+        outputs: int | None = None,
+        domain: str = "",
+    ) -> Any:
+        """Write one node; see the class. Raises Untranslatable when the inputs do not fit the operator."""
+        attributes = {name: value for name, value in (attributes or {}).items() if value is not None}
+        kinds = dtypes.constraints(op_type, self.opset, domain)
+        values = self.typed(op_type, kinds, inputs)
+        simplify = SIMPLIFICATIONS.get(op_type) if not domain and outputs is None else None
+        if simplify is not None:
+            simpler = simplify(self, *values, **attributes)
+            if simpler is not None:
+                return simpler
+        restored: dict[str, ir.DataType] = {}
+        if kinds is not None:
+            values, restored = self.widened(op_type, kinds, values)
+        node = self.append(op_type, values, attributes, outputs or 1, domain)
+        results = list(self.folded(node) or node.outputs)
+        for position, result in enumerate(results):
+            kind = kinds.outputs[min(position, len(kinds.outputs) - 1)] if restored else ""
+            if kind in restored:
+                results[position] = self.Cast(result, to=restored[kind])
+        return results[0] if outputs is None else tuple(results)
+
+    def append(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, Any],
+        outputs: int,
+        domain: str = "",
+    ) -> ir.Node:
+        """Write one node as it is, with its names, origin, dtypes and shapes."""
+        inputs = list(inputs)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        context = self.context
+        if domain and domain not in context.domains:
+            context.domains[domain] = 1
+        node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=outputs)
+        for value in node.outputs:
+            value.name = context.names.unique(f"{context.prefix}_{op_type.lower()}")
+        node.name = context.names.unique(f"node_{context.prefix}_{op_type}")
+        node.metadata_props.update(context.provenance)
+        self.graph.append(node)
+        infer(node, context.opset)
+        return node
+
+    def folded(self, node: ir.Node) -> list[ir.Value] | None:
+        """Constants instead of the outputs of *node*, which is then removed, or None."""
+        arrays = fold(node, self.opset)
+        if arrays is None:
+            return None
+        self.graph.remove(node, safe=True)
+        return [self.constant(array) for array in arrays]
+
+    def typed(
+        self, op_type: str, kinds: dtypes.Constraints | None, inputs: Sequence[Any]
+    ) -> list[ir.Value | None]:
+        """The inputs as values: numbers take the dtype of the tensors that share their type variable."""
+        if all(value is None or isinstance(value, ir.Value) for value in inputs):
+            return list(inputs)
+        known: dict[str, ir.DataType] = {}
+        for position, value in enumerate(inputs):
+            if isinstance(value, ir.Value) and kinds is not None:
+                known.setdefault(kinds.variable(position), value.dtype)
+        first = next((value.dtype for value in inputs if isinstance(value, ir.Value)), None)
+        values = []
+        for position, value in enumerate(inputs):
+            if value is not None and not isinstance(value, ir.Value):
+                kind = kinds.variable(position) if kinds is not None else ""
+                dtype = dtypes.concrete(kind) or known.get(kind)
+                if dtype is None and first in dtypes.FLOATS and holds_floats(value):
+                    dtype = first
+                value = self.constant(value, dtype)
+            values.append(value)
+        return values
+
+    def widened(
+        self, op_type: str, kinds: dtypes.Constraints, values: list[ir.Value | None]
+    ) -> tuple[list[ir.Value | None], dict[str, ir.DataType]]:
+        """Inputs cast to a dtype that the operator computes, and the dtype to give back, by type variable."""
+        chosen: dict[str, ir.DataType] = {}
+        restored: dict[str, ir.DataType] = {}
+        for position, value in enumerate(values):
+            if value is None or not isinstance(value.type, ir.TensorType):
+                continue
+            kind = kinds.variable(position)
+            allowed = kinds.allowed.get(kind)
+            if allowed is None or value.dtype in allowed or kind in chosen:
+                continue
+            wider = next((dtype for dtype in dtypes.WIDER.get(value.dtype, ()) if dtype in allowed), None)
+            if wider is None:
+                raise Untranslatable(
+                    f"neither ONNX {op_type} nor a cast around it computes {value.dtype.name}"
+                )
+            if value.dtype == ir.DataType.DOUBLE:
+                self.context.warn_once(
+                    f"onnxruntime has no float64 kernel for {op_type}: computed in float32"
+                )
+            chosen[kind], restored[kind] = wider, value.dtype
+        if not chosen:
+            return values, restored
+        cast = []
+        for position, value in enumerate(values):
+            kind = kinds.variable(position)
+            if value is not None and kind in chosen:
+                value = self.Cast(value, to=chosen[kind])
+            cast.append(value)
+        return cast, restored
+
+    # ---- constants
+
+    def constant(self, value: Any, dtype: ir.DataType | torch.dtype | None = None) -> ir.Value:
+        """A constant: a number, a nested list, an array; or a list with values in it, see `shape`.
+
+        Without *dtype*: INT64 for ints, FLOAT for floats, BOOL for bools. The same constant is stored once a model.
+        Raises Untranslatable when *dtype* does not hold the value.
+        """
+        if isinstance(value, ir.Value):
+            return value
+        if isinstance(value, (list, tuple)) and any(isinstance(item, ir.Value) for item in value):
+            return self.shape(value)
+        if isinstance(dtype, torch.dtype):
+            dtype = dtypes.onnx_dtype(dtype)
+        array = as_array(value, dtype)
+        key = (array.dtype.name, array.shape, array.tobytes()) if array.size <= LIMIT else None
+        if key is not None and key in self.context.constants:
+            return self.context.constants[key]
+        dtype = dtype if dtype is not None else ir.DataType.from_numpy(array.dtype)
+        name = self.context.names.unique(constant_name(array, dtype))
+        tensor = ir.Tensor(array, dtype=dtype, name=name)
+        result = self.initializer(name, tensor)
+        if key is not None:
+            self.context.constants[key] = result
+        return result
+
+    def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+        """A tensor of the model under the exact *name*, kept by reference."""
+        value = ir.Value(
+            name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor
+        )
+        self.context.root.register_initializer(value)
+        return value
+
+    # ---- sizes
+
+    def size(self, x: ir.Value, axis: int) -> int | ir.Value:
+        """The size of one axis: an int when it is static, otherwise a 0-d INT64 value, written once."""
+        known = x.shape[axis] if x.shape is not None else None
+        if isinstance(known, int):
+            return known
+        axis = axis % rank(x)
+        key = (x, axis)
+        found = self.lookup(key)
+        if found is None:
+            vector = self.append("Shape", [x], {"start": axis, "end": axis + 1}, 1).outputs[0]
+            found = self.scalar(vector)
+            self.sizes[key] = found
+        return found
+
+    def scalar(self, vector: ir.Value) -> ir.Value:
+        """The element of a 1-D tensor of one element, as a 0-d tensor that remembers the vector."""
+        result = self.Squeeze(vector, [0])
+        result.meta["vector"] = vector
+        return result
+
+    def lookup(self, key: Any) -> ir.Value | None:
+        """A size written before, here or in an enclosing graph."""
+        emitter: Emitter | None = self
+        while emitter is not None:
+            if key in emitter.sizes:
+                return emitter.sizes[key]
+            emitter = emitter.parent
+        return None
+
+    def shape_of(self, x: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
+        """The sizes of a range of axes as a 1-D INT64 value, constant when they are static."""
+        axes = range(rank(x))[start:end]
+        return self.shape([self.size(x, axis) for axis in axes])
+
+    def shape(self, items: Sequence[int | ir.Value]) -> ir.Value:
+        """A list of ints and INT64 values (0-d or 1-D) as one 1-D INT64 value."""
+        if all(isinstance(item, (int, np.integer)) for item in items):
+            return self.constant(np.array(items, dtype=np.int64).reshape(-1))
+        parts: list[Any] = []
+        for item in items:
+            if not isinstance(item, ir.Value):
+                if parts and isinstance(parts[-1], list):
+                    parts[-1].append(int(item))
+                else:
+                    parts.append([int(item)])
+                continue
+            if item.dtype != ir.DataType.INT64:
+                item = self.Cast(item, to=ir.DataType.INT64)
+            parts.append(item.meta.get("vector") or (self.Reshape(item, [-1]) if rank(item) != 1 else item))
+        return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
+
+    # ---- subgraphs
+
+    def subgraph(self, step: Callable, like: Sequence[ir.Value] = (), name: str = "body") -> ir.Graph:
+        """The graph written by ``step(inner, *inputs)``: a body of If, Loop or Scan.
+
+        Its inputs have the types of *like*; everything else is captured from outside. Each output has its own
+        Identity: never an outer value, never the same value twice.
+        """
+        graph = ir.Graph([], [], nodes=[], name=self.context.names.unique(f"{self.context.prefix}_{name}"))
+        for value in like:
+            label = self.context.names.unique(f"{graph.name}_{value.name or 'in'}")
+            graph.inputs.append(ir.Value(name=label, type=value.type, shape=value.shape))
+        inner = Emitter(graph, self.context, parent=self)
+        results = step(inner, *graph.inputs)
+        graph.outputs.extend(inner.copy(value) for value in results)
+        return graph
+
+    def copy(self, value: ir.Value | float) -> ir.Value:
+        """A value of its own, equal to *value*."""
+        value = self.constant(value)
+        copied = self.append("Identity", [value], {}, 1).outputs[0]
+        copied.type, copied.shape = value.type, value.shape
+        return copied
+
+
+def rank(value: ir.Value) -> int:
+    """Number of dimensions of a value; Untranslatable when it is unknown."""
+    if value.shape is None:
+        raise Untranslatable(f"the rank of {value.name} is unknown")
+    return len(value.shape)
+
+
+def holds_floats(value: Any) -> bool:
+    """Whether a Python number, list or array is of floats."""
+    return np.issubdtype(np.asarray(value).dtype, np.floating)
+
+
+def as_array(value: Any, dtype: ir.DataType | None) -> np.ndarray:
+    """An array of *dtype* (None: INT64, FLOAT or BOOL as the value says), exactly equal to *value*."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    if dtype is None:
+        if isinstance(value, np.ndarray | np.generic):
+            return array
+        if array.size == 0:
+            return array.astype(np.int64)
+        return array.astype(
+            {"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype)
+        )
+    with np.errstate(over="ignore"):
+        typed = array.astype(dtype.numpy())
+    if array.dtype.kind == "f" and typed.dtype.kind in "iu" and not np.array_equal(typed, array):
+        raise Untranslatable(f"{value} does not fit {dtype.name}")
+    return typed
+
+
+def constant_name(array: np.ndarray, dtype: ir.DataType) -> str:
+    """A readable name for a small constant: ``int64_1x2``, ``float_0.5``."""
+    if array.ndim == 0:
+        return f"{dtype.name.lower()}_{array.item()}"
+    if array.size <= 6 and array.dtype.kind in "iub":
+        return f"{dtype.name.lower()}s_{'_'.join(str(item) for item in array.reshape(-1).tolist())}"
+    return f"{dtype.name.lower()}_{'x'.join(map(str, array.shape))}"

@@ -1,0 +1,123 @@
+"""What a new node yields: its dtype and shape, by ONNX's inference; its value, when all inputs are small constants.
+
+Source of semantics: ``onnx.shape_inference.infer_node_outputs`` and ``onnx.reference``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+from onnx.shape_inference import InferenceError, infer_node_outputs
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+
+FOLDED = frozenset(
+    "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Cos Div Equal Exp Expand Flatten Floor Gather Greater GreaterOrEqual "
+    "Less LessOrEqual Log Max Min Mod Mul Neg Not Or Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Reshape Shape "
+    "Sin Size Slice Split Sqrt Squeeze Sub Tanh Tile Transpose Unsqueeze Where Xor".split()
+)
+"""Operators computed while emitting when all inputs are small constants."""
+
+LIMIT = 1024
+"""Constants of more elements stay where they are: folding them would copy weights."""
+
+NUMPY = frozenset(
+    {
+        ir.DataType.BOOL,
+        ir.DataType.INT8,
+        ir.DataType.INT16,
+        ir.DataType.INT32,
+        ir.DataType.INT64,
+        ir.DataType.UINT8,
+        ir.DataType.FLOAT,
+        ir.DataType.DOUBLE,
+    }
+)
+"""Dtypes that numpy computes as onnxruntime does."""
+
+
+@functools.cache
+def schema_of(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | None:
+    """The schema of an operator, None when onnx does not describe it."""
+    return onnx.defs.get_schema(op_type, opset, domain) if onnx.defs.has(op_type, opset, domain) else None
+
+
+def type_proto(value: ir.Value) -> onnx.TypeProto:
+    """The type and the shape of a value, as onnx's inference reads them."""
+    proto = ir.serde.serialize_type(value.type)
+    if value.shape is not None:
+        ir.serde.serialize_shape_into(proto, value.shape)
+    return proto
+
+
+def infer(node: ir.Node, opset: int) -> None:
+    """Give the outputs of *node* the dtype and shape that ONNX infers, leaving unknown what it cannot.
+
+    Cost: about 40 microseconds a node. Raises Untranslatable when the inputs contradict the operator.
+    """
+    schema = schema_of(node.op_type, opset, node.domain)
+    given = [value for value in node.inputs if value is not None]
+    if schema is None or any(value.type is None for value in given):
+        return
+    if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+        return
+    data = {v.name: ir.serde.serialize_tensor(v.const_value) for v in given if is_small(v, 64)}
+    try:
+        types = {value.name: type_proto(value) for value in given}
+        inferred = infer_node_outputs(schema, ir.serde.serialize_node(node), types, data)
+    except InferenceError as error:
+        shapes = ", ".join(f"{value.dtype}{value.shape}" for value in given)
+        raise Untranslatable(f"ONNX {node.op_type} does not accept {shapes}: {error}") from error
+    for output in node.outputs:
+        if output.name in inferred:
+            output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])
+            output.shape = ir.serde.deserialize_type_proto_for_shape(inferred[output.name])
+
+
+def is_small(value: ir.Value, limit: int = LIMIT) -> bool:
+    """Whether a value is a constant of at most *limit* elements."""
+    return value.const_value is not None and value.const_value.size <= limit
+
+
+def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
+    """The outputs of *node*, computed, or None when it is not worth it or not exact."""
+    if node.domain or node.op_type not in FOLDED:
+        return None
+    if not all(v is not None and is_small(v) and v.dtype in NUMPY for v in node.inputs):
+        return None
+    for output in node.outputs:
+        if output.shape is None or not output.shape.is_static() or output.dtype not in NUMPY:
+            return None
+        if math.prod(output.shape) > LIMIT:
+            return None
+    if node.op_type in ("Div", "Mod") and not node.inputs[0].dtype.is_floating_point():
+        divisor = node.inputs[1].const_value.numpy()
+        if np.any(divisor == 0):
+            return None
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [ir.serde.serialize_node(node)],
+            "fold",
+            [onnx.helper.make_value_info(v.name, type_proto(v)) for v in unique(node.inputs)],
+            [onnx.helper.make_value_info(v.name, type_proto(v)) for v in node.outputs],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", opset)],
+    )
+    feeds = {value.name: value.const_value.numpy() for value in node.inputs}
+    with np.errstate(all="ignore"):
+        results = ReferenceEvaluator(model).run(None, feeds)
+    arrays = [np.asarray(result) for result in results]
+    exact = all(
+        a.dtype == o.dtype.numpy() and a.shape == o.shape.numpy() for a, o in zip(arrays, node.outputs)
+    )
+    return arrays if exact else None
+
+
+def unique(values) -> list[ir.Value]:
+    """The values without repetition, in order."""
+    return list(dict.fromkeys(values))

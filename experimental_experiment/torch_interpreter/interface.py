@@ -1,0 +1,149 @@
+"""The inputs, weights and outputs of the ONNX graph.
+
+Names are a contract: inputs are argument names even when passed through, weights are ``state_dict`` keys, stored once
+when torch shares them; every output is a value of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.emitter import Emitter
+from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
+from experimental_experiment.torch_interpreter.interpreter import Walk, flat
+from experimental_experiment.torch_interpreter.signature import Input, Program
+from experimental_experiment.torch_interpreter.storage import storage_of
+from experimental_experiment.torch_interpreter.symbolic import Dimensions
+
+
+def is_input(entry: Input) -> bool:
+    """Whether a placeholder is an input of the model: a tensor or a symbolic number given by the user."""
+    return entry.tensor is None and not entry.is_constant
+
+
+def is_written(walk: Walk, entry: Input) -> bool:
+    """Whether the program writes the storage of a placeholder."""
+    return storage_of(entry.node.meta.get("val")) in walk.mutated
+
+
+def rename_inputs(program: Program, names: Sequence[str] | None) -> None:
+    """Give the inputs the user's names, or make torch's unique.
+
+    Raises ValueError when there are not as many names as inputs, or when one comes twice.
+    """
+    entries = [entry for entry in program.inputs if is_input(entry)]
+    if names is not None:
+        if len(names) != len(entries):
+            raise ValueError(
+                f"input_names has {len(names)} names for {len(entries)} inputs: {[e.name for e in entries]}"
+            )
+        if len(set(names)) != len(names):
+            raise ValueError(f"input_names holds a name twice: {list(names)}")
+        for entry, name in zip(entries, names):
+            entry.name = name
+
+
+def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[str, Any]]:
+    """Name and node (or Python number) of every output that is not None.
+
+    Raises ValueError when the user's names are not as many as the outputs, repeated, or those of inputs.
+    """
+    leaves = flat(program.module.graph.output_node().args[0])
+    known = program.output_names if len(program.output_names) == len(leaves) else []
+    wishes = known or [f"output_{position}" for position in range(len(leaves))]
+    kept = [
+        (wish, leaf) for wish, leaf in zip(wishes, leaves) if leaf is not None and val_of(leaf) is not None
+    ]
+    taken = {entry.name for entry in program.inputs if is_input(entry)}
+    if names is not None:
+        if len(names) != len(kept):
+            raise ValueError(f"output_names has {len(names)} names for {len(kept)} outputs")
+        if len(set(names)) != len(names) or taken & set(names):
+            raise ValueError(f"output_names holds a name twice, or the name of an input: {list(names)}")
+        return [(name, leaf) for name, (_, leaf) in zip(names, kept)]
+    found = []
+    for wish, leaf in kept:
+        name = wish.replace("past_key_values", "present") if wish in taken else wish
+        while name in taken:
+            name = f"{name}_out"
+        taken.add(name)
+        found.append((name, leaf))
+    return found
+
+
+def val_of(leaf: Any) -> Any:
+    """The fake value of a leaf of the result, or the Python value that it is."""
+    return leaf.meta.get("val", leaf) if isinstance(leaf, torch.fx.Node) else leaf
+
+
+def add_input(entry: Input, dimensions: Dimensions) -> ir.Value:
+    """The value of an input: a tensor with its symbolic sizes, or a 0-d number."""
+    fake = entry.node.meta["val"]
+    if isinstance(fake, torch.Tensor):
+        try:
+            dtype = dtypes.onnx_dtype(fake.dtype)
+        except Untranslatable as error:
+            raise ExportError(f"the input {entry.name} cannot be translated: {error}", entry.node) from error
+        sizes = dimensions.shape(fake, entry.name)
+        return ir.Value(name=entry.name, type=ir.TensorType(dtype), shape=ir.Shape(sizes))
+    value = ir.Value(name=entry.name, type=ir.TensorType(number_dtype(fake)), shape=ir.Shape([]))
+    value.meta["number"] = True
+    return value
+
+
+def number_dtype(number: Any) -> ir.DataType:
+    """The dtype of a Python number, symbolic or not, among the inputs and outputs."""
+    if isinstance(number, (torch.SymBool, bool)):
+        return ir.DataType.BOOL
+    return ir.DataType.DOUBLE if isinstance(number, (torch.SymFloat, float)) else ir.DataType.INT64
+
+
+class Weights:
+    """Initializers for parameters, buffers and constants, by reference; tensors that share memory are one."""
+
+    def __init__(self, op: Emitter):
+        self.op = op
+        self.seen: dict[tuple, ir.Value] = {}
+
+    def value(self, entry: Input) -> Any:
+        """The initializer of a weight; the Python value of a static argument."""
+        if entry.tensor is None:
+            return entry.constant
+        tensor = entry.tensor
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        if tensor.dtype.is_complex:
+            tensor = torch.view_as_real(tensor.resolve_conj())
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if tensor.numel() and key in self.seen:
+            return self.seen[key]
+        name = self.op.context.names.unique(entry.name)
+        try:
+            dtypes.onnx_dtype(tensor.dtype)
+        except Untranslatable as error:
+            raise ExportError(f"the weight {name} cannot be translated: {error}", entry.node) from error
+        self.seen[key] = self.op.initializer(name, TorchTensor(tensor.detach(), name=name))
+        return self.seen[key]
+
+
+def output(op: Emitter, dimensions: Dimensions, name: str, value: Any, leaf: Any) -> ir.Value:
+    """The value of one output under its name: never an input, a weight or another output itself."""
+    fake = val_of(leaf)
+    if not isinstance(value, ir.Value):
+        if not isinstance(value, (bool, int, float)):
+            raise ExportError(f"the output {name} is {value!r}: ONNX models return tensors and numbers")
+        value = op.constant(value, number_dtype(value))
+    if value.producer() is None or value.is_graph_output() or value.producer().graph is not op.graph:
+        value = op.copy(value)
+    value.name = name
+    if isinstance(fake, torch.Tensor):
+        value.shape = ir.Shape(dimensions.shape(fake, name))
+    else:
+        value.shape = ir.Shape([])
+    return value

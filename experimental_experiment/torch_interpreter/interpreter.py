@@ -1,0 +1,435 @@
+"""The walk over FX nodes: read the arguments, dispatch to the registry, write the results.
+
+One walker serves the program's graph and every control-flow body. The program is taken as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes, registry
+from experimental_experiment.torch_interpreter.emitter import Emitter, rank
+from experimental_experiment.torch_interpreter.errors import (
+    ExportError,
+    ShapeContradiction,
+    Untranslatable,
+    brief,
+    target_name,
+)
+from experimental_experiment.torch_interpreter.provenance import provenance
+from experimental_experiment.torch_interpreter.storage import (
+    HIDDEN_WRITES,
+    Cell,
+    View,
+    lens_of,
+    mutated_storages,
+    storage_of,
+    storages,
+    written_nodes,
+)
+from experimental_experiment.torch_interpreter.symbolic import Dimensions
+
+aten = torch.ops.aten
+
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "_assert_async",
+        "_assert_scalar",
+        "_assert_tensor_metadata",
+        "_functional_assert_scalar",
+        "_print",
+        "sym_constrain_range",
+        "sym_constrain_range_for_size",
+    }
+)
+"""ATen operators that check or print: they never change a value."""
+
+METADATA_TWINS = {
+    aten.squeeze_.default: aten.squeeze.default,
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.squeeze_.dims: aten.squeeze.dims,
+    aten.swapaxes_.default: aten.swapaxes.default,
+    aten.swapdims_.default: aten.swapdims.default,
+    aten.t_.default: aten.t.default,
+    aten.transpose_.default: aten.transpose.int,
+    aten.unsqueeze_.default: aten.unsqueeze.default,
+}
+"""In-place operators that change how a tensor is seen, not what it holds: every earlier name sees the change."""
+
+SAME_TENSOR = frozenset({aten.detach_.default, aten.requires_grad_.default})
+"""In-place operators that change neither."""
+
+
+@dataclasses.dataclass
+class Body:
+    """A submodule that a higher-order operator calls."""
+
+    module: torch.fx.GraphModule
+    dimensions: Dimensions
+
+    @property
+    def outputs(self) -> int:
+        """Number of results."""
+        result = self.results
+        return len(result) if isinstance(result, (list, tuple)) else 1
+
+    @property
+    def results(self) -> Any:
+        """What the body's output node returns: a node, a list or a tuple of nodes."""
+        return self.module.graph.output_node().args[0]
+
+    @property
+    def placeholders(self) -> list[torch.fx.Node]:
+        """The nodes that the operands bind to, by position."""
+        return list(self.module.graph.find_nodes(op="placeholder"))
+
+    def inline(self, op: Emitter, *operands: Any) -> list[ir.Value]:
+        """Write the body where *op* is; operands are values, numbers or views. Gives the values of its results."""
+        return [value_of(op, result) for result in self.inline_views(op, *operands)]
+
+    def inline_views(self, op: Emitter, *operands: Any) -> list[Any]:
+        """Like `inline`, the results being views of the operands where the body aliases them."""
+        return Walk(self.module, op, self.dimensions).run(operands)
+
+
+def value_of(op: Emitter, item: Any) -> Any:
+    """The value of a view, and anything else as it is."""
+    return item.read(op) if isinstance(item, View) else item
+
+
+class Walk:
+    """One pass over the nodes of a graph.
+
+    *module* owns the graph, *op* writes, *dimensions* names symbolic sizes, *progress* is called once a node.
+    """
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        op: Emitter,
+        dimensions: Dimensions,
+        progress: Callable[[], None] | None = None,
+    ):
+        self.module = module
+        self.op = op
+        self.dimensions = dimensions
+        self.progress = progress
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.mutated = mutated_storages(module.graph)
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """Translate every node that matters and return what the output node returns, flattened, as views or numbers."""
+        graph = self.module.graph
+        live = live_nodes(graph)
+        given = iter(operands)
+        context = self.op.context
+        outer = context.prefix, context.node, context.provenance
+        results: list[Any] = []
+        for node in graph.nodes:
+            if self.progress is not None:
+                self.progress()
+            if node.op == "placeholder":
+                self.env[node] = as_view(next(given))
+            elif node.op == "output":
+                results = flat(self.env_of(node.args[0]))
+            elif node not in live:
+                continue
+            elif node.op == "get_attr":
+                self.env[node] = self.attribute(node)
+            elif node.op == "call_function":
+                context.prefix, context.node, context.provenance = node.name, node, provenance(node)
+                self.env[node] = self.translated(node)
+            else:
+                raise ExportError(f"a node {node.op!r} is not part of an exported program", node)
+        context.prefix, context.node, context.provenance = outer
+        return results
+
+    def attribute(self, node: torch.fx.Node) -> Any:
+        """A body, or a tensor that the module holds."""
+        held = self.module
+        for part in node.target.split("."):
+            held = getattr(held, part)
+        if isinstance(held, torch.fx.GraphModule):
+            return Body(held, self.dimensions)
+        if isinstance(held, torch.Tensor):
+            name = self.op.context.names.unique(node.target)
+            tensor = ir.tensor_adapters.TorchTensor(held.detach(), name=name)
+            return View(Cell(self.op.initializer(name, tensor)))
+        return held
+
+    # ---- reading
+
+    def env_of(self, argument: Any) -> Any:
+        """An argument with nodes replaced by their views, values, numbers or bodies."""
+        if isinstance(argument, torch.fx.Node):
+            return self.env[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self.env_of(item) for item in argument]
+        if isinstance(argument, dict):
+            return {name: self.env_of(item) for name, item in argument.items()}
+        return argument
+
+    def read(self, argument: Any) -> Any:
+        """An argument with nodes replaced by their values now."""
+        if isinstance(argument, torch.fx.Node):
+            found = self.env[argument]
+            if isinstance(found, View):
+                return found.read(self.op)
+            if isinstance(found, (list, tuple)):
+                return [value_of(self.op, item) for item in found]
+            return found
+        if isinstance(argument, (list, tuple)):
+            return [self.read(item) for item in argument]
+        return argument
+
+    # ---- dispatch
+
+    def translated(self, node: torch.fx.Node) -> Any:
+        """The result of one node; ExportError with the node and the user's line when it cannot be translated."""
+        try:
+            return self.call(node)
+        except ExportError:
+            raise
+        except Untranslatable as error:
+            hint = f"rewrite this line, or give to_onnx(..., translations={{{target_name(node.target)}: function}})"
+            raise ExportError(
+                f"{target_name(node.target)} cannot be translated: {error}", node, hint
+            ) from error
+        except Exception as error:
+            message = (
+                f"the translation of {target_name(node.target)} failed with {type(error).__name__}: {error}"
+            )
+            raise ExportError(message, node, "this is a bug of the exporter: please report it") from error
+
+    def call(self, node: torch.fx.Node) -> Any:
+        """Choose what a node is: an element, a known number, a view of a mutated storage, a write, or plain values."""
+        target = node.target
+        if target is operator.getitem and isinstance(self.env_of(node.args[0]), (list, tuple)):
+            return self.env[node.args[0]][node.args[1]]
+        fake = node.meta.get("val")
+        if isinstance(fake, NUMBERS):
+            known = self.dimensions.known(self.op, fake)
+            if known is not None:
+                return known
+        written = written_nodes(node) if is_call_of_overload(target) else []
+        if written:
+            return self.write(node, written)
+        if self.mutated and not isinstance(fake, NUMBERS):
+            viewed = self.viewed(node)
+            if viewed is not None:
+                return self.view(node, viewed)
+        translation = self.translation(node, target)
+        if translation.views:
+            args, kwargs = self.env_of(list(node.args)), self.env_of(dict(node.kwargs))
+        else:
+            args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
+        results = registry.invoke(translation, self.op, target, args, kwargs)
+        return self.results(node, results, fake)
+
+    def translation(self, node: torch.fx.Node, target: Any) -> registry.Translation:
+        """The translation of a target: this export's own first, then the registry's."""
+        tables = [self.op.context.translations]
+        if any(is_complex(argument) for argument in node.all_input_nodes):
+            tables.append(registry.COMPLEX)
+        else:
+            tables.append(registry.TRANSLATIONS)
+        for table in tables:
+            for key in registry.keys(target):
+                if key in table:
+                    return table[key]
+        name = target_name(target)
+        what = f"{name} of complex tensors" if tables[-1] is registry.COMPLEX else name
+        raise ExportError(f"{what} has no translation", node, f"register one with @translates({name}), or pass "
+                          f"to_onnx(..., translations={{{name}: function}})")  # fmt: skip
+
+    # ---- writing results
+
+    def results(self, node: torch.fx.Node, results: Any, fake: Any) -> Any:
+        """What a translation returned, checked against torch and wrapped for the environment."""
+        if isinstance(fake, (list, tuple)):
+            if not isinstance(results, (list, tuple)):
+                results = [results]
+            if len(results) != len(fake):
+                raise Untranslatable(f"it gives {len(results)} results, torch {len(fake)}")
+            return [
+                self.result(node, value, item, f"{node.name}_{k}")
+                for k, (value, item) in enumerate(zip(results, fake))
+            ]
+        return self.result(node, results, fake, node.name)
+
+    def result(self, node: torch.fx.Node, value: Any, fake: Any, name: str) -> Any:
+        """One result: a view for a tensor, a number for a symbolic one."""
+        if isinstance(fake, (list, tuple)):
+            return [self.result(node, v, f, f"{name}_{k}") for k, (v, f) in enumerate(zip(value, fake))]
+        if isinstance(fake, torch.Tensor):
+            if isinstance(value, View):
+                return value
+            if not isinstance(value, ir.Value):
+                value = self.op.constant(value, fake.dtype)
+            return View(Cell(self.stamp(node, value, fake, name)))
+        if isinstance(value, ir.Value) and isinstance(fake, NUMBERS):
+            value.meta["number"] = True
+            self.dimensions.remember(self.op, fake, value)
+        return value
+
+    def stamp(self, node: torch.fx.Node, value: ir.Value, fake: torch.Tensor, name: str) -> ir.Value:
+        """Check that a value has torch's dtype, rank and sizes, and give it its symbolic sizes and its name.
+
+        Raises ShapeContradiction when both sides know and disagree.
+        """
+        if value.meta.get("stamped") is fake:
+            return value
+        expected = dtypes.onnx_dtype(fake.dtype)
+        sizes = self.dimensions.shape(fake, name)
+        if value.type is None:
+            value.type = ir.TensorType(expected)
+        known = value.shape
+        agrees = value.dtype == expected and (
+            known is None
+            or (
+                len(known) == len(sizes)
+                and all(a == b for a, b in zip(known, sizes) if isinstance(a, int) and isinstance(b, int))
+            )
+        )
+        if not agrees:
+            raise ShapeContradiction(
+                f"{target_name(node.target)} was translated to {value.dtype.name}{known}, torch says {brief(fake)}",
+                node,
+                "this is a bug of the exporter: please report it",
+            )
+        if value.producer() is not None and "stamped" not in value.meta:
+            value.shape = ir.Shape(sizes)
+            value.meta["stamped"] = fake
+            if not value.is_graph_output():
+                value.name = self.op.context.names.unique(name)
+        return value
+
+    # ---- views and mutation
+
+    def viewed(self, node: torch.fx.Node) -> torch.fx.Node | None:
+        """The argument whose mutated storage the result of *node* shares, None when it shares none."""
+        for storage in storages(node.meta.get("val")):
+            if storage in self.mutated:
+                for argument in node.all_input_nodes:
+                    if storage_of(argument.meta.get("val")) == storage:
+                        return argument
+        return None
+
+    def view(self, node: torch.fx.Node, viewed: torch.fx.Node) -> Any:
+        """The result of a view operator over a storage that is written somewhere: the same cell, one lens more."""
+        source = self.env[viewed]
+        translation = self.translation(node, node.target)
+        if translation.views:
+            args, kwargs = self.env_of(list(node.args)), self.env_of(dict(node.kwargs))
+            results = registry.invoke(translation, self.op, node.target, args, kwargs)
+            return self.results(node, results, node.meta.get("val"))
+        args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
+        if viewed is not node.args[0]:
+            raise Untranslatable("its result shares the memory of an argument that is not the first")
+        arguments = registry.bind(node.target, translation.function, args, kwargs)
+        arguments.pop(registry.parameters(translation.function)[0])
+        fake = node.meta["val"]
+        if isinstance(fake, (list, tuple)):
+            return [
+                source.through(lens_of(translation, node.target, arguments, position))
+                for position in range(len(fake))
+            ]
+        return source.through(lens_of(translation, node.target, arguments))
+
+    def write(self, node: torch.fx.Node, written: list[torch.fx.Node]) -> Any:
+        """An operator that mutates arguments: compute the new values, write them through the views."""
+        target = node.target
+        views = [self.env[argument] for argument in written]
+        if target in SAME_TENSOR:
+            return views[0]
+        if target in METADATA_TWINS:
+            return self.change_metadata(node, views[0])
+        twin = None if self.has_own(target) else registry.twin(target)
+        translation = self.translation(node, twin or target)
+        args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
+        if twin is not None:
+            names = set(registry.schema_names(twin))
+            kwargs = {name: value for name, value in kwargs.items() if name in names}
+        results = registry.invoke(translation, self.op, twin or target, args, kwargs)
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        returned = [] if twin is not None else results[: len(results) - len(views)]
+        for view, value in zip(views, results[len(returned) :]):
+            view.write(self.op, self.fitted(view, value))
+        if not target._schema.returns:
+            return None
+        if target in HIDDEN_WRITES or (twin is None and returned):
+            return self.results(node, returned[0] if len(returned) == 1 else returned, node.meta.get("val"))
+        return views[0] if len(target._schema.returns) == 1 else views
+
+    def has_own(self, target: Any) -> bool:
+        """Whether the mutating overload itself is translated, rather than through its functional twin."""
+        tables = (self.op.context.translations, registry.TRANSLATIONS)
+        return any(key in table for table in tables for key in registry.keys(target))
+
+    def fitted(self, view: View, value: Any) -> ir.Value:
+        """A new value with the dtype of the storage it is written to, broadcast to its shape."""
+        old = view.read(self.op)
+        value = self.op.Cast(self.op.constant(value, old.dtype), to=old.dtype)
+        if rank(value) != rank(old):
+            value = self.op.Expand(value, self.op.shape_of(old))
+        return value
+
+    def change_metadata(self, node: torch.fx.Node, view: View) -> View:
+        """``t_``, ``squeeze_``, ...: the tensor is seen through one more lens under all its names."""
+        twin = METADATA_TWINS[node.target]
+        translation = self.translation(node, twin)
+        args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
+        arguments = registry.bind(twin, translation.function, args, kwargs)
+        arguments.pop(registry.parameters(translation.function)[0])
+        view.reshape_in_place(lens_of(translation, twin, arguments))
+        return view
+
+
+def as_view(operand: Any) -> Any:
+    """What a placeholder holds: a view for a tensor; numbers, views and absent arguments as they are."""
+    if isinstance(operand, ir.Value) and not operand.meta.get("number"):
+        return View(Cell(operand))
+    return operand
+
+
+def flat(results: Any) -> list[Any]:
+    """The leaves of what an output node returns."""
+    if isinstance(results, (list, tuple)):
+        return [leaf for item in results for leaf in flat(item)]
+    return [results]
+
+
+def is_call_of_overload(target: Any) -> bool:
+    """Whether a target is an operator with a schema."""
+    return isinstance(target, torch._ops.OpOverload)
+
+
+def is_complex(node: torch.fx.Node) -> bool:
+    """Whether the value of a node is a complex tensor."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype.is_complex
+
+
+def without_effect(target: Any) -> bool:
+    """Whether an operator only checks or prints."""
+    return is_call_of_overload(target) and target._schema.name.split("::")[-1] in WITHOUT_EFFECT
+
+
+def live_nodes(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The nodes that the outputs need, and those that write: a mutating node without users is not dead code."""
+    live: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if without_effect(node.target):
+            continue
+        if node.op == "output" or node in live or (node.op == "call_function" and written_nodes(node)):
+            live.add(node)
+            live.update(node.all_input_nodes)
+    return live

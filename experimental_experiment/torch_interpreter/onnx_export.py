@@ -1,0 +1,163 @@
+"""`to_onnx`: capture, walk, optimize, write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.capture import capture
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
+from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
+from experimental_experiment.torch_interpreter.interface import (
+    Weights,
+    add_input,
+    is_input,
+    is_written,
+    output,
+    output_leaves,
+    rename_inputs,
+)
+from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.passes import clean
+from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
+from experimental_experiment.torch_interpreter.storage import View
+from experimental_experiment.torch_interpreter.symbolic import Dimensions
+
+OPSETS = range(18, 27)
+"""Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
+
+DEFAULT_OPSET = 20
+
+
+def to_onnx(
+    mod: torch.nn.Module | Callable | torch.export.ExportedProgram | torch.fx.GraphModule,
+    args: tuple = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    target_opset: int | Mapping[str, int] | None = None,
+    export_options: ExportOptions | None = None,
+    optimize: bool = True,
+    translations: Mapping[Any, Callable] | None = None,
+    mutated_buffers: str = "drop",
+    filename: str | os.PathLike | None = None,
+    progress: Callable[[str, int], Callable[[], None]] | None = None,
+) -> onnx.ModelProto:
+    """Convert a model into ONNX.
+
+    Args:
+        mod: an ``nn.Module``, a function, an ExportedProgram, or a GraphModule whose nodes carry ``meta["val"]``.
+        args: positional arguments of an example call; inputs of the model are the tensors among their leaves.
+        kwargs: keyword arguments of that call.
+        dynamic_shapes: as ``torch.export.export`` takes it; a string names a dynamic dimension.
+        input_names: names of the inputs, instead of those of forward's parameters.
+        output_names: names of the outputs, instead of the path of each leaf of the result.
+        target_opset: version of ai.onnx, 18 to 26, 20 by default; or versions by domain, ``{"": 20, "com.microsoft": 1}``.
+        export_options: how torch.export is called.
+        optimize: remove common subexpressions, unused nodes and duplicate constants.
+        translations: ``{operator: function}`` used for this call before those of the registry, see `translates`.
+        mutated_buffers: ``"drop"`` leaves the new values of written buffers and inputs out, with one logged warning;
+            ``"outputs"`` makes written buffers inputs, and every new value an output, after the others.
+        filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
+            from torch's memory, and the returned model refers to that file.
+        progress: called with a stage and its number of steps, returns a function to call at each step.
+
+    Returns:
+        The model. Dynamic dimensions carry the user's names.
+
+    Raises:
+        CaptureError: torch.export refused the model.
+        ExportError: a node cannot be translated; it names the node and the user's line.
+        ValueError, TypeError: an argument of this function is wrong.
+    """
+    opset, domains = opsets(target_opset)
+    table = registry.per_call_table(translations)
+    if mutated_buffers not in ("drop", "outputs"):
+        raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
+    if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
+        raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
+    program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
+    graph = ir.Graph([], [], nodes=[], name=type(mod).__name__, opset_imports={"": opset, **domains})
+    context = Context(graph, opset, domains=graph.opset_imports, translations=table)
+    op = Emitter(graph, context)
+    translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
+    model = ir.Model(
+        graph,
+        ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
+        producer_name="experimental_experiment",
+        functions=list(context.functions.values()),
+    )
+    clean(model, optimize)
+    if filename is not None:
+        return save(model, filename)
+    size = weight_bytes(model)
+    if size > PROTOBUF_LIMIT:
+        raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
+    return ir.to_proto(model)
+
+
+def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]:
+    """The version of ai.onnx, and those of the other domains; ValueError or TypeError when it cannot be honoured."""
+    if target is None:
+        return DEFAULT_OPSET, {}
+    versions = dict(target) if isinstance(target, Mapping) else {"": target}
+    opset = versions.pop("", DEFAULT_OPSET)
+    if not isinstance(opset, int) or isinstance(opset, bool):
+        raise TypeError(f"target_opset is an int or a dict of versions by domain, not {target!r}")
+    if opset not in OPSETS:
+        raise ValueError(f"target_opset {opset} is not between {OPSETS[0]} and {OPSETS[-1]}")
+    return opset, versions
+
+
+def translate(
+    op: Emitter,
+    program: Program,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    keep_written: bool,
+    progress: Callable[[str, int], Callable[[], None]] | None,
+) -> None:
+    """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
+    rename_inputs(program, input_names)
+    dimensions = op.context.dimensions = Dimensions()
+    name_dimensions(program.inputs, dimensions)
+    step = progress("translate", len(program.module.graph.nodes)) if progress is not None else None
+    walk = Walk(program.module, op, dimensions, step)
+    leaves = output_leaves(program, output_names)
+    interface = [entry for entry in program.inputs if is_input(entry)]
+    if keep_written:
+        interface += [entry for entry in program.inputs if entry.is_buffer and is_written(walk, entry)]
+    for name in [*(entry.name for entry in interface), *(name for name, _ in leaves)]:
+        op.context.names.reserve(name)
+    weights = Weights(op)
+    views = []
+    for entry in program.inputs:
+        value = add_input(entry, dimensions) if entry in interface else weights.value(entry)
+        views.append(as_view(value))
+    op.graph.inputs.extend(value_of(op, views[program.inputs.index(entry)]) for entry in interface)
+    results = [item for item in walk.run(views) if item is not None]
+    for (name, node), item in zip(leaves, results):
+        op.graph.outputs.append(output(op, dimensions, name, value_of(op, item), node))
+    written = [
+        (entry, view)
+        for entry, view in zip(program.inputs, views)
+        if isinstance(view, View) and view.cell.version
+    ]
+    if keep_written:
+        for entry, view in written:
+            name = op.context.names.unique(f"{entry.name}_out")
+            op.graph.outputs.append(output(op, dimensions, name, view.read(op), entry.node))
+    elif written:
+        logger.warning(
+            "the model writes %s: the new values are not part of the ONNX model (mutated_buffers='outputs' adds them)",
+            ", ".join(entry.name for entry, _ in written),
+        )

@@ -1,0 +1,76 @@
+"""Type promotion: what dtype torch computes in.
+
+Source of semantics: https://pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc, asked of torch.result_type.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+
+SAMPLES = {ir.DataType.BOOL: True, ir.DataType.INT64: 1, ir.DataType.DOUBLE: 1.0}
+
+
+def result_dtype(*operands: Any) -> ir.DataType:
+    """The dtype that torch gives to an operation on these operands: values, Python numbers, None ignored.
+
+    A 0-d tensor weighs less than a tensor with dimensions, a Python number (symbolic or not) less than both.
+    """
+    kinds = tuple(kind(operand) for operand in operands if operand is not None)
+    return dtypes.onnx_dtype(promoted(kinds))
+
+
+def float_dtype(*operands: Any) -> ir.DataType:
+    """Like `result_dtype`, for operators that give a float for integers: torch's default float, float32."""
+    dtype = result_dtype(*operands)
+    return dtype if dtype in dtypes.FLOATS else ir.DataType.FLOAT
+
+
+def kind(operand: Any) -> tuple[Any, str]:
+    """The torch dtype of an operand and its weight: ``tensor``, ``zero_dim`` or ``number``."""
+    if not isinstance(operand, ir.Value):
+        return type(operand), "number"
+    if operand.meta.get("number"):
+        return type(SAMPLES[operand.dtype]), "number"
+    weight = "zero_dim" if operand.shape is not None and len(operand.shape) == 0 else "tensor"
+    return dtypes.torch_dtype(operand.dtype), weight
+
+
+@functools.cache
+def promoted(kinds: tuple[tuple[Any, str], ...]) -> torch.dtype:
+    """torch.result_type over any number of operands."""
+    samples = [
+        dtype(1)
+        if weight == "number"
+        else torch.empty((1,) if weight == "tensor" else (), dtype=dtype, device="meta")
+        for dtype, weight in kinds
+    ]
+    result: Any = samples[0]
+    for sample in samples[1:]:
+        dtype = torch.result_type(result, sample)
+        is_tensor = any(isinstance(x, torch.Tensor) for x in (result, sample))
+        dims = max((x.dim() for x in (result, sample) if isinstance(x, torch.Tensor)), default=0)
+        result = torch.empty((1,) * dims, dtype=dtype, device="meta") if is_tensor else sample
+    return result.dtype if isinstance(result, torch.Tensor) else torch.result_type(result, result)
+
+
+def cast(op, operand: Any, dtype: ir.DataType) -> Any:
+    """A value of *dtype*, from a value or a Python number."""
+    return op.Cast(operand, to=dtype) if isinstance(operand, ir.Value) else op.constant(operand, dtype)
+
+
+def promote(op, *operands: Any) -> list[Any]:
+    """The operands in the dtype torch computes in; None stays None."""
+    dtype = result_dtype(*operands)
+    return [None if operand is None else cast(op, operand, dtype) for operand in operands]
+
+
+def promote_to_float(op, *operands: Any) -> list[Any]:
+    """The operands in the float dtype torch computes in; None stays None."""
+    dtype = float_dtype(*operands)
+    return [None if operand is None else cast(op, operand, dtype) for operand in operands]

@@ -1,0 +1,253 @@
+"""The registry of translations: a dict keyed by overloads, checked while importing, bound by ATen's names.
+
+Source of semantics: ATen's schemas (``OpOverload._schema``) give the names, the order and the defaults of arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+
+HARMLESS = frozenset(
+    {
+        "cudnn_enable",
+        "cudnn_enabled",
+        "device",
+        "layout",
+        "memory_format",
+        "non_blocking",
+        "pin_memory",
+    }
+)
+"""Arguments that change where or how a tensor is stored, never its values: ignored when not listed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """A function that writes the ONNX nodes of one operator.
+
+    Attributes:
+        target: the overload, another callable of FX graphs, or the name of a custom operator.
+        function: called with the emitter and the arguments it lists, by name.
+        views: the function receives the interpreter's views, not values (regions that may write).
+    """
+
+    target: Any
+    function: Callable
+    views: bool = False
+
+    @property
+    def place(self) -> str:
+        """File and line of the function."""
+        code = inspect.unwrap(self.function).__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+    @property
+    def file(self) -> str:
+        """The file of the function, relative to the package."""
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        return os.path.relpath(inspect.unwrap(self.function).__code__.co_filename, package)
+
+
+TRANSLATIONS: dict[Any, Translation] = {}
+COMPLEX: dict[Any, Translation] = {}
+PUTS: dict[Any, Callable] = {}
+
+
+def translates(*targets, views: bool = False, table: dict[Any, Translation] = TRANSLATIONS):
+    """Register a translation of these exact overloads; its names are checked against ATen's now.
+
+    The function is called as ``function(op, **arguments)`` where *op* is the emitter and *arguments* those of the
+    schema that it lists: values for tensors and symbolic numbers, plain Python for the rest, ATen's defaults for what
+    the program leaves out. It returns one value, or a tuple for an operator with several results. For an operator
+    that mutates arguments it returns the declared results followed by the new value of every mutated argument.
+
+    A target may be a name, ``"mylib::scale"`` or ``"mylib::scale.overload"``, for an operator that is
+    defined later.
+
+    Raises:
+        ValueError: a target is translated twice.
+        TypeError: the function lists an argument that the schema does not have.
+    """
+
+    def register(function: Callable) -> Callable:
+        for target in targets:
+            if target in table:
+                raise ValueError(f"{target} is translated twice, first at {table[target].place}")
+            check_names(target, function)
+            table[target] = Translation(target, function, views)
+        return function
+
+    return register
+
+
+def translates_complex(*targets):
+    """Register the translation used when an argument is complex: a real value with a trailing dimension of 2."""
+    return translates(*targets, table=COMPLEX)
+
+
+def writes_through(*targets):
+    """Register how to write through the result of view operators.
+
+    The function is called as ``put(op, base, new, **arguments)``, the arguments being those of the operator after its
+    first one, and returns the base in which the viewed elements hold *new*. An operator with several results
+    (split, unbind) has a put that also lists ``position``, the index of the result written.
+    """
+
+    def register(function: Callable) -> Callable:
+        for target in targets:
+            if target in PUTS:
+                raise ValueError(f"{target} is written twice, first by {PUTS[target].__name__}")
+            unknown = set(parameters(function)[2:]) - set(schema_names(target)) - {"position"}
+            if unknown:
+                raise TypeError(f"{function.__name__}: {target} has no argument {sorted(unknown)}")
+            PUTS[target] = function
+        return function
+
+    return register
+
+
+def elementwise(target: torch._ops.OpOverload, op_type: str) -> None:
+    """Register a unary operator that ONNX has under another name, with the same dtype in and out."""
+
+    def translation(op, self):
+        return op.emit(op_type, (self,))
+
+    translation.__name__ = op_type.lower()
+    translation.__doc__ = f"ONNX {op_type}."
+    translates(target)(translation)
+
+
+def check_names(target: Any, function: Callable) -> None:
+    """Raise TypeError when *function* lists an argument that the schema of *target* does not have."""
+    if isinstance(target, torch._ops.OpOverload):
+        unknown = set(parameters(function)) - set(schema_names(target))
+        if unknown:
+            raise TypeError(f"{function.__name__}: {target} has no argument {sorted(unknown)}")
+
+
+@functools.cache
+def parameters(function: Callable) -> list[str]:
+    """Names of the parameters of a translation after the emitter."""
+    return list(inspect.signature(function).parameters)[1:]
+
+
+def schema_names(target: torch._ops.OpOverload) -> list[str]:
+    """Names of the arguments of an overload, in order."""
+    return [argument.name for argument in target._schema.arguments]
+
+
+def per_call_table(translations: Mapping[Any, Callable] | None) -> dict[Any, Translation]:
+    """The translations given to one export, keyed by overload.
+
+    Keys: an overload, an overload packet (its ``default``), a ``torch.library.custom_op``, or a name.
+
+    Raises:
+        TypeError: a key is none of these, a value is not callable, or it lists an unknown argument.
+    """
+    table: dict[Any, Translation] = {}
+    for key, function in (translations or {}).items():
+        target = getattr(key, "_opoverload", key)
+        if isinstance(target, torch._ops.OpOverloadPacket):
+            target = target.default
+        if not callable(function):
+            raise TypeError(f"the translation of {key} is not a function but {type(function).__name__}")
+        if not (isinstance(target, str) or callable(target)):
+            raise TypeError(f"{key!r} is not an operator that can be translated")
+        check_names(target, function)
+        table[target] = Translation(target, function)
+    return table
+
+
+def keys(target: Any) -> Iterable[Any]:
+    """The keys under which the translation of *target* may be registered, the most exact first."""
+    yield target
+    if isinstance(target, torch._ops.OpOverload):
+        schema = target._schema
+        yield f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    elif isinstance(target, torch._ops.HigherOrderOperator):
+        yield f"higher_order::{target._name}"
+    elif callable(target) and getattr(target, "__module__", None):
+        yield f"{target.__module__}::{target.__name__}"
+
+
+def invoke(translation: Translation, op: Any, target: Any, args: list, kwargs: Mapping[str, Any]) -> Any:
+    """Call a translation: by name for an operator with a schema, as the program does for the others."""
+    if getattr(target, "_schema", None) is None:
+        return translation.function(op, *args, **kwargs)
+    return translation.function(op, **bind(target, translation.function, args, kwargs))
+
+
+def bind(target: Any, function: Callable, args: list, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that *function* lists, by name; any other argument must hold its default.
+
+    Raises Untranslatable when the program gives an argument that the translation does not list.
+    """
+    wanted = parameters(function)
+    bound = {}
+    for position, (name, default) in enumerate(defaults(target)):
+        if position < len(args):
+            value = args[position]
+        else:
+            value = kwargs.get(name, default)
+        if name in wanted:
+            bound[name] = value
+        elif value is not default and name not in HARMLESS and not same(value, default):
+            raise Untranslatable(f"{name}={value} is not handled")
+    return bound
+
+
+@functools.cache
+def defaults(target: torch._ops.OpOverload) -> list[tuple[str, Any]]:
+    """Names and defaults of the arguments of an overload; the default of a required argument is None."""
+    return [(argument.name, argument.default_value) for argument in target._schema.arguments]
+
+
+def same(value: Any, default: Any) -> bool:
+    """Whether an argument holds its default, as plain Python values compare."""
+    return type(value) in (type(default), int, float, bool) and value == default
+
+
+def twin(target: Any) -> torch._ops.OpOverload | None:
+    """The functional overload with the arguments of an in-place (``add_``) or ``out=`` overload, None without one."""
+    if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
+        return None
+    return find_twin(target)
+
+
+@functools.cache
+def find_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """Look the functional twin up among the overloads of the name without its trailing underscore."""
+    schema = target._schema
+    namespace, name = schema.name.split("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    if packet is None:
+        return None
+    inputs = [argument.name for argument in schema.arguments if not argument.is_out]
+    preferred = [schema.overload_name or "default", "default"]
+    for overload_name in [*preferred, *packet.overloads()]:
+        candidate = getattr(packet, overload_name, None)
+        if candidate is not None and not candidate._schema.is_mutable and schema_names(candidate) == inputs:
+            return candidate
+    return None
+
+
+@functools.cache
+def written_arguments(target: Any) -> list[str]:
+    """Names of the arguments that an overload declares to write, in order."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    return [
+        argument.name
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]

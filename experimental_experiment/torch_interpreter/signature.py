@@ -1,0 +1,237 @@
+"""The interface of the model: names and types of inputs and outputs, names of dimensions, weights.
+
+Source of semantics: ``torch.export.ExportGraphSignature`` and the pytree specs of an ExportedProgram.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.utils import _pytree as pytree
+
+from experimental_experiment.torch_interpreter.symbolic import Dimensions
+
+
+@dataclasses.dataclass
+class Input:
+    """One placeholder of the program.
+
+    Attributes:
+        node: the placeholder.
+        name: name in the model: the argument's for an input of the user, the ``state_dict`` key for a weight.
+        tensor: the weight, buffer or constant; None for an input of the user.
+        is_buffer: whether it is a buffer.
+        constant: the Python value of an argument that the capture made static.
+        is_constant: whether it is such an argument.
+        dims: what the user called the dimensions: {axis: name}; for a number {None: name}.
+    """
+
+    node: torch.fx.Node
+    name: str
+    tensor: torch.Tensor | None = None
+    is_buffer: bool = False
+    constant: Any = None
+    is_constant: bool = False
+    dims: dict[int | None, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Program:
+    """What is translated: a graph, its placeholders in order, names for the leaves of its result."""
+
+    module: torch.fx.GraphModule
+    inputs: list[Input]
+    output_names: list[str]
+
+
+def program_of(
+    exported: torch.export.ExportedProgram, dims: list[dict[int | None, str]] | None = None
+) -> Program:
+    """Describe an ExportedProgram. *dims*: the user's names of dimensions for each leaf of the arguments, in order."""
+    tensors = {**exported.constants, **exported.state_dict}
+    placeholders = exported.graph.find_nodes(op="placeholder")
+    inputs = []
+    user = iter(dims or [])
+    for node, spec in zip(placeholders, exported.graph_signature.input_specs):
+        if spec.kind == InputKind.USER_INPUT:
+            entry = Input(node, readable(str(node.target)), dims=next(user, {}))
+            if isinstance(spec.arg, ConstantArgument):
+                entry.constant, entry.is_constant = spec.arg.value, True
+        else:
+            entry = Input(node, spec.target, tensors.get(spec.target), spec.kind == InputKind.BUFFER)
+        inputs.append(entry)
+    return Program(exported.graph_module, inputs, output_names(exported.call_spec.out_spec))
+
+
+def program_of_graph_module(module: torch.fx.GraphModule) -> Program:
+    """Describe a GraphModule whose nodes carry ``meta["val"]``.
+
+    Raises ValueError when the placeholders carry none.
+    """
+    inputs = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        if "val" not in node.meta:
+            raise ValueError(
+                f"placeholder {node.name} has no meta['val']: run FakeTensorProp on the GraphModule first"
+            )
+        value = node.meta["val"]
+        is_constant = not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+        inputs.append(
+            Input(node, node.name, constant=value if is_constant else None, is_constant=is_constant)
+        )
+    result = module.graph.output_node().args[0]
+    return Program(module, inputs, output_names(pytree.tree_structure(result)))
+
+
+def readable(name: str) -> str:
+    """The name of an input: torch's, with the tensors of a cache numbered by layer.
+
+    ``past_key_values_key_cache_0`` becomes ``past_key_values_0_key``.
+    """
+    return re.sub(r"_(key|value)_cache_(\d+)$", r"_\2_\1", name)
+
+
+def output_names(spec: pytree.TreeSpec) -> list[str]:
+    """A name for every leaf of the result: its path, ``output`` or ``output_i`` where the path has no word."""
+    names = []
+    for path in paths(spec):
+        words = [str(part) for part in path]
+        if not words or words[0].isdigit():
+            words.insert(0, "output")
+        names.append(readable(re.sub(r"\W", "_", "_".join(words))))
+    return names
+
+
+def paths(spec: pytree.TreeSpec) -> Iterator[tuple]:
+    """The path of every leaf of a tree, in order."""
+    children = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+    if spec.is_leaf():
+        yield ()
+        return
+    for key, child in zip(child_names(spec, len(children)), children):
+        for path in paths(child):
+            yield (key, *path)
+
+
+def child_names(spec: pytree.TreeSpec, count: int) -> list[Any]:
+    """How the children of a node of a tree are called: keys, fields or positions."""
+    fields = getattr(spec.type, "_fields", None)
+    if fields is not None and len(fields) == count:
+        return list(fields)
+    context = spec.context
+    for candidate in (context, context[0] if isinstance(context, (list, tuple)) and context else None):
+        if isinstance(candidate, (list, tuple)) and len(candidate) == count:
+            if all(isinstance(key, (str, int)) for key in candidate):
+                return list(candidate)
+    return list(range(count))
+
+
+def user_dims(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any
+) -> tuple[Any, list, bool]:
+    """Read ``dynamic_shapes``: the same without strings, the user's names for each leaf, whether a size is 0 or 1.
+
+    A string is a name: torch receives ``Dim.DYNAMIC``. The list is in the order of the leaves of (args, kwargs).
+    """
+    if dynamic_shapes is None:
+        return None, [], False
+    from torch.export.dynamic_shapes import _combine_args, _DimHint, _tree_map_with_path
+
+    if isinstance(dynamic_shapes, torch.export.ShapesCollection):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
+    plain = without_strings(dynamic_shapes)
+    found: dict[int, list[dict]] = {}
+    small = False
+
+    def visit(path, leaf, spec):
+        nonlocal small
+        sizes: dict[int | None, Any] = {}
+        if isinstance(spec, Mapping):
+            sizes = dict(spec)
+        elif isinstance(spec, (list, tuple)):
+            sizes = dict(enumerate(spec))
+        elif spec is not None:
+            sizes = {None: spec}
+        names = {axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)}
+        found.setdefault(id(leaf), []).append(names)
+        for axis, entry in sizes.items():
+            asked = not isinstance(entry, (int, type(None))) and not (
+                isinstance(entry, _DimHint) and entry.type.name in ("AUTO", "STATIC")
+            )
+            if (
+                asked
+                and isinstance(leaf, torch.Tensor)
+                and isinstance(axis, int)
+                and leaf.shape[axis] in (0, 1)
+            ):
+                small = True
+
+    try:
+        combined = _combine_args(module, args, kwargs)
+        shapes = dynamic_shapes
+        if isinstance(shapes, (list, tuple)):
+            combined = type(shapes)(combined.values())
+        elif set(shapes) != set(combined):
+            shapes = {name: shapes.get(name) for name in combined}
+        _tree_map_with_path(visit, combined, shapes, tree_name="inputs")
+    except (ValueError, TypeError, KeyError, IndexError):
+        return plain, [], False  # torch.export.export explains what is wrong with dynamic_shapes
+    leaves = pytree.tree_leaves((args, kwargs))
+    return plain, [found[id(leaf)].pop(0) if found.get(id(leaf)) else {} for leaf in leaves], small
+
+
+def dim_name(entry: Any) -> str:
+    """The name that an entry of ``dynamic_shapes`` gives to a dimension, ``""`` for none."""
+    if isinstance(entry, str):
+        return entry
+    if isinstance(entry, torch.export.Dim):
+        return entry.__name__
+    return ""
+
+
+def without_strings(shapes: Any) -> Any:
+    """``dynamic_shapes`` with ``Dim.DYNAMIC`` instead of names."""
+    if isinstance(shapes, str):
+        return torch.export.Dim.DYNAMIC
+    if isinstance(shapes, Mapping):
+        return {key: without_strings(item) for key, item in shapes.items()}
+    if isinstance(shapes, (list, tuple)):
+        items = [without_strings(item) for item in shapes]
+        return type(shapes)(*items) if hasattr(shapes, "_fields") else type(shapes)(items)
+    return shapes
+
+
+def name_dimensions(inputs: list[Input], dimensions: Dimensions) -> None:
+    """Give the symbols of the inputs the user's names first, then ``input_dim_axis`` to those without one."""
+    for entry in inputs:
+        for axis, name in entry.dims.items():
+            symbol = symbol_of(entry.node.meta.get("val"), axis)
+            if symbol is not None and name.isidentifier():
+                dimensions.name(symbol, name)
+    for entry in inputs:
+        value = entry.node.meta.get("val")
+        axes = range(value.dim()) if isinstance(value, torch.Tensor) and entry.tensor is None else [None]
+        for axis in axes:
+            symbol = symbol_of(value, axis)
+            if symbol is not None and symbol not in dimensions.names:
+                wish = entry.name if axis is None else f"{entry.name}_dim_{axis}"
+                dimensions.name(symbol, dimensions.fresh(wish))
+
+
+def symbol_of(value: Any, axis: int | None) -> sympy.Symbol | None:
+    """The symbol that is one size of a fake tensor, or a symbolic number; None for a constant or an expression."""
+    size = value
+    if axis is not None:
+        if not isinstance(value, torch.Tensor) or axis >= value.dim():
+            return None
+        size = value.shape[axis]
+    if not isinstance(size, (torch.SymInt, torch.SymFloat)):
+        return None
+    expression = size.node.expr
+    return expression if isinstance(expression, sympy.Symbol) else None

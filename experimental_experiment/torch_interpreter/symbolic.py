@@ -1,0 +1,355 @@
+"""Symbolic sizes: the names of dimensions, SymInt, SymFloat and SymBool as 0-d ONNX values, Python's arithmetic on them.
+
+Source of semantics: Python's operators on int, float and bool; ``torch.sym_*``; expressions are those of torch's ShapeEnv.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir as ir
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import SymTypes
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from experimental_experiment.torch_interpreter.emitter import Emitter, rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
+
+Number = ir.Value | int | float | bool
+
+
+class Dimensions:
+    """Names of symbolic sizes: the user's where there are, stable readable ones for the others."""
+
+    def __init__(self):
+        self.names: dict[sympy.Symbol, sympy.Symbol] = {}
+        self.texts: dict[Any, int | str] = {}
+        self.taken: set[str] = set()
+
+    def name(self, symbol: sympy.Symbol, name: str) -> None:
+        """Call *symbol* *name* from now on; the first name stays."""
+        if symbol not in self.names:
+            self.names[symbol] = sympy.Symbol(name, integer=True)
+            self.taken.add(name)
+
+    def fresh(self, wish: str) -> str:
+        """*wish*, or *wish* with a number when it names another dimension."""
+        name, count = wish, 1
+        while name in self.taken:
+            count += 1
+            name = f"{wish}_{count}"
+        return name
+
+    def shape(self, fake: torch.Tensor, owner: str) -> list[int | str]:
+        """The sizes of a fake tensor, ints or expressions in named dimensions; complex ones end with 2.
+
+        A symbol without a name gets one from *owner*, the name of the value that shows it first.
+        """
+        sizes: list[int | str] = []
+        for axis, size in enumerate(fake.shape):
+            sizes.append(size if isinstance(size, int) else self.text(size, f"{owner}_dim_{axis}"))
+        return [*sizes, 2] if fake.dtype.is_complex else sizes
+
+    def text(self, size: torch.SymInt, wish: str) -> int | str:
+        """One size: an int, or its expression in named dimensions, ``wish`` for a symbol met first here."""
+        expression = size.node.expr
+        if expression not in self.texts:
+            for symbol in sorted(expression.free_symbols, key=str):
+                if symbol not in self.names:
+                    self.name(symbol, self.fresh(wish))
+            written = expression.xreplace(self.names)
+            self.texts[expression] = int(written) if written.is_Integer else str(written)
+        return self.texts[expression]
+
+    def known(self, op: Emitter, number: Any) -> Number | None:
+        """The value of a symbolic number that is static, or that was written before; None otherwise."""
+        if not isinstance(number, SymTypes):
+            return number
+        expression = number.node.expr
+        if expression.is_Integer:
+            return int(expression)
+        if expression in (sympy.true, sympy.false):
+            return bool(expression)
+        return op.lookup(expression) if is_backed(expression) else None
+
+    def remember(self, op: Emitter, number: Any, value: ir.Value) -> None:
+        """Keep the value of an expression of input sizes, which is the same all over the model."""
+        if isinstance(number, torch.SymInt) and is_backed(number.node.expr):
+            op.sizes.setdefault(number.node.expr, value)
+
+
+def is_backed(expression: sympy.Expr) -> bool:
+    """Whether all symbols are sizes of inputs: data-dependent ones may change from one turn of a loop to the next."""
+    return all(symbol_is_type(symbol, SymT.SIZE) for symbol in expression.free_symbols)
+
+
+# ---- arithmetic
+
+
+def integer(op: Emitter, x: Number) -> Number:
+    """A number as a Python int or an INT64 value."""
+    if not isinstance(x, ir.Value):
+        return int(x)
+    return op.Cast(x, to=INT64)
+
+
+def double(op: Emitter, x: Number) -> Number:
+    """A number as a Python float or a DOUBLE value."""
+    if not isinstance(x, ir.Value):
+        return float(x)
+    return op.Cast(x, to=DOUBLE)
+
+
+def is_float(x: Number) -> bool:
+    """Whether a number is a float in Python."""
+    return x.dtype == DOUBLE if isinstance(x, ir.Value) else isinstance(x, float)
+
+
+def common(op: Emitter, numbers: list[Number]) -> list[ir.Value]:
+    """The numbers as values of one dtype: DOUBLE when one is a float, INT64 otherwise."""
+    dtype = DOUBLE if any(is_float(number) for number in numbers) else INT64
+    return [
+        op.Cast(number, to=dtype) if isinstance(number, ir.Value) else op.constant(number, dtype)
+        for number in numbers
+    ]
+
+
+def python_binary(target: Callable, write: Callable, *others: Callable) -> None:
+    """Translate a binary operator of Python: computed now on Python numbers, written on values of one dtype."""
+
+    def translation(op, a, b):
+        if not (isinstance(a, ir.Value) or isinstance(b, ir.Value)):
+            return target(a, b)
+        return write(op, *common(op, [a, b]))
+
+    translation.__name__ = getattr(target, "__name__", "binary")
+    translates(target, *others)(translation)
+
+
+def floordiv(op, a, b):
+    """``a // b`` rounds towards minus infinity; ONNX Div truncates integers."""
+    if a.dtype == DOUBLE:
+        return op.Floor(op.Div(a, b))
+    return op.Div(op.Sub(a, op.Mod(a, b)), b)
+
+
+def mod(op, a, b):
+    """``a % b`` has the sign of b."""
+    if a.dtype == DOUBLE:
+        return op.Sub(a, op.Mul(b, op.Floor(op.Div(a, b))))
+    return op.Mod(a, b)
+
+
+def pow_(op, a, b):
+    """``a ** b``."""
+    return op.Pow(a, b)
+
+
+python_binary(operator.add, lambda op, a, b: op.Add(a, b))
+python_binary(operator.sub, lambda op, a, b: op.Sub(a, b))
+python_binary(operator.mul, lambda op, a, b: op.Mul(a, b))
+python_binary(operator.floordiv, floordiv)
+python_binary(operator.mod, mod)
+python_binary(operator.pow, pow_)
+python_binary(operator.eq, lambda op, a, b: op.Equal(a, b))
+python_binary(operator.ne, lambda op, a, b: op.Not(op.Equal(a, b)))
+python_binary(operator.lt, lambda op, a, b: op.Less(a, b))
+python_binary(operator.le, lambda op, a, b: op.LessOrEqual(a, b))
+python_binary(operator.gt, lambda op, a, b: op.Greater(a, b))
+python_binary(operator.ge, lambda op, a, b: op.GreaterOrEqual(a, b))
+
+
+@translates(operator.truediv)
+def truediv(op, a, b):
+    """``a / b`` is a float."""
+    if not (isinstance(a, ir.Value) or isinstance(b, ir.Value)):
+        return a / b
+    return op.Div(op.constant(double(op, a), DOUBLE), op.constant(double(op, b), DOUBLE))
+
+
+@translates(operator.neg)
+def neg(op, a):
+    """``-a``."""
+    return op.Neg(a) if isinstance(a, ir.Value) else -a
+
+
+@translates(operator.pos)
+def pos(op, a):
+    """``+a``."""
+    return a
+
+
+@translates(operator.abs, builtins.abs)
+def abs_(op, a):
+    """``abs(a)``."""
+    return op.Abs(a) if isinstance(a, ir.Value) else abs(a)
+
+
+def boolean(op: Emitter, x: Number) -> ir.Value:
+    """A number as a BOOL value."""
+    return op.Cast(x, to=BOOL) if isinstance(x, ir.Value) else op.constant(bool(x))
+
+
+@translates(operator.and_)
+def and_(op, a, b):
+    """``a & b`` of booleans."""
+    return op.And(boolean(op, a), boolean(op, b))
+
+
+@translates(operator.or_)
+def or_(op, a, b):
+    """``a | b`` of booleans."""
+    return op.Or(boolean(op, a), boolean(op, b))
+
+
+@translates(torch.sym_not, operator.not_)
+def sym_not(op, a):
+    """``not a``."""
+    return op.Not(boolean(op, a))
+
+
+@translates(torch.sym_float)
+def sym_float(op, a):
+    """``float(a)``."""
+    return double(op, a)
+
+
+@translates(torch.sym_int)
+def sym_int(op, a):
+    """``int(a)`` truncates towards zero, as a Cast does."""
+    return integer(op, a)
+
+
+@translates(torch.sym_max, builtins.max)
+def sym_max(op, a, b):
+    """``max(a, b)``; a float when one is."""
+    return op.Max(*common(op, [a, b]))
+
+
+@translates(torch.sym_min, builtins.min)
+def sym_min(op, a, b):
+    """``min(a, b)``; a float when one is."""
+    return op.Min(*common(op, [a, b]))
+
+
+@translates(torch.sym_sum)
+def sym_sum(op, args):
+    """The sum of a list of numbers."""
+    return op.Sum(*common(op, args)) if any(is_float(a) for a in args) else added(op, common(op, args))
+
+
+def added(op: Emitter, values: list[ir.Value]) -> ir.Value:
+    """The sum of INT64 values (onnxruntime has no integer kernel for Sum)."""
+    total = values[0]
+    for value in values[1:]:
+        total = op.Add(total, value)
+    return total
+
+
+@translates(torch.sym_ite)
+def sym_ite(op, b, t, f):
+    """``t if b else f``."""
+    return op.Where(boolean(op, b), *common(op, [t, f]))
+
+
+def rounding(op_type: str, python: Callable):
+    """Translate a function of ``math`` that rounds a float to an int."""
+
+    def translation(op, x):
+        if not isinstance(x, ir.Value):
+            return python(x)
+        return op.Cast(op.emit(op_type, (x,)), to=INT64) if x.dtype == DOUBLE else x
+
+    return translates(python)(translation)
+
+
+rounding("Ceil", math.ceil)
+rounding("Floor", math.floor)
+
+
+@translates(math.trunc)
+def trunc(op, x):
+    """``math.trunc(x)``: towards zero."""
+    return integer(op, x)
+
+
+@translates(builtins.round)
+def round_(op, number, ndigits=None):
+    """``round(x)``: half to even, an int without *ndigits*, a float with it."""
+    if not isinstance(number, ir.Value):
+        return round(number, ndigits)
+    if ndigits is None:
+        return integer(op, op.Round(double(op, number)))
+    scale = 10.0**ndigits
+    return op.Div(op.Round(op.Mul(double(op, number), scale)), scale)
+
+
+def float_function(name: str, op_type: str) -> None:
+    """Translate ``math.name`` and ``torch._sym_name``, computed in float64."""
+    python = getattr(math, name)
+
+    def translation(op, a):
+        return op.emit(op_type, (double(op, a),)) if isinstance(a, ir.Value) else python(a)
+
+    translation.__name__ = name
+    symbolic = getattr(torch, f"_sym_{name}", None)
+    translates(python, *([symbolic] if symbolic is not None else []))(translation)
+
+
+for _name, _op_type in (
+    ("sqrt", "Sqrt"),
+    ("exp", "Exp"),
+    ("log", "Log"),
+    ("sin", "Sin"),
+    ("cos", "Cos"),
+    ("tanh", "Tanh"),
+):
+    float_function(_name, _op_type)
+
+
+# ---- sizes and elements of tensors
+
+
+@translates(aten.sym_size.int)
+def sym_size(op, self, dim):
+    """The size of one axis."""
+    return op.size(self, dim)
+
+
+@translates(aten.sym_numel.default)
+def sym_numel(op, self):
+    """The number of elements."""
+    sizes = [op.size(self, axis) for axis in range(rank(self))]
+    if all(isinstance(size, int) for size in sizes):
+        return math.prod(sizes)
+    return op.Squeeze(op.ReduceProd(op.shape(sizes), keepdims=1), [0])
+
+
+@translates(aten.sym_stride.int)
+def sym_stride(op, self, dim):
+    """The stride of one axis of a contiguous tensor: the number of elements behind it."""
+    fake = op.context.node.args[0].meta["val"]
+    if not fake.is_contiguous():
+        raise Untranslatable("the stride of a tensor that is not contiguous is not part of an ONNX model")
+    sizes = [op.size(self, axis) for axis in range(rank(self))[dim % rank(self) + 1 :]]
+    if all(isinstance(size, int) for size in sizes):
+        return math.prod(sizes)
+    return op.Squeeze(op.ReduceProd(op.shape(sizes), keepdims=1), [0])
+
+
+@translates(aten.item.default, aten._local_scalar_dense.default)
+def item(op, self):
+    """The only element, as a Python number."""
+    scalar = op.Reshape(self, op.constant([], INT64)) if rank(self) else self
+    if scalar.dtype == BOOL:
+        return scalar
+    return op.Cast(scalar, to=DOUBLE if scalar.dtype.is_floating_point() else INT64)
