@@ -14,7 +14,7 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -63,8 +63,11 @@ def inline(op, target: torch._ops.OpOverload, nodes: dict[str, Any], values: dic
 
     given = {name: collect(item, values[name]) for name, item in nodes.items()}
     traced = trace(target, given, fakes)
-    walk = Walk(traced, op, op.context.dimensions)
-    results = [value_of(op, item) for item in walk.run([as_view(value) for value in operands])]
+    walk = Walk(traced, op, op.context.dimensions, origin=op.context.node)
+    try:
+        results = [value_of(op, item) for item in walk.run([as_view(value) for value in operands])]
+    except ExportError as error:
+        raise Untranslatable(f"in torch's decomposition of it, {str(error).splitlines()[0]}") from error
     return results[0] if len(target._schema.returns) == 1 and not is_list(target) else results
 
 

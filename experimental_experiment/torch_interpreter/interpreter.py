@@ -108,7 +108,8 @@ def value_of(op: Emitter, item: Any) -> Any:
 class Walk:
     """One pass over the nodes of a graph.
 
-    *module* owns the graph, *op* writes, *dimensions* names symbolic sizes, *progress* is called once a node.
+    *module* owns the graph, *op* writes, *dimensions* names symbolic sizes, *progress* is called once a node. *origin*: the
+    node of the user's program that all nodes of this graph come from, when they are the decomposition of one.
     """
 
     def __init__(
@@ -117,7 +118,9 @@ class Walk:
         op: Emitter,
         dimensions: Dimensions,
         progress: Callable[[], None] | None = None,
+        origin: torch.fx.Node | None = None,
     ):
+        self.origin = origin
         self.module = module
         self.op = op
         self.dimensions = dimensions
@@ -145,7 +148,8 @@ class Walk:
             elif node.op == "get_attr":
                 self.env[node] = self.attribute(node)
             elif node.op == "call_function":
-                context.prefix, context.node, context.provenance = node.name, node, provenance(node)
+                context.prefix, context.node = node.name, node
+                context.provenance = provenance(self.origin or node)
                 self.env[node] = self.translated(node)
             else:
                 raise ExportError(f"a node {node.op!r} is not part of an exported program", node)
