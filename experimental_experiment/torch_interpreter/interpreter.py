@@ -343,10 +343,10 @@ class Walk:
         fake = node.meta["val"]
         if isinstance(fake, (list, tuple)):
             return [
-                source.through(lens_of(translation, node.target, arguments, position))
+                source.through(lens_of(translation, node, node.target, arguments, position))
                 for position in range(len(fake))
             ]
-        return source.through(lens_of(translation, node.target, arguments))
+        return source.through(lens_of(translation, node, node.target, arguments))
 
     def write(self, node: torch.fx.Node, written: list[torch.fx.Node]) -> Any:
         """An operator that mutates arguments: compute the new values, write them through the views."""
@@ -393,7 +393,7 @@ class Walk:
         args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
         arguments = registry.bind(twin, translation.function, args, kwargs)
         arguments.pop(registry.parameters(translation.function)[0])
-        view.reshape_in_place(lens_of(translation, twin, arguments))
+        view.reshape_in_place(lens_of(translation, node, twin, arguments))
         return view
 
 

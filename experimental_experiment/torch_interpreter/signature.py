@@ -212,7 +212,7 @@ def name_dimensions(inputs: list[Input], dimensions: Dimensions) -> None:
     for entry in inputs:
         for axis, name in entry.dims.items():
             symbol = symbol_of(entry.node.meta.get("val"), axis)
-            if symbol is not None and name.isidentifier():
+            if symbol is not None:
                 dimensions.name(symbol, name)
     for entry in inputs:
         value = entry.node.meta.get("val")

@@ -6,6 +6,7 @@ fake tensors in ``meta["val"]``, never from names.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from functools import reduce
@@ -72,20 +73,23 @@ class View:
         self.seen = None
 
 
-IDENTITY = Lens(lambda op, base: base, lambda op, base, new: new)
-
-
 def lens_of(
-    translation: registry.Translation, target: Any, arguments: dict[str, Any], position: int | None = None
+    translation: registry.Translation,
+    node: torch.fx.Node,
+    target: Any,
+    arguments: dict[str, Any],
+    position: int | None = None,
 ) -> Lens:
     """The lens of a view operator: its translation reads, its registered put writes.
 
-    *arguments* are those after the viewed tensor; *position* is the index of the result for an operator that has several.
+    *node* is the node that made the view, *target* the view operator, *arguments* those after the viewed tensor;
+    *position* is the index of the result for an operator that has several.
     Raises Untranslatable, when written, if nothing says how to write through *target*.
     """
 
     def get(op, base):
-        result = translation.function(op, base, **arguments)
+        with translating(op, node):
+            result = translation.function(op, base, **arguments)
         return result if position is None else result[position]
 
     def put(op, base, new):
@@ -95,9 +99,21 @@ def lens_of(
         extra = {} if position is None else {"position": position}
         listed = registry.parameters(function)
         known = {name: value for name, value in (arguments | extra).items() if name in listed}
-        return function(op, base, new, **known)
+        with translating(op, node):
+            return function(op, base, new, **known)
 
     return Lens(get, put)
+
+
+@contextlib.contextmanager
+def translating(op, node: torch.fx.Node):
+    """While a lens is used, the node translated is the one that made the view, not the one that reads or writes."""
+    current = op.context.node
+    op.context.node = node
+    try:
+        yield
+    finally:
+        op.context.node = current
 
 
 def storage_of(value: Any) -> int | None:
