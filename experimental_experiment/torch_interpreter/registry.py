@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -38,23 +39,26 @@ class Translation:
         target: the overload, another callable of FX graphs, or the name of a custom operator.
         function: called with the emitter and the arguments it lists, by name.
         views: the function receives the interpreter's views, not values (regions that may write).
+        registered: file and line that registered it, see `registering_line`.
     """
 
     target: Any
     function: Callable
     views: bool = False
+    registered: tuple[str, int] | None = None
 
     @property
     def place(self) -> str:
-        """File and line of the function."""
+        """File and line that registers the function."""
         code = inspect.unwrap(self.function).__code__
-        return f"{code.co_filename}:{code.co_firstlineno}"
+        file, line = self.registered or (code.co_filename, code.co_firstlineno)
+        return f"{file}:{line}"
 
     @property
     def file(self) -> str:
-        """The file of the function, relative to the package."""
+        """The file that registers the function, relative to the package."""
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        return os.path.relpath(inspect.unwrap(self.function).__code__.co_filename, package)
+        return os.path.relpath(self.place.rpartition(":")[0], package).replace(os.sep, "/")
 
 
 TRANSLATIONS: dict[Any, Translation] = {}
@@ -83,10 +87,18 @@ def translates(*targets, views: bool = False, table: dict[Any, Translation] = TR
             if target in table:
                 raise ValueError(f"{target} is translated twice, first at {table[target].place}")
             check_names(target, function)
-            table[target] = Translation(target, function, views)
+            table[target] = Translation(target, function, views, registering_line())
         return function
 
     return register
+
+
+def registering_line() -> tuple[str, int]:
+    """The line that is registering a translation now: outside this file and outside `composite`."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__") in (__name__, f"{__package__}.composite"):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def translates_complex(*targets):
