@@ -1,0 +1,297 @@
+"""Normalization: batch, layer, group, instance and root mean square.
+
+Source of semantics: torch.nn.functional.batch_norm, layer_norm, group_norm, instance_norm and rms_norm. float16 and bfloat16
+are computed in float32 and rounded once, as in eager; float64, for which onnxruntime has few kernels, in elementary operators.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.spatial import Size, is_static, quotient, times
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+# ---- batch
+
+
+@translates(aten.batch_norm.default)
+def batch_norm(
+    op, input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
+):  # fmt: skip
+    """Normalize each channel, with running statistics or, when training, with the batch's, then updates the former."""
+    result, _, _, *new = with_statistics(
+        op, input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    return (result, *new) if training and new else result
+
+
+@translates(aten.native_batch_norm.default)
+def native_batch_norm(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """`batch_norm` with the mean and 1 / deviation of the batch; both are empty without training."""
+    results = with_statistics(op, input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return as_torch_says(op, results if training else results[:3])
+
+
+@translates(aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default)
+def _native_batch_norm_legit(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """`native_batch_norm`, then the new running statistics."""
+    results = with_statistics(op, input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return as_torch_says(op, results)
+
+
+@translates(aten._native_batch_norm_legit.no_stats)
+def _native_batch_norm_legit_no_stats(op, input, weight, bias, training, momentum, eps):
+    """`native_batch_norm` without running statistics: always with the batch's."""
+    return as_torch_says(op, with_statistics(op, input, weight, bias, None, None, True, momentum, eps))
+
+
+@translates(aten._native_batch_norm_legit_no_training.default)
+def _native_batch_norm_legit_no_training(op, input, weight, bias, running_mean, running_var, momentum, eps):
+    """`native_batch_norm` with the running statistics."""
+    results = with_statistics(op, input, weight, bias, running_mean, running_var, False, momentum, eps)
+    return as_torch_says(op, results[:3])
+
+
+@translates(aten._batch_norm_with_update.default, aten._batch_norm_with_update_functional.default)
+def _batch_norm_with_update(op, input, weight, bias, running_mean, running_var, momentum, eps):
+    """`native_batch_norm` in training, an empty reserve, then the new running statistics."""
+    results = with_statistics(op, input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return as_torch_says(op, (*results[:3], empty(op, ir.DataType.UINT8), *results[3:]))
+
+
+@translates(aten._batch_norm_no_update.default)
+def _batch_norm_no_update(op, input, weight, bias, running_mean, running_var, momentum, eps):
+    """`native_batch_norm` without training, and an empty reserve."""
+    results = with_statistics(op, input, weight, bias, running_mean, running_var, False, momentum, eps)
+    return as_torch_says(op, (*results[:3], empty(op, ir.DataType.UINT8)))
+
+
+def with_statistics(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """The result, the mean and 1 / deviation of the batch, and the running mean and variance if there are any.
+
+    Without training the batch has no statistics: they are empty.
+    """
+    if not training:
+        result = normalized(op, input, running_mean, running_var, weight, bias, eps)
+        nothing = empty(op, running_mean.dtype)
+        return result, nothing, nothing, running_mean, running_var
+    axes = other_axes(input)
+    mean, var = moments(op, wide(op, input), axes)
+    statistics = op.Squeeze(mean, axes), op.Squeeze(var, axes)
+    result = normalized(op, input, *statistics, weight, bias, eps)
+    used = result, statistics[0], reciprocal_root(op, statistics[1], eps)
+    if running_mean is None:
+        return used
+    return *used, *updated(op, input, axes, (running_mean, running_var), statistics, momentum)
+
+
+def normalized(op, input, mean, var, weight, bias, eps):
+    """``(input - mean) / sqrt(var + eps) * weight + bias``, with one number a channel for each of them."""
+    channels = op.size(input, 1)
+    if input.dtype == ir.DataType.FLOAT and is_static(channels):
+        scale = weight if weight is not None else op.constant(np.ones(channels, np.float32))
+        shift = bias if bias is not None else op.constant(np.zeros(channels, np.float32))
+        return op.BatchNormalization(input, scale, shift, mean, var, epsilon=eps)
+    mean, var = (channelwise(op, x, input) for x in (mean, var))
+    result = op.Mul(op.Sub(wide(op, input), mean), reciprocal_root(op, var, eps))
+    return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
+
+
+def updated(op, input, axes, running, batch, momentum):
+    """The running mean and variance after one batch; the variance that enters is the unbiased one."""
+    mean, var = batch
+    count = op.CastLike(op.constant(elements(op, input, axes)), var)
+    unbiased = op.Mul(var, op.Div(count, op.Sub(count, 1)))
+    new = []
+    for old, now in zip(running, (mean, unbiased)):
+        kept = op.Mul(wide(op, old), 1 - momentum)
+        new.append(op.Cast(op.Add(kept, op.Mul(op.CastLike(now, kept), momentum)), to=old.dtype))
+    return tuple(new)
+
+
+# ---- layer, root mean square
+
+
+@translates(aten.layer_norm.default)
+def layer_norm(op, input, normalized_shape, weight, bias, eps):
+    """Normalize over the last len(normalized_shape) axes."""
+    axis = -len(normalized_shape)
+    given = [x for x in (input, weight, bias) if x is not None]
+    if any(x.dtype != input.dtype for x in given):
+        widened = [None if x is None else wide(op, x) for x in (input, weight, bias)]
+        return op.Cast(layer_norm(op, widened[0], normalized_shape, *widened[1:], eps), to=input.dtype)
+    if weight is None:
+        weight = ones_like_axes(op, input, axis)
+    return op.LayerNormalization(input, weight, bias, axis=axis, epsilon=eps)
+
+
+@translates(aten.native_layer_norm.default)
+def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
+    """`layer_norm` with the mean and 1 / deviation of every row."""
+    result = layer_norm(op, input, normalized_shape, weight, bias, eps)
+    mean, var = moments(op, wide(op, input), list(range(-len(normalized_shape), 0)))
+    return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
+
+
+@translates(aten.rms_norm.default)
+def rms_norm(op, input, normalized_shape, weight, eps):
+    """Divide by the root of the mean square over the last axes; no eps is the smallest step of the computing dtype."""
+    axis = -len(normalized_shape)
+    same = weight is None or weight.dtype == input.dtype
+    if op.has("RMSNormalization") and same and input.dtype not in HALVES:
+        scale = ones_like_axes(op, input, axis) if weight is None else weight
+        return op.RMSNormalization(input, scale, axis=axis, epsilon=smallest_step(input, eps))
+    return by_root_mean_square(op, input, normalized_shape, weight, eps)[0]
+
+
+@translates(aten._fused_rms_norm.default)
+def _fused_rms_norm(op, input, normalized_shape, weight, eps):
+    """`rms_norm` and 1 / root mean square of every row."""
+    return as_torch_says(op, by_root_mean_square(op, input, normalized_shape, weight, eps))
+
+
+def by_root_mean_square(op, input, normalized_shape, weight, eps):
+    """`rms_norm` in elementary operators, and the factor of every row."""
+    x = wide(op, input)
+    square = op.ReduceMean(op.Mul(x, x), list(range(-len(normalized_shape), 0)), keepdims=1)
+    factor = reciprocal_root(op, square, smallest_step(x, eps))
+    result = op.Mul(x, factor)
+    if weight is not None:
+        result = op.Mul(result, op.CastLike(weight, result))
+    return op.Cast(result, to=input.dtype), factor
+
+
+def smallest_step(input, eps):
+    """*eps*, by default the distance from 1 to the next number of the dtype that *input* is computed in."""
+    return float(np.finfo(computing_dtype(input.dtype).numpy()).eps) if eps is None else eps
+
+
+# ---- group, instance
+
+
+@translates(aten.group_norm.default)
+def group_norm(op, input, num_groups, weight, bias, eps):
+    """Normalize over the channels of a group and all spatial axes, then scale each channel."""
+    rows = op.Reshape(wide(op, input), op.shape([op.size(input, 0), num_groups, row(op, input, num_groups)]))
+    return in_groups(op, input, rows, weight, bias, eps)
+
+
+@translates(aten.native_group_norm.default)
+def native_group_norm(op, input, weight, bias, N, C, HxW, group, eps):
+    """`group_norm` with the mean and 1 / deviation of every group."""
+    rows = op.Reshape(wide(op, input), op.shape([N, group, row(op, input, group)]))
+    mean, var = (op.Squeeze(x, [2]) for x in moments(op, rows, [2]))
+    result = in_groups(op, input, rows, weight, bias, eps)
+    return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
+
+
+@translates(aten.instance_norm.default)
+def instance_norm(
+    op, input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled
+):  # fmt: skip
+    """Normalize each channel of each sample, by its own statistics or by the running ones."""
+    if not use_input_stats:
+        return normalized(op, input, running_mean, running_var, weight, bias, eps)
+    rows = op.Reshape(wide(op, input), op.shape([op.size(input, 0), op.size(input, 1), row(op, input)]))
+    result = in_groups(op, input, rows, weight, bias, eps)
+    if running_mean is None:
+        return result
+    statistics = [op.Squeeze(x, [2]) for x in moments(op, rows, [2])]
+    mean, var = (op.ReduceMean(x, [0], keepdims=0) for x in statistics)
+    return result, *updated(
+        op, input, range(2, rank(input)), (running_mean, running_var), (mean, var), momentum
+    )
+
+
+def in_groups(op, input, rows, weight, bias, eps):
+    """Each row of *rows* (N, groups, elements) normalized, in the shape of *input*, scaled by channel."""
+    groups = op.size(rows, 1)
+    if rows.dtype == ir.DataType.FLOAT and is_static(groups):
+        ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
+        result = op.InstanceNormalization(rows, ones, zeros, epsilon=eps)
+    else:
+        mean, var = moments(op, rows, [2])
+        result = op.Mul(op.Sub(rows, mean), reciprocal_root(op, var, eps))
+    result = op.Reshape(result, op.shape_of(input))
+    return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
+
+
+def row(op, input, groups=1):
+    """Number of elements of a group of channels, in one sample; of a channel when *groups* is that of the channels."""
+    return quotient(op, elements(op, input, range(1, rank(input))), groups)
+
+
+# ---- shared
+
+
+def computing_dtype(dtype: ir.DataType) -> ir.DataType:
+    """The dtype that torch computes in: float32 for halves."""
+    return ir.DataType.FLOAT if dtype in HALVES else dtype
+
+
+def wide(op, x: ir.Value) -> ir.Value:
+    """*x* in the dtype that torch computes in."""
+    return op.Cast(x, to=computing_dtype(x.dtype))
+
+
+def moments(op, x: ir.Value, axes: list[int]) -> tuple[ir.Value, ir.Value]:
+    """The mean and the biased variance over some axes, which stay with size 1."""
+    mean = op.ReduceMean(x, axes, keepdims=1)
+    centered = op.Sub(x, mean)
+    return mean, op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
+
+
+def reciprocal_root(op, var: ir.Value, eps: float) -> ir.Value:
+    """``1 / sqrt(var + eps)``."""
+    return op.Reciprocal(op.Sqrt(op.Add(wide(op, var), eps)))
+
+
+def channelwise(op, x: ir.Value, like: ir.Value) -> ir.Value:
+    """One number a channel, broadcast along the second axis of *like*."""
+    return op.Unsqueeze(wide(op, x), list(range(1, rank(like) - 1)))
+
+
+def scaled_channels(op, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None) -> ir.Value:
+    """``x * weight + bias`` by channel, in the dtype of *x*."""
+    if weight is not None:
+        x = op.Mul(x, op.CastLike(channelwise(op, weight, x), x))
+    return x if bias is None else op.Add(x, op.CastLike(channelwise(op, bias, x), x))
+
+
+def other_axes(input: ir.Value) -> list[int]:
+    """All axes but that of the channels."""
+    return [axis for axis in range(rank(input)) if axis != 1]
+
+
+def elements(op, input: ir.Value, axes) -> Size:
+    """Number of elements over some axes."""
+    total: Size = 1
+    for axis in axes:
+        total = times(op, op.size(input, axis), total)
+    return total
+
+
+def ones_like_axes(op, input: ir.Value, axis: int) -> ir.Value:
+    """Ones in the shape of the axes from *axis* on."""
+    return op.Expand(op.constant(1, input.dtype), op.shape_of(input, axis))
+
+
+def empty(op, dtype: ir.DataType) -> ir.Value:
+    """A 1-D tensor without elements."""
+    return op.constant(np.zeros(0), dtype)
+
+
+def as_torch_says(op, results):
+    """The results in the dtypes that torch gives them, which depend on the device for means and deviations of halves."""
+    fakes = op.context.node.meta["val"]
+    cast = [op.Cast(result, to=dtypes.onnx_dtype(fake.dtype)) for result, fake in zip(results, fakes)]
+    return *cast, *results[len(cast) :]

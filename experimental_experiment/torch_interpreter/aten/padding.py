@@ -1,0 +1,98 @@
+"""Padding: constant, reflect, replicate and circular; a negative amount crops.
+
+Source of semantics: torch.nn.functional.pad. Amounts come in pairs, last axis first.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, is_int, plus
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""torch's names of the modes, and ONNX's."""
+
+ENUMERATION = ("constant", "reflect", "replicate", "circular")
+"""The modes as ATen numbers them."""
+
+
+@translates(aten.pad.default)
+def pad(op, self, pad, mode, value):
+    """Pad in any mode."""
+    return padded_as(op, self, pad, mode, value)
+
+
+@translates(aten._pad_enum.default)
+def _pad_enum(op, self, pad, mode, value):
+    """Pad in a mode that is a number of ATen's enumeration."""
+    return padded_as(op, self, pad, ENUMERATION[mode], value)
+
+
+@translates(aten.constant_pad_nd.default)
+def constant_pad_nd(op, self, pad, value):
+    """Pad with one value, in the dtype of the tensor."""
+    axes, begin, end = amounts(self, pad)
+    if not axes:
+        return self
+    if isinstance(value, ir.Value):
+        value = op.CastLike(value, self)
+    elif not self.dtype.is_floating_point():
+        value = int(value)
+    return op.Pad(self, op.shape([*begin, *end]), op.constant(value, self.dtype), axes)
+
+
+@translates(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+def reflection_pad(op, self, padding):
+    """Mirror the tensor at its edges, which are not repeated."""
+    return padded_as(op, self, padding, "reflect")
+
+
+@translates(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def replication_pad(op, self, padding):
+    """Repeat the edges."""
+    return padded_as(op, self, padding, "replicate")
+
+
+@translates(aten._pad_circular.default)
+def _pad_circular(op, self, pad):
+    """Continue with the other end of the tensor."""
+    return padded_as(op, self, pad, "circular")
+
+
+def padded_as(op, self, pad, mode, value=None):
+    """Pad in the mode of this name."""
+    if mode == "constant":
+        return constant_pad_nd(op, self, pad, 0 if value is None else value)
+    axes, begin, end = amounts(self, pad)
+    if mode == "circular" and op.opset < 19:
+        return wrapped(op, self, axes, begin, end)
+    return op.Pad(self, op.shape([*begin, *end]), None, axes, mode=MODES[mode]) if axes else self
+
+
+def amounts(self: ir.Value, pad: list[Size]) -> tuple[list[int], list[Size], list[Size]]:
+    """The axes that are padded, and how much before and after each."""
+    if len(pad) % 2:
+        raise Untranslatable(f"an odd number of amounts: {pad}")
+    pairs = list(zip(pad[0::2], pad[1::2]))
+    found = [
+        (rank(self) - 1 - position, *pair)
+        for position, pair in enumerate(pairs)
+        if not all(is_int(amount, 0) for amount in pair)
+    ]
+    axes, begin, end = (list(items) for items in zip(*reversed(found))) if found else ([], [], [])
+    return axes, begin, end
+
+
+def wrapped(op, self, axes, begin, end):
+    """Circular padding before opset 19: every axis is read at its positions modulo its size."""
+    for axis, before, after in zip(axes, begin, end):
+        size = op.size(self, axis)
+        positions = op.Sub(counted(op, plus(op, plus(op, size, before), after)), before)
+        self = op.Gather(self, op.Mod(positions, size), axis=axis)
+    return self

@@ -1,0 +1,137 @@
+"""What convolution, pooling and resizing share: arguments per spatial axis, inputs without a batch, sliding windows.
+
+Source of semantics: the shape formulas of torch.nn.Conv2d, torch.nn.MaxPool2d and torch.nn.AvgPool2d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+
+Size = int | ir.Value
+"""A size: an int when it is static, otherwise a 0-d INT64 value."""
+
+
+def per_axis(numbers: int | Sequence[int], count: int, default: Sequence[int] = ()) -> list[int]:
+    """One number for each of *count* spatial axes: a single one is repeated, an empty list is *default*."""
+    numbers = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
+    if not numbers:
+        return list(default)
+    if any(isinstance(number, ir.Value) for number in numbers):
+        raise Untranslatable("a stride, a padding, a dilation or a kernel size that is not a constant")
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def batched(op, x: ir.Value, axes: int, function: Callable):
+    """``function(x)`` for *x* of shape (N, C, *axes*); a batch of one is added to (C, *axes*) and taken off the results."""
+    if rank(x) == axes + 2:
+        return function(x)
+    results = function(op.Unsqueeze(x, [0]))
+    if isinstance(results, tuple):
+        return tuple(op.Squeeze(result, [0]) for result in results)
+    return op.Squeeze(results, [0])
+
+
+# ---- sizes
+
+
+def apply(op, numpy_function: Callable, op_type: str, a: Size, b: Size) -> Size:
+    """One operation on two sizes: computed now on ints, written on values."""
+    if not (isinstance(a, ir.Value) or isinstance(b, ir.Value)):
+        return int(numpy_function(a, b))
+    return op.emit(op_type, (a, b))
+
+
+def plus(op, a: Size, b: Size) -> Size:
+    """``a + b``."""
+    return apply(op, np.add, "Add", a, b) if not is_int(b, 0) else a
+
+
+def minus(op, a: Size, b: Size) -> Size:
+    """``a - b``."""
+    return apply(op, np.subtract, "Sub", a, b) if not is_int(b, 0) else a
+
+
+def times(op, a: Size, b: Size) -> Size:
+    """``a * b``."""
+    return apply(op, np.multiply, "Mul", a, b) if not is_int(b, 1) else a
+
+
+def quotient(op, a: Size, b: Size) -> Size:
+    """``a // b`` for sizes that are not negative."""
+    return apply(op, np.floor_divide, "Div", a, b) if not is_int(b, 1) else a
+
+
+def larger(op, a: Size, b: Size) -> Size:
+    """``max(a, b)``."""
+    return apply(op, np.maximum, "Max", a, b)
+
+
+def smaller(op, a: Size, b: Size) -> Size:
+    """``min(a, b)``."""
+    return apply(op, np.minimum, "Min", a, b)
+
+
+def is_int(size: Size, number: int) -> bool:
+    """Whether a size is this static number."""
+    return not isinstance(size, ir.Value) and size == number
+
+
+def is_static(*sizes: Size) -> bool:
+    """Whether no size is symbolic."""
+    return not any(isinstance(size, ir.Value) for size in sizes)
+
+
+# ---- windows
+
+
+def counted(op, count: Size, step: int = 1) -> ir.Value:
+    """``[0, step, 2 * step, ...]``, *count* numbers."""
+    if is_static(count):
+        return op.constant(np.arange(count, dtype=np.int64) * step)
+    return op.Range(0, times(op, count, step), step)
+
+
+def picked(op, x: ir.Value, index: ir.Value, axis: int) -> ir.Value:
+    """The entries of one axis at the positions *index* (k, n): that axis becomes two, (k, n)."""
+    return op.Gather(x, index, axis=axis)
+
+
+def windows(
+    op,
+    x: ir.Value,
+    kernel: Sequence[Size],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[ir.Value, list[Size]]:
+    """Every window of *x* (N, C, *spatial*), already padded: (N, C, k1, out1, k2, out2, ...) and the sizes out1, out2."""
+    counts = []
+    for position, (k, s, d) in enumerate(zip(kernel, stride, dilation)):
+        axis = 2 + 2 * position
+        reach = plus(op, times(op, minus(op, k, 1), d), 1)
+        count = plus(op, quotient(op, minus(op, op.size(x, axis), reach), s), 1)
+        index = op.Add(op.Unsqueeze(counted(op, k, d), [1]), op.Unsqueeze(counted(op, count, s), [0]))
+        x = picked(op, x, index, axis)
+        counts.append(count)
+    return x, counts
+
+
+def columns(op, x: ir.Value, kernel: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]):
+    """The windows with kernel axes before output axes: (N, C, k1, k2, ..., out1, out2, ...), and the sizes out1, out2."""
+    taken, counts = windows(op, x, kernel, stride, dilation)
+    axes = len(kernel)
+    order = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
+    return op.Transpose(taken, perm=order), counts
+
+
+def padded(op, x: ir.Value, begin: Sequence[Size], end: Sequence[Size], value: float = 0) -> ir.Value:
+    """*x* (N, C, *spatial*) with *value* around its spatial axes."""
+    if all(is_int(size, 0) for size in [*begin, *end]):
+        return x
+    axes = list(range(2, 2 + len(begin)))
+    return op.Pad(x, op.shape([*begin, *end]), op.constant(value, x.dtype), axes)
