@@ -11,6 +11,7 @@ import difflib
 import dis
 import functools
 import inspect
+import itertools
 import os
 import re
 import types
@@ -22,9 +23,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.errors import target_name
-
-SMALLEST_OPSET = 18
-"""The first version of ai.onnx that can be targeted."""
+from experimental_experiment.torch_interpreter.onnx_export import OPSETS
 
 ROOMS = ("aten", "control_flow", "symbolic")
 """Modules of this package whose functions are followed; the others (promotion, ...) only cast."""
@@ -93,7 +92,7 @@ def entry(translation: registry.Translation, is_complex: bool) -> Entry:
     return Entry(
         target_name(translation.target) if callable(translation.target) else str(translation.target),
         tuple(sorted((used | asked) - CASTS or used)),
-        max([SMALLEST_OPSET, *versions]),
+        max([OPSETS[0], *versions]),
         translation.file.removeprefix("torch_interpreter/"),
         getattr(translation.function, "__module__", "").endswith(".composite"),
         is_complex,
@@ -158,7 +157,7 @@ def instructions(code: types.CodeType) -> Iterator[tuple[dis.Instruction, dis.In
     listed = [
         item for item in dis.get_instructions(code) if item.opname not in ("PUSH_NULL", "COPY_FREE_VARS")
     ]
-    yield from zip(listed, listed[1:])
+    yield from itertools.pairwise(listed)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from instructions(constant)

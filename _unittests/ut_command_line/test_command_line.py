@@ -1,0 +1,175 @@
+"""The command line, run in this process on small models written to a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import textwrap
+import unittest
+
+from experimental_experiment.command_line import main
+
+MODELS = textwrap.dedent(
+    """
+    import torch
+
+
+    class Affine(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(3))
+
+        def forward(self, x, shift):
+            return x * self.weight + shift
+
+
+    class Unknown(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.command_line_test.unknown(x)
+
+
+    @torch.library.custom_op("command_line_test::unknown", mutates_args=())
+    def unknown(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+
+    @unknown.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+
+    def affine():
+        return Affine(), (torch.randn(2, 3),), {"shift": torch.randn(2, 3)}
+
+
+    def taller():
+        return Affine(), (torch.randn(5, 3),), {"shift": torch.randn(5, 3)}
+
+
+    def other_weights():
+        return Affine().requires_grad_(False).apply(lambda m: m.weight.add_(1)), *taller()[1:]
+
+
+    def unknown_operator():
+        return Unknown(), (torch.randn(2, 3),)
+
+
+    def nothing():
+        return None
+    """
+)
+
+
+class TestCommandLine(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.models = self.file("some_models.py", MODELS)
+        self.model = os.path.join(self.folder, "model.onnx")
+
+    def file(self, name: str, content: str) -> str:
+        """Write a file into the temporary folder; its path."""
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as stream:
+            stream.write(content)
+        return path
+
+    def command(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit status, standard output and errors of a command."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = main(arguments)
+            except SystemExit as stop:
+                status = stop.code
+        return status, out.getvalue(), err.getvalue()
+
+    def export(self, function: str, *arguments: str) -> tuple[int, str, str]:
+        """Run the export command on one of the models."""
+        return self.command("export", f"{self.models}:{function}", "-o", self.model, *arguments)
+
+    def test_export_prints_a_summary_and_checks(self):
+        status, out, _ = self.export("affine", "--check", "--opset", "21")
+        self.assertEqual(status, 0, out)
+        self.assertIn("ai.onnx 21", out)
+        self.assertIn("input: x dtype('float32') shape=[2, 3]", out)
+        self.assertIn("1 Mul", out)
+        self.assertIn("1 outputs agree with eager PyTorch", out)
+
+    def test_check_runs_on_other_sizes_and_tells_other_weights(self):
+        status, out, _ = self.export("affine", "--dynamic", "x:0=batch", "--dynamic", "shift:0=batch")
+        self.assertEqual(status, 0, out)
+        self.assertIn("shape=['batch', 3]", out)
+        status, out, _ = self.command("check", self.model, f"{self.models}:taller")
+        self.assertEqual(status, 0, out)
+        self.assertIn("float32[5, 3]", out)
+        status, out, _ = self.command("check", self.model, f"{self.models}:other_weights")
+        self.assertEqual(status, 1)
+        self.assertIn("DIFFERS", out)
+        self.assertIn("1 of 1 outputs differ", out)
+
+    def test_print_shows_the_model(self):
+        self.export("affine")
+        status, out, _ = self.command("print", self.model)
+        self.assertEqual(status, 0)
+        self.assertIn("opset: domain='' version=20\ninput: name='x'", out)
+        self.assertIn("Mul(x, weight) -> mul", out)
+
+    def test_where_gives_file_and_line(self):
+        status, out, _ = self.command("where", "aten.linear")
+        self.assertEqual(status, 0)
+        self.assertRegex(out, r"^aten\.linear\.default +\S+linear_algebra\.py:\d+\n$")
+        status, out, _ = self.command("where", "aten.add_")
+        self.assertRegex(
+            out, r"aten\.add_\.Tensor = aten\.add\.Tensor, written back +\S+arithmetic\.py:\d+\n"
+        )
+        status, out, _ = self.command("where", "operator.add")
+        self.assertRegex(out, r"symbolic\.py:\d+\n$")
+
+    def test_a_wrong_command_is_one_sentence_and_status_2(self):
+        text = self.file("text.onnx", "no model")
+        broken = self.file("broken.py", "import a_package_that_is_not_there\n")
+        cases = {
+            ("where", "aten.linaer"): "'aten.linaer' is unknown: did you mean aten.linear",
+            ("where", "aten.special_unknown"): "'aten.special_unknown' is unknown",
+            ("print", "missing.onnx"): "the file 'missing.onnx' does not exist",
+            ("print", text): "is not an ONNX model",
+            ("check", "missing.onnx", f"{self.models}:affine"): "the file 'missing.onnx' does not exist",
+            ("check", text, f"{self.models}:affine"): "is not an ONNX model",
+            ("export", "affine", "-o", self.model): "'affine' is not of the form MODULE:FUNCTION",
+            ("export", "missing.py:affine", "-o", self.model): "the file 'missing.py' does not exist",
+            ("export", "no.such.module:f", "-o", self.model): "there is no module 'no.such.module'",
+            ("export", f"{broken}:f", "-o", self.model): "needs the package 'a_package_that_is_not_there'",
+            ("export", f"{self.models}:missing", "-o", self.model): "has no function 'missing'",
+            ("export", f"{self.models}:nothing", "-o", self.model): "must return (model, args, kwargs",
+            (
+                "export",
+                f"{self.models}:affine",
+                "-o",
+                os.path.join(self.folder, "no", "m.onnx"),
+            ): "does not exist",
+            ("export", f"{self.models}:affine", "-o", self.model, "--opset", "3"): "target_opset 3",
+            ("export", f"{self.models}:affine", "-o", self.model, "--dynamic", "y:0=n"): "no argument 'y'",
+            ("export", f"{self.models}:affine", "-o", self.model, "--dynamic", "x:2=n"): "AXIS=NAME",
+            ("unknown",): "invalid choice",
+        }
+        for arguments, sentence in cases.items():
+            with self.subTest(arguments):
+                status, _, err = self.command(*arguments)
+                self.assertEqual(status, 2)
+                self.assertIn(sentence, err)
+                self.assertNotIn("Traceback", err)
+
+    def test_an_operator_without_translation_stops_with_status_1(self):
+        status, _, err = self.export("unknown_operator")
+        self.assertEqual(status, 1)
+        self.assertIn("command_line_test.unknown.default has no translation", err)
+        self.assertIn("return torch.ops.command_line_test.unknown(x)", err)
+        self.assertFalse(os.path.exists(self.model))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+"""``check model.onnx MODULE:FUNCTION``: run the model in onnxruntime and in eager PyTorch, compare every output."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument, InvalidProtobuf
+from tabulate import tabulate
+
+from experimental_experiment.command_line import source
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.comparison import Difference, compare, session
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The arguments of this command."""
+    command = commands.add_parser("check", help="compare a model with eager PyTorch", description=__doc__)
+    command.add_argument("model", metavar="model.onnx", help="the model, as export wrote it")
+    command.add_argument("source", metavar="MODULE:FUNCTION", help=source.HELP)
+    command.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Compare; 1 when an output differs beyond the tolerance of its dtype."""
+    if not os.path.isfile(given.model):
+        raise CommandError(f"the file {given.model!r} does not exist")
+    return report(given.model, source.load(given.source))
+
+
+def report(path: str, example: source.Example) -> int:
+    """Print the table of differences; the exit status."""
+    try:
+        runner = session(path)
+    except InvalidProtobuf as error:
+        raise CommandError(f"{path!r} is not an ONNX model") from error
+    try:
+        differences = compare(example.model, runner, example.args, example.kwargs)
+    except (ValueError, InvalidArgument) as error:
+        raise CommandError(f"the model does not take these arguments: {error}") from error
+    rows = [[item.name, item.expected, item.absolute, item.relative, verdict(item)] for item in differences]
+    headers = ["output", "eager", "absolute", "relative", ""]
+    print(tabulate(rows, headers, floatfmt=".1e", disable_numparse=[0, 1]))
+    wrong = sum(not item.within for item in differences)
+    print(
+        f"{wrong} of {len(rows)} outputs differ" if wrong else f"{len(rows)} outputs agree with eager PyTorch"
+    )
+    return 1 if wrong else 0
+
+
+def verdict(item: Difference) -> str:
+    """The last cell of a row."""
+    if item.within:
+        return "ok"
+    return "DIFFERS" if item.expected == item.got else f"DIFFERS: got {item.got}"

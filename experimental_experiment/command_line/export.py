@@ -1,0 +1,117 @@
+"""``export MODULE:FUNCTION -o model.onnx``: export, say what the model is, compare it when asked."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import inspect
+import os
+import time
+from typing import Any
+
+import onnx
+import torch
+
+from experimental_experiment.command_line import check, source
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.helpers import type_text
+from experimental_experiment.progress import terminal_progress
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The arguments of this command."""
+    command = commands.add_parser("export", help="export a model to ONNX", description=__doc__)
+    command.add_argument("source", metavar="MODULE:FUNCTION", help=source.HELP)
+    command.add_argument("-o", "--output", required=True, metavar="FILE", help="the ONNX file to write")
+    command.add_argument(
+        "--dynamic",
+        action="append",
+        default=[],
+        metavar="ARGUMENT:AXIS=NAME[,AXIS=NAME...]",
+        help="a dimension that may change, as in x:0=batch,1=length; may be repeated; adds to the function's own",
+    )
+    command.add_argument("--opset", type=int, metavar="N", help="version of ai.onnx, 20 by default")
+    command.add_argument(
+        "--check", action="store_true", help="then compare with eager PyTorch in onnxruntime"
+    )
+    command.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Export; the exit status."""
+    folder = os.path.dirname(os.path.abspath(given.output))
+    if not os.path.isdir(folder):
+        raise CommandError(f"the folder {folder!r} does not exist")
+    example = source.load(given.source)
+    shapes = with_dynamic(example, given.dynamic)
+    begin = time.perf_counter()
+    try:
+        with terminal_progress() as progress:
+            model = to_onnx(
+                example.model,
+                example.args,
+                example.kwargs,
+                dynamic_shapes=shapes,
+                target_opset=given.opset,
+                filename=given.output,
+                progress=progress,
+            )
+    except ExportError as error:
+        raise CommandError(str(error), status=1) from error
+    except ValueError as error:  # an opset, a name: what to_onnx says about its own arguments
+        raise CommandError(str(error)) from error
+    print(summary(model, given.output, time.perf_counter() - begin))
+    return check.report(given.output, example) if given.check else 0
+
+
+def with_dynamic(example: source.Example, entries: list[str]) -> Any:
+    """The function's dynamic shapes and those of ``--dynamic``."""
+    if not entries:
+        return example.dynamic_shapes
+    forward = example.model.forward if isinstance(example.model, torch.nn.Module) else example.model
+    bound = inspect.signature(forward).bind(*example.args, **example.kwargs).arguments
+    shapes = example.dynamic_shapes
+    if isinstance(shapes, (tuple, list)):
+        shapes = dict(zip(bound, shapes))
+    shapes = {name: None for name in bound} | dict(shapes or {})
+    for entry in entries:
+        name, _, axes = entry.partition(":")
+        if name not in bound:
+            raise CommandError(
+                f"--dynamic {entry}: the model has no argument {name!r} but {', '.join(bound)}"
+            )
+        if not isinstance(bound[name], torch.Tensor):
+            raise CommandError(
+                f"--dynamic {entry}: {name!r} is not a tensor but {type(bound[name]).__name__}"
+            )
+        shapes[name] = dict(shapes[name] or {}) | dict(parsed_axes(entry, axes, bound[name].dim()))
+    return shapes
+
+
+def parsed_axes(entry: str, axes: str, rank: int) -> list[tuple[int, str]]:
+    """``0=batch,1=length`` as pairs."""
+    pairs = []
+    for item in axes.split(","):
+        axis, _, dimension = item.partition("=")
+        if (
+            not axis.removeprefix("-").isdigit()
+            or not -rank <= int(axis) < rank
+            or not dimension.isidentifier()
+        ):
+            raise CommandError(f"--dynamic {entry}: {item!r} is not AXIS=NAME with an axis of {rank}")
+        pairs.append((int(axis) % rank, dimension))
+    return pairs
+
+
+def summary(model: onnx.ModelProto, path: str, seconds: float) -> str:
+    """What was written: size, interface, the most frequent operators."""
+    size = sum(os.path.getsize(file) for file in (path, f"{path}.data") if os.path.exists(file))
+    counts = collections.Counter(node.op_type for node in model.graph.node)
+    frequent = ", ".join(f"{count} {name}" for name, count in counts.most_common(8))
+    versions = ", ".join(f"{item.domain or 'ai.onnx'} {item.version}" for item in model.opset_import)
+    lines = [f"{path}: {size / 2**20:.1f} MB, {len(model.graph.node)} nodes, {versions}, {seconds:.1f} s"]
+    lines.append(f"  nodes: {frequent}{', ...' if len(counts) > 8 else ''}")
+    for role, values in (("input", model.graph.input), ("output", model.graph.output)):
+        lines += [f"  {role}: {value.name} {type_text(value.type)}" for value in values]
+    return "\n".join(lines)

@@ -1,0 +1,35 @@
+"""``where OPERATOR`` and ``operators``: what is translated, and where."""
+
+from __future__ import annotations
+
+import argparse
+
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.torch_interpreter import catalog
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The arguments of both commands."""
+    command = commands.add_parser("where", help="file and line of a translation")
+    command.add_argument("operator", help="aten.add.Tensor, aten.add, aten.add_, higher_order.cond, ...")
+    command.set_defaults(run=show_place)
+    command = commands.add_parser("operators", help="the table of operators, in markdown")
+    command.set_defaults(run=show_table)
+
+
+def show_place(given: argparse.Namespace) -> int:
+    """Print one line a translation: its name, then file and line."""
+    try:
+        rows = catalog.where(given.operator)
+    except LookupError as error:
+        raise CommandError(str(error)) from error
+    width = max(len(name) for name, _ in rows)
+    for name, place in rows:
+        print(f"{name:{width}}  {place}")
+    return 0
+
+
+def show_table(given: argparse.Namespace) -> int:
+    """Print ``docs/operators.md``."""
+    print(catalog.markdown(), end="")
+    return 0

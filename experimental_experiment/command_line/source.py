@@ -1,0 +1,99 @@
+"""``MODULE:FUNCTION`` on the command line: the function that builds a model and an example of its arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from experimental_experiment.command_line.errors import CommandError
+
+HELP = (
+    "a function without parameters that returns (model, args, kwargs, dynamic_shapes), the last ones may be left out; "
+    "MODULE is a module or a Python file; torch.manual_seed(0) is called before the function"
+)
+
+
+@dataclasses.dataclass
+class Example:
+    """A model and one call of it."""
+
+    model: Any
+    args: tuple = ()
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dynamic_shapes: Any = None
+
+
+def load(source: str) -> Example:
+    """Call the function that *source* names, always with the same random weights.
+
+    Raises CommandError when there is no such function or it returns something else.
+    """
+    function = find(source)
+    torch.manual_seed(0)
+    result = function()
+    parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if not 1 <= len(parts) <= 4 or not callable(parts[0]):
+        raise CommandError(f"{source} must return (model, args, kwargs, dynamic_shapes)")
+    example = Example(*parts)
+    example.kwargs = dict(example.kwargs or {})
+    if isinstance(example.args, torch.Tensor):
+        example.args = (example.args,)
+    if not isinstance(example.args, (tuple, list)):
+        raise CommandError(f"{source} returns args as {type(example.args).__name__}, a tuple is needed")
+    example.args = tuple(example.args)
+    return example
+
+
+def find(source: str) -> Callable:
+    """The function that ``MODULE:FUNCTION`` or ``FILE.py:FUNCTION`` names."""
+    name, _, attribute = source.rpartition(":")
+    if not name or not attribute:
+        raise CommandError(f"{source!r} is not of the form MODULE:FUNCTION")
+    module = from_file(name) if name.endswith(".py") else from_name(name)
+    function = module
+    for part in attribute.split("."):
+        function = getattr(function, part, None)
+    if not callable(function):
+        raise CommandError(f"{name} has no function {attribute!r}")
+    return function
+
+
+def from_file(path: str) -> Any:
+    """The module that a Python file holds; its folder can be imported from."""
+    if not os.path.isfile(path):
+        raise CommandError(f"the file {path!r} does not exist")
+    folder, file = os.path.split(os.path.abspath(path))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    return executed(path, lambda: spec.loader.exec_module(module)) or module
+
+
+def from_name(name: str) -> Any:
+    """The module of this name, also one of the current folder."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.util.find_spec(name)
+    except (ModuleNotFoundError, ValueError):
+        found = None
+    if found is None:
+        raise CommandError(f"there is no module {name!r}")
+    return executed(name, lambda: importlib.import_module(name))
+
+
+def executed(name: str, load_module: Callable) -> Any:
+    """What loading a module gives; a package that it lacks is named."""
+    try:
+        return load_module()
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{name} needs the package {error.name!r}, which is not installed") from error
