@@ -1,22 +1,259 @@
-"""Linear algebra: linear, matmul and the products of matrices.
+"""Linear algebra: linear, matmul, addmm and the other products of vectors, matrices and batches of matrices.
 
-Source of semantics: https://pytorch.org/docs/stable/torch.html#blas-and-lapack-operations.
+Source of semantics: https://pytorch.org/docs/stable/torch.html#blas-and-lapack-operations. Integers stay integers: ONNX MatMul
+computes int32 and int64 exactly, and a product over no element is zero.
 """
 
 from __future__ import annotations
 
+import numpy as np
+import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import cast, promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 
 
+@translates(aten.addbmm.default)
+def addbmm(op, self, batch1, batch2, beta, alpha):
+    """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``."""
+    return scaled_sum(op, self, op.Einsum(batch1, batch2, equation="bnm,bmp->np"), beta, alpha)
+
+
+@translates(aten.addmm.default)
+def addmm(op, self, mat1, mat2, beta, alpha):
+    """``beta * self + alpha * mat1 @ mat2``: one Gemm when its float32 factors are exact; beta=0 ignores NaN in *self*."""
+    if rank(self) <= 2 and fits_gemm(mat1.dtype, alpha, beta):
+        added = None if beta == 0 else self
+        return op.Gemm(mat1, mat2, added, alpha=float(alpha), beta=float(beta if beta else 1))
+    return scaled_sum(op, self, op.MatMul(mat1, mat2), beta, alpha)
+
+
+@translates(aten.addmv.default)
+def addmv(op, self, mat, vec, beta, alpha):
+    """``beta * self + alpha * mat @ vec``."""
+    return scaled_sum(op, self, op.MatMul(mat, vec), beta, alpha)
+
+
+@translates(aten.addr.default)
+def addr(op, self, vec1, vec2, beta, alpha):
+    """``beta * self + alpha * outer(vec1, vec2)``; booleans add as a logical or."""
+    self, vec1, vec2 = promote(op, self, vec1, vec2)
+    return scaled_sum(op, self, outer(op, vec1, vec2), beta, alpha)
+
+
+@translates(aten.baddbmm.default)
+def baddbmm(op, self, batch1, batch2, beta, alpha):
+    """``beta * self[b] + alpha * batch1[b] @ batch2[b]``."""
+    return scaled_sum(op, self, op.MatMul(batch1, batch2), beta, alpha)
+
+
+@translates(aten.chain_matmul.default)
+def chain_matmul(op, matrices):
+    """The product of matrices, from left to right."""
+    product = matrices[0]
+    for matrix in matrices[1:]:
+        product = op.MatMul(product, matrix)
+    return product
+
+
+@translates(aten.cross.default)
+def cross(op, self, other, dim):
+    """The vector product along *dim*, by default the first axis of size 3."""
+    if dim is None:
+        dim = next((axis for axis in range(rank(self)) if self.shape[axis] == 3), None)
+    if dim is None:
+        raise Untranslatable("no axis is known to have the size 3: give dim")
+    return linalg_cross(op, self, other, dim)
+
+
+@translates(aten.dot.default)
+def dot(op, self, tensor):
+    """The scalar product of two vectors."""
+    return op.MatMul(self, tensor)
+
+
+@translates(aten._grouped_mm.default)
+def grouped_mm(op, self, mat2, offs, bias, out_dtype):
+    """Rows of *self* up to ``offs[g]`` times ``mat2[g]``; a batched product when both are batches."""
+    if bias is not None:
+        raise Untranslatable("a bias in _grouped_mm")
+    if rank(self) == 3 and rank(mat2) == 3:
+        product = op.MatMul(self, mat2)
+    elif rank(self) == 2 and rank(mat2) == 3:
+        product = grouped_rows(op, self, mat2, offs)
+    else:
+        raise Untranslatable(f"_grouped_mm of {rank(self)} and {rank(mat2)} dimensions")
+    return product if out_dtype is None else op.Cast(product, to=dtypes.onnx_dtype(out_dtype))
+
+
+@translates("transformers::grouped_mm_fallback")
+def grouped_mm_fallback(op, input, weight, offs):
+    """Mixture of experts: rows of *input* up to ``offs[g]``, from the previous one, times ``weight[g]``."""
+    return grouped_rows(op, input, weight, offs)
+
+
+@translates(aten._int_mm.default)
+def int_mm(op, self, mat2):
+    """int8 matrices, summed in int32."""
+    return op.MatMul(cast(op, self, ir.DataType.INT32), cast(op, mat2, ir.DataType.INT32))
+
+
+@translates(aten.kron.default)
+def kron(op, self, other):
+    """The Kronecker product: sizes multiply, the smaller rank is padded in front."""
+    self, other = promote(op, self, other)
+    dims = max(rank(self), rank(other))
+    self = op.Unsqueeze(self, list(range(dims - rank(self))))
+    other = op.Unsqueeze(other, list(range(dims - rank(other))))
+    spread = op.Unsqueeze(self, list(range(1, 2 * dims, 2)))
+    repeated = op.Unsqueeze(other, list(range(0, 2 * dims, 2)))
+    product = op.And(spread, repeated) if self.dtype == ir.DataType.BOOL else op.Mul(spread, repeated)
+    return op.Reshape(product, op.Mul(op.shape_of(self), op.shape_of(other)), allowzero=1)
+
+
+@translates(aten.linalg_cross.default)
+def linalg_cross(op, self, other, dim):
+    """The vector product along *dim*, the other axes broadcasting."""
+    self, other = promote(op, self, other)
+    a_next, a_last = (op.Gather(self, order, axis=dim) for order in ([1, 2, 0], [2, 0, 1]))
+    b_next, b_last = (op.Gather(other, order, axis=dim) for order in ([1, 2, 0], [2, 0, 1]))
+    return op.Sub(op.Mul(a_next, b_last), op.Mul(a_last, b_next))
+
+
+@translates(aten.linalg_multi_dot.default)
+def linalg_multi_dot(op, tensors):
+    """The product of matrices in the order that multiplies least; the first and the last may be vectors."""
+    sizes = [op.size(matrix, -2) if rank(matrix) > 1 else 1 for matrix in tensors]
+    sizes.append(op.size(tensors[-1], -1) if rank(tensors[-1]) > 1 else 1)
+    if not all(isinstance(size, int) for size in sizes):
+        return chain_matmul(op, tensors)
+    order = cheapest_splits(sizes)
+
+    def product(first, last):
+        if first == last:
+            return tensors[first]
+        middle = order[first, last]
+        return op.MatMul(product(first, middle), product(middle + 1, last))
+
+    return product(0, len(tensors) - 1)
+
+
+@translates(aten.linalg_vecdot.default)
+def linalg_vecdot(op, x, y, dim):
+    """The scalar products of the vectors along *dim*."""
+    return op.ReduceSum(op.Mul(*promote(op, x, y)), [dim], keepdims=0)
+
+
 @translates(aten.linear.default)
 def linear(op, input, weight, bias):
-    """``input @ weight.T + bias``; one Gemm for matrices, which keeps the weight as torch stores it."""
-    if rank(input) == 2 and rank(weight) == 2:
+    """``input @ weight.T + bias``; one Gemm for matrices of floats, which keeps the weight as torch stores it."""
+    if rank(input) == 2 and rank(weight) == 2 and fits_gemm(input.dtype):
         return op.Gemm(input, weight, bias, transB=1)
     product = op.MatMul(input, op.Transpose(weight, perm=[1, 0]) if rank(weight) == 2 else weight)
     return product if bias is None else op.Add(product, bias)
+
+
+@translates(aten.matmul.default, aten.linalg_matmul.default)
+def matmul(op, self, other):
+    """ONNX MatMul: vectors, matrices, batches that broadcast."""
+    return op.MatMul(self, other)
+
+
+@translates(aten.mm.default, aten.bmm.default)
+def mm(op, self, mat2):
+    """The product of two matrices, or of two batches of them."""
+    return op.MatMul(self, mat2)
+
+
+@translates(aten.mv.default)
+def mv(op, self, vec):
+    """A matrix times a vector."""
+    return op.MatMul(self, vec)
+
+
+@translates(aten.outer.default, aten.ger.default)
+def outer(op, self, vec2):
+    """Every product of an element of *self* and one of *vec2*."""
+    self, vec2 = promote(op, self, vec2)
+    column = op.Unsqueeze(self, [1])
+    return op.And(column, vec2) if self.dtype == ir.DataType.BOOL else op.Mul(column, vec2)
+
+
+@translates(aten.vdot.default)
+def vdot(op, self, other):
+    """The scalar product of two real vectors."""
+    return op.MatMul(self, other)
+
+
+def fits_gemm(dtype: ir.DataType, *factors) -> bool:
+    """Whether Gemm computes this dtype, its factors (float32 attributes) being exact."""
+    if dtype not in dtypes.FLOATS or any(isinstance(factor, ir.Value) for factor in factors):
+        return False
+    return dtype != ir.DataType.DOUBLE or all(float(np.float32(factor)) == factor for factor in factors)
+
+
+def scaled_sum(op, self, product, beta, alpha):
+    """``beta * self + alpha * product``; beta=0 ignores NaN in *self*, booleans add as a logical or."""
+    if product.dtype == ir.DataType.BOOL:
+        product = product if alpha else op.And(product, False)
+        return op.Or(product, self) if beta else product
+    product = scaled(op, product, alpha)
+    if not isinstance(beta, ir.Value) and beta == 0:
+        return product
+    return op.Add(scaled(op, self, beta), product)
+
+
+def scaled(op, value, factor):
+    """``factor * value`` in the dtype of *value*."""
+    if isinstance(factor, ir.Value):
+        return op.Mul(value, op.CastLike(factor, value))
+    return value if factor == 1 else op.Mul(value, factor)
+
+
+def grouped_rows(op, rows, matrices, ends):
+    """``rows[ends[g - 1] : ends[g]] @ matrices[g]``, one under the other, then zeros after the last end.
+
+    A Loop over the groups that have rows: the others cost nothing, which is what makes a mixture of experts cheap.
+    """
+    ends = op.Cast(ends, to=ir.DataType.INT64)
+    starts = op.Concat([0], op.Slice(ends, [0], [-1], [0]), axis=0)
+    groups = op.Squeeze(op.NonZero(op.Less(starts, ends)), [0])
+    # ONNX has no sequence of bfloat16 tensors.
+    held = ir.DataType.FLOAT if rows.dtype == ir.DataType.BFLOAT16 else rows.dtype
+
+    def step(inner, iteration, go, products):
+        group = inner.Gather(groups, inner.Unsqueeze(iteration, [0]))
+        taken = inner.Slice(rows, inner.Gather(starts, group), inner.Gather(ends, group), [0])
+        product = inner.MatMul(taken, inner.Squeeze(inner.Gather(matrices, group), [0]))
+        return [go, inner.SequenceInsert(products, inner.Cast(product, to=held))]
+
+    nothing = op.SequenceEmpty(dtype=held)
+    body = op.subgraph(step, [op.constant(0), op.constant(True), nothing])
+    products = op.Loop(op.Size(groups), None, nothing, body=body)
+    left = op.Sub(op.shape([op.size(rows, 0)]), op.Slice(ends, [-1], [INT64_MAX], [0]))
+    zeros = op.Expand(op.constant(0, held), op.Concat(left, op.shape_of(matrices, 2), axis=0))
+    return op.Cast(op.ConcatFromSequence(op.SequenceInsert(products, zeros), axis=0), to=rows.dtype)
+
+
+def cheapest_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to cut each product of consecutive matrices of these sizes so that the fewest multiplications are made."""
+    count = len(sizes) - 1
+    cost = {(first, first): 0 for first in range(count)}
+    cut = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+
+            def price(middle, first=first, last=last):
+                here = sizes[first] * sizes[middle + 1] * sizes[last + 1]
+                return cost[first, middle] + cost[middle + 1, last] + here
+
+            cut[first, last] = min(range(first, last), key=price)
+            cost[first, last] = price(cut[first, last])
+    return cut

@@ -1,0 +1,162 @@
+"""Products of vectors and matrices: same values, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter.errors import ExportError
+
+aten = torch.ops.aten
+NAN = torch.full((2, 3), float("nan"))
+
+
+def randn(*shape, dtype=torch.float32):
+    """A tensor of random numbers."""
+    return torch.randn(*shape).to(dtype)
+
+
+def randint(*shape, dtype=torch.int64):
+    """A tensor of small integers."""
+    return torch.randint(-5, 6, shape).to(dtype)
+
+
+BIG = randint(3, 3) * 2**61 + 1
+
+
+class TestLinearAlgebra(ExporterTestCase):
+    CASES = {
+        "addbmm sums the batch": (aten.addbmm.default, randn(2), randn(5, 3, 4), randn(5, 4, 2), {"alpha": 0.5, "beta": 2}),
+        "addmm adds a vector": (aten.addmm.default, randn(4), randn(2, 3), randn(3, 4)),
+        "addmm scales": (aten.addmm.default, randn(2, 1), randn(2, 3), randn(3, 4), {"alpha": 0.1, "beta": -2}),
+        "beta=0 ignores NaN": (aten.addmm.default, NAN, randn(2, 4), randn(4, 3), {"beta": 0}),
+        "alpha=0 gives self": (aten.addmm.default, randn(3), randn(2, 4), randn(4, 3), {"alpha": 0}),
+        "a factor that float32 does not hold": (
+            aten.addmm.default, randn(3).double(), randn(2, 4).double(), randn(4, 3).double(), {"alpha": 0.1}),
+        "addmm of integers wraps": (aten.addmm.default, randint(3), BIG, BIG, {"alpha": 3}),
+        "addmm over nothing": (aten.addmm.default, randn(3), randn(2, 0), randn(0, 3)),
+        "addmm in float16": (aten.addmm.default, randn(3).half(), randn(2, 4).half(), randn(4, 3).half()),
+        "addmv": (aten.addmv.default, randn(2), randn(2, 3), randn(3), {"alpha": 0.5, "beta": 2}),
+        "addmv broadcasts": (aten.addmv.default, torch.tensor(1.5), randn(2, 3), randn(3)),
+        "addr promotes": (aten.addr.default, randint(2, 3), randint(2), randn(3), {"beta": 2}),
+        "addr of booleans": (aten.addr.default, randn(2, 3) > 1, randn(2) > 0, randn(3) > 0),
+        "addr of booleans without self": (aten.addr.default, randn(2, 3) > 1, randn(2) > 0, randn(3) > 0, {"beta": False}),
+        "addr of booleans without the product": (
+            aten.addr.default, randn(2, 3) > 0, randn(2) > 0, randn(3) > 0, {"alpha": False}),
+        "baddbmm": (aten.baddbmm.default, randn(3, 2), randn(5, 3, 4), randn(5, 4, 2), {"alpha": 0.5, "beta": 2}),
+        "baddbmm of integers": (aten.baddbmm.default, randint(2), randint(5, 3, 4), randint(5, 4, 2), {"alpha": 3}),
+        "bmm": (aten.bmm.default, randn(5, 3, 4), randn(5, 4, 2)),
+        "bmm of an empty batch": (aten.bmm.default, randn(0, 3, 4), randn(0, 4, 2)),
+        "chain_matmul": (aten.chain_matmul.default, [randn(2, 3), randn(3, 4), randn(4, 5)]),
+        "cross along the first axis of 3": (aten.cross.default, randn(2, 3, 3), randn(2, 3, 3)),
+        "cross along dim": (aten.cross.default, randn(3, 3, 2), randn(3, 3, 2), 1),
+        "linalg_cross broadcasts": (aten.linalg_cross.default, randn(1, 4, 3), randn(5, 1, 3)),
+        "linalg_cross of integers": (aten.linalg_cross.default, randint(3, 2), randint(3, 2), {"dim": 0}),
+        "dot": (aten.dot.default, randn(4), randn(4)),
+        "dot of nothing": (aten.dot.default, randn(0), randn(0)),
+        "vdot": (aten.vdot.default, randn(4), randn(4)),
+        "ger": (aten.ger.default, randn(4), randn(3)),
+        "_int_mm sums in int32": (
+            aten._int_mm.default, torch.full((32, 64), 127, dtype=torch.int8), torch.full((64, 16), -128, dtype=torch.int8)),
+        "kron": (aten.kron.default, randn(2, 3), randn(4, 5)),
+        "kron pads the smaller rank": (aten.kron.default, randn(2), randn(2, 4, 5)),
+        "kron promotes": (aten.kron.default, randint(2, 3, 2), randn(3)),
+        "kron of booleans": (aten.kron.default, randn(2, 2) > 0, randn(2, 3) > 0),
+        "kron of numbers": (aten.kron.default, torch.tensor(2.0), torch.tensor(3.0)),
+        "kron with nothing": (aten.kron.default, randn(2, 0), randn(3, 4)),
+        "linear of a matrix": (aten.linear.default, randn(2, 3), randn(4, 3), randn(4)),
+        "linear without bias": (aten.linear.default, randn(2, 3), randn(4, 3)),
+        "linear of a vector": (aten.linear.default, randn(3), randn(4, 3), randn(4)),
+        "linear of a batch": (aten.linear.default, randn(2, 5, 3), randn(4, 3), randn(4)),
+        "linear with one output": (aten.linear.default, randn(2, 5, 3), randn(3), torch.tensor(0.5)),
+        "linear of a matrix with one output": (aten.linear.default, randn(5, 3), randn(3)),
+        "linear of integers": (aten.linear.default, randint(2, 3), randint(4, 3), randint(4)),
+        "linear over nothing": (aten.linear.default, randn(2, 0), randn(4, 0), randn(4)),
+        "linear of nothing": (aten.linear.default, randn(0, 3), randn(4, 3), randn(4)),
+        "linear in bfloat16": (aten.linear.default, randn(2, 3).bfloat16(), randn(4, 3).bfloat16(), randn(4).bfloat16()),
+        "linear in float64": (aten.linear.default, randn(2, 3).double(), randn(4, 3).double(), randn(4).double()),
+        "linalg_matmul": (aten.linalg_matmul.default, randn(2, 3), randn(5, 3, 4)),
+        "the cheapest order": (aten.linalg_multi_dot.default, [randn(9, 2), randn(2, 8), randn(8, 2), randn(2, 7)]),
+        "vectors at both ends": (aten.linalg_multi_dot.default, [randn(2), randn(2, 8), randn(8)]),
+        "vecdot": (aten.linalg_vecdot.default, randn(2, 3, 4), randn(3, 1), {"dim": 1}),
+        "matmul of vectors": (aten.matmul.default, randn(3), randn(3)),
+        "matmul of a vector and a batch": (aten.matmul.default, randn(3), randn(2, 3, 4)),
+        "matmul of a batch and a vector": (aten.matmul.default, randn(2, 4, 3), randn(3)),
+        "batches broadcast": (aten.matmul.default, randn(2, 1, 4, 3), randn(5, 3, 2)),
+        "matmul of int64": (aten.matmul.default, BIG, BIG),
+        "matmul of int8 wraps": (aten.matmul.default, randint(3, 3, dtype=torch.int8) * 25, randint(3, dtype=torch.int8) * 25),
+        "matmul of uint8": (aten.matmul.default, torch.full((2, 3), 200, dtype=torch.uint8), torch.full((3,), 200, dtype=torch.uint8)),
+        "matmul of int32": (aten.matmul.default, randint(3, 3, dtype=torch.int32), randint(3, 3, dtype=torch.int32)),
+        "matmul over nothing": (aten.matmul.default, randn(2, 3, 0), randn(0, 4)),
+        "mm": (aten.mm.default, randn(2, 3), randn(3, 4)),
+        "mv": (aten.mv.default, randn(2, 3), randn(3)),
+        "outer promotes": (aten.outer.default, randint(4), randn(3)),
+        "outer of booleans": (aten.outer.default, randn(4) > 0, randn(3) > 0),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_target_opsets(self):
+        for target_opset in (18, 20, 23, 26):
+            with self.subTest(target_opset):
+                matrices = randn(3), randn(2, 3), randn(3, 3)
+                self.assert_same_as_eager(aten.addmm.default, *matrices, target_opset=target_opset)
+
+    def test_sizes_may_change(self):
+        others = [(randn(7, 3), randn(4, 3), randn(4)), (randn(2, 5), randn(6, 5), randn(6))]
+        self.assert_same_as_eager(aten.linear.default, randn(2, 3), randn(4, 3), randn(4), others=others)
+
+    def test_linear_keeps_the_weight_as_torch_stores_it(self):
+        model = self.export_and_compare(torch.nn.Linear(3, 4), (randn(2, 3),))
+        self.assertEqual([node.op_type for node in model.graph.node], ["Gemm"])
+        self.assertEqual({tuple(tensor.dims) for tensor in model.graph.initializer}, {(4, 3), (4,)})
+
+
+class TestGroupedMatrices(ExporterTestCase):
+    def test_rows_of_each_group(self):
+        rows, matrices = randn(6, 16), randn(4, 16, 8)
+        ends = [[2, 3, 5, 6], [0, 0, 6, 6], [6, 6, 6, 6], [0, 0, 0, 6]]
+        others = [(rows, matrices, torch.tensor(end, dtype=torch.int32)) for end in ends]
+        others.append((randn(9, 16), matrices, torch.tensor([2, 3, 5, 9], dtype=torch.int32)))
+        for dtype in (torch.bfloat16,):
+            with self.subTest(dtype):
+                self.assert_same_as_eager(
+                    aten._grouped_mm.default,
+                    *(rows.to(dtype), matrices.to(dtype), others[0][-1]),
+                    others=[(a.to(dtype), b.to(dtype), end) for a, b, end in others],
+                )
+
+    def test_batches(self):
+        self.assert_same_as_eager(
+            aten._grouped_mm.default, randn(4, 8, 16).bfloat16(), randn(4, 16, 8).bfloat16()
+        )
+
+    def test_experts_of_transformers(self):
+        try:
+            import transformers.integrations.moe  # noqa: F401
+        except ImportError as error:
+            self.skipTest(f"transformers is missing: {error}")
+        target = torch.ops.transformers.grouped_mm_fallback.default
+        rows, matrices = randn(6, 5), randn(4, 5, 3)
+        others = [(rows, matrices, torch.tensor(ends)) for ends in ([0, 1, 1, 4], [0, 0, 0, 0], [6, 6, 6, 6])]
+        others.append((randn(1, 5), matrices, torch.tensor([0, 0, 1, 1])))
+        self.assert_same_as_eager(target, rows, matrices, torch.tensor([1, 2, 4, 6]), others=others)
+        for dtype in (torch.float64, torch.float16, torch.bfloat16):
+            with self.subTest(dtype):
+                ends = torch.tensor([1, 1, 4, 5], dtype=torch.int32)
+                self.assert_same_as_eager(target, rows.to(dtype), matrices.to(dtype), ends)
+
+    def test_groups_of_columns_are_refused(self):
+        ends = torch.tensor([8, 16], dtype=torch.int32)
+        with self.assertRaisesRegex(ExportError, "_grouped_mm of 2 and 2 dimensions"):
+            self.assert_same_as_eager(
+                aten._grouped_mm.default, randn(8, 16).bfloat16(), randn(16, 8).bfloat16(), ends
+            )
+
+
+if __name__ == "__main__":
+    unittest.main()

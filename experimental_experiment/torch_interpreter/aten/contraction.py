@@ -1,0 +1,93 @@
+"""Contractions: einsum, tensordot, inner, bilinear. Each is one ONNX Einsum.
+
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.einsum.html. The ellipsis is written out as letters, because
+onnxruntime refuses operands whose ellipses have different ranks.
+"""
+
+from __future__ import annotations
+
+import string
+
+import torch
+
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import promote
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(aten.bilinear.default)
+def bilinear(op, input1, input2, weight, bias):
+    """``out[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]``."""
+    result = einsum(op, "...i,oij,...j->...o", [input1, weight, input2], None)
+    return result if bias is None else op.Add(result, bias)
+
+
+@translates(aten.einsum.default)
+def einsum(op, equation, tensors, path):
+    """One Einsum; *path* only chooses the order of the multiplications."""
+    terms, output = written_out(equation, [rank(tensor) for tensor in tensors])
+    return contract(op, tensors, terms, output)
+
+
+@translates(aten.inner.default)
+def inner(op, self, other):
+    """The sum over the last axes of both; a product when one has no axis."""
+    if rank(self) == 0 or rank(other) == 0:
+        return op.Mul(*promote(op, self, other))
+    return tensordot(op, self, other, [-1], [-1])
+
+
+@translates(aten.tensordot.default)
+def tensordot(op, self, other, dims_self, dims_other):
+    """The sum over pairs of axes; the axes that are left follow each other."""
+    letters = string.ascii_letters
+    if rank(self) + rank(other) > len(letters):
+        raise Untranslatable("more axes than Einsum has letters")
+    left = list(letters[: rank(self)])
+    right = list(letters[rank(self) : rank(self) + rank(other)])
+    for a, b in zip(dims_self, dims_other):
+        right[b] = left[a]
+    kept = [letter for letter in left + right if (letter in left) != (letter in right)]
+    return contract(op, [self, other], ["".join(left), "".join(right)], "".join(kept))
+
+
+def contract(op, tensors, terms, output):
+    """Einsum of operands whose axes are named by the letters of *terms*.
+
+    An axis of size 1 that broadcasts against a larger one is dropped: onnx would infer the size 1 for the result.
+    """
+    large = {
+        letter
+        for tensor, term in zip(tensors, terms)
+        for letter, size in zip(term, tensor.shape)
+        if size != 1
+    }
+    operands, left = [], []
+    for tensor, term in zip(tensors, terms):
+        dropped = [axis for axis, letter in enumerate(term) if letter in large and tensor.shape[axis] == 1]
+        operands.append(op.Squeeze(tensor, dropped))
+        left.append("".join(letter for axis, letter in enumerate(term) if axis not in dropped))
+    return op.Einsum(*operands, equation=f"{','.join(left)}->{output}")
+
+
+def written_out(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The letters of each operand and of the output, with letters in the place of the ellipsis.
+
+    Without an output, torch gives the axes of the ellipsis, then the letters that occur once, in alphabetical order,
+    capitals first.
+    """
+    given, arrow, output = equation.replace(" ", "").partition("->")
+    terms = given.split(",")
+    hidden = [size - len(term.replace("...", "")) if "..." in term else 0 for term, size in zip(terms, ranks)]
+    spare = [letter for letter in string.ascii_letters if letter not in equation]
+    if max(hidden) > len(spare):
+        raise Untranslatable("more axes than Einsum has letters")
+    ellipsis = "".join(spare[: max(hidden)])
+    if not arrow:
+        letters = given.replace(",", "").replace("...", "")
+        output = "..." + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    terms = [term.replace("...", ellipsis[len(ellipsis) - count :]) for term, count in zip(terms, hidden)]
+    return terms, output.replace("...", ellipsis)
