@@ -1,0 +1,47 @@
+"""scan, map and associative_scan: one Scan over the first axis.
+
+Source of semantics: ``torch._higher_order_ops.scan``, ``map``, ``associative_scan`` and ONNX Scan-19. The dimension and the
+direction of torch's functions have become movedim and flip around the operator.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from experimental_experiment.torch_interpreter.control_flow.bodies import (
+    as_value,
+    carried_type,
+    fakes,
+    inline_as_tensors,
+    refuse_writes,
+    slice_type,
+    typed,
+    with_absent,
+)
+from experimental_experiment.torch_interpreter.registry import translates
+
+higher_order = torch.ops.higher_order
+
+
+@translates(higher_order.scan)
+def scan(op, combine_fn, init, xs, additional_inputs=()):
+    """The carries come first among the results, then the stacked rows."""
+    refuse_writes("the function", combine_fn)
+    wanted = fakes(combine_fn.results)
+    given = fakes(combine_fn.placeholders)
+    start = [as_value(op, item, fake) for item, fake in zip(init, wanted)]
+
+    def step(inner, *rows):
+        return inline_as_tensors(combine_fn, inner, [*rows, *additional_inputs], wanted)
+
+    likes = [carried_type("carry", *kinds) for kinds in zip(start, given, wanted)]
+    body = op.subgraph(step, [*likes, *(slice_type("row", x) for x in xs)])
+    results = op.Scan(*start, *xs, body=body, num_scan_inputs=len(xs), outputs=len(body.outputs))
+    typed(results, [*likes, *body.outputs[len(start) :]], stacked=len(results) - len(start))
+    return with_absent(results, wanted)
+
+
+@translates(higher_order.map_impl)
+def map_(op, f, xs, pos_args=()):
+    """A scan that carries nothing."""
+    return scan(op, f, [], xs, pos_args)
