@@ -42,11 +42,11 @@ def example(model, batch, sequence, past):
 
 def dynamic_shapes(layers):
     """Batch, new tokens, tokens in the cache and their sum are dynamic."""
-    cache = [{0: "batch", 2: "past"}] * (2 * layers)
+    keys = values = [{0: "batch", 2: "past"}] * layers
     return {
         "input_ids": {0: "batch", 1: "sequence"},
         "attention_mask": {0: "batch", 1: "total"},
-        "past_key_values": cache,
+        "past_key_values": [keys, values],
     }
 
 

@@ -15,10 +15,10 @@ Progress = Callable[[str, int], Callable[[], object]]
 
 
 @contextlib.contextmanager
-def terminal_progress() -> Iterator[Progress | None]:
-    """A bar on the terminal, cleared at the end; None without a terminal or without the package tqdm."""
+def terminal_progress() -> Iterator[Progress]:
+    """A bar on the terminal, cleared at the end; nothing without a terminal or without the package tqdm."""
     if not sys.stderr.isatty() or importlib.util.find_spec("tqdm") is None:
-        yield None
+        yield silent
         return
     tqdm = importlib.import_module("tqdm")
     bars = []
@@ -38,4 +38,8 @@ def terminal_progress() -> Iterator[Progress | None]:
 
 def silent(stage: str, steps: int) -> Callable[[], object]:
     """The progress that shows nothing."""
-    return lambda: None
+    return nothing
+
+
+def nothing() -> None:
+    """A step of the progress that shows nothing."""
