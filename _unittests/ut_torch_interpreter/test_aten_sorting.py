@@ -1,0 +1,54 @@
+"""Sorting: ties, NaN, infinities, every dtype, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+FLOATS = torch.tensor([[1.0, NAN, 3.0, INF, 1.0, NAN], [-INF, 3.4028234663852886e38, INF, -0.0, 0.0, NAN]])
+INTS = torch.tensor([[2**53 + 1, 2**53, 2**62, 2**62 + 1], [3, 3, -1, 3]])
+BOOLS = torch.tensor([True, False, True, False])
+
+
+class TestSorting(ExporterTestCase):
+    CASES = {
+        "NaN is the largest": (aten.sort.default, FLOATS),
+        "NaN comes first when descending": (aten.sort.default, FLOATS, -1, True),
+        "equal elements stay in order": (aten.sort.stable, INTS, {"stable": True, "descending": True}),
+        "sort along the first axis": (aten.sort.stable, INTS, {"stable": False, "dim": 0}),
+        "float64 keeps its digits": (aten.sort.default, torch.tensor([1.0, 1.0 + 2**-52, NAN, INF], dtype=torch.float64)),
+        "halves": (aten.sort.default, FLOATS.half()),
+        "bfloat16": (aten.sort.default, FLOATS.bfloat16(), 0),
+        "booleans": (aten.sort.stable, BOOLS, {"stable": True}),
+        "a 0-d tensor": (aten.sort.default, torch.tensor(3.0)),
+        "nothing": (aten.sort.default, torch.zeros(2, 0)),
+        "argsort": (aten.argsort.default, FLOATS, 1),
+        "argsort, stable": (aten.argsort.stable, INTS, {"stable": True, "dim": -1, "descending": True}),
+        "the largest": (aten.topk.default, torch.tensor([[3.0, 1.0, NAN, INF], [5.0, 7.0, -INF, 0.0]]), 2),
+        "the smallest": (aten.topk.default, torch.tensor([[3, 1, 2], [9, 8, 7]]), 2, 1, False),
+        "the largest of an axis": (aten.topk.default, torch.tensor([[3, 1], [9, 8], [4, 5]]), 2, 0),
+        "the largest of a 0-d tensor": (aten.topk.default, torch.tensor(3.0), 1),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_every_opset(self):
+        for target_opset in (18, 23, 26):
+            with self.subTest(target_opset=target_opset):
+                self.assert_same_as_eager(aten.sort.default, FLOATS, target_opset=target_opset, dynamic=False)
+
+    def test_k_is_a_size(self):
+        self.assert_same_as_eager(
+            lambda x, y: torch.topk(x, y.shape[0], dim=0), torch.randn(7, 2), torch.randn(3)
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,109 @@
+"""Statistics: variance and standard deviation.
+
+Source of semantics: torch.var; half precision is computed in float32 as torch does.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.reduction import HALVES, axes_of, count, mean_dim, reduce
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(aten.std.default)
+def std(op, self, unbiased):
+    """Standard deviation of all elements."""
+    return deviation(op, self, None, int(unbiased), False)[0]
+
+
+@translates(aten.std.dim)
+def std_dim(op, self, dim, unbiased, keepdim):
+    """Standard deviation along axes."""
+    return deviation(op, self, dim, int(unbiased), keepdim)[0]
+
+
+@translates(aten.std.correction)
+def std_correction(op, self, dim, correction, keepdim):
+    """Standard deviation along axes, dividing by their size minus *correction* (1 when None)."""
+    return deviation(op, self, dim, correction, keepdim)[0]
+
+
+@translates(aten.std_mean.default)
+def std_mean(op, self, unbiased):
+    """Standard deviation and mean of all elements."""
+    return deviation(op, self, None, int(unbiased), False)
+
+
+@translates(aten.std_mean.dim)
+def std_mean_dim(op, self, dim, unbiased, keepdim):
+    """Standard deviation and mean along axes."""
+    return deviation(op, self, dim, int(unbiased), keepdim)
+
+
+@translates(aten.std_mean.correction)
+def std_mean_correction(op, self, dim, correction, keepdim):
+    """Standard deviation and mean along axes."""
+    return deviation(op, self, dim, correction, keepdim)
+
+
+@translates(aten.var.default)
+def var(op, self, unbiased):
+    """Variance of all elements."""
+    return spread(op, self, None, int(unbiased), False)[0]
+
+
+@translates(aten.var.dim)
+def var_dim(op, self, dim, unbiased, keepdim):
+    """Variance along axes."""
+    return spread(op, self, dim, int(unbiased), keepdim)[0]
+
+
+@translates(aten.var.correction)
+def var_correction(op, self, dim, correction, keepdim):
+    """Variance along axes, dividing by their size minus *correction* (1 when None)."""
+    return spread(op, self, dim, correction, keepdim)[0]
+
+
+@translates(aten.var_mean.default)
+def var_mean(op, self, unbiased):
+    """Variance and mean of all elements."""
+    return spread(op, self, None, int(unbiased), False)
+
+
+@translates(aten.var_mean.dim)
+def var_mean_dim(op, self, dim, unbiased, keepdim):
+    """Variance and mean along axes."""
+    return spread(op, self, dim, int(unbiased), keepdim)
+
+
+@translates(aten.var_mean.correction)
+def var_mean_correction(op, self, dim, correction, keepdim):
+    """Variance and mean along axes."""
+    return spread(op, self, dim, correction, keepdim)
+
+
+def deviation(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
+    """Standard deviation and mean, see `spread`."""
+    variance, mean = spread(op, self, dim, correction, keepdim)
+    return op.Sqrt(variance), mean
+
+
+def spread(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
+    """Variance and mean along axes: the squares over ``max(0, size - correction)``, NaN or inf when that is 0."""
+    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    correction = 1 if correction is None else correction
+    number = count(op, self, dim)
+    if isinstance(number, int):
+        divisor = op.CastLike(float(max(number - correction, 0)), wide)
+    else:
+        divisor = op.Max(op.Sub(op.CastLike(number, wide), op.CastLike(float(correction), wide)), 0.0)
+
+    mean = mean_dim(op, wide, dim, True, None)
+    squares = reduce(op, "ReduceSumSquare", op.Sub(wide, mean), dim, keepdim)
+    if not keepdim:
+        mean = op.Squeeze(mean, axes_of(self, dim))
+    return op.CastLike(op.Div(squares, divisor), self), op.CastLike(mean, self)

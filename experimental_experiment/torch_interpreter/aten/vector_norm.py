@@ -1,0 +1,69 @@
+"""Vector norms: linalg_vector_norm, norm, frobenius_norm.
+
+Source of semantics: torch.linalg.vector_norm.
+"""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.reduction import HALVES, extremum, reduce
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(aten.frobenius_norm.dim)
+def frobenius_norm(op, self, dim, keepdim):
+    """The 2-norm along axes."""
+    return vector_norm(op, self, 2, dim, keepdim, None)
+
+
+@translates(aten.linalg_vector_norm.default)
+def linalg_vector_norm(op, self, ord, dim, keepdim, dtype):
+    """The norm of order *ord* along axes."""
+    return vector_norm(op, self, ord, dim, keepdim, dtype)
+
+
+@translates(aten.norm.Scalar)
+def norm(op, self, p):
+    """The norm of all elements."""
+    return vector_norm(op, self, p, None, False, None)
+
+
+@translates(aten.norm.ScalarOpt_dim)
+def norm_dim(op, self, p, dim, keepdim):
+    """The norm along axes."""
+    return vector_norm(op, self, p, dim, keepdim, None)
+
+
+@translates(aten.norm.ScalarOpt_dim_dtype)
+def norm_dim_dtype(op, self, p, dim, keepdim, dtype):
+    """The norm along axes, computed in *dtype*."""
+    return vector_norm(op, self, p, dim, keepdim, dtype)
+
+
+@translates(aten.norm.ScalarOpt_dtype)
+def norm_dtype(op, self, p, dtype):
+    """The norm of all elements, computed in *dtype*."""
+    return vector_norm(op, self, p, None, False, dtype)
+
+
+def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.Value:
+    """``sum(|self| ** order) ** (1 / order)``; extrema for infinite orders, the number of nonzeros for 0."""
+    self = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
+    order = 2 if order is None else order
+    if order in (1, 2):
+        return reduce(op, f"ReduceL{int(order)}", self, dim, keepdim)
+    if math.isinf(order):
+        return extremum(op, "ReduceMax" if order > 0 else "ReduceMin", op.Abs(self), dim, keepdim)
+    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    if order == 0:
+        nonzero = op.CastLike(op.Cast(wide, to=ir.DataType.BOOL), wide)
+        return op.CastLike(reduce(op, "ReduceSum", nonzero, dim, keepdim), self)
+    total = reduce(op, "ReduceSum", op.Pow(op.Abs(wide), float(order)), dim, keepdim)
+    return op.CastLike(op.Pow(total, 1.0 / order), self)
