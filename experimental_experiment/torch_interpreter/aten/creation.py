@@ -1,0 +1,228 @@
+"""Creation: zeros, ones, full and their ``_like`` and ``new_`` forms; arange, linspace, eye, the indices of triangles.
+
+Source of semantics: https://pytorch.org/docs/stable/torch.html#creation-ops. What torch leaves uninitialized is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.conversion import converted, number_of
+from experimental_experiment.torch_interpreter.aten.shaping import Size, expanded, sizes_of
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import LIMIT
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+INT64, DOUBLE = ir.DataType.INT64, ir.DataType.DOUBLE
+
+Scalar = ir.Value | int | float | bool
+
+
+@translates(aten.arange.default)
+def arange(op, end, dtype):
+    """0, 1, ... below *end*."""
+    return ranged(op, 0, end, 1, dtype)
+
+
+@translates(aten.arange.start)
+def arange_start(op, start, end, dtype):
+    """*start*, *start* + 1, ... below *end*."""
+    return ranged(op, start, end, 1, dtype)
+
+
+@translates(aten.arange.start_step)
+def arange_start_step(op, start, end, step, dtype):
+    """*start*, *start* + *step*, ... before *end*."""
+    return ranged(op, start, end, step, dtype)
+
+
+@translates(aten.empty.memory_format, aten.zeros.default)
+def zeros(op, size, dtype):
+    """Zero everywhere."""
+    return filled(op, size, 0, dtype or torch.get_default_dtype())
+
+
+@translates(aten.empty_like.default, aten.zeros_like.default)
+def zeros_like(op, self, dtype):
+    """Zero everywhere, in the shape of another tensor."""
+    return filled_like(op, self, 0, dtype)
+
+
+@translates(aten.eye.default)
+def eye(op, n, dtype):
+    """Ones on the diagonal of a square matrix."""
+    return eye_m(op, n, n, dtype)
+
+
+@translates(aten.eye.m)
+def eye_m(op, n, m, dtype):
+    """Ones on the diagonal."""
+    rows = op.Unsqueeze(op.Range(0, n, 1), [1])
+    return converted(op, op.Equal(rows, op.Range(0, m, 1)), dtype or torch.get_default_dtype())
+
+
+@translates(aten.full.default)
+def full(op, size, fill_value, dtype):
+    """One value everywhere; its type gives the dtype."""
+    return filled(op, size, fill_value, dtype or dtype_of(fill_value))
+
+
+@translates(aten.full_like.default)
+def full_like(op, self, fill_value, dtype):
+    """One value everywhere, in the shape of another tensor."""
+    return filled_like(op, self, fill_value, dtype)
+
+
+@translates(aten.linspace.default)
+def linspace(op, start, end, steps, dtype):
+    """*steps* values from *start* to *end*, both included."""
+    return spaced(op, start, end, steps, dtype)
+
+
+@translates(aten.new_empty.default, aten.new_zeros.default)
+def new_zeros(op, self, size, dtype):
+    """Zero everywhere, in the dtype of another tensor."""
+    return filled(op, size, 0, dtype or dtypes.torch_dtype(self.dtype))
+
+
+@translates(aten.new_full.default)
+def new_full(op, self, size, fill_value, dtype):
+    """One value everywhere, in the dtype of another tensor."""
+    return filled(op, size, fill_value, dtype or dtypes.torch_dtype(self.dtype))
+
+
+@translates(aten.new_ones.default)
+def new_ones(op, self, size, dtype):
+    """One everywhere, in the dtype of another tensor."""
+    return filled(op, size, 1, dtype or dtypes.torch_dtype(self.dtype))
+
+
+@translates(aten.ones.default)
+def ones(op, size, dtype):
+    """One everywhere."""
+    return filled(op, size, 1, dtype or torch.get_default_dtype())
+
+
+@translates(aten.ones_like.default)
+def ones_like(op, self, dtype):
+    """One everywhere, in the shape of another tensor."""
+    return filled_like(op, self, 1, dtype)
+
+
+@translates(aten.scalar_tensor.default)
+def scalar_tensor(op, s, dtype):
+    """A number as a 0-d tensor."""
+    return filled(op, [], s, dtype or torch.get_default_dtype())
+
+
+@translates(aten.tril_indices.default)
+def tril_indices(op, row, col, offset, dtype):
+    """The positions of a lower triangle, a column each."""
+    return op.constant(torch.tril_indices(row, col, offset, dtype=integer_dtype(dtype)))
+
+
+@translates(aten.triu_indices.default)
+def triu_indices(op, row, col, offset, dtype):
+    """The positions of an upper triangle, a column each."""
+    return op.constant(torch.triu_indices(row, col, offset, dtype=integer_dtype(dtype)))
+
+
+# ---- helpers that other families share
+
+
+def integer_dtype(dtype: torch.dtype | int | None) -> torch.dtype:
+    """A dtype, int64 unless the program gives one: ATen writes that default as a code, 4."""
+    return dtype if isinstance(dtype, torch.dtype) else torch.int64
+
+
+def dtype_of(value: Scalar) -> torch.dtype:
+    """The dtype torch gives to a number."""
+    if isinstance(value, ir.Value):
+        dtype = dtypes.torch_dtype(value.dtype)
+        return torch.get_default_dtype() if dtype == torch.float64 else dtype
+    return torch.full((), value).dtype
+
+
+def filled(op, sizes: Sequence[Size], value: Scalar, dtype: torch.dtype) -> ir.Value:
+    """A tensor of these sizes with one value everywhere."""
+    if dtype.is_complex:
+        return filled_with_complex(op, sizes, value, dtype)
+    onnx_dtype = dtypes.onnx_dtype(dtype)
+    if isinstance(value, ir.Value):
+        return expanded(op, op.Cast(value, to=onnx_dtype), sizes)
+    return expanded(op, op.constant(number_of(value, onnx_dtype), onnx_dtype), sizes)
+
+
+def filled_with_complex(op, sizes: Sequence[Size], value: Scalar, dtype: torch.dtype) -> ir.Value:
+    """A complex tensor of these sizes: a pair in the last dimension."""
+    if isinstance(value, ir.Value):
+        return expanded(op, converted(op, value, dtype), [*sizes, 2])
+    pair = [complex(value).real, complex(value).imag]
+    return expanded(op, op.constant(pair, dtypes.onnx_dtype(dtype)), [*sizes, 2])
+
+
+def filled_like(op, x: ir.Value, value: Scalar, dtype: torch.dtype | None) -> ir.Value:
+    """A tensor of the sizes of another one with one value everywhere."""
+    return filled(op, sizes_of(x), value, dtype or dtypes.torch_dtype(x.dtype))
+
+
+def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | None) -> ir.Value:
+    """``torch.arange``; floats are computed in float64 from their position, as torch does, not accumulated."""
+    numbers = [start, end, step]
+    are_ints = all(is_int(number) for number in numbers)
+    dtype = dtype or (torch.int64 if are_ints else torch.get_default_dtype())
+    known = all(not isinstance(number, ir.Value) for number in numbers)
+    if known:
+        count = torch.arange(start, end, step, dtype=dtype, device="meta").numel()
+        if count <= LIMIT:
+            return op.constant(torch.arange(start, end, step, dtype=dtype))
+    if are_ints:
+        return converted(op, op.Range(*[as_int(op, number) for number in numbers]), dtype)
+    if dtype == torch.int64:
+        return op.Range(*[as_int(op, number) for number in numbers])
+    start, end, step = [as_double(op, number) for number in numbers]
+    if not known:
+        count = op.Cast(op.Ceil(op.Div(op.Sub(end, start), step)), to=INT64)
+    if not dtype.is_floating_point:
+        start, step = [op.Cast(op.Cast(number, to=INT64), to=DOUBLE) for number in (start, step)]
+    position = op.Cast(op.Range(0, count, 1), to=DOUBLE)
+    return converted(op, op.Add(op.Mul(position, step), start), dtype)
+
+
+def is_int(number: Scalar) -> bool:
+    """Whether a number is an int in Python."""
+    return number.dtype == INT64 if isinstance(number, ir.Value) else isinstance(number, int)
+
+
+def as_int(op, number: Scalar) -> ir.Value:
+    """A number as an INT64 value, truncated."""
+    return op.Cast(number, to=INT64) if isinstance(number, ir.Value) else op.constant(int(number))
+
+
+def as_double(op, number: Scalar) -> ir.Value:
+    """A number as a DOUBLE value."""
+    return op.Cast(number, to=DOUBLE) if isinstance(number, ir.Value) else op.constant(float(number), DOUBLE)
+
+
+def spaced(op, start: Scalar, end: Scalar, steps: int | ir.Value, dtype: torch.dtype | None) -> ir.Value:
+    """``torch.linspace``: from both ends towards the middle, so that both are exact."""
+    dtype = dtype or torch.get_default_dtype()
+    known = all(not isinstance(number, ir.Value) for number in (start, end, steps))
+    if known and steps <= LIMIT:
+        return op.constant(torch.linspace(start, end, steps, dtype=dtype))
+    if dtype.is_complex or not dtype.is_floating_point:
+        raise Untranslatable(f"linspace of {dtype} with bounds that are data")
+    start, end = [as_double(op, number) for number in (start, end)]
+    position = op.Range(0, steps, 1)
+    last = op.Sub(op.constant(steps), 1)
+    step = op.Div(op.Sub(end, start), op.Cast(op.Max(last, 1), to=DOUBLE))
+    up = op.Add(start, op.Mul(op.Cast(position, to=DOUBLE), step))
+    down = op.Sub(end, op.Mul(op.Cast(op.Sub(last, position), to=DOUBLE), step))
+    half = op.Div(op.constant(steps), 2)
+    return converted(op, op.Where(op.Less(position, half), up, down), dtype)

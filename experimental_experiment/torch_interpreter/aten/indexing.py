@@ -1,0 +1,182 @@
+"""Indexing with tensors: index, index_put, index_select, gather, take.
+
+Source of semantics: https://numpy.org/doc/stable/user/basics.indexing.html#advanced-indexing, ONNX GatherND-13 and ScatterND-18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.masking import coordinates, flat
+from experimental_experiment.torch_interpreter.aten.shaping import (
+    Size,
+    broadcast_sizes,
+    expanded,
+    label,
+    merged,
+    reshaped,
+    sizes_of,
+)
+from experimental_experiment.torch_interpreter.aten.transposing import inverse
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
+MASKS = (BOOL, ir.DataType.UINT8)
+
+
+@translates(aten.gather.default)
+def gather(op, self, dim, index):
+    """Along one axis, the element whose position *index* holds."""
+    if rank(self) == 0 or rank(index) == 0:
+        return reshaped(op, op.Gather(flat(op, self), flat(op, index), axis=0), sizes_of(index))
+    return op.GatherElements(self, index, axis=dim % rank(self))
+
+
+@translates(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index(op, self, indices):
+    """``self[indices]``: one index is a Gather, one mask a Compress, several a GatherND of the axes moved to the front."""
+    if (masked := only_mask(indices)) is not None:
+        return compressed(op, self, indices[masked], masked)
+    self, indices = without_masks(op, self, indices)
+    picked = [axis for axis, index in enumerate(indices) if index is not None]
+    if len(picked) == 1:
+        return op.Gather(self, indices[picked[0]], axis=picked[0])
+    kept = [axis for axis in range(rank(self)) if axis not in picked]
+    where, width = positions_of(op, [indices[axis] for axis in picked])
+    found = op.GatherND(op.Transpose(self, perm=picked + kept), where)
+    return op.Transpose(found, perm=inverse(to_front(picked, kept, width)))
+
+
+@translates(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(op, self, indices, values, accumulate):
+    """Move the indexed axes to the front, ScatterND there, move them back; one value under a mask is a Where."""
+    values = op.Cast(values, to=self.dtype)
+    if (masked := only_mask(indices)) is not None and all(size == 1 for size in values.shape):
+        return under_mask(op, self, indices[masked], masked, values, accumulate)
+    base, indices = without_masks(op, self, indices)
+    picked = [axis for axis, index in enumerate(indices) if index is not None]
+    kept = [axis for axis in range(rank(base)) if axis not in picked]
+    where, width = positions_of(op, [indices[axis] for axis in picked])
+    order = to_front(picked, kept, width)
+    sizes = sizes_of(base)
+    front_sizes: list[Size] = [*sizes_of(where)[:-1], *[sizes[axis] for axis in kept]]
+    values = expanded(
+        op, without_lead(op, values, len(order)), [front_sizes[axis] for axis in inverse(order)]
+    )
+    front = op.Transpose(base, perm=picked + kept)
+    front = scatter_nd(op, front, where, op.Transpose(values, perm=order), accumulate)
+    return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(self))
+
+
+@translates(aten.index_select.default)
+def index_select(op, self, dim, index):
+    """The slices of an axis at the positions of a vector."""
+    if rank(self) == 0:
+        return self
+    return op.Gather(self, flat(op, index), axis=dim % rank(self))
+
+
+@translates(aten.take.default)
+def take(op, self, index):
+    """The elements at flat positions."""
+    return op.Gather(flat(op, self), index, axis=0)
+
+
+@translates(aten.take_along_dim.default)
+def take_along_dim(op, self, indices, dim):
+    """gather, *self* and *indices* broadcast along the other axes; in flat order without *dim*."""
+    if dim is None:
+        return op.Gather(flat(op, self), flat(op, indices), axis=0)
+    dim = dim % rank(self)
+    sizes = broadcast_sizes(self, indices)
+    data = expanded(op, self, [*sizes[:dim], -1, *sizes[dim + 1 :]])
+    return op.GatherElements(data, expanded(op, indices, [*sizes[:dim], -1, *sizes[dim + 1 :]]), axis=dim)
+
+
+# ---- helpers
+
+
+def only_mask(indices: Sequence[ir.Value | None]) -> int | None:
+    """The axis of the only index when it is a mask with dimensions, None otherwise."""
+    picked = [axis for axis, index in enumerate(indices) if index is not None]
+    if len(picked) == 1 and indices[picked[0]].dtype in MASKS and rank(indices[picked[0]]):
+        return picked[0]
+    return None
+
+
+def without_masks(
+    op, x: ir.Value, indices: Sequence[ir.Value | None]
+) -> tuple[ir.Value, list[ir.Value | None]]:
+    """The same indexing with positions instead of masks: a mask gives as many as it has axes.
+
+    A 0-d mask is an index of an axis of size 1 that is added.
+    """
+    flattened: list[ir.Value | None] = []
+    for index in indices:
+        if index is None or index.dtype not in MASKS:
+            flattened.append(index if index is None else op.Cast(index, to=INT64))
+            continue
+        if rank(index) == 0:
+            x, index = op.Unsqueeze(x, [len(flattened)]), flat(op, index)
+        flattened += coordinates(op, index)
+    return x, flattened
+
+
+def positions_of(op, indices: Sequence[ir.Value]) -> tuple[ir.Value, int]:
+    """The indices broadcast together and stacked in a last axis; the number of axes they broadcast to."""
+    sizes = broadcast_sizes(*indices)
+    columns = [op.Unsqueeze(expanded(op, index, sizes), [-1]) for index in indices]
+    return op.Concat(*columns, axis=-1), len(sizes)
+
+
+def to_front(picked: list[int], kept: list[int], width: int) -> list[int]:
+    """The permutation from torch's result of an indexing to one that starts with the *width* axes of the indices.
+
+    torch leaves these axes where the indices were when they are adjacent, and puts them in front otherwise.
+    """
+    is_adjacent = picked[-1] - picked[0] + 1 == len(picked)
+    before = picked[0] if is_adjacent else 0
+    return [*range(before, before + width), *range(before), *range(before + width, width + len(kept))]
+
+
+def without_lead(op, x: ir.Value, width: int) -> ir.Value:
+    """*x* without the leading axes of size 1 that it has beyond *width*."""
+    return op.Squeeze(x, list(range(rank(x) - width))) if rank(x) > width else x
+
+
+def compressed(op, x: ir.Value, mask: ir.Value, axis: int) -> ir.Value:
+    """The elements under a mask that covers the axes from *axis* on, which become one."""
+    mask, width = op.Cast(mask, to=BOOL), rank(mask)
+    if width > 1:
+        sizes = sizes_of(x)
+        x = reshaped(op, x, [*sizes[:axis], merged(op, x, axis, axis + width), *sizes[axis + width :]])
+    return op.Compress(x, flat(op, mask), axis=axis)
+
+
+def under_mask(op, x: ir.Value, mask: ir.Value, axis: int, value: ir.Value, accumulate: bool) -> ir.Value:
+    """One value under a mask that covers the axes from *axis* on."""
+    mask = op.Unsqueeze(op.Cast(mask, to=BOOL), list(range(rank(mask), rank(x) - axis)))
+    value = op.Reshape(value, op.constant([], INT64)) if rank(value) else value
+    if accumulate:
+        value = op.Or(x, value) if x.dtype == BOOL else op.Add(x, value)
+    return op.Where(mask, value, x)
+
+
+def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: bool) -> ir.Value:
+    """ScatterND that overwrites or adds; booleans add as a logical or."""
+    if accumulate and x.dtype == BOOL:
+        total = op.ScatterND(op.Cast(x, to=INT64), where, op.Cast(values, to=INT64), reduction="add")
+        return op.Cast(total, to=BOOL)
+    return op.ScatterND(x, where, values, reduction="add" if accumulate else None)
+
+
+def has_size(x: ir.Value, axis: int, size: Size) -> bool:
+    """Whether an axis is known to have a size."""
+    known = label(sizes_of(x)[axis])
+    return known is not None and known == label(size)

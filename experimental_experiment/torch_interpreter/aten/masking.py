@@ -1,0 +1,107 @@
+"""Masking: where, masked_select, masked_scatter, nonzero, tril and triu.
+
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.where.html, ONNX Where-16, Compress-11, NonZero-13, Trilu-14.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.shaping import broadcast_sizes, expanded, reshaped
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import cast, promote
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
+
+
+@translates(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(op, self, mask, value):
+    """*value* where the mask is true, in the dtype of *self*."""
+    return op.Where(op.Cast(mask, to=BOOL), cast(op, value, self.dtype), self)
+
+
+@translates(aten.masked_scatter.default)
+def masked_scatter(op, self, mask, source):
+    """The first elements of *source*, in order, where the mask is true."""
+    sizes = broadcast_sizes(self, mask)
+    mask = expanded(op, op.Cast(mask, to=BOOL), sizes)
+    self = expanded(op, self, sizes)
+    where = op.Transpose(op.NonZero(mask), perm=[1, 0])
+    values = op.Slice(op.Reshape(source, [-1]), [0], op.shape_of(where, 0, 1), [0])
+    return op.ScatterND(self, where, values) if rank(self) else masked_scatter_scalar(op, self, mask, source)
+
+
+@translates(aten.masked_select.default)
+def masked_select(op, self, mask):
+    """The elements where the mask is true, in order."""
+    sizes = broadcast_sizes(self, mask)
+    return op.Compress(
+        flat(op, expanded(op, self, sizes)), flat(op, expanded(op, op.Cast(mask, to=BOOL), sizes)), axis=0
+    )
+
+
+@translates(aten.nonzero.default, aten.argwhere.default)
+def nonzero(op, self):
+    """The positions of the elements that are not zero, a row each."""
+    return op.Transpose(positions(op, self), perm=[1, 0])
+
+
+@translates(aten.nonzero_numpy.default)
+def nonzero_numpy(op, self):
+    """The positions of the elements that are not zero, a tensor an axis."""
+    return coordinates(op, self if rank(self) else flat(op, self))
+
+
+@translates(aten.where.default)
+def where_nonzero(op, condition):
+    """The positions where the condition holds, a tensor an axis."""
+    return nonzero_numpy(op, condition)
+
+
+@translates(aten.tril.default)
+def tril(op, self, diagonal):
+    """Zero above a diagonal."""
+    return op.Trilu(self, op.constant(diagonal), upper=0)
+
+
+@translates(aten.triu.default)
+def triu(op, self, diagonal):
+    """Zero below a diagonal."""
+    return op.Trilu(self, op.constant(diagonal), upper=1)
+
+
+@translates(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
+def where(op, condition, self, other):
+    """*self* where the condition holds, *other* elsewhere."""
+    return op.Where(op.Cast(condition, to=BOOL), *promote(op, self, other))
+
+
+# ---- helpers that other families share
+
+
+def flat(op, x: ir.Value) -> ir.Value:
+    """The elements in one axis."""
+    return reshaped(op, x, [-1])
+
+
+def positions(op, x: ir.Value) -> ir.Value:
+    """The positions of the elements that are not zero, a column each: INT64 of shape (rank, count)."""
+    if rank(x) == 0:
+        found = op.NonZero(op.Cast(flat(op, x), to=BOOL))
+        return op.Slice(found, [0], [0], [0])
+    return op.NonZero(op.Cast(x, to=BOOL))
+
+
+def coordinates(op, mask: ir.Value) -> list[ir.Value]:
+    """The positions where a mask is true, a 1-D tensor an axis."""
+    found = op.NonZero(op.Cast(mask, to=BOOL))
+    return [op.Gather(found, axis, axis=0) for axis in range(rank(mask))]
+
+
+def masked_scatter_scalar(op, self: ir.Value, mask: ir.Value, source: ir.Value) -> ir.Value:
+    """masked_scatter into a 0-d tensor."""
+    return op.Where(mask, op.Gather(flat(op, source), 0, axis=0), self)

@@ -1,0 +1,127 @@
+"""Scattering along an axis: scatter, scatter_add, scatter_reduce, index_add, index_copy.
+
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.Tensor.scatter_.html, ONNX ScatterElements-18.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.indexing import has_size
+from experimental_experiment.torch_interpreter.aten.masking import flat
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, sizes_of
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import cast
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
+
+REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+"""Names of torch and of ONNX."""
+
+
+@translates(aten.scatter.src)
+def scatter(op, self, dim, index, src):
+    """Along one axis, the elements go to the positions that *index* holds."""
+    return scattered(op, self, dim, index, src)
+
+
+@translates(aten.scatter.value)
+def scatter_value(op, self, dim, index, value):
+    """Along one axis, a number goes to the positions that *index* holds."""
+    return scattered(op, self, dim, index, value)
+
+
+@translates(aten.scatter.reduce)
+def scatter_with(op, self, dim, index, src, reduce):
+    """Add to, or multiply, what is there."""
+    return scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+
+
+@translates(aten.scatter.value_reduce)
+def scatter_value_with(op, self, dim, index, value, reduce):
+    """Add a number to, or multiply, what is there."""
+    return scattered(op, self, dim, index, value, REDUCTIONS[reduce])
+
+
+@translates(aten.scatter_add.default)
+def scatter_add(op, self, dim, index, src):
+    """Add to what is there."""
+    return scattered(op, self, dim, index, src, "add")
+
+
+@translates(aten.scatter_reduce.two)
+def scatter_reduce(op, self, dim, index, src, reduce, include_self):
+    """Reduce what comes to a position, with what is there or without."""
+    if reduce == "mean":
+        return scattered_mean(op, self, dim, index, src, include_self)
+    if not include_self:
+        self = scattered(op, self, dim, index, neutral(reduce, self.dtype))
+    return scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+
+
+# ---- helpers
+
+
+def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | None = None) -> ir.Value:
+    """ScatterElements of a value, or of the part of a tensor that *index* covers."""
+    sizes = sizes_of(x)
+    if rank(x) == 0 or rank(index) == 0:
+        x, index = flat(op, x), flat(op, index)
+        src = flat(op, src) if isinstance(src, ir.Value) else src
+    src = covered(op, src, index, x.dtype)
+    if reduction is None or x.dtype != BOOL:
+        result = op.ScatterElements(x, op.Cast(index, to=INT64), src, axis=dim, reduction=reduction)
+    else:
+        logic = {"add": "max", "mul": "min"}.get(reduction, reduction)
+        wide = [
+            op.Cast(x, to=ir.DataType.INT32),
+            op.Cast(index, to=INT64),
+            op.Cast(src, to=ir.DataType.INT32),
+        ]
+        result = op.Cast(op.ScatterElements(*wide, axis=dim, reduction=logic), to=BOOL)
+    return op.Reshape(result, op.constant([], INT64)) if not sizes and rank(result) else result
+
+
+def covered(op, src, index: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """The elements that go to the positions of *index*: a number everywhere, or the beginning of every axis."""
+    src = cast(op, src, dtype)
+    if rank(src) == 0:
+        return expanded(op, src, sizes_of(index))
+    longer = [axis for axis, size in enumerate(sizes_of(index)) if not has_size(src, axis, size)]
+    if not longer:
+        return src
+    ends = op.shape([op.size(index, axis) for axis in longer])
+    return op.Slice(src, [0] * len(longer), ends, longer)
+
+
+def neutral(reduce: str, dtype: ir.DataType) -> int | float:
+    """What changes nothing in a reduction."""
+    if reduce in ("sum", "prod"):
+        return 0 if reduce == "sum" else 1
+    sign = 1 if reduce == "amin" else -1
+    if dtype == BOOL:
+        return reduce == "amin"
+    if dtype.is_floating_point():
+        return sign * float("inf")
+    limits = torch.iinfo(getattr(torch, dtype.name.lower()))
+    return limits.max if reduce == "amin" else limits.min
+
+
+def scattered_mean(op, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, include_self: bool) -> ir.Value:
+    """The sum over the count; integers round towards minus infinity."""
+    if x.dtype == BOOL:
+        raise Untranslatable("the mean of booleans")
+    base = x if include_self else scattered(op, x, dim, index, 0)
+    total = scattered(op, base, dim, index, src, "add")
+    ones = expanded(op, op.constant(1, x.dtype), sizes_of(x))
+    counts = ones if include_self else scattered(op, ones, dim, index, 0)
+    counts = op.Max(scattered(op, counts, dim, index, 1, "add"), op.constant(1, x.dtype))
+    if x.dtype.is_floating_point():
+        return op.Div(total, counts)
+    remainder = op.Mod(total, counts)
+    return op.Div(op.Sub(total, remainder), counts)

@@ -1,0 +1,150 @@
+"""Transposing: transpose, permute, t, movedim, flip, roll, rot90; the elements change places along axes.
+
+Source of semantics: https://pytorch.org/docs/stable/torch.html#indexing-slicing-joining-mutating-ops.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates, writes_through
+
+aten = torch.ops.aten
+
+
+@translates(aten.movedim.int, aten.movedim.intlist, aten.moveaxis.int, aten.moveaxis.intlist)
+def movedim(op, self, source, destination):
+    """Move some axes to new places; the others keep their order."""
+    return op.Transpose(self, perm=moving(rank(self), source, destination))
+
+
+@writes_through(aten.movedim.int, aten.movedim.intlist, aten.moveaxis.int, aten.moveaxis.intlist)
+def put_movedim(op, base, new, source, destination):
+    """Move the axes back."""
+    return op.Transpose(new, perm=moving(rank(base), destination, source))
+
+
+@translates(aten.numpy_T.default)
+def numpy_t(op, self):
+    """All axes in reverse order."""
+    return op.Transpose(self, perm=list(range(rank(self)))[::-1])
+
+
+@writes_through(aten.numpy_T.default)
+def put_numpy_t(op, base, new):
+    """Reversing twice changes nothing."""
+    return numpy_t(op, new)
+
+
+@translates(aten.permute.default, aten.permute_copy.default)
+def permute(op, self, dims):
+    """The axes in another order."""
+    return op.Transpose(self, perm=[dim % rank(self) for dim in dims])
+
+
+@writes_through(aten.permute.default)
+def put_permute(op, base, new, dims):
+    """The axes in their first order."""
+    return op.Transpose(new, perm=inverse([dim % rank(base) for dim in dims]))
+
+
+@translates(
+    aten.adjoint.default,
+    aten.mH.default,
+    aten.mT.default,
+    aten.matrix_H.default,
+    aten.t.default,
+    aten.t_copy.default,
+)
+def t(op, self):
+    """Exchange the last two axes; a tensor with fewer axes stays."""
+    return swapped(op, self, -2, -1) if rank(self) > 1 else self
+
+
+@writes_through(aten.adjoint.default, aten.mH.default, aten.mT.default, aten.matrix_H.default, aten.t.default)
+def put_t(op, base, new):
+    """Exchanging twice changes nothing."""
+    return t(op, new)
+
+
+@translates(aten.transpose.int, aten.transpose_copy.int, aten.swapdims.default)
+def transpose(op, self, dim0, dim1):
+    """Exchange two axes."""
+    return swapped(op, self, dim0, dim1)
+
+
+@writes_through(aten.transpose.int, aten.swapdims.default)
+def put_transpose(op, base, new, dim0, dim1):
+    """Exchanging twice changes nothing."""
+    return swapped(op, new, dim0, dim1)
+
+
+@translates(aten.swapaxes.default)
+def swapaxes(op, self, axis0, axis1):
+    """Exchange two axes."""
+    return swapped(op, self, axis0, axis1)
+
+
+@writes_through(aten.swapaxes.default)
+def put_swapaxes(op, base, new, axis0, axis1):
+    """Exchanging twice changes nothing."""
+    return swapped(op, new, axis0, axis1)
+
+
+@translates(aten.flip.default)
+def flip(op, self, dims):
+    """Reverse the order along some axes."""
+    if not dims or rank(self) == 0:
+        return self
+    return op.Slice(
+        self, [-1] * len(dims), [-(2**63)] * len(dims), [d % rank(self) for d in dims], [-1] * len(dims)
+    )
+
+
+@translates(aten.roll.default)
+def roll(op, self, shifts, dims):
+    """Shift along axes, what falls off one end coming back at the other; without axes, in flat order."""
+    if not dims:
+        flat = op.Reshape(self, [-1])
+        return (
+            op.Reshape(roll(op, flat, shifts, [0]), op.shape_of(self))
+            if rank(self) != 1
+            else roll(op, self, shifts, [0])
+        )
+    for shift, dim in zip(shifts, dims):
+        size = op.size(self, dim)
+        divisor = max(size, 1) if isinstance(size, int) else op.Max(size, 1)
+        position = op.Mod(op.Sub(op.Range(0, size, 1), shift), divisor)
+        self = op.Gather(self, position, axis=dim % rank(self))
+    return self
+
+
+# ---- helpers that other families share
+
+
+def inverse(perm: list[int]) -> list[int]:
+    """The permutation that undoes *perm*."""
+    return sorted(range(len(perm)), key=perm.__getitem__)
+
+
+def swapped(op, x: ir.Value, first: int, second: int) -> ir.Value:
+    """*x* with two axes exchanged."""
+    if rank(x) == 0:
+        return x
+    perm = list(range(rank(x)))
+    perm[first], perm[second] = perm[second], perm[first]
+    return op.Transpose(x, perm=perm)
+
+
+def moving(count: int, source: int | list[int], destination: int | list[int]) -> list[int]:
+    """The permutation of *count* axes that moves *source* to *destination*."""
+    if count == 0:
+        return []
+    sources = [axis % count for axis in (source if isinstance(source, list) else [source])]
+    places = [axis % count for axis in (destination if isinstance(destination, list) else [destination])]
+    perm = [axis for axis in range(count) if axis not in sources]
+    for place, axis in sorted(zip(places, sources)):
+        perm.insert(place, axis)
+    return perm
