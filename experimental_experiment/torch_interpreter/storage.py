@@ -133,6 +133,7 @@ def storages(value: Any) -> list[int | None]:
 HIDDEN_WRITES = {
     torch.ops.aten.batch_norm.default: ("training", ("running_mean", "running_var")),
     torch.ops.aten.instance_norm.default: ("use_input_stats", ("running_mean", "running_var")),
+    torch.ops.aten.native_batch_norm.default: ("training", ("running_mean", "running_var")),
     torch.ops.aten._batch_norm_impl_index.default: ("training", ("running_mean", "running_var")),
 }
 """Operators that write arguments without saying so in their schema: the flag that makes them write, the arguments."""

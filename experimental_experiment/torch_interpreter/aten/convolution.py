@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import (
     plus,
     quotient,
     times,
+    volume,
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -100,8 +101,8 @@ def conv_transpose(op, input, weight, bias, stride, padding, output_padding, gro
     stride, padding, output_padding, dilation = (
         per_axis(numbers, axes) for numbers in (stride, padding, output_padding, dilation)
     )
-    if input.dtype not in IN_CONV:
-        return exact_conv_transpose(
+    if input.dtype not in IN_CONV or any(more >= step for more, step in zip(output_padding, stride)):
+        return spread_conv_transpose(
             op, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
     attributes = dict(strides=stride, output_padding=output_padding, group=groups, dilations=dilation)
@@ -117,7 +118,7 @@ def any_conv(op, input, weight, bias, stride, begin, end, dilation, groups):
     if input.dtype not in IN_CONV:
         return exact_conv(op, input, weight, bias, stride, begin, end, dilation, groups)
     attributes = dict(strides=stride, dilations=dilation, group=groups)
-    if is_static(*begin, *end):
+    if is_static(*begin, *end) and all(amount >= 0 for amount in [*begin, *end]):
         return batched(op, input, axes, lambda x: op.Conv(x, weight, bias, pads=[*begin, *end], **attributes))
     return batched(op, input, axes, lambda x: op.Conv(padded(op, x, begin, end), weight, bias, **attributes))
 
@@ -139,8 +140,11 @@ def exact_conv(op, input, weight, bias, stride, begin, end, dilation, groups):
     return batched(op, input, axes, run)
 
 
-def exact_conv_transpose(op, input, weight, bias, stride, padding, output_padding, groups, dilation):
-    """Zeros between the elements, then a convolution with the flipped weight."""
+def spread_conv_transpose(op, input, weight, bias, stride, padding, output_padding, groups, dilation):
+    """Zeros between the elements, then a convolution with the flipped weight.
+
+    Also for an output padding as large as the stride, which a dilation allows in torch and onnxruntime refuses.
+    """
     axes = rank(weight) - 2
     begin, end = [], []
     for axis in range(axes):
@@ -153,7 +157,7 @@ def exact_conv_transpose(op, input, weight, bias, stride, padding, output_paddin
     def run(x):
         for axis, step in enumerate(stride, start=2):
             x = spread(op, x, axis, step)
-        return exact_conv(op, x, swapped, bias, [1] * axes, begin, end, dilation, groups)
+        return any_conv(op, x, swapped, bias, [1] * axes, begin, end, dilation, groups)
 
     return batched(op, input, axes, run)
 
@@ -177,14 +181,6 @@ def swap_groups(op, weight, groups):
     split = op.Reshape(weight, op.shape([groups, inner, *sizes[1:]]))
     turned = op.Transpose(split, perm=[0, 2, 1, *range(3, rank(weight) + 1)])
     return op.Reshape(turned, op.shape([times(op, sizes[1], groups), inner, *sizes[2:]]))
-
-
-def volume(op, sizes):
-    """The product of sizes."""
-    total = 1
-    for size in sizes:
-        total = times(op, size, total)
-    return total
 
 
 def weight_row(op, weight):

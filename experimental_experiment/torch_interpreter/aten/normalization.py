@@ -11,8 +11,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.spatial import Size, is_static, quotient, times
+from experimental_experiment.torch_interpreter.aten.spatial import Size, is_static, quotient, volume
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -84,6 +85,8 @@ def with_statistics(op, input, weight, bias, running_mean, running_var, training
         result = normalized(op, input, running_mean, running_var, weight, bias, eps)
         nothing = empty(op, running_mean.dtype)
         return result, nothing, nothing, running_mean, running_var
+    if rank(input) < 2:
+        raise Untranslatable("an input without an axis of channels")
     axes = other_axes(input)
     mean, var = moments(op, wide(op, input), axes)
     statistics = op.Squeeze(mean, axes), op.Squeeze(var, axes)
@@ -201,7 +204,9 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    rows = op.Reshape(wide(op, input), op.shape([op.size(input, 0), op.size(input, 1), row(op, input)]))
+    rows = op.Reshape(
+        wide(op, input), op.shape([op.size(input, 0), op.size(input, 1), row(op, input, op.size(input, 1))])
+    )
     result = in_groups(op, input, rows, weight, bias, eps)
     if running_mean is None:
         return result
@@ -225,8 +230,8 @@ def in_groups(op, input, rows, weight, bias, eps):
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
 
 
-def row(op, input, groups=1):
-    """Number of elements of a group of channels, in one sample; of a channel when *groups* is that of the channels."""
+def row(op, input, groups):
+    """Number of elements of a group of channels, in one sample."""
     return quotient(op, elements(op, input, range(1, rank(input))), groups)
 
 
@@ -274,10 +279,7 @@ def other_axes(input: ir.Value) -> list[int]:
 
 def elements(op, input: ir.Value, axes) -> Size:
     """Number of elements over some axes."""
-    total: Size = 1
-    for axis in axes:
-        total = times(op, op.size(input, axis), total)
-    return total
+    return volume(op, [op.size(input, axis) for axis in axes])
 
 
 def ones_like_axes(op, input: ir.Value, axis: int) -> ir.Value:

@@ -77,6 +77,14 @@ def smaller(op, a: Size, b: Size) -> Size:
     return apply(op, np.minimum, "Min", a, b)
 
 
+def volume(op, sizes: Sequence[Size]) -> Size:
+    """The product of sizes."""
+    total: Size = 1
+    for size in sizes:
+        total = times(op, size, total)
+    return total
+
+
 def is_int(size: Size, number: int) -> bool:
     """Whether a size is this static number."""
     return not isinstance(size, ir.Value) and size == number

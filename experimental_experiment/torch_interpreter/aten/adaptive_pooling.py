@@ -1,0 +1,135 @@
+"""Adaptive pooling: the windows are chosen so that the result has the size that is asked for.
+
+Source of semantics: torch.nn.AdaptiveAvgPool2d; output ``i`` of ``n`` reads the elements from ``floor(i * size / n)`` to
+``ceil((i + 1) * size / n)``. Windows of different lengths are gathered with a mask.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.pooling import (
+    IN_AVERAGE_POOL,
+    first_largest,
+    lowest,
+    numbered,
+)
+from experimental_experiment.torch_interpreter.aten.spatial import (
+    Size,
+    batched,
+    counted,
+    is_int,
+    is_static,
+)
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(aten.adaptive_avg_pool1d.default)
+def adaptive_avg_pool1d(op, self, output_size):
+    """The means of output_size[0] windows."""
+    return adaptive_mean(op, self, output_size)
+
+
+@translates(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
+def adaptive_avg_pool2d(op, self, output_size):
+    """The means of output_size[0] x output_size[1] windows."""
+    return adaptive_mean(op, self, spread(output_size, 2))
+
+
+@translates(aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool3d(op, self, output_size):
+    """The means of windows over three axes."""
+    return adaptive_mean(op, self, spread(output_size, 3))
+
+
+@translates(aten.adaptive_max_pool1d.default)
+def adaptive_max_pool1d(op, self, output_size):
+    """The largest elements of output_size[0] windows and where they are."""
+    return adaptive_largest(op, self, output_size)
+
+
+@translates(aten.adaptive_max_pool2d.default)
+def adaptive_max_pool2d(op, self, output_size):
+    """The largest elements of output_size[0] x output_size[1] windows and where they are, flat in their channel."""
+    return adaptive_largest(op, self, spread(output_size, 2))
+
+
+@translates(aten.adaptive_max_pool3d.default)
+def adaptive_max_pool3d(op, self, output_size):
+    """The largest elements of windows over three axes and where they are, flat in their channel."""
+    return adaptive_largest(op, self, spread(output_size, 3))
+
+
+def spread(output_size: list[Size], axes: int) -> list[Size]:
+    """One size an axis."""
+    return list(output_size) * axes if len(output_size) == 1 else list(output_size)
+
+
+def adaptive_mean(op, self, output_size: list[Size]):
+    """The mean of each window, over as many spatial axes as there are sizes."""
+    axes = len(output_size)
+    sizes = [op.size(self, axis - axes) for axis in range(axes)]
+    if all(is_int(size, 1) for size in output_size):
+        if self.dtype in IN_AVERAGE_POOL and rank(self) == axes + 2:
+            return op.GlobalAveragePool(self)
+        return op.ReduceMean(self, list(range(-axes, 0)), keepdims=1)
+    if self.dtype in IN_AVERAGE_POOL and divides(output_size, sizes):
+        kernel = [size // out for size, out in zip(sizes, output_size)]
+        return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
+    count = None
+    x = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in IN_AVERAGE_POOL else self
+    for axis, (size, out) in enumerate(zip(sizes, output_size)):
+        index, mask, length = uneven(op, size, out)
+        behind = list(range(1, axes - axis))
+        taken = op.Gather(x, index, axis=rank(self) - axes + axis)
+        inside = op.Unsqueeze(mask, [after + 1 for after in behind])
+        taken = op.Where(inside, taken, op.constant(0, x.dtype))
+        x = op.ReduceSum(taken, [rank(self) - axes + axis], keepdims=0)
+        length = op.Unsqueeze(length, behind)
+        count = length if count is None else op.Mul(count, length)
+    return op.Cast(op.Div(x, op.Cast(count, to=x.dtype)), to=self.dtype)
+
+
+def divides(output_size: list[Size], sizes: list[Size]) -> bool:
+    """Whether all windows of an axis have one length, known now."""
+    return is_static(*sizes, *output_size) and all(
+        out and size and size % out == 0 for size, out in zip(sizes, output_size)
+    )
+
+
+def uneven(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The windows of one axis: positions (longest, out), which of them belong to the window, and lengths (out,)."""
+    number = counted(op, out)
+    start = op.Div(op.Mul(number, size), out)
+    stop = op.Div(op.Add(op.Mul(op.Add(number, 1), size), op.Sub(op.constant(out), 1)), out)
+    length = op.Sub(stop, start)
+    longest = op.ReduceMax(length, [0], keepdims=0)
+    index = op.Add(op.Unsqueeze(op.Range(0, longest, 1), [1]), start)
+    mask = op.Less(index, stop)
+    return op.Where(mask, index, start), mask, length
+
+
+def adaptive_largest(op, self, output_size: list[int]):
+    """The largest element of each window and its flat position, the first one of equals."""
+    axes = len(output_size)
+
+    def run(x):
+        sizes = [op.size(x, axis + 2) for axis in range(axes)]
+        positions, inside = numbered(op, sizes), None
+        outer = [op.size(x, 0), op.size(x, 1)]
+        for position, (size, out) in enumerate(zip(sizes, output_size)):
+            index, mask, _ = uneven(op, size, out)
+            x = op.Gather(x, index, axis=2 + 2 * position)
+            positions = op.Gather(positions, index, axis=2 + 2 * position)
+            mask = op.Unsqueeze(mask, list(range(2, 2 * (axes - position))))
+            inside = mask if inside is None else op.And(inside, mask)
+        x = op.Where(inside, x, op.constant(lowest(x.dtype), x.dtype))
+        order = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
+        x, positions = op.Transpose(x, perm=order), op.Transpose(positions, perm=order)
+        return first_largest(op, x, positions, outer, -1, output_size)
+
+    return batched(op, self, axes, run)
