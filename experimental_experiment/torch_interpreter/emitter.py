@@ -62,6 +62,8 @@ class Context:
         provenance: ``metadata_props`` of the nodes written now.
         prefix: name of the FX node translated now.
         node: the FX node translated now.
+        modules: the calls of modules that it comes from, see `functions`.
+        region: the autocast region translated now, which adapts the translation of each node; None outside.
         functions: local functions of the model.
         warned: what was logged once already.
         dimensions: names of the symbolic sizes (`symbolic.Dimensions`).
@@ -75,6 +77,8 @@ class Context:
     provenance: dict[str, str] = dataclasses.field(default_factory=dict)
     prefix: str = "c"
     node: torch.fx.Node | None = None
+    modules: tuple[tuple[str, str, str], ...] = ()
+    region: Any = None
     functions: dict[Any, ir.Function] = dataclasses.field(default_factory=dict)
     translations: dict[Any, Any] = dataclasses.field(default_factory=dict)
     warned: set[str] = dataclasses.field(default_factory=set)
@@ -171,6 +175,7 @@ class Emitter:
             value.name = context.names.unique(f"{context.prefix}_{op_type.lower()}")
         node.name = context.names.unique(f"node_{context.prefix}_{op_type}")
         node.metadata_props.update(context.provenance)
+        node.meta["modules"] = context.modules
         self.graph.append(node)
         infer(node, context.opset)
         return node
@@ -285,6 +290,7 @@ class Emitter:
         if found is None:
             vector = self.append("Shape", [x], {"start": axis, "end": axis + 1}, 1).outputs[0]
             found = self.scalar(vector)
+            found.meta["size"] = known.value if known is not None else None
             self.sizes[key] = found
         return found
 

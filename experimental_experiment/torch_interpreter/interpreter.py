@@ -22,7 +22,7 @@ from experimental_experiment.torch_interpreter.errors import (
     brief,
     target_name,
 )
-from experimental_experiment.torch_interpreter.provenance import provenance
+from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.storage import (
     HIDDEN_WRITES,
     Cell,
@@ -33,7 +33,7 @@ from experimental_experiment.torch_interpreter.storage import (
     storages,
     written_nodes,
 )
-from experimental_experiment.torch_interpreter.symbolic import Dimensions
+from experimental_experiment.torch_interpreter.symbolic import Dimensions, is_backed
 
 aten = torch.ops.aten
 
@@ -134,7 +134,7 @@ class Walk:
         live = live_nodes(graph)
         given = iter(operands)
         context = self.op.context
-        outer = context.prefix, context.node, context.provenance
+        outer = context.prefix, context.node, context.provenance, context.modules
         results: list[Any] = []
         for node in graph.nodes:
             if self.progress is not None:
@@ -150,10 +150,11 @@ class Walk:
             elif node.op == "call_function":
                 context.prefix, context.node = node.name, node
                 context.provenance = provenance(self.origin or node)
+                context.modules = module_calls(self.origin or node)
                 self.env[node] = self.translated(node)
             else:
                 raise ExportError(f"a node {node.op!r} is not part of an exported program", node)
-        context.prefix, context.node, context.provenance = outer
+        context.prefix, context.node, context.provenance, context.modules = outer
         return results
 
     def attribute(self, node: torch.fx.Node) -> Any:
@@ -248,7 +249,8 @@ class Walk:
         for table in tables:
             for key in registry.keys(target):
                 if key in table:
-                    return table[key]
+                    region = self.op.context.region
+                    return table[key] if region is None else region.adapt(table[key], node)
         name = target_name(target)
         what = f"{name} of complex tensors" if tables[-1] is registry.COMPLEX else name
         raise ExportError(f"{what} has no translation", node, f"register one with @translates({name}), or pass "
@@ -281,6 +283,8 @@ class Walk:
             return View(Cell(self.stamp(node, value, fake, name)))
         if isinstance(value, ir.Value) and isinstance(fake, NUMBERS):
             value.meta["number"] = True
+            if isinstance(fake, torch.SymInt) and is_backed(fake.node.expr):
+                value.meta["size"] = self.dimensions.text(fake, node.name)
             self.dimensions.remember(self.op, fake, value)
         return value
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import onnx
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
+from experimental_experiment.torch_interpreter.functions import extract
 from experimental_experiment.torch_interpreter.interface import (
     Weights,
     add_input,
@@ -49,8 +51,9 @@ def to_onnx(
     optimize: bool = True,
     translations: Mapping[Any, Callable] | None = None,
     mutated_buffers: str = "drop",
+    modules_as_functions: bool | Collection[type] = False,
     filename: str | os.PathLike | None = None,
-    progress: Callable[[str, int], Callable[[], None]] | None = None,
+    progress: Progress = silent,
 ) -> onnx.ModelProto:
     """Convert a model into ONNX.
 
@@ -67,6 +70,8 @@ def to_onnx(
         translations: ``{operator: function}`` used for this call before those of the registry, see `translates`.
         mutated_buffers: ``"drop"`` leaves the new values of written buffers and inputs out, with one logged warning;
             ``"outputs"`` makes written buffers inputs, and every new value an output, after the others.
+        modules_as_functions: True makes every submodule a local function named by its class, in a domain named
+            by its package, equal modules sharing one whose inputs are the weights; a set of classes chooses.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
         progress: called with a stage and its number of steps, returns a function to call at each step.
@@ -85,6 +90,7 @@ def to_onnx(
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
+    progress("capture", 1)
     program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
     graph = ir.Graph([], [], nodes=[], name=type(mod).__name__, opset_imports={"": opset, **domains})
     context = Context(graph, opset, domains=graph.opset_imports, translations=table)
@@ -96,7 +102,12 @@ def to_onnx(
         producer_name="experimental_experiment",
         functions=list(context.functions.values()),
     )
+    progress("optimize", 1)
     clean(model, optimize)
+    if modules_as_functions:
+        extract(model, context, modules_as_functions)
+        clean(model, optimize=False)
+    progress("write", 1)
     if filename is not None:
         return save(model, filename)
     size = weight_bytes(model)
@@ -124,13 +135,13 @@ def translate(
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
     keep_written: bool,
-    progress: Callable[[str, int], Callable[[], None]] | None,
+    progress: Progress,
 ) -> None:
     """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
     rename_inputs(program, input_names)
     dimensions = op.context.dimensions = Dimensions()
     name_dimensions(program.inputs, dimensions)
-    step = progress("translate", len(program.module.graph.nodes)) if progress is not None else None
+    step = progress("translate", len(program.module.graph.nodes))
     walk = Walk(program.module, op, dimensions, step)
     leaves = output_leaves(program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]

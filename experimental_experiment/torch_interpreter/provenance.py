@@ -26,3 +26,13 @@ def provenance(node: torch.fx.Node) -> dict[str, str]:
         "pkg.torch.onnx.fx_node": node.format_node() or "",
         "pkg.torch.onnx.stack_trace": node.meta.get("stack_trace") or "",
     }
+
+
+def module_calls(node: torch.fx.Node) -> tuple[tuple[str, str, str], ...]:
+    """The calls of submodules around an FX node, outermost first: key of the call, path, qualified class."""
+    stack = node.meta.get("nn_module_stack") or {}
+    calls = [
+        (key, path, kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}")
+        for key, (path, kind) in stack.items()
+    ]
+    return tuple(calls[1:])

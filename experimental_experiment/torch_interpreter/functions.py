@@ -1,0 +1,214 @@
+"""Modules as local functions: the nodes of every call of a submodule become one ONNX function, shared by equal modules.
+
+The graph is cut after it was written, along the modules that its nodes come from: what is inside a function is what the
+interpreter wrote, source lines included. Weights are inputs of the functions, small constants stay inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.emitter import Context
+
+MODULES = "modules"
+"""Key of ``ir.Node.meta``: the calls of modules that a node comes from, outermost first, each ``(key, path, class)``."""
+
+Call = tuple[str, str, str]
+
+
+def class_names(classes: bool | Collection[type | str]) -> Collection[str] | None:
+    """The qualified names of the classes chosen, None for all.
+
+    Raises TypeError when *classes* is neither True nor a collection of module classes.
+    """
+    if classes is True:
+        return None
+    if not isinstance(classes, Collection) or isinstance(classes, str):
+        raise TypeError(f"modules_as_functions is True or a set of classes of modules, not {classes!r}")
+    names = set()
+    for kind in classes:
+        if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
+            raise TypeError(f"modules_as_functions holds {kind!r}, which is not a class of modules")
+        names.add(f"{kind.__module__}.{kind.__qualname__}")
+    return names
+
+
+def extract(model: ir.Model, context: Context, classes: bool | Collection[type]) -> None:
+    """Replace the nodes of every submodule (of these classes) by calls of functions, callees first in the model."""
+    cutter = Cutter(model, context, class_names(classes))
+    cutter.cut(list(model.graph), 0)
+    model.graph.opset_imports.update({domain: 1 for domain, _, _ in model.functions})
+
+
+class Cutter:
+    """Cuts the nodes of a model along the calls of modules. *chosen*: names of classes, None for all."""
+
+    def __init__(self, model: ir.Model, context: Context, chosen: Collection[str] | None):
+        self.model = model
+        self.context = context
+        self.chosen = chosen
+        self.shared: dict[str, ir.Function] = {}
+        self.small = set(context.constants.values())
+
+    def cut(self, nodes: Sequence[ir.Node], depth: int) -> list[ir.Node]:
+        """Nodes with the calls of modules at *depth* and deeper made functions; one that calls nothing stays."""
+        kept: list[ir.Node] = []
+        for call, run in groupby(nodes, key=lambda node: call_at(node, depth)):
+            part = list(run)
+            if call is not None:
+                part = self.cut(part, depth + 1)
+                if self.chosen is None or call[2] in self.chosen:
+                    part = [self.replace(part, call)]
+            kept += part
+        return kept
+
+    def replace(self, nodes: list[ir.Node], call: Call) -> ir.Node:
+        """One node that calls the function made of *nodes*, which leave the graph."""
+        inside = set(with_subgraphs(nodes))
+        made = {value for node in inside for value in node.outputs}
+        bound = made | {value for node in inside for graph in graphs_of(node) for value in graph.inputs}
+        used = unique(value for node in nodes for value in captured(node) if value not in bound)
+        inputs = [value for value in used if value not in self.small]
+        constants = [value for value in used if value in self.small]
+        outputs = [v for node in nodes for v in node.outputs if is_used_outside(v, inside)]
+        text = Canonical(inputs).text(nodes, outputs)
+        graph = self.model.graph
+        name, domain = call[2].rsplit(".", 1)[-1], call[2].split(".")[0]
+        caller = ir.node(name, inputs, domain=domain, num_outputs=len(outputs))
+        caller.name = self.context.names.unique(f"call_{call[1]}")
+        caller.metadata_props.update(nodes[0].metadata_props)
+        caller.meta[MODULES] = nodes[0].meta[MODULES]
+        graph.insert_before(nodes[0], caller)
+        for old, new in zip(outputs, caller.outputs):
+            self.reconnect(old, new, inside)
+        graph.remove(nodes, safe=False)
+        if text not in self.shared:
+            self.shared[text] = self.function(name, domain, nodes, inputs, constants, outputs)
+        caller.op_type = self.shared[text].name
+        return caller
+
+    def reconnect(self, old: ir.Value, new: ir.Value, inside: set[ir.Node]) -> None:
+        """Let what is outside of the function read the result of the call, under its old name."""
+        new.type, new.shape, new.name = old.type, old.shape, old.name
+        old.name = self.context.names.unique(f"{old.name}_inside")
+        for user, index in list(old.uses()):
+            if user not in inside:
+                user.replace_input_with(index, new)
+        outputs = self.model.graph.outputs
+        for position, value in enumerate(outputs):
+            if value is old:
+                outputs[position] = new
+
+    def function(
+        self,
+        name: str,
+        domain: str,
+        nodes: list[ir.Node],
+        inputs: list[ir.Value],
+        constants: list[ir.Value],
+        outputs: list[ir.Value],
+    ) -> ir.Function:
+        """The function of *nodes*: its inputs are new values, its constants nodes."""
+        formal = {value: ir.Value(name=f"{value.name}_formal", type=value.type) for value in inputs}
+        first = []
+        for value in constants:
+            node = ir.node("Constant", [], {"value": value.const_value})
+            node.outputs[0].name = f"{value.name}_inside"
+            formal[value] = node.outputs[0]
+            first.append(node)
+        for node in with_subgraphs(nodes):
+            for index, value in enumerate(node.inputs):
+                if value in formal:
+                    node.replace_input_with(index, formal[value])
+        taken = {existing for where, existing, _ in self.model.functions if where == domain}
+        unused = (f"{name}_{count}" if count else name for count in range(len(taken) + 1))
+        imports = {node.domain: 1 for node in nodes if node.domain} | {"": self.context.opset}
+        body = ir.Graph(
+            [formal[value] for value in inputs],
+            outputs,
+            nodes=[*first, *nodes],
+            name=name,
+            opset_imports=imports,
+        )
+        function = ir.Function(domain, next(n for n in unused if n not in taken), graph=body, attributes=[])
+        self.model.functions[function.identifier()] = function
+        return function
+
+
+class Canonical:
+    """The structure of a list of nodes as a text that does not hold the names of its values."""
+
+    def __init__(self, inputs: Sequence[ir.Value]):
+        self.labels = {value: f"i{position}" for position, value in enumerate(inputs)}
+
+    def text(self, nodes: Iterable[ir.Node], outputs: Sequence[ir.Value]) -> str:
+        """Operators, attributes and how values flow."""
+        lines = []
+        for node in nodes:
+            read = [self.label(value) for value in node.inputs]
+            attributes = [f"{name}={self.attribute(item)}" for name, item in sorted(node.attributes.items())]
+            for value in node.outputs:
+                self.labels[value] = f"v{len(self.labels)}"
+            lines.append(f"{node.domain}::{node.op_type}({read}){attributes}->{len(node.outputs)}")
+        return "\n".join([*lines, str([self.label(value) for value in outputs])])
+
+    def label(self, value: ir.Value | None) -> str:
+        """The number of a value, or the content of a constant."""
+        if value is None:
+            return "-"
+        if value not in self.labels:
+            tensor = value.const_value
+            return f"{tensor.dtype}{tensor.shape}{tensor.tobytes()!r}"
+        return self.labels[value]
+
+    def attribute(self, attribute: ir.Attr) -> str:
+        """The content of an attribute."""
+        if attribute.type == ir.AttributeType.GRAPH:
+            graph = attribute.as_graph()
+            self.labels |= {value: f"g{len(self.labels)}_{k}" for k, value in enumerate(graph.inputs)}
+            return "{" + self.text(graph, graph.outputs) + "}"
+        if attribute.type == ir.AttributeType.TENSOR:
+            return f"{attribute.value.dtype}{attribute.value.shape}{attribute.value.tobytes()!r}"
+        return str(attribute.value)
+
+
+def call_at(node: ir.Node, depth: int) -> Call | None:
+    """The call of a module that a node comes from at one depth."""
+    calls = node.meta.get(MODULES, ())
+    return calls[depth] if depth < len(calls) else None
+
+
+def graphs_of(node: ir.Node) -> list[ir.Graph]:
+    """The subgraphs of a node."""
+    return [item.as_graph() for item in node.attributes.values() if item.type == ir.AttributeType.GRAPH]
+
+
+def with_subgraphs(nodes: Iterable[ir.Node]) -> Iterable[ir.Node]:
+    """The nodes and those of their subgraphs, all levels."""
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from with_subgraphs(graph)
+
+
+def captured(node: ir.Node) -> Iterable[ir.Value]:
+    """The values that a node and its subgraphs read, in order; those of the subgraphs themselves included."""
+    for item in with_subgraphs([node]):
+        yield from (value for value in item.inputs if value is not None)
+    for item in with_subgraphs([node]):
+        for graph in graphs_of(item):
+            yield from graph.outputs
+
+
+def is_used_outside(value: ir.Value, inside: set[ir.Node]) -> bool:
+    """Whether something else than these nodes reads a value."""
+    return value.is_graph_output() or any(user not in inside for user, _ in value.uses())
+
+
+def unique(values: Iterable[ir.Value]) -> list[ir.Value]:
+    """The values without repetition, in order."""
+    return list(dict.fromkeys(values))

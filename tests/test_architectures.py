@@ -1,0 +1,54 @@
+"""Real architectures: exported with dynamic dimensions, compared with eager on the example and on other sizes."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from tests import networks  # noqa: F401 (registers its builders)
+from tests.architectures import BUILDERS, build
+
+LOW_PRECISION = ("llama", "gpt2", "bert", "vit", "resnet", "t5")
+"""Architectures that are also exported with weights of other dtypes."""
+
+
+class TestArchitectures(ExporterTestCase):
+    """One test for each builder is added below."""
+
+    def check(self, name: str, dtype: torch.dtype | None = None, scale: float = 1.0):
+        """Export one architecture, with floating tensors of *dtype*, and compare both calls."""
+        found = build(name)
+        calls = [found.kwargs, *found.others]
+        if dtype is not None:
+            found.model.to(dtype)
+            calls = [
+                torch.utils._pytree.tree_map_only(
+                    torch.Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, call
+                )
+                for call in calls
+            ]
+        self.export_and_compare(
+            found.model,
+            (),
+            calls[0],
+            others=[((), other) for other in calls[1:]],
+            dynamic_shapes=found.dynamic_shapes,
+            scale=scale,
+        )
+
+
+def add(name: str, dtype: torch.dtype | None = None) -> None:
+    """Add the test of one architecture."""
+    suffix = "" if dtype is None else f"_{str(dtype).removeprefix('torch.')}"
+    setattr(TestArchitectures, f"test_{name}{suffix}", lambda self: self.check(name, dtype))
+
+
+for _name in BUILDERS:
+    add(_name)
+for _name in LOW_PRECISION:
+    for _dtype in (torch.float16, torch.bfloat16, torch.float64):
+        add(_name, _dtype)
+
+
+if __name__ == "__main__":
+    unittest.main()

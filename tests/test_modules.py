@@ -1,0 +1,24 @@
+"""A fixed tenth of PyTorch's module database; the whole runs by ``python -m tests.sweep``."""
+
+import unittest
+
+from tests.sweep import sweep, tenth, unexpected
+
+
+class TestModules(unittest.TestCase):
+    """Each case runs in a process of its own kind: a crash loses that case only."""
+
+    def check(self, names):
+        """No case fails outside of the known failures, and no known failure passes."""
+        results = list(sweep(tenth(names), samples=3, workers=2))
+        self.assertGreater(len(results), 5)
+        self.assertEqual(unexpected(results), [])
+
+    def test_modules(self):
+        from tests.cases import module_names
+
+        self.check(module_names())
+
+
+if __name__ == "__main__":
+    unittest.main()
