@@ -1,0 +1,113 @@
+"""Distances: cosine_similarity, pairwise_distance, cdist, pdist, dist.
+
+Source of semantics: https://pytorch.org/docs/stable/nn.functional.html#distance-functions and torch.cdist.
+"""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+EUCLIDEAN_ROWS = 25
+"""Above this number of rows torch computes Euclidean distances from a matrix product: faster, less exact."""
+
+
+@translates(aten.cdist.default)
+def cdist(op, x1, x2, p, compute_mode):
+    """The p-norms of all differences of a row of *x1* and a row of *x2*.
+
+    Euclidean distances come from a matrix product exactly when torch's do: compute_mode 1, or 0 with many rows.
+    """
+    if p != 2 or compute_mode == 2:
+        return norms_of_differences(op, x1, x2, p)
+    if compute_mode == 1:
+        return euclidean_dist(op, x1, x2)
+    rows = [op.size(x1, -2), op.size(x2, -2)]
+    if any(isinstance(size, int) and size > EUCLIDEAN_ROWS for size in rows):
+        return euclidean_dist(op, x1, x2)
+    symbolic = [size for size in rows if isinstance(size, ir.Value)]
+    if not symbolic:
+        return norms_of_differences(op, x1, x2, p)
+    return op.If(
+        op.Greater(op.Max(*symbolic), EUCLIDEAN_ROWS),
+        then_branch=op.subgraph(lambda inner: [euclidean_dist(inner, x1, x2)]),
+        else_branch=op.subgraph(lambda inner: [norms_of_differences(inner, x1, x2, p)]),
+    )
+
+
+@translates(aten._cdist_forward.default)
+def cdist_forward(op, x1, x2, p, compute_mode):
+    """What `cdist` computes."""
+    return cdist(op, x1, x2, p, compute_mode)
+
+
+@translates(aten.cosine_similarity.default)
+def cosine_similarity(op, x1, x2, dim, eps):
+    """The scalar product of the vectors along *dim*, each divided by its norm or by *eps* when that is larger.
+
+    Like torch, the quotient of a float has its dtype: only integers, and the product, promote.
+    """
+    dtype = result_dtype(x1, x2)
+    x1, x2 = (x if x.dtype in dtypes.FLOATS else op.Cast(x, to=dtype) for x in (x1, x2))
+    if x1.shape != x2.shape:
+        x1, x2 = op.Expand(x1, op.shape_of(x2)), op.Expand(x2, op.shape_of(x1))
+    if rank(x1) == 0:
+        x1, x2 = op.Unsqueeze(x1, [0]), op.Unsqueeze(x2, [0])
+    units = [op.Div(x, op.Max(op.ReduceL2(x, [dim], keepdims=1), eps)) for x in (x1, x2)]
+    return op.ReduceSum(op.Mul(*promote(op, *units)), [dim], keepdims=0)
+
+
+@translates(aten.dist.default)
+def dist(op, self, other, p):
+    """The p-norm of the whole difference."""
+    return vector_norm(op, op.Sub(*promote(op, self, other)), p, None, False, None)
+
+
+@translates(aten._euclidean_dist.default)
+def euclidean_dist(op, x1, x2):
+    """The roots of ``|a|^2 - 2 a.b + |b|^2``, as one matrix product; what rounding makes negative is zero."""
+    squares = [op.ReduceSumSquare(x, [-1], keepdims=1) for x in (x1, x2)]
+    ones = [op.Expand(op.CastLike(1, x), op.shape_of(square)) for x, square in zip((x1, x2), squares)]
+    left = op.Concat(op.Mul(x1, -2), squares[0], ones[0], axis=-1)
+    right = op.Concat(x2, ones[1], squares[1], axis=-1)
+    order = [*range(rank(right) - 2), rank(right) - 1, rank(right) - 2]
+    return op.Sqrt(op.Max(op.MatMul(left, op.Transpose(right, perm=order)), 0))
+
+
+@translates(aten.pairwise_distance.default)
+def pairwise_distance(op, x1, x2, p, eps, keepdim):
+    """The p-norms of ``x1 - x2 + eps`` along the last axis."""
+    difference = op.Add(op.Sub(*promote(op, x1, x2)), eps)
+    return vector_norm(op, difference, p, [-1], keepdim, None)
+
+
+@translates(aten.pdist.default, aten._pdist_forward.default)
+def pdist(op, self, p):
+    """The p-norms of the differences of the rows i < j, ordered by i then j."""
+    rows = op.shape([op.size(self, 0)])
+    above = op.Trilu(op.Expand(op.constant(1), op.Concat(rows, rows, axis=0)), 1, upper=1)
+    first, second = op.Split(op.NonZero(above), axis=0, num_outputs=2, outputs=2)
+    pairs = [op.Gather(self, op.Squeeze(index, [0]), axis=0) for index in (first, second)]
+    return norm_of_rows(op, op.Sub(*pairs), p)
+
+
+def norms_of_differences(op, x1, x2, p):
+    """The p-norms of all differences of a row of *x1* and a row of *x2*, the batches broadcasting."""
+    return norm_of_rows(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p)
+
+
+def norm_of_rows(op, rows, p):
+    """The p-norms along the last axis; zeros for rows without elements, whatever p is."""
+    if math.isinf(p) and rows.shape[-1] == 0:
+        p = 1
+    return vector_norm(op, rows, p, [-1], False, None)
