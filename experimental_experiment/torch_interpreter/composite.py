@@ -6,7 +6,9 @@ never tried on an operator that is not declared.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,6 +52,22 @@ def signature_of(target: torch._ops.OpOverload):
 
 def inline(op, target: torch._ops.OpOverload, nodes: dict[str, Any], values: dict[str, Any]) -> Any:
     """Trace the decomposition with the node's fake values and write it where *op* is."""
+    given, fakes, operands = placed(nodes, values)
+    return write(op, target, trace(target, given, fakes, op.context.region), operands)
+
+
+def write(op, target: torch._ops.OpOverload, traced: torch.fx.GraphModule, operands: list[Any]) -> Any:
+    """Write what an operator was traced to, on the values of its operands, where *op* is."""
+    walk = Walk(traced, op, op.context.dimensions, origin=op.context.node)
+    try:
+        results = [value_of(op, item) for item in walk.run([as_view(value) for value in operands])]
+    except ExportError as error:
+        raise Untranslatable(f"in torch's decomposition of it, {str(error).splitlines()[0]}") from error
+    return results[0] if len(target._schema.returns) == 1 and not is_list(target) else results
+
+
+def placed(nodes: dict[str, Any], values: dict[str, Any]) -> tuple[dict[str, Any], list[Any], list[Any]]:
+    """The arguments with a `Slot` for each node, the fake values of the nodes, and what *values* has for them."""
     fakes, operands = [], []
 
     def collect(item: Any, value: Any) -> Any:
@@ -61,14 +79,7 @@ def inline(op, target: torch._ops.OpOverload, nodes: dict[str, Any], values: dic
             return [collect(a, b) for a, b in zip(item, value)]
         return item
 
-    given = {name: collect(item, values[name]) for name, item in nodes.items()}
-    traced = trace(target, given, fakes)
-    walk = Walk(traced, op, op.context.dimensions, origin=op.context.node)
-    try:
-        results = [value_of(op, item) for item in walk.run([as_view(value) for value in operands])]
-    except ExportError as error:
-        raise Untranslatable(f"in torch's decomposition of it, {str(error).splitlines()[0]}") from error
-    return results[0] if len(target._schema.returns) == 1 and not is_list(target) else results
+    return {name: collect(item, values[name]) for name, item in nodes.items()}, fakes, operands
 
 
 class Slot(int):
@@ -80,12 +91,30 @@ def is_list(target: torch._ops.OpOverload) -> bool:
     return str(target._schema.returns[0].type).startswith("List")
 
 
-def trace(target: torch._ops.OpOverload, given: dict[str, Any], fakes: list[Any]) -> torch.fx.GraphModule:
-    """The decomposition as a graph whose placeholders are the fake values.
+def trace(
+    target: torch._ops.OpOverload, given: dict[str, Any], fakes: list[Any], region: Any = None
+) -> torch.fx.GraphModule:
+    """The decomposition as a graph whose placeholders are the fake values, one level of it where torch allows that.
 
+    *region*: what the fake values of the decomposition are computed in, such as autocast.
     Raises Untranslatable when torch has no decomposition.
     """
-    function = decomposition_table.get(target)
+    function = decomposition_table.get(target, target.decompose)
+    traced = traced_call(target, function, given, fakes, region)
+    if any(node.target is target for node in traced.graph.nodes):
+        traced = traced_call(target, target.decompose, given, fakes, region, pre_dispatch=False)
+    return traced
+
+
+def traced_call(
+    target: torch._ops.OpOverload,
+    function: Callable,
+    given: dict[str, Any],
+    fakes: list[Any],
+    region: Any = None,
+    pre_dispatch: bool = True,
+) -> torch.fx.GraphModule:
+    """What *function*, called as *target* is on *given*, does to the fake values."""
 
     def fill(item: Any, flat: tuple) -> Any:
         if isinstance(item, Slot):
@@ -97,9 +126,7 @@ def trace(target: torch._ops.OpOverload, given: dict[str, Any], fakes: list[Any]
     def call(*flat):
         kwargs = {name: fill(item, flat) for name, item in given.items()}
         args = [kwargs.pop(a.name) for a in target._schema.arguments if a.name in kwargs and not a.kwarg_only]
-        if function is not None:
-            return function(*args, **kwargs)
-        result = target.decompose(*args, **kwargs)
+        result = function(*args, **kwargs)
         if result is NotImplemented:
             raise Untranslatable("torch has no decomposition for it")
         return result
@@ -107,5 +134,7 @@ def trace(target: torch._ops.OpOverload, given: dict[str, Any], fakes: list[Any]
     mode = next((fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)), None)
     if mode is None:
         raise Untranslatable("a composite operator without tensors")
-    with mode:
-        return make_fx(call, tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(*fakes)
+    with mode, contextlib.nullcontext() if region is None else region.tracing():
+        return make_fx(call, tracing_mode="real", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)(
+            *fakes
+        )

@@ -29,10 +29,11 @@ def cond(op, pred, true_fn, false_fn, operands=()):
     wanted = fakes(fake_of(op.context.node))
     if not isinstance(pred, ir.Value):
         return (true_fn if pred else false_fn).inline(op, *operands)
-    then, otherwise = (
-        op.subgraph(lambda inner: inline_as_tensors(body, inner, operands, wanted), name=name)
-        for body, name in ((true_fn, "then"), (false_fn, "else"))
-    )
+
+    def branch(body, name):
+        return op.subgraph(lambda inner: inline_as_tensors(body, inner, operands, wanted), name=name)
+
+    then, otherwise = branch(true_fn, "then"), branch(false_fn, "else")
     results = op.If(
         boolean(op, op.Reshape(pred, [])), then_branch=then, else_branch=otherwise, outputs=len(then.outputs)
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
 from experimental_experiment.torch_interpreter.registry import translates
 
 higher_order = torch.ops.higher_order
@@ -16,3 +17,28 @@ higher_order = torch.ops.higher_order
 def wrap_with_set_grad_enabled(op, enable_grad, wrapped_func, *args):
     """The gradient mode changes no value."""
     return wrapped_func.inline_views(op, *args)
+
+
+@translates(higher_order.wrap_with_autocast, views=True)
+def wrap_with_autocast(op, device_type, dtype, enabled, cache_enabled, wrapped_func, *args):
+    """Each operator of the body casts its inputs as autocast does, or none does in a disabled region."""
+    outer = enter_autocast(op, device_type, dtype, enabled)
+    results = wrapped_func.inline_views(op, *args)
+    op.context.region = outer
+    return results
+
+
+@translates(torch.amp.autocast_mode._enter_autocast)
+def enter_autocast(op, device_type, dtype=None, enabled=True, cache_enabled=None):
+    """The beginning of a region that torch.export did not wrap, because it holds control flow. Gives the outer region."""
+    outer = op.context.region
+    op.context.region = (
+        Autocast(device_type, dtype or torch.get_autocast_dtype(device_type)) if enabled else None
+    )
+    return outer
+
+
+@translates(torch.amp.autocast_mode._exit_autocast)
+def exit_autocast(op, mode):
+    """The end of such a region."""
+    op.context.region = mode
