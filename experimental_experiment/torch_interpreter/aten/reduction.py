@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 BOOL, INT64, UINT8 = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.UINT8
+NARROW = (BOOL, UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
 HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
@@ -157,9 +158,9 @@ def min_other(op, self, other):
 @translates(aten.nanmean.default)
 def nanmean(op, self, dim, keepdim, dtype):
     """The mean of what is not NaN; NaN over no such element."""
-    total = nansum(op, self, dim, keepdim, dtype)
+    summed = nansum(op, self, dim, keepdim, dtype)
     number = reduce(op, "ReduceSum", op.Cast(op.Not(op.IsNaN(self)), to=INT64), dim, keepdim)
-    return op.Div(total, op.CastLike(number, total))
+    return op.Div(summed, op.CastLike(number, summed))
 
 
 @translates(aten.nansum.default)
@@ -173,25 +174,25 @@ def nansum(op, self, dim, keepdim, dtype):
 @translates(aten.prod.default)
 def prod(op, self, dtype):
     """The product of all elements; 1 without any."""
-    return reduce(op, "ReduceProd", accumulated(op, self, dtype), None)
+    return product(op, accumulated(op, self, dtype), None, False)
 
 
 @translates(aten.prod.dim_int)
 def prod_dim(op, self, dim, keepdim, dtype):
     """The product along one axis."""
-    return reduce(op, "ReduceProd", accumulated(op, self, dtype), dim, keepdim)
+    return product(op, accumulated(op, self, dtype), dim, keepdim)
 
 
 @translates(aten.sum.default)
 def sum_(op, self, dtype):
     """The sum of all elements; 0 without any."""
-    return reduce(op, "ReduceSum", accumulated(op, self, dtype), None)
+    return total(op, accumulated(op, self, dtype), None, False)
 
 
 @translates(aten.sum.dim_IntList)
 def sum_dim(op, self, dim, keepdim, dtype):
     """The sum along axes; None and an empty list are all axes."""
-    return reduce(op, "ReduceSum", accumulated(op, self, dtype), dim, keepdim)
+    return total(op, accumulated(op, self, dtype), dim, keepdim)
 
 
 @translates(aten.sum_to_size.default)
@@ -201,10 +202,10 @@ def sum_to_size(op, self, size):
     added = rank(self) - len(size)
     kept = [axis for axis in range(len(size)) if fake.shape[axis] == 1 and self.shape[axis + added] != 1]
     axes = [*range(added), *(axis + added for axis in kept)]
-    if not axes:
+    if size and not axes:
         return self
-    total = op.ReduceSum(accumulated(op, self, None), axes, keepdims=1)
-    return op.CastLike(op.Reshape(total, op.shape(size)), self)
+    summed = total(op, accumulated(op, self, None), axes, True)
+    return op.Reshape(summed, op.shape(size))
 
 
 # ---- helpers
@@ -249,6 +250,12 @@ def larger(op, op_type: str, bool_type: str, self, other) -> ir.Value:
     return op.emit(bool_type if self.dtype == BOOL else op_type, (self, other))
 
 
+def is_narrow(value) -> bool:
+    """Whether int64 elements are those of a smaller integer or boolean tensor."""
+    cast = value.producer()
+    return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype in NARROW
+
+
 def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
     """ArgMax or ArgMin; the first NaN wins over every number."""
     if rank(self) == 0:
@@ -258,6 +265,23 @@ def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
         return op.emit(op_type, (key,), {"axis": dim, "keepdims": int(keepdim)})
     index = op.emit(op_type, (op.Reshape(key, [-1]),), {"axis": 0, "keepdims": 0})
     return op.Reshape(index, [1] * rank(self)) if keepdim else index
+
+
+def product(op, self, dim, keepdim) -> ir.Value:
+    """ReduceProd; of int64 a Scan, because onnxruntime multiplies int64 as float64."""
+    if self.dtype != INT64 or rank(self) == 0:
+        return reduce(op, "ReduceProd", self, dim, keepdim)
+    axis = 0 if dim is None else dim % rank(self)
+    factors = op.Reshape(self, [-1]) if dim is None else self
+    kept = [op.size(factors, other) for other in range(rank(factors)) if other != axis]
+    one = op.Expand(op.constant(1, INT64), op.shape(kept))
+    # onnxruntime crashes when a Scan has nothing to scan
+    factors = op.Concat(op.Unsqueeze(one, [axis]), factors, axis=axis)
+    body = op.subgraph(lambda inner, state, factor: [inner.Mul(state, factor)], [one, one])
+    result = op.Scan(one, factors, body=body, num_scan_inputs=1, scan_input_axes=[axis])
+    if not keepdim:
+        return result
+    return op.Unsqueeze(result, [axis])
 
 
 def reduce(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
@@ -276,6 +300,16 @@ def selected(op, op_type: str, self, dim, keepdim) -> tuple[ir.Value, ir.Value]:
     indices = position(op, op_type, self, dim, True)
     values = op.GatherElements(self, indices, axis=dim)
     return (values, indices) if keepdim else (op.Squeeze(values, [dim]), op.Squeeze(indices, [dim]))
+
+
+def total(op, self, dim, keepdim) -> ir.Value:
+    """ReduceSum; int64 in two halves, because onnxruntime adds int64 as float64."""
+    if self.dtype != INT64 or is_narrow(self):
+        return reduce(op, "ReduceSum", self, dim, keepdim)
+    high = op.Div(self, 2**32)
+    low = op.Sub(self, op.Mul(high, 2**32))
+    high, low = (reduce(op, "ReduceSum", half, dim, keepdim) for half in (high, low))
+    return op.Add(op.Mul(high, 2**32), low)
 
 
 def truth(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
