@@ -1,0 +1,296 @@
+"""Recurrent networks: one ONNX LSTM, GRU or RNN a layer; cells.
+
+Source of semantics: https://pytorch.org/docs/stable/nn.html#recurrent-layers and ONNX LSTM-22, GRU-22, RNN-22. torch stores the
+gates of an LSTM as input, forget, cell, output and ONNX as input, output, forget, cell; those of a GRU are reset, update, new
+and update, reset, new.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor
+
+from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
+from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """The weights of one direction of one layer, as torch stores them."""
+
+    w_ih: ir.Value
+    w_hh: ir.Value
+    b_ih: ir.Value | None = None
+    b_hh: ir.Value | None = None
+    w_hr: ir.Value | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A family of networks.
+
+    Attributes:
+        op_type: the ONNX operator.
+        gates: where torch stores the gates that ONNX wants, in ONNX's order.
+        step: the new states from what the input gives, the old states and the weights.
+        activation: name of the activation that is not ONNX's default.
+        attributes: those of the ONNX operator that never change.
+    """
+
+    op_type: str
+    gates: tuple[int, ...]
+    step: Callable
+    activation: str | None = None
+    attributes: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+# ---- one step
+
+
+def lstm_step(op, from_input, states, block):
+    """The new hidden state, projected if the network projects, and the new cell."""
+    hidden, cell = states
+    gates = op.Add(from_input, linear(op, hidden, block.w_hh, block.b_hh))
+    entry, forget, new, exit = op.Split(gates, num_outputs=4, axis=-1, outputs=4)
+    kept = op.Mul(op.Sigmoid(forget), cell)
+    cell = op.Add(kept, op.Mul(op.Sigmoid(entry), op.Tanh(new)))
+    hidden = op.Mul(op.Sigmoid(exit), op.Tanh(cell))
+    return [hidden if block.w_hr is None else linear(op, hidden, block.w_hr, None), cell]
+
+
+def gru_step(op, from_input, states, block):
+    """The new hidden state; the reset gate applies after the product."""
+    (hidden,) = states
+    from_hidden = linear(op, hidden, block.w_hh, block.b_hh)
+    a_reset, a_update, a_new = op.Split(from_input, num_outputs=3, axis=-1, outputs=3)
+    b_reset, b_update, b_new = op.Split(from_hidden, num_outputs=3, axis=-1, outputs=3)
+    reset = op.Sigmoid(op.Add(a_reset, b_reset))
+    update = op.Sigmoid(op.Add(a_update, b_update))
+    new = op.Tanh(op.Add(a_new, op.Mul(reset, b_new)))
+    return [op.Add(op.Mul(op.Sub(hidden, new), update), new)]
+
+
+def tanh_step(op, from_input, states, block):
+    """The new hidden state, through tanh."""
+    return [op.Tanh(op.Add(from_input, linear(op, states[0], block.w_hh, block.b_hh)))]
+
+
+def relu_step(op, from_input, states, block):
+    """The new hidden state, through relu."""
+    return [op.Relu(op.Add(from_input, linear(op, states[0], block.w_hh, block.b_hh)))]
+
+
+LSTM = Kind("LSTM", (0, 3, 1, 2), lstm_step)
+GRU = Kind("GRU", (1, 0, 2), gru_step, attributes={"linear_before_reset": 1})
+RNN_TANH = Kind("RNN", (0,), tanh_step)
+RNN_RELU = Kind("RNN", (0,), relu_step, "Relu")
+
+
+# ---- cells
+
+
+@translates(aten.gru_cell.default)
+def gru_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
+    """The next hidden state."""
+    return cell(op, GRU, input, [hx], Block(w_ih, w_hh, b_ih, b_hh))[0]
+
+
+@translates(aten.lstm_cell.default)
+def lstm_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
+    """The next hidden state and the next cell."""
+    return cell(op, LSTM, input, hx, Block(w_ih, w_hh, b_ih, b_hh))
+
+
+@translates(aten.rnn_relu_cell.default)
+def rnn_relu_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
+    """The next hidden state."""
+    return cell(op, RNN_RELU, input, [hx], Block(w_ih, w_hh, b_ih, b_hh))[0]
+
+
+@translates(aten.rnn_tanh_cell.default)
+def rnn_tanh_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
+    """The next hidden state."""
+    return cell(op, RNN_TANH, input, [hx], Block(w_ih, w_hh, b_ih, b_hh))[0]
+
+
+def cell(op, kind, input, states, block):
+    """The states after one step."""
+    return kind.step(op, linear(op, input, block.w_ih, block.b_ih), states, block)
+
+
+# ---- networks
+
+
+@translates(aten.gru.input)
+def gru(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Outputs of every step, last hidden states."""
+    refuse_dropout(dropout, train, num_layers)
+    return network(op, GRU, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+
+
+@translates(aten.lstm.input)
+def lstm(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Outputs of every step, last hidden states, last cells."""
+    refuse_dropout(dropout, train, num_layers)
+    return network(op, LSTM, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+
+
+@translates(aten.rnn_relu.input)
+def rnn_relu(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Outputs of every step, last hidden states."""
+    refuse_dropout(dropout, train, num_layers)
+    return network(op, RNN_RELU, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+
+
+@translates(aten.rnn_tanh.input)
+def rnn_tanh(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Outputs of every step, last hidden states."""
+    refuse_dropout(dropout, train, num_layers)
+    return network(op, RNN_TANH, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+
+
+def refuse_dropout(dropout, train, num_layers) -> None:
+    """Raise Untranslatable when outputs are dropped at random between layers."""
+    if train and dropout and num_layers > 1:
+        raise Untranslatable(f"dropout={dropout} drops at random between layers: call model.eval() first")
+
+
+def network(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first):
+    """Every layer, from a batch in the first or the second axis."""
+    x = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
+    x, *last = layers(op, kind, x, states, params, has_biases, num_layers, bidirectional)
+    return op.Transpose(x, perm=[1, 0, 2]) if batch_first else x, *last
+
+
+def layers(op, kind, x, states, params, has_biases, num_layers, bidirectional, lengths=None):
+    """Outputs of the last layer for each step, then the last states of every layer and direction.
+
+    *x* is [steps, batch, features], *lengths* how many steps each sequence of the batch has, None when all have them all.
+    """
+    blocks = split_weights(params, has_biases, num_layers * (2 if bidirectional else 1))
+    count = len(blocks) // num_layers
+    finals = []
+    for first in range(0, len(blocks), count):
+        initial = (
+            [op.Slice(state, [first], [first + count], [0]) for state in states] if num_layers > 1 else states
+        )
+        layer = whole if has_kernel(x, blocks[0]) else scanned
+        x, *last = layer(op, kind, x, initial, blocks[first : first + count], lengths)
+        finals.append(last)
+    return x, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
+
+
+def split_weights(params, has_biases: bool, count: int) -> list[Block]:
+    """The weights of each direction of each layer; a projection comes last."""
+    size = len(params) // count
+    parts = [params[start : start + size] for start in range(0, len(params), size)]
+    return [Block(*part) if has_biases else Block(*part[:2], None, None, *part[2:]) for part in parts]
+
+
+def has_kernel(x: ir.Value, block: Block) -> bool:
+    """Whether one ONNX operator computes a layer: onnxruntime has none of them in float64, ONNX no projection."""
+    return block.w_hr is None and x.dtype != ir.DataType.DOUBLE
+
+
+# ---- one layer
+
+
+def whole(op, kind, x, initial, blocks, lengths):
+    """One ONNX operator for a layer and its directions."""
+    sizes = op.size(blocks[0].w_hh, -1)
+    result, *last = op.emit(
+        kind.op_type,
+        [
+            x,
+            arranged(op, kind, [[block.w_ih] for block in blocks]),
+            arranged(op, kind, [[block.w_hh] for block in blocks]),
+            arranged(op, kind, [[block.b_ih, block.b_hh] for block in blocks]),
+            lengths,
+            *initial,
+        ],
+        {
+            "hidden_size": sizes,
+            "direction": "forward" if len(blocks) == 1 else "bidirectional",
+            "activations": kind.activation and [kind.activation] * len(blocks),
+            **kind.attributes,
+        },
+        outputs=1 + len(initial),
+    )
+    if len(blocks) == 1:
+        return op.Squeeze(result, [1]), *last
+    return op.Reshape(op.Transpose(result, perm=[0, 2, 1, 3]), [0, 0, 2 * sizes]), *last
+
+
+def arranged(op, kind: Kind, matrices: list[list[ir.Value | None]]) -> ir.Value | None:
+    """The matrices of each direction, one under the other, gates in ONNX's order; None without biases.
+
+    Weights that are constants become one initializer, computed when it is written; the operators do it for others.
+    """
+    if matrices[0][0] is None:
+        return None
+    if all(isinstance(matrix.const_value, TorchTensor) for row in matrices for matrix in row):
+        return initializer(op, kind, matrices)
+
+    def gates(matrix):
+        return op.Split(matrix, num_outputs=len(kind.gates), axis=0, outputs=len(kind.gates))
+
+    rows = [op.Concat(*(gates(m)[gate] for m in row for gate in kind.gates), axis=0) for row in matrices]
+    return op.Concat(*(op.Unsqueeze(row, [0]) for row in rows), axis=0)
+
+
+def initializer(op, kind: Kind, matrices: list[list[ir.Value]]) -> ir.Value:
+    """Like `arranged`, for constants: a weight of the model named after the first of them."""
+    tensors = [[matrix.const_value.raw for matrix in row] for row in matrices]
+    name = op.context.names.unique(f"{matrices[0][0].name}_{kind.op_type.lower()}")
+
+    def compute():
+        rows = [
+            torch.cat([m.chunk(len(kind.gates))[gate] for m in row for gate in kind.gates]) for row in tensors
+        ]
+        return TorchTensor(torch.stack(rows).detach(), name=name)
+
+    rows = sum(tensor.shape[0] for tensor in tensors[0])
+    shape = ir.Shape([len(tensors), rows, *tensors[0][0].shape[1:]])
+    return op.initializer(name, ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name))
+
+
+def scanned(op, kind, x, initial, blocks, lengths):
+    """A Scan over the steps for each direction: for projections, and in float64 where onnxruntime has no kernel."""
+    if lengths is not None:
+        raise Untranslatable("a packed sequence through a network that ONNX has no operator for")
+    results = [direction(op, kind, x, initial, blocks, position) for position in range(len(blocks))]
+    stacks = [[op.Unsqueeze(state, [0]) for state in states] for _, *states in results]
+    result = op.Concat(*(outputs for outputs, *_ in results), axis=-1)
+    return result, *(op.Concat(*states, axis=0) for states in zip(*stacks))
+
+
+def direction(op, kind, x, initial, blocks, position):
+    """Outputs and last states of one direction: the second one goes backwards."""
+    block = blocks[position]
+    states = [op.Gather(state, position, axis=0) for state in initial]
+    from_input = linear(op, x, block.w_ih, block.b_ih)
+
+    def step(inner, *given):
+        new = kind.step(inner, given[-1], given[:-1], block)
+        return [*new, new[0]]
+
+    body = op.subgraph(step, [*states, slice_type("row", from_input)])
+    *last, result = op.Scan(
+        *states,
+        from_input,
+        body=body,
+        num_scan_inputs=1,
+        scan_input_directions=[position],
+        scan_output_directions=[position],
+        outputs=len(states) + 1,
+    )
+    typed([*last, result], [*states, states[0]], stacked=1)
+    return result, *last
