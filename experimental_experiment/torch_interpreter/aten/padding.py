@@ -70,7 +70,7 @@ def padded_as(op, self, pad, mode, value=None):
     if mode == "constant":
         return constant_pad_nd(op, self, pad, 0 if value is None else value)
     axes, begin, end = amounts(self, pad)
-    if mode == "circular" and op.opset < 19:
+    if mode == "circular" and (op.opset < 19 or 0 in self.shape):
         return wrapped(op, self, axes, begin, end)
     return op.Pad(self, op.shape([*begin, *end]), None, axes, mode=MODES[mode]) if axes else self
 
@@ -90,7 +90,7 @@ def amounts(self: ir.Value, pad: list[Size]) -> tuple[list[int], list[Size], lis
 
 
 def wrapped(op, self, axes, begin, end):
-    """Circular padding before opset 19: every axis is read at its positions modulo its size."""
+    """Circular padding before opset 19, or of nothing, which onnxruntime refuses: positions modulo the size."""
     for axis, before, after in zip(axes, begin, end):
         size = op.size(self, axis)
         positions = op.Sub(counted(op, plus(op, plus(op, size, before), after)), before)
