@@ -26,6 +26,7 @@ from experimental_experiment.torch_interpreter.provenance import module_calls, p
 from experimental_experiment.torch_interpreter.storage import (
     HIDDEN_WRITES,
     Cell,
+    Lens,
     View,
     lens_of,
     mutated_storages,
@@ -53,6 +54,7 @@ WITHOUT_EFFECT = frozenset(
 """ATen operators that check or print: they never change a value."""
 
 METADATA_TWINS = {
+    aten.as_strided_.default: aten.as_strided.default,
     aten.squeeze_.default: aten.squeeze.default,
     aten.squeeze_.dim: aten.squeeze.dim,
     aten.squeeze_.dims: aten.squeeze.dims,
@@ -66,6 +68,10 @@ METADATA_TWINS = {
 
 SAME_TENSOR = frozenset({aten.detach_.default, aten.requires_grad_.default})
 """In-place operators that change neither."""
+
+
+REGION_ENDS = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast})
+"""Functions that change what the nodes after them mean."""
 
 
 @dataclasses.dataclass
@@ -342,15 +348,36 @@ class Walk:
         args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
         if viewed is not node.args[0]:
             raise Untranslatable("its result shares the memory of an argument that is not the first")
-        arguments = registry.bind(node.target, translation.function, args, kwargs)
-        arguments.pop(registry.parameters(translation.function)[0])
         fake = node.meta["val"]
-        if isinstance(fake, (list, tuple)):
-            return [
-                source.through(lens_of(translation, node, node.target, arguments, position))
-                for position in range(len(fake))
-            ]
-        return source.through(lens_of(translation, node, node.target, arguments))
+        if not isinstance(fake, (list, tuple)):
+            return source.through(self.lens(node, node.target, args, kwargs, fake))
+        return [
+            source.through(self.lens(node, node.target, args, kwargs, item, position))
+            for position, item in enumerate(fake)
+        ]
+
+    def lens(
+        self,
+        node: torch.fx.Node,
+        target: Any,
+        args: list,
+        kwargs: dict[str, Any],
+        fake: torch.Tensor,
+        position: int | None = None,
+    ) -> Lens:
+        """The lens of a view operator, what it reads being checked against torch's *fake* result."""
+        translation = self.translation(node, target)
+        arguments = registry.bind(target, translation.function, args, kwargs)
+        arguments.pop(registry.parameters(translation.function)[0])
+        name = node.name if position is None else f"{node.name}_{position}"
+        return lens_of(
+            translation,
+            node,
+            target,
+            arguments,
+            lambda value: self.stamp(node, value, fake, name),
+            position,
+        )
 
     def write(self, node: torch.fx.Node, written: list[torch.fx.Node]) -> Any:
         """An operator that mutates arguments: compute the new values, write them through the views."""
@@ -393,11 +420,8 @@ class Walk:
     def change_metadata(self, node: torch.fx.Node, view: View) -> View:
         """``t_``, ``squeeze_``, ...: the tensor is seen through one more lens under all its names."""
         twin = METADATA_TWINS[node.target]
-        translation = self.translation(node, twin)
         args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
-        arguments = registry.bind(twin, translation.function, args, kwargs)
-        arguments.pop(registry.parameters(translation.function)[0])
-        view.reshape_in_place(lens_of(translation, node, twin, arguments))
+        view.reshape_in_place(self.lens(node, twin, args, kwargs, node.meta["val"]))
         return view
 
 
@@ -437,7 +461,8 @@ def live_nodes(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     for node in reversed(graph.nodes):
         if without_effect(node.target):
             continue
-        if node.op == "output" or node in live or (node.op == "call_function" and written_nodes(node)):
+        has_effect = node.op == "call_function" and (node.target in REGION_ENDS or written_nodes(node))
+        if node.op == "output" or node in live or has_effect:
             live.add(node)
             live.update(node.all_input_nodes)
     return live

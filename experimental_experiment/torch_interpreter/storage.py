@@ -78,31 +78,44 @@ def lens_of(
     node: torch.fx.Node,
     target: Any,
     arguments: dict[str, Any],
+    stamp: Callable[[ir.Value], ir.Value] = lambda value: value,
     position: int | None = None,
 ) -> Lens:
     """The lens of a view operator: its translation reads, its registered put writes.
 
     *node* is the node that made the view, *target* the view operator, *arguments* those after the viewed tensor;
-    *position* is the index of the result for an operator that has several.
+    *stamp* checks what is read and gives it torch's sizes; *position* is the index of the result for an operator that has
+    several. A view that reads as its base (a dropout that drops nothing) is written as its base.
     Raises Untranslatable, when written, if nothing says how to write through *target*.
     """
+    viewed = registry.parameters(translation.function)[0]
 
     def get(op, base):
         with translating(op, node):
-            result = translation.function(op, base, **arguments)
-        return result if position is None else result[position]
+            result = translation.function(op, **{viewed: base}, **arguments)
+        return stamp(result if position is None else result[position])
 
     def put(op, base, new):
         function = registry.PUTS.get(target)
         if function is None:
+            if get(op, base) is base:
+                return new
             raise Untranslatable(f"a write through the view {target} is not handled")
         extra = {} if position is None else {"position": position}
         listed = registry.parameters(function)
         known = {name: value for name, value in (arguments | extra).items() if name in listed}
         with translating(op, node):
-            return function(op, base, new, **known)
+            return like(base, function(op, base, new, **known))
 
     return Lens(get, put)
+
+
+def like(base: ir.Value, written: ir.Value) -> ir.Value:
+    """*written* with the sizes of *base*, some of which ONNX may not know."""
+    if written.producer() is not None and "stamped" not in written.meta:
+        assert written.shape is None or len(written.shape) == len(base.shape), "a put changed the rank"
+        written.shape = base.shape
+    return written
 
 
 @contextlib.contextmanager
