@@ -1,0 +1,135 @@
+"""Diagonals: diagonal, diag, diag_embed, trace, block_diag, and the write of a diagonal.
+
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.diagonal.html.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.creation import filled
+from experimental_experiment.torch_interpreter.aten.shaping import (
+    reshaped,
+    sizes_of,
+)
+from experimental_experiment.torch_interpreter.aten.slicing import added
+from experimental_experiment.torch_interpreter.aten.striding import put_at, writes_by_position
+from experimental_experiment.torch_interpreter.aten.transposing import moving
+from experimental_experiment.torch_interpreter.dtypes import torch_dtype
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import promote
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+INT64 = ir.DataType.INT64
+
+
+@translates(aten.block_diag.default)
+def block_diag(op, tensors):
+    """Matrices along the diagonal, zeros around them; a vector is a row."""
+    blocks = [expanded_to_matrix(op, tensor) for tensor in promote(op, *tensors)]
+    widths = [op.size(block, 1) for block in blocks]
+    rows = []
+    for position, block in enumerate(blocks):
+        left, right = total(op, widths[:position]), total(op, widths[position + 1 :])
+        height, dtype = op.size(block, 0), torch_dtype(block.dtype)
+        row = [filled(op, [height, left], 0, dtype), block, filled(op, [height, right], 0, dtype)]
+        rows.append(op.Concat(*row, axis=1))
+    return op.Concat(*rows, axis=0)
+
+
+@translates(aten.diag.default)
+def diag(op, self, diagonal):
+    """The diagonal of a matrix; the matrix of a diagonal."""
+    return diag_embed(op, self, diagonal, 0, 1) if rank(self) == 1 else diagonal_(op, self, diagonal, 0, 1)
+
+
+@translates(aten.diag_embed.default)
+def diag_embed(op, self, offset, dim1, dim2):
+    """Matrices with the last axis of *self* as a diagonal, zeros elsewhere."""
+    size = added(op, op.size(self, -1), abs(offset))
+    line = self
+    if offset:
+        zeros = filled(op, [*sizes_of(self)[:-1], abs(offset)], 0, torch_dtype(self.dtype))
+        line = op.Concat(self, zeros, axis=-1)
+    line = op.Unsqueeze(line, [-1 if offset >= 0 else -2])
+    rows = op.Unsqueeze(op.Range(0, size, 1), [1])
+    on_diagonal = op.Equal(op.Add(rows, offset), op.Range(0, size, 1))
+    matrix = op.Where(on_diagonal, line, op.constant(0, self.dtype))
+    return op.Transpose(matrix, perm=moving(rank(self) + 1, [-2, -1], [dim1, dim2]))
+
+
+@translates(aten.diagflat.default)
+def diagflat(op, self, offset):
+    """The matrix whose diagonal is the flat tensor."""
+    return diag_embed(op, reshaped(op, self, [-1]), offset, 0, 1)
+
+
+@writes_by_position(aten.diagonal.default)
+@translates(aten.diagonal.default, aten.diagonal_copy.default)
+def diagonal_(op, self, offset, dim1, dim2):
+    """The diagonal of two axes, as the last axis: every (width + 1)-th element of the two axes in one."""
+    last = moving(rank(self), [dim1, dim2], [-2, -1])
+    matrix = op.Transpose(self, perm=last)
+    height, width = op.size(matrix, -2), op.size(matrix, -1)
+    count = (
+        least(op, height, added(op, width, -offset))
+        if offset >= 0
+        else least(op, added(op, height, offset), width)
+    )
+    start = offset if offset >= 0 else product(op, -offset, width)
+    positions = op.Add(op.Mul(op.Range(0, count, 1), added(op, width, 1)), start)
+    flat = reshaped(op, matrix, [*sizes_of(matrix)[:-2], product(op, height, width)])
+    return op.Gather(flat, positions, axis=rank(self) - 2)
+
+
+@writes_by_position(aten.linalg_diagonal.default)
+@translates(aten.linalg_diagonal.default)
+def linalg_diagonal(op, A, offset, dim1, dim2):
+    """The diagonal of two axes, as the last axis."""
+    return diagonal_(op, A, offset, dim1, dim2)
+
+
+@translates(aten.diagonal_scatter.default)
+def diagonal_scatter(op, self, src, offset, dim1, dim2):
+    """*self* with another diagonal."""
+    return put_at(op, self, src, lambda positions: diagonal_(op, positions, offset, dim1, dim2))
+
+
+@translates(aten.trace.default)
+def trace(op, self):
+    """The sum of the diagonal of a matrix; integers sum in int64."""
+    line = diagonal_(op, self, 0, 0, 1)
+    return op.ReduceSum(line if line.dtype.is_floating_point() else op.Cast(line, to=INT64), keepdims=0)
+
+
+# ---- helpers
+
+
+def expanded_to_matrix(op, x: ir.Value) -> ir.Value:
+    """A tensor of at most two axes with axes of size 1 in front."""
+    return op.Unsqueeze(x, list(range(2 - rank(x))))
+
+
+def least(op, first: int | ir.Value, second: int | ir.Value) -> int | ir.Value:
+    """The smaller of two sizes, 0 when it is negative."""
+    if isinstance(first, int) and isinstance(second, int):
+        return max(0, min(first, second))
+    return op.Max(op.Min(op.constant(first), op.constant(second)), 0)
+
+
+def product(op, first: int | ir.Value, second: int | ir.Value) -> int | ir.Value:
+    """The product of two sizes."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first * second
+    return op.Mul(op.constant(first), op.constant(second))
+
+
+def total(op, sizes: list[int | ir.Value]) -> int | ir.Value:
+    """The sum of sizes."""
+    result: int | ir.Value = 0
+    for size in sizes:
+        result = added(op, result, size)
+    return result

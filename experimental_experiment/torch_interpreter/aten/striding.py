@@ -1,0 +1,118 @@
+"""Striding: as_strided, unfold, and the write through any view that picks elements of its base.
+
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.as_strided.html and torch.Tensor.unfold.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped, sizes_of
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates, writes_through
+
+aten = torch.ops.aten
+
+
+def writes_by_position(*targets) -> Callable:
+    """Register, beside a translation that only picks elements, the put derived from it.
+
+    The translation applied to the positions of the elements of the base says which ones are written.
+    """
+
+    def register(get: Callable) -> Callable:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        names = list(inspect.signature(get).parameters)
+
+        def put(op, base, new, **arguments):
+            return put_at(op, base, new, lambda positions: get(op, positions, **arguments))
+
+        put.__name__ = f"put_{get.__name__}"
+        put.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, kind) for name in ["op", "base", "new", *names[2:]]]
+        )
+        writes_through(*targets)(put)
+        return get
+
+    return register
+
+
+@writes_by_position(aten.as_strided.default)
+@translates(aten.as_strided.default, aten.as_strided_copy.default)
+def as_strided(op, self, size, stride, storage_offset):
+    """The elements at the given places of the memory, which the fake tensor describes."""
+    viewed = op.context.node.args[0].meta["val"]
+    offset = viewed.storage_offset() if storage_offset is None else storage_offset
+    if viewed.is_contiguous() and is_zero(viewed.storage_offset()):
+        return op.Gather(reshaped(op, self, [-1]), places(op, size, stride, offset), axis=0)
+    given = [*viewed.shape, *viewed.stride(), viewed.storage_offset(), *size, *stride, offset]
+    if not all(isinstance(number, int) for number in given):
+        raise Untranslatable("as_strided of a tensor of symbolic sizes that is not contiguous")
+    held = memory_of(tuple(viewed.shape), viewed.stride(), viewed.storage_offset())
+    wanted = memory_of(tuple(size), tuple(stride), offset)
+    where = {place: position for position, place in enumerate(held.tolist())}
+    if not where.keys() >= set(wanted.tolist()):
+        raise Untranslatable("as_strided reads elements of the memory that the tensor does not have")
+    found = np.array([where[place] for place in wanted.tolist()], dtype=np.int64).reshape(size)
+    return op.Gather(reshaped(op, self, [-1]), found, axis=0)
+
+
+@translates(aten.as_strided_scatter.default)
+def as_strided_scatter(op, self, src, size, stride, storage_offset):
+    """*self* in which the elements at the given places are those of *src*."""
+    return put_at(op, self, src, lambda positions: as_strided(op, positions, size, stride, storage_offset))
+
+
+@writes_by_position(aten.unfold.default)
+@translates(aten.unfold.default, aten.unfold_copy.default)
+def unfold(op, self, dimension, size, step):
+    """Windows of an axis, in a new last axis."""
+    if rank(self) == 0:
+        return reshaped(op, self, [1]) if size == 1 else op.Slice(reshaped(op, self, [1]), [0], [0], [0])
+    axis = dimension % rank(self)
+    length = op.size(self, axis)
+    last = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
+    starts = op.Unsqueeze(op.Range(0, last, step), [1])
+    windows = op.Gather(self, op.Add(starts, op.Range(0, size, 1)), axis=axis)
+    order = [*range(rank(self) + 1)]
+    order.append(order.pop(axis + 1))
+    return op.Transpose(windows, perm=order)
+
+
+# ---- helpers that other families share
+
+
+def put_at(op, base: ir.Value, new: ir.Value, pick: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """*base* in which the elements that *pick* takes are those of *new*: *pick* tells their positions, too."""
+    flat = reshaped(op, base, [-1])
+    positions = reshaped(op, op.Range(0, op.size(flat, 0), 1), sizes_of(base))
+    where = op.Reshape(pick(positions), [-1, 1])
+    return reshaped(op, op.ScatterND(flat, where, reshaped(op, new, [-1])), sizes_of(base))
+
+
+def is_zero(number: int | torch.SymInt) -> bool:
+    """Whether a number is known to be zero."""
+    return isinstance(number, int) and number == 0
+
+
+def places(op, size: list[int | ir.Value], stride: list[int | ir.Value], offset: int | ir.Value) -> ir.Value:
+    """The positions in memory of the elements of a tensor with these sizes and strides."""
+    total = op.constant(offset)
+    for axis, (count, step) in enumerate(zip(size, stride)):
+        along = op.Mul(op.Range(0, count, 1), step)
+        total = op.Add(total, op.Unsqueeze(along, list(range(1, len(size) - axis))))
+    return total
+
+
+def memory_of(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> np.ndarray:
+    """The positions in memory of the elements in order, all numbers being static."""
+    total = np.full(size, offset, dtype=np.int64)
+    for axis, (count, step) in enumerate(zip(size, stride)):
+        total += (np.arange(count) * step).reshape([-1] + [1] * (len(size) - axis - 1))
+    return total.reshape(-1)
