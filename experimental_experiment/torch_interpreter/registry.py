@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 
 HARMLESS = frozenset(
     {
+        "assume_unique",
         "cudnn_enable",
         "cudnn_enabled",
         "device",
@@ -28,7 +29,7 @@ HARMLESS = frozenset(
         "pin_memory",
     }
 )
-"""Arguments that change where or how a tensor is stored, never its values: ignored when not listed."""
+"""Arguments that change where a tensor is stored or how fast it is computed, never its values: ignored when not listed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +150,9 @@ def check_names(target: Any, function: Callable) -> None:
 @functools.cache
 def parameters(function: Callable) -> list[str]:
     """Names of the parameters of a translation after the emitter."""
+    if inspect.isfunction(function) and not hasattr(function, "__signature__"):
+        code = inspect.unwrap(function).__code__  # hundreds of translations: inspect.signature would take 0.1 s
+        return [*code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]]
     return list(inspect.signature(function).parameters)[1:]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import onnx_ir as ir
 import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import SymTypes
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
@@ -25,6 +24,7 @@ aten = torch.ops.aten
 INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
 
 Number = ir.Value | int | float | bool
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Dimensions:
@@ -72,7 +72,7 @@ class Dimensions:
 
     def known(self, op: Emitter, number: Any) -> Number | None:
         """The value of a symbolic number that is static, or that was written before; None otherwise."""
-        if not isinstance(number, SymTypes):
+        if not isinstance(number, SYMBOLIC):
             return number
         expression = number.node.expr
         if expression.is_Integer:
