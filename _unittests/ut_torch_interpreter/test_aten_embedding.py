@@ -33,5 +33,92 @@ class TestEmbedding(ExporterTestCase):
                 self.assert_same_as_eager(aten.embedding.default, weight, torch.tensor([[4, 0]]))
 
 
+class TestEmbeddingBag(ExporterTestCase):
+    WEIGHT = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    INDICES = torch.tensor([1, 2, 3, 3, 0, 5, 1])
+    FORMS = {
+        "bags, one of them empty": ([0, 2, 2, 5], {}),
+        "an empty bag at the end": ([0, 2, 7], {}),
+        "the end as last offset": ([0, 2, 2, 5, 7], {"include_last_offset": True}),
+        "a padding index": ([0, 2, 4, 5], {"padding_idx": 3}),
+        "a padding index from the end": ([0, 2, 4, 5], {"padding_idx": -3}),
+    }
+
+    def first(
+        self, target, offsets, mode, weights=None, include_last_offset=False, dtype=torch.float32, **more
+    ):
+        """A function of the tensors that gives the first result, and these tensors."""
+        tensors = [self.WEIGHT.to(dtype), self.INDICES, torch.tensor(offsets)]
+        if weights is not None:
+            tensors.append(weights.to(dtype))
+
+        def function(weight, indices, offsets, weights=None):
+            return target(weight, indices, offsets, False, mode, False, weights, include_last_offset, **more)[
+                0
+            ]
+
+        return function, *tensors
+
+    def test_same_as_eager(self):
+        for promise, (offsets, options) in self.FORMS.items():
+            for mode in (0, 1, 2):
+                with self.subTest(promise, mode=mode):
+                    given = {"padding_idx": None, **options}
+                    self.assert_same_as_eager(
+                        *self.first(aten.embedding_bag.padding_idx, offsets, mode, **given)
+                    )
+
+    def test_every_overload(self):
+        overloads = (
+            aten.embedding_bag.default,
+            aten._embedding_bag.default,
+            aten._embedding_bag_forward_only.default,
+        )
+        for target in overloads:
+            with self.subTest(target):
+                self.assert_same_as_eager(*self.first(target, [0, 2, 2, 5], 0, torch.rand(7)))
+
+    def test_every_float(self):
+        for dtype in (torch.float16, torch.bfloat16, torch.float64):
+            for mode in (0, 1, 2):
+                with self.subTest(dtype, mode=mode):
+                    self.assert_same_as_eager(
+                        *self.first(aten.embedding_bag.default, [0, 2, 2, 5], mode, dtype=dtype)
+                    )
+
+    def test_modules(self):
+        for mode in ("sum", "mean", "max"):
+            with self.subTest(mode):
+                module = torch.nn.EmbeddingBag(6, 3, mode=mode, padding_idx=1)
+                self.export_and_compare(
+                    module,
+                    (torch.tensor([[0, 1, 5], [1, 1, 1]]),),
+                    dynamic_shapes=({0: "batch", 1: "length"},),
+                    others=[(torch.tensor([[3, 2], [1, 0], [4, 4]]),)],
+                )
+
+    def test_results_of_the_gradient_are_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "only the gradient needs"):
+            self.assert_same_as_eager(
+                aten.embedding_bag.default, self.WEIGHT, self.INDICES, torch.tensor([0, 2])
+            )
+
+
+class TestEmbeddingRenorm(ExporterTestCase):
+    def test_long_rows_are_shortened(self):
+        for norm_type in (1.0, 2.0, 3.0, float("inf")):
+            with self.subTest(norm_type):
+                module = torch.nn.Embedding(6, 3, max_norm=1.0, norm_type=norm_type)
+                indices = torch.tensor([[0, 3, 3], [1, 0, 5]])
+                self.export_and_compare(module, (indices,), dynamic_shapes=({0: "batch"},))
+
+    def test_the_table_is_written(self):
+        def function(weight, indices):
+            weight = weight.clone()
+            return aten.embedding_renorm_(weight, indices, 1.0, 2.0), weight
+
+        self.assert_same_as_eager(function, torch.randn(6, 3), torch.tensor([1, 4, 1]))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,18 +1,134 @@
-"""Embedding: rows of a table, read one by one or summed by bags.
+"""Embedding: rows of a table, read one by one or reduced by bags.
 
 Source of semantics: https://pytorch.org/docs/stable/nn.functional.html#sparse-functions.
 """
 
 from __future__ import annotations
 
+import math
+
+import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.vector_norm import linalg_vector_norm
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
+
+HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+SUM, MEAN, MAX = range(3)
+"""The modes of embedding_bag."""
 
 
 @translates(aten.embedding.default)
 def embedding(op, weight, indices, padding_idx, scale_grad_by_freq, sparse):
     """Rows of *weight*; the other arguments say how gradients flow."""
     return op.Gather(weight, indices, axis=0)
+
+
+@translates(aten.embedding_renorm_.default)
+def embedding_renorm_(op, self, indices, max_norm, norm_type):
+    """The rows that are looked up, shortened to *max_norm* where they are longer: the result and the new table."""
+    indices = op.Reshape(indices, [-1])
+    rows = op.Gather(self, indices, axis=0)
+    norms = linalg_vector_norm(op, rows, norm_type, [1], True, None)
+    limit = op.constant(max_norm, norms.dtype)
+    shortened = op.Mul(rows, op.Div(limit, op.Add(norms, 1e-7)))
+    rows = op.Where(op.Greater(norms, limit), shortened, rows)
+    table = op.ScatterND(self, op.Unsqueeze(indices, [1]), rows)
+    return table, table
+
+
+@translates(aten.embedding_bag.default)
+def embedding_bag(
+    op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset
+):
+    """The sum, the mean or the maximum of the rows of each bag, without padding."""
+    return bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, None)
+
+
+@translates(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+def _embedding_bag(
+    op,
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq,
+    mode,
+    sparse,
+    per_sample_weights,
+    include_last_offset,
+    padding_idx,
+):
+    """Like `embedding_bag`; a negative padding_idx is none."""
+    padding = padding_idx if padding_idx >= 0 else None
+    return bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)
+
+
+@translates(aten.embedding_bag.padding_idx)
+def embedding_bag_padding(
+    op,
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq,
+    mode,
+    sparse,
+    per_sample_weights,
+    include_last_offset,
+    padding_idx,
+):
+    """Like `embedding_bag`; rows at *padding_idx*, counted from the end when negative, are left out."""
+    if padding_idx is not None and padding_idx < 0:
+        size = op.size(weight, 0)
+        padding_idx = op.Add(size, padding_idx) if isinstance(size, ir.Value) else size + padding_idx
+    return bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding):
+    """The reduced rows, then zeros for what only the gradient needs."""
+    starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
+    count, dtype = op.size(starts, 0), weight.dtype
+    where = op.Unsqueeze(bag_of_each(op, indices, cast(op, starts, ir.DataType.INT64)), [1])
+    rows = cast(op, op.Gather(weight, indices, axis=0), ir.DataType.FLOAT if dtype in HALVES else dtype)
+    if per_sample_weights is not None:
+        rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, rows.dtype), [1]))
+    neutral = op.constant(-math.inf if mode == MAX else 0.0, rows.dtype)
+    kept = op.Expand(op.constant(1), op.shape_of(indices))
+    if padding is not None:
+        is_kept = op.Not(op.Equal(cast(op, indices, ir.DataType.INT64), padding))
+        kept = op.Cast(is_kept, to=ir.DataType.INT64)
+        rows = op.Where(op.Unsqueeze(is_kept, [1]), rows, neutral)
+    start = op.Expand(neutral, op.shape([count, op.size(weight, 1)]))
+    reduced = op.ScatterND(start, where, rows, reduction="max" if mode == MAX else "add")
+    if mode != SUM:
+        empty = op.Expand(op.constant(0), op.shape([count]))
+        sizes = op.Unsqueeze(op.ScatterND(empty, where, kept, reduction="add"), [1])
+        if mode == MEAN:
+            reduced = op.Div(reduced, op.Cast(op.Max(sizes, 1), to=rows.dtype))
+        else:
+            reduced = op.Where(op.Equal(sizes, 0), op.constant(0.0, rows.dtype), reduced)
+    return cast(op, reduced, dtype), *zeros_for_gradient(op)
+
+
+def bag_of_each(op, indices, starts):
+    """The bag that each index belongs to: how many bags start before it or there, less one."""
+    length = op.size(indices, 0)
+    slots = op.Add(length, 1) if isinstance(length, ir.Value) else length + 1
+    none = op.Expand(op.constant(0), op.shape([slots]))
+    one = op.Expand(op.constant(1), op.shape_of(starts))
+    begun = op.CumSum(op.ScatterND(none, op.Unsqueeze(starts, [1]), one, reduction="add"), 0)
+    return op.Slice(op.Sub(begun, 1), [0], [-1], [0])
+
+
+def zeros_for_gradient(op):
+    """Zeros in the place of the last three results; Untranslatable when the program reads them."""
+    node = op.context.node
+    if any(user.args[1] > 0 and user.users for user in node.users):
+        raise Untranslatable("a result that only the gradient needs is read")
+    for fake in node.meta["val"][1:]:
+        sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
+        yield op.Expand(op.constant(0, fake.dtype), op.shape(sizes))
