@@ -45,6 +45,7 @@ class TestContraction(ExporterTestCase):
         "numbers": (aten.einsum.default, ",->", [torch.tensor(2.0), torch.tensor(3.0)]),
         "int64": (aten.einsum.default, "ij,jk->k", [randint(2, 3) * 2**40, randint(3, 4)]),
         "int8 wraps": (aten.einsum.default, "i,i->", [randint(9, dtype=torch.int8) * 25] * 2),
+        "a sum of integers is int64": (aten.einsum.default, "ij->i", [torch.full((2, 3), 200, dtype=torch.uint8)]),
         "float16": (aten.einsum.default, "bij,bkj->bik", [randn(2, 3, 4).half(), randn(2, 5, 4).half()]),
         "float64": (aten.einsum.default, "bij,bkj->bik", [randn(2, 3, 4).double(), randn(2, 5, 4).double()]),
         "inner of matrices": (aten.inner.default, randn(2, 3), randn(4, 3)),

@@ -39,6 +39,7 @@ class TestDistance(ExporterTestCase):
         "pairwise_distance broadcasts": (aten.pairwise_distance.default, randn(5), randn(3, 4, 1), 1.5, 0.1, True),
         "pairwise_distance of order inf": (aten.pairwise_distance.default, randn(4, 5), randn(5), math.inf),
         "pairwise_distance of a vector": (aten.pairwise_distance.default, randn(5), randn(5), 1.0),
+        "pairwise_distance of integers": (aten.pairwise_distance.default, torch.arange(3), torch.tensor([3, 0, 2])),
         "pairwise_distance of NaN": (aten.pairwise_distance.default, NAN, randn(2, 3)),
         "pdist": (aten.pdist.default, randn(5, 3)),
         "pdist of order 1": (aten.pdist.default, randn(4, 3), 1.0),

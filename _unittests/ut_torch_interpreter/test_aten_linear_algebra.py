@@ -45,6 +45,8 @@ class TestLinearAlgebra(ExporterTestCase):
             aten.addr.default, randn(2, 3) > 0, randn(2) > 0, randn(3) > 0, {"alpha": False}),
         "baddbmm": (aten.baddbmm.default, randn(3, 2), randn(5, 3, 4), randn(5, 4, 2), {"alpha": 0.5, "beta": 2}),
         "baddbmm of integers": (aten.baddbmm.default, randint(2), randint(5, 3, 4), randint(5, 4, 2), {"alpha": 3}),
+        "baddbmm of integers takes the integer part": (
+            aten.baddbmm.default, randint(5, 3, 2), randint(5, 3, 4), randint(5, 4, 2), {"alpha": 2.6, "beta": 0.6}),
         "bmm": (aten.bmm.default, randn(5, 3, 4), randn(5, 4, 2)),
         "bmm of an empty batch": (aten.bmm.default, randn(0, 3, 4), randn(0, 4, 2)),
         "chain_matmul": (aten.chain_matmul.default, [randn(2, 3), randn(3, 4), randn(4, 5)]),
@@ -79,6 +81,7 @@ class TestLinearAlgebra(ExporterTestCase):
         "the cheapest order": (aten.linalg_multi_dot.default, [randn(9, 2), randn(2, 8), randn(8, 2), randn(2, 7)]),
         "vectors at both ends": (aten.linalg_multi_dot.default, [randn(2), randn(2, 8), randn(8)]),
         "vecdot": (aten.linalg_vecdot.default, randn(2, 3, 4), randn(3, 1), {"dim": 1}),
+        "vecdot of nothing": (aten.linalg_vecdot.default, randn(2, 0), randn(2, 0)),
         "matmul of vectors": (aten.matmul.default, randn(3), randn(3)),
         "matmul of a vector and a batch": (aten.matmul.default, randn(3), randn(2, 3, 4)),
         "matmul of a batch and a vector": (aten.matmul.default, randn(2, 4, 3), randn(3)),

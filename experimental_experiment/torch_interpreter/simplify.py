@@ -97,6 +97,36 @@ def no_axes(x: ir.Value, axes: ir.Value | None) -> ir.Value | None:
     return x if axes is not None and axes.const_value is not None and axes.const_value.size == 0 else None
 
 
+def reduction(op_type: str):
+    """The simplification of a reduction: axes are counted from the start.
+
+    onnxruntime 1.31 returns a tensor without elements as it is when an axis is negative.
+    """
+
+    def simplify(op, x, axes=None, **attributes):
+        if axes is None or axes.const_value is None or x.shape is None:
+            return None
+        counted = axes.const_value.numpy().tolist()
+        if all(axis >= 0 for axis in counted):
+            return None
+        return op.emit(op_type, (x, [axis % len(x.shape) for axis in counted]), attributes)
+
+    return simplify
+
+
+REDUCTIONS = (
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+)
+
 SIMPLIFICATIONS = {
     "Cast": cast,
     "CastLike": cast_like,
@@ -108,4 +138,5 @@ SIMPLIFICATIONS = {
     "Squeeze": squeeze,
     "Transpose": transpose,
     "Unsqueeze": unsqueeze,
+    **{op_type: reduction(op_type) for op_type in REDUCTIONS},
 }

@@ -10,6 +10,7 @@ import string
 
 import torch
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
@@ -21,13 +22,19 @@ aten = torch.ops.aten
 @translates(aten.bilinear.default)
 def bilinear(op, input1, input2, weight, bias):
     """``out[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]``."""
-    result = einsum(op, "...i,oij,...j->...o", [input1, weight, input2], None)
+    tensors = [input1, weight, input2]
+    result = contract(op, tensors, *written_out("...i,oij,...j->...o", [rank(tensor) for tensor in tensors]))
     return result if bias is None else op.Add(result, bias)
 
 
 @translates(aten.einsum.default)
 def einsum(op, equation, tensors, path):
-    """One Einsum; *path* only chooses the order of the multiplications."""
+    """One Einsum; *path* only chooses the order of the multiplications.
+
+    Integers become int64 when torch sums an axis of a single operand, which the dtype of its result tells.
+    """
+    dtype = dtypes.onnx_dtype(op.context.node.meta["val"].dtype)
+    tensors = [op.Cast(tensor, to=dtype) for tensor in tensors]
     terms, output = written_out(equation, [rank(tensor) for tensor in tensors])
     return contract(op, tensors, terms, output)
 

@@ -87,7 +87,7 @@ def euclidean_dist(op, x1, x2):
 @translates(aten.pairwise_distance.default)
 def pairwise_distance(op, x1, x2, p, eps, keepdim):
     """The p-norms of ``x1 - x2 + eps`` along the last axis."""
-    difference = op.Add(op.Sub(*promote(op, x1, x2)), eps)
+    difference = op.Add(*promote(op, op.Sub(*promote(op, x1, x2)), eps))
     return vector_norm(op, difference, p, [-1], keepdim, None)
 
 

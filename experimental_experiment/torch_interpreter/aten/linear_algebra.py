@@ -210,9 +210,10 @@ def scaled_sum(op, self, product, beta, alpha):
 
 
 def scaled(op, value, factor):
-    """``factor * value`` in the dtype of *value*."""
+    """``factor * value`` in the dtype of *value*: an integer value takes the integer part of the factor."""
     if isinstance(factor, ir.Value):
         return op.Mul(value, op.CastLike(factor, value))
+    factor = factor if value.dtype in dtypes.FLOATS else int(factor)
     return value if factor == 1 else op.Mul(value, factor)
 
 
