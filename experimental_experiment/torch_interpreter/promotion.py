@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -74,3 +75,34 @@ def promote_to_float(op, *operands: Any) -> list[Any]:
     """The operands in the float dtype torch computes in; None stays None."""
     dtype = float_dtype(*operands)
     return [None if operand is None else cast(op, operand, dtype) for operand in operands]
+
+
+LOW_PRECISION = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+ROUNDING = 2.0**-11
+"""Relative error of a float16: a number that a dtype rounds more coarsely needs a wider one."""
+
+
+def wide(dtype: ir.DataType) -> ir.DataType:
+    """The dtype in which torch computes one operation: float32 for float16 and bfloat16."""
+    return ir.DataType.FLOAT if dtype in LOW_PRECISION else dtype
+
+
+def computation_dtype(dtype: ir.DataType, *operands: Any) -> ir.DataType:
+    """Where to compute an operation whose result is of *dtype*: in float32 when *dtype* does not hold an operand.
+
+    torch keeps Python numbers and 0-d tensors in float32 beside float16 and bfloat16 tensors: ``half * 1e5`` is finite.
+    """
+    if dtype in LOW_PRECISION and not all(holds(dtype, operand) for operand in operands):
+        return ir.DataType.FLOAT
+    return dtype
+
+
+def holds(dtype: ir.DataType, operand: Any) -> bool:
+    """Whether float16 or bfloat16 holds an operand as well as torch does."""
+    if isinstance(operand, ir.Value):
+        return operand.dtype == dtype or kind(operand)[1] == "tensor"
+    if operand is None or not np.isfinite(operand):
+        return True
+    with np.errstate(over="ignore"):
+        stored = float(np.asarray(operand).astype(dtype.numpy()))
+    return abs(stored - operand) <= ROUNDING * abs(operand)

@@ -1,67 +1,227 @@
-"""Arithmetic: add, sub, mul, div, remainder, pow and their scalar overloads.
+"""Arithmetic: add, sub, mul, div, neg, pow, the products with a scale, and their scalar overloads.
 
-Source of semantics: https://pytorch.org/docs/stable/torch.html#math-operations and torch's type promotion.
+Source of semantics: https://pytorch.org/docs/stable/torch.html#pointwise-ops and torch's type promotion. Remainders and
+rounded divisions are in ``division``.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import (
-    promote,
+    cast,
+    computation_dtype,
+    float_dtype,
     promote_to_float,
+    result_dtype,
+    wide,
 )
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import elementwise, translates
 
 aten = torch.ops.aten
+BOOL, INT64, DOUBLE = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.DOUBLE
 
 
 @translates(aten.add.Tensor, aten.add.Scalar)
 def add(op, self, other, alpha):
     """``self + alpha * other``; booleans add as a logical or."""
-    self, other = promote(op, self, other)
-    if self.dtype == ir.DataType.BOOL:
-        return op.Or(self, other) if alpha else self
-    return op.Add(self, scaled(op, other, alpha))
+    dtype = result_dtype(self, other)
+    if dtype == BOOL:
+        self = cast(op, self, BOOL)
+        return op.Or(self, cast(op, other, BOOL)) if alpha else self
+    return accumulate(op, "Add", self, other, alpha)
 
 
-@translates(aten.sub.Tensor, aten.sub.Scalar)
+@translates(aten.sub.Tensor, aten.sub.Scalar, aten.subtract.Tensor, aten.subtract.Scalar)
 def sub(op, self, other, alpha):
     """``self - alpha * other``."""
-    self, other = promote(op, self, other)
-    return op.Sub(self, scaled(op, other, alpha))
+    return accumulate(op, "Sub", self, other, alpha)
 
 
 @translates(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(op, self, other, alpha):
     """``other - alpha * self``."""
-    return sub(op, other, self, alpha)
+    return accumulate(op, "Sub", other, self, alpha)
 
 
-@translates(aten.mul.Tensor, aten.mul.Scalar)
+def accumulate(op, op_type: str, self: Any, other: Any, alpha: Any) -> ir.Value:
+    """``self`` plus or minus ``alpha * other``; a scaled float16 is computed in float32, as torch does."""
+    dtype = result_dtype(self, other)
+    if is_one(alpha):
+        inside = computation_dtype(dtype, self, other)
+        return cast(op, op.emit(op_type, (cast(op, self, inside), cast(op, other, inside))), dtype)
+    inside = wide(dtype)
+    scaled = op.Mul(cast(op, other, inside), cast(op, alpha, inside))
+    return cast(op, op.emit(op_type, (cast(op, self, inside), scaled)), dtype)
+
+
+def is_one(number: Any) -> bool:
+    """Whether a number is the Python number 1."""
+    return not isinstance(number, ir.Value) and number == 1
+
+
+@translates(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def mul(op, self, other):
     """``self * other``; booleans multiply as a logical and."""
-    self, other = promote(op, self, other)
-    return op.And(self, other) if self.dtype == ir.DataType.BOOL else op.Mul(self, other)
+    dtype = result_dtype(self, other)
+    inside = computation_dtype(dtype, self, other)
+    op_type = "And" if dtype == BOOL else "Mul"
+    return cast(op, op.emit(op_type, (cast(op, self, inside), cast(op, other, inside))), dtype)
 
 
-@translates(aten.div.Tensor, aten.div.Scalar)
+@translates(
+    aten.div.Tensor,
+    aten.div.Scalar,
+    aten.divide.Tensor,
+    aten.divide.Scalar,
+    aten.true_divide.Tensor,
+    aten.true_divide.Scalar,
+)
 def div(op, self, other):
     """True division: integers give floats."""
-    return op.Div(*promote_to_float(op, self, other))
+    dtype = float_dtype(self, other)
+    inside = computation_dtype(dtype, self, other)
+    return cast(op, op.Div(cast(op, self, inside), cast(op, other, inside)), dtype)
 
 
-@translates(aten.neg.default)
+@translates(aten.addcmul.default)
+def addcmul(op, self, tensor1, tensor2, value):
+    """``self + value * tensor1 * tensor2``, without overflow of the product in float16."""
+    return add_scaled(op, "Mul", self, tensor1, tensor2, value)
+
+
+@translates(aten.addcdiv.default)
+def addcdiv(op, self, tensor1, tensor2, value):
+    """``self + value * tensor1 / tensor2``, of floats only."""
+    return add_scaled(op, "Div", self, tensor1, tensor2, value)
+
+
+def add_scaled(op, op_type: str, self, tensor1, tensor2, value) -> ir.Value:
+    """``self`` plus *value* times a product or a quotient."""
+    dtype = result_dtype(self, tensor1, tensor2)
+    self, tensor1, tensor2, value = (cast(op, x, wide(dtype)) for x in (self, tensor1, tensor2, value))
+    return cast(op, op.Add(self, op.emit(op_type, (op.Mul(tensor1, value), tensor2))), dtype)
+
+
+@translates(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(op, self, end, weight):
+    """Linear interpolation, from the nearer end: exact for weights 0 and 1."""
+    dtype = self.dtype
+    self, end, weight = (cast(op, x, wide(dtype)) for x in (self, end, weight))
+    span = op.Sub(end, self)
+    from_start = op.Add(self, op.Mul(weight, span))
+    from_end = op.Sub(end, op.Mul(span, op.Sub(op.constant(1, weight.dtype), weight)))
+    return cast(op, op.Where(op.Less(op.Abs(weight), 0.5), from_start, from_end), dtype)
+
+
+# ---- signs
+
+
+elementwise(aten.abs.default, "Abs")
+
+
+@translates(aten.neg.default, aten.negative.default)
 def neg(op, self):
     """``-self``; unsigned integers wrap."""
-    return op.Neg(self) if self.dtype.is_signed() else op.Sub(op.CastLike(0, self), self)
+    return op.Neg(self) if self.dtype.is_signed() else op.Sub(op.constant(0, self.dtype), self)
 
 
-def scaled(op, value, factor):
-    """``factor * value``, in the dtype of *value*."""
-    return (
-        value
-        if not isinstance(factor, ir.Value) and factor == 1
-        else op.Mul(value, op.CastLike(factor, value))
-    )
+@translates(aten.positive.default)
+def positive(op, self):
+    """``+self``."""
+    return self
+
+
+@translates(aten.sign.default, aten.sgn.default)
+def sign(op, self):
+    """-1, 0 or 1; booleans stay, and the sign of NaN is 0 where ONNX says NaN."""
+    if self.dtype == BOOL:
+        return self
+    if not self.dtype.is_floating_point():
+        return op.Sign(self)
+    return op.Where(op.IsNaN(self), op.constant(0, self.dtype), op.Sign(self))
+
+
+# ---- powers
+
+
+@translates(aten.reciprocal.default)
+def reciprocal(op, self):
+    """``1 / self``."""
+    return op.Reciprocal(*promote_to_float(op, self))
+
+
+@translates(aten.square.default)
+def square(op, self):
+    """``self * self``; the square of booleans is an integer."""
+    self = cast(op, self, INT64) if self.dtype == BOOL else self
+    return op.Mul(self, self)
+
+
+@translates(aten.pow.Tensor_Scalar, aten.pow.Scalar, aten.pow.Tensor_Tensor)
+def pow_(op, self, exponent):
+    """``self ** exponent``: torch takes the square root for 0.5; integers are multiplied, exact where they wrap."""
+    dtype = result_dtype(self, exponent)
+    if not dtype.is_floating_point():
+        return integer_power(op, dtype, self, exponent)
+    inside = computation_dtype(dtype, self, exponent)
+    self = cast(op, self, inside)
+    if not isinstance(exponent, ir.Value) and abs(exponent) == 0.5:
+        root = op.Sqrt(self)
+        return cast(op, root if exponent > 0 else op.Reciprocal(root), dtype)
+    return cast(op, op.Pow(self, cast(op, exponent, inside)), dtype)
+
+
+@translates(aten.float_power.Tensor_Scalar, aten.float_power.Scalar, aten.float_power.Tensor_Tensor)
+def float_power(op, self, exponent):
+    """``self ** exponent`` in float64."""
+    return op.Pow(cast(op, self, DOUBLE), cast(op, exponent, DOUBLE))
+
+
+def integer_power(op, dtype: ir.DataType, self: Any, exponent: Any) -> ir.Value:
+    """Powers of integers by squaring: ONNX Pow goes through float64 in onnxruntime."""
+    if dtype == BOOL:
+        return op.Or(cast(op, self, BOOL), op.Not(cast(op, exponent, BOOL)))
+    base = cast(op, self, dtype)
+    if isinstance(exponent, ir.Value):
+        return power_by_bits(op, base, cast(op, exponent, dtype))
+    if exponent < 0:
+        raise Untranslatable(f"integers to the negative power {exponent}")
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else op.Mul(result, base)
+        exponent >>= 1
+        base = op.Mul(base, base) if exponent else base
+    return op.Expand(op.constant(1, dtype), op.shape_of(base)) if result is None else result
+
+
+def power_by_bits(op, base: ir.Value, exponent: ir.Value) -> ir.Value:
+    """A Loop over the bits of the exponents; a negative exponent gives 1 / base, rounded to 0."""
+    dtype = base.dtype
+    one, two = op.constant(1, dtype), op.constant(2, dtype)
+    magnitude = op.Abs(exponent) if dtype.is_signed() else exponent
+
+    def some_left(inner, left):
+        return inner.Cast(inner.ReduceMax(inner.Cast(inner.Greater(left, 0), to=INT64), keepdims=0), to=BOOL)
+
+    def step(inner, iteration, go, result, square, left):
+        odd = inner.Equal(inner.Mod(left, two), one)
+        result = inner.Mul(result, inner.Where(odd, square, one))
+        left = inner.Div(left, two)
+        return [some_left(inner, left), result, inner.Mul(square, square), left]
+
+    shape = op.Shape(op.Add(base, exponent))
+    carried = [op.Expand(x, shape) for x in (one, base, magnitude)]
+    body = op.subgraph(step, [op.constant(0), op.constant(True), *carried])
+    power = op.Loop(None, some_left(op, magnitude), *carried, body=body, outputs=3)[0]
+    power.type, power.shape = base.type, ir.Shape([None] * max(rank(base), rank(exponent)))
+    if not dtype.is_signed():
+        return power
+    unit = op.Equal(op.Abs(base), one)
+    return op.Where(op.And(op.Less(exponent, 0), op.Not(unit)), op.constant(0, dtype), power)

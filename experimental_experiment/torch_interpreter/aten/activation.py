@@ -1,0 +1,230 @@
+"""Activations: relu to mish, the soft and hard ones, glu, prelu, softmax and log_softmax.
+
+Source of semantics: https://pytorch.org/docs/stable/nn.functional.html. Where onnxruntime computes float32 only, the float64
+form is composed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.comparison import clamp
+from experimental_experiment.torch_interpreter.aten.exponential import log1p
+from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import promote_to_float
+from experimental_experiment.torch_interpreter.registry import elementwise, translates
+
+aten = torch.ops.aten
+DOUBLE = ir.DataType.DOUBLE
+
+
+elementwise(aten.relu.default, "Relu")
+
+
+@translates(aten.sigmoid.default)
+def sigmoid(op, self):
+    """``1 / (1 + exp(-self))``; integers give floats."""
+    return op.Sigmoid(*promote_to_float(op, self))
+
+
+@translates(aten.relu6.default)
+def relu6(op, self):
+    """Between 0 and 6."""
+    return clamp(op, self, 0, 6)
+
+
+@translates(aten.hardtanh.default)
+def hardtanh(op, self, min_val, max_val):
+    """Between *min_val* and *max_val*."""
+    return op.Clip(self, op.constant(min_val, self.dtype), op.constant(max_val, self.dtype))
+
+
+@translates(aten.leaky_relu.default)
+def leaky_relu(op, self, negative_slope):
+    """Scaled by *negative_slope* where negative."""
+    if self.dtype == DOUBLE:
+        return op.Where(op.Greater(self, 0), self, op.Mul(self, negative_slope))
+    return op.LeakyRelu(self, alpha=float(negative_slope))
+
+
+@translates(aten.prelu.default)
+def prelu(op, self, weight):
+    """Scaled by the weight of its channel, or by the only weight, where negative."""
+    channels = [-1] + [1] * (rank(self) - 2) if rank(self) > 1 else [1] * rank(self)
+    return scaled_where_negative(op, self, op.Reshape(weight, op.shape(channels)))
+
+
+@translates(aten._prelu_kernel.default)
+def scaled_where_negative(op, self, weight):
+    """Scaled by *weight*, which broadcasts, where negative."""
+    if self.dtype == DOUBLE:
+        return op.Where(op.Greater(self, 0), self, op.Mul(self, weight))
+    return op.PRelu(self, weight)
+
+
+@translates(aten.threshold.default)
+def threshold(op, self, threshold, value):
+    """*value* where the elements are not above the threshold; NaN stays."""
+    return op.Where(op.LessOrEqual(self, threshold), op.constant(value, self.dtype), self)
+
+
+# ---- exponential units
+
+
+@translates(aten.elu.default)
+def elu(op, self, alpha, scale, input_scale):
+    """``scale * x`` where positive, ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
+    if self.dtype != DOUBLE and scale == 1 and input_scale == 1:
+        return op.Elu(self, alpha=float(alpha))
+    # Min keeps the branch that is not taken finite
+    grown = op.Exp(op.Mul(op.Min(self, 0), input_scale))
+    negative = op.Mul(op.Sub(grown, 1.0), alpha * scale)
+    return op.Where(op.LessOrEqual(self, 0), negative, op.Mul(self, scale))
+
+
+@translates(aten.celu.default)
+def celu(op, self, alpha):
+    """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere."""
+    return elu(op, self, alpha, 1, 1 / alpha)
+
+
+@translates(aten.selu.default)
+def selu(op, self):
+    """The self-normalizing elu."""
+    if self.dtype == DOUBLE:
+        return elu(op, self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1)
+    return op.Selu(self)
+
+
+@translates(aten.gelu.default)
+def gelu(op, self, approximate):
+    """``x * Phi(x)``, Phi being exact or approximated by a tanh."""
+    if op.has("Gelu") and self.dtype != DOUBLE:
+        return op.Gelu(self, approximate=approximate)
+    if approximate == "tanh":
+        cube = op.Mul(op.Mul(op.Mul(self, self), self), 0.044715)
+        inner = op.Tanh(op.Mul(op.Add(self, cube), math.sqrt(2 / math.pi)))
+    else:
+        inner = op.Erf(op.Mul(self, math.sqrt(0.5)))
+    return op.Mul(op.Mul(self, 0.5), op.Add(inner, 1.0))
+
+
+@translates(aten.silu.default)
+def silu(op, self):
+    """``x * sigmoid(x)``."""
+    return op.Mul(self, op.Sigmoid(self))
+
+
+@translates(aten.mish.default)
+def mish(op, self):
+    """``x * tanh(softplus(x))``."""
+    if self.dtype == DOUBLE:
+        return op.Mul(self, op.Tanh(softplus(op, self, 1, 20)))
+    return op.Mish(self)
+
+
+@translates(aten.softplus.default)
+def softplus(op, self, beta, threshold):
+    """``log(1 + exp(beta * x)) / beta``, and x itself above the threshold."""
+    if beta == 1 and threshold >= 20 and self.dtype != DOUBLE:
+        return op.Softplus(self)
+    scaled = op.Mul(self, beta)
+    small = op.Min(scaled, threshold)
+    soft = log1p(op, op.Exp(small)) if self.dtype == DOUBLE else op.Softplus(small)
+    return op.Where(op.Greater(scaled, threshold), self, op.Div(soft, beta))
+
+
+@translates(aten.log_sigmoid.default)
+def log_sigmoid(op, self):
+    """``log(sigmoid(x))``, which is ``-softplus(-x)``."""
+    return op.Neg(softplus(op, op.Neg(self), 1, 1000))
+
+
+@translates(aten.log_sigmoid_forward.default)
+def log_sigmoid_forward(op, self):
+    """log_sigmoid, and the ``exp(-|x|)`` that its backward reads."""
+    return log_sigmoid(op, self), op.Exp(op.Neg(op.Abs(self)))
+
+
+# ---- hard ones
+
+
+@translates(aten.hardsigmoid.default)
+def hardsigmoid(op, self):
+    """``relu6(x + 3) / 6``."""
+    if self.dtype == DOUBLE:
+        return op.Div(relu6(op, op.Add(self, 3.0)), 6.0)
+    return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
+
+
+@translates(aten.hardswish.default)
+def hardswish(op, self):
+    """``x * relu6(x + 3) / 6``."""
+    if self.dtype == DOUBLE:
+        return op.Mul(self, hardsigmoid(op, self))
+    return op.HardSwish(self)
+
+
+@translates(aten.hardshrink.default)
+def hardshrink(op, self, lambd):
+    """0 between ``-lambd`` and ``lambd``; NaN stays."""
+    return op.Where(op.LessOrEqual(op.Abs(self), lambd), op.constant(0, self.dtype), self)
+
+
+@translates(aten.softshrink.default)
+def softshrink(op, self, lambd):
+    """Nearer to 0 by *lambd*, and 0 between; NaN stays."""
+    return op.Sub(self, clamp(op, self, -lambd, lambd))
+
+
+@translates(aten.glu.default)
+def glu(op, self, dim):
+    """The first half times the sigmoid of the second."""
+    half = op.size(self, dim)
+    sizes = [half // 2] * 2 if isinstance(half, int) else None
+    first, second = (
+        op.Split(self, sizes, axis=dim, outputs=2)
+        if sizes
+        else op.Split(self, axis=dim, num_outputs=2, outputs=2)
+    )
+    return op.Mul(first, op.Sigmoid(second))
+
+
+# ---- softmax
+
+
+@translates(aten.softmax.int, aten._safe_softmax.default)
+def softmax(op, self, dim, dtype):
+    """exp, divided by its sum along *dim*, computed in *dtype*."""
+    return normalized(op, "Softmax", self, dim, dtype)
+
+
+@translates(aten.log_softmax.int)
+def log_softmax(op, self, dim, dtype):
+    """The logarithm of softmax."""
+    return normalized(op, "LogSoftmax", self, dim, dtype)
+
+
+@translates(aten._softmax.default)
+def softmax_of_half(op, self, dim, half_to_float):
+    """softmax, of float16 into float32 when asked."""
+    return normalized(op, "Softmax", self, dim, torch.float32 if half_to_float else None)
+
+
+@translates(aten._log_softmax.default)
+def log_softmax_of_half(op, self, dim, half_to_float):
+    """log_softmax, of float16 into float32 when asked."""
+    return normalized(op, "LogSoftmax", self, dim, torch.float32 if half_to_float else None)
+
+
+def normalized(op, op_type: str, self: ir.Value, dim: int, dtype: torch.dtype | None) -> ir.Value:
+    """Softmax or LogSoftmax; ONNX asks a 0-d tensor for one axis."""
+    if dtype is not None:
+        self = op.Cast(self, to=onnx_dtype(dtype))
+    if rank(self) == 0:
+        return op.Squeeze(op.emit(op_type, (op.Unsqueeze(self, [0]),), {"axis": 0}), [0])
+    return op.emit(op_type, (self,), {"axis": dim})

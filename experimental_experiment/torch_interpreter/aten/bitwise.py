@@ -1,0 +1,117 @@
+"""Bitwise operators and shifts, of integers and booleans.
+
+Source of semantics: torch.bitwise_and and its kin; Python's ``&``, ``|``, ``^``, ``<<``, ``>>`` on tensors are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+BOOL, INT64, UINT64 = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.UINT64
+
+
+def bitwise(op_type: str, of_booleans: str, *targets: torch._ops.OpOverload) -> None:
+    """Register a bitwise operator, which on booleans is the logical one."""
+
+    def translation(op, self, other):
+        self, other = promote(op, self, other)
+        return op.emit(of_booleans if self.dtype == BOOL else op_type, (self, other))
+
+    translation.__name__ = op_type.lower()
+    translation.__doc__ = f"ONNX {op_type}, or {of_booleans} of booleans."
+    translates(*targets)(translation)
+
+
+bitwise(
+    "BitwiseAnd",
+    "And",
+    aten.bitwise_and.Tensor,
+    aten.bitwise_and.Scalar,
+    aten.bitwise_and.Scalar_Tensor,
+    aten.__and__.Tensor,
+    aten.__and__.Scalar,
+)
+bitwise(
+    "BitwiseOr",
+    "Or",
+    aten.bitwise_or.Tensor,
+    aten.bitwise_or.Scalar,
+    aten.bitwise_or.Scalar_Tensor,
+    aten.__or__.Tensor,
+    aten.__or__.Scalar,
+)
+bitwise(
+    "BitwiseXor",
+    "Xor",
+    aten.bitwise_xor.Tensor,
+    aten.bitwise_xor.Scalar,
+    aten.bitwise_xor.Scalar_Tensor,
+    aten.__xor__.Tensor,
+    aten.__xor__.Scalar,
+)
+
+
+@translates(aten.bitwise_not.default)
+def bitwise_not(op, self):
+    """Every bit flipped."""
+    return op.Not(self) if self.dtype == BOOL else op.BitwiseNot(self)
+
+
+@translates(
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_left_shift.Tensor_Scalar,
+    aten.bitwise_left_shift.Scalar_Tensor,
+    aten.__lshift__.Tensor,
+    aten.__lshift__.Scalar,
+)
+def left_shift(op, self, other):
+    """``self << other``; 0 when the shift is negative or not less than the number of bits."""
+    dtype, bits, count = shift_operands(op, self, other)
+    shifted = shift(op, cast(op, self, dtype), count, "LEFT")
+    return op.Where(in_range(op, count, bits), shifted, op.constant(0, dtype))
+
+
+@translates(
+    aten.bitwise_right_shift.Tensor,
+    aten.bitwise_right_shift.Tensor_Scalar,
+    aten.bitwise_right_shift.Scalar_Tensor,
+    aten.__rshift__.Tensor,
+    aten.__rshift__.Scalar,
+)
+def right_shift(op, self, other):
+    """``self >> other``, which keeps the sign; the sign alone when the shift is negative or too large."""
+    dtype, bits, count = shift_operands(op, self, other)
+    self = cast(op, self, dtype)
+    count = op.Where(in_range(op, count, bits), count, op.constant(min(bits, 63), INT64))
+    if not dtype.is_signed():
+        return shift(op, self, count, "RIGHT")
+    # a logical shift of the flipped bits fills with zeros, which flip back to ones
+    negative = op.Less(self, 0)
+    shifted = shift(op, op.Where(negative, op.BitwiseNot(self), self), count, "RIGHT")
+    return op.Where(negative, op.BitwiseNot(shifted), shifted)
+
+
+def shift_operands(op, self: Any, other: Any) -> tuple[ir.DataType, int, ir.Value]:
+    """The dtype of the result, its number of bits, and the shift as INT64."""
+    dtype = result_dtype(self, other)
+    return dtype, dtype.itemsize * 8, cast(op, cast(op, other, dtype), INT64)
+
+
+def in_range(op, count: ir.Value, bits: int) -> ir.Value:
+    """Whether a shift moves bits inside of the number."""
+    return op.And(op.GreaterOrEqual(count, 0), op.Less(count, bits))
+
+
+def shift(op, self: ir.Value, count: ir.Value, direction: str) -> ir.Value:
+    """BitShift through UINT64: ONNX shifts unsigned integers; the casts keep the low bits."""
+    wide = op.Cast(op.Cast(self, to=INT64), to=UINT64)
+    # C++ leaves a shift by 64 undefined
+    count = op.Cast(op.Clip(count, op.constant(0), op.constant(63)), to=UINT64)
+    return op.Cast(op.BitShift(wide, count, direction=direction), to=self.dtype)

@@ -1,0 +1,96 @@
+"""Division: rounded quotients, remainders, gcd and lcm.
+
+Source of semantics: torch.div, torch.floor_divide, torch.remainder and torch.fmod. ONNX integer Div truncates, torch floors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.arithmetic import div
+from experimental_experiment.torch_interpreter.aten.rounding import trunc
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import cast, result_dtype, wide
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(
+    aten.div.Tensor_mode,
+    aten.div.Scalar_mode,
+    aten.divide.Tensor_mode,
+    aten.divide.Scalar_mode,
+)
+def div_mode(op, self, other, rounding_mode):
+    """A quotient that is exact, truncated towards zero or floored."""
+    if rounding_mode is None:
+        return div(op, self, other)
+    return rounded(op, self, other, {"trunc": truncated_quotient, "floor": floored_quotient}[rounding_mode])
+
+
+@translates(aten.floor_divide.default, aten.floor_divide.Scalar)
+def floor_divide(op, self, other):
+    """The quotient rounded towards minus infinity."""
+    return rounded(op, self, other, floored_quotient)
+
+
+@translates(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+def remainder(op, self, other):
+    """What a floored division leaves: it has the sign of *other*."""
+    return rounded(op, self, other, floored_remainder)
+
+
+@translates(aten.fmod.Tensor, aten.fmod.Scalar)
+def fmod(op, self, other):
+    """What a truncated division leaves: it has the sign of *self*."""
+    return rounded(op, self, other, lambda op, a, b: op.Mod(a, b, fmod=1))
+
+
+def rounded(op, self: Any, other: Any, function) -> ir.Value:
+    """*function* of the promoted operands, float16 in float32: its quotients round once, after the floor."""
+    dtype = result_dtype(self, other)
+    if dtype == ir.DataType.BOOL:
+        raise Untranslatable("a rounded division of booleans")
+    return cast(op, function(op, cast(op, self, wide(dtype)), cast(op, other, wide(dtype))), dtype)
+
+
+def truncated_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The quotient without its fraction."""
+    return trunc(op, op.Div(a, b))
+
+
+def floored_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The floor of the exact quotient: ``1 // 0.1`` is 9 although ``1 / 0.1`` rounds to 10; ``a / b`` when b is 0."""
+    if not a.dtype.is_signed():
+        return op.Div(a, b)
+    if not a.dtype.is_floating_point():
+        crosses = op.Not(op.Equal(op.Mod(a, b), op.Mod(a, b, fmod=1)))
+        return op.Sub(op.Div(a, b), op.Cast(crosses, to=a.dtype))
+    left, crosses = truncated_remainder(op, a, b)
+    exact = op.Sub(op.Div(op.Sub(a, left), b), op.Cast(crosses, to=a.dtype))
+    if is_never_zero(b):
+        return op.Round(exact)
+    return op.Where(op.Equal(b, 0), op.Div(a, b), op.Round(exact))
+
+
+def floored_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The exact remainder of a floored division; ONNX Mod has it for integers only."""
+    if not a.dtype.is_floating_point():
+        return op.Mod(a, b)
+    left, crosses = truncated_remainder(op, a, b)
+    return op.Where(crosses, op.Add(left, b), left)
+
+
+def truncated_remainder(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The exact remainder of a truncated division of floats, and where a floored one differs: signs are opposite."""
+    left = op.Mod(a, b, fmod=1)
+    return left, op.Less(op.Mul(op.Sign(left), op.Sign(b)), 0)
+
+
+def is_never_zero(value: ir.Value) -> bool:
+    """Whether a value is a constant without zeros."""
+    return value.const_value is not None and bool(value.const_value.numpy().all())
