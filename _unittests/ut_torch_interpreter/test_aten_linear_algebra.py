@@ -35,6 +35,7 @@ class TestLinearAlgebra(ExporterTestCase):
             aten.addmm.default, randn(3).double(), randn(2, 4).double(), randn(4, 3).double(), {"alpha": 0.1}),
         "addmm of integers wraps": (aten.addmm.default, randint(3), BIG, BIG, {"alpha": 3}),
         "addmm over nothing": (aten.addmm.default, randn(3), randn(2, 0), randn(0, 3)),
+        "addmm scales over nothing": (aten.addmm.default, randn(3), randn(2, 0), randn(0, 3), {"beta": 2}),
         "addmm in float16": (aten.addmm.default, randn(3).half(), randn(2, 4).half(), randn(4, 3).half()),
         "addmv": (aten.addmv.default, randn(2), randn(2, 3), randn(3), {"alpha": 0.5, "beta": 2}),
         "addmv broadcasts": (aten.addmv.default, torch.tensor(1.5), randn(2, 3), randn(3)),
