@@ -9,10 +9,11 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.reduction import HALVES
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
-DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
+DOUBLE, FLOAT, INT64 = ir.DataType.DOUBLE, ir.DataType.FLOAT, ir.DataType.INT64
 
 
 @translates(aten.bincount.default)
@@ -30,8 +31,8 @@ def bincount(op, self, weights, minlength):
 @translates(aten.histc.default)
 def histc(op, self, bins, min, max):
     """How many elements fall in each of *bins* equal intervals, in the dtype of *self*; the last one is closed."""
-    flat = op.Reshape(self, [-1])
-    low, high = (op.CastLike(bound, self) for bound in (min, max))
+    flat = op.Reshape(op.Cast(self, to=FLOAT) if self.dtype in HALVES else self, [-1])
+    low, high = (op.CastLike(bound, flat) for bound in (min, max))
     if not isinstance(min, ir.Value) and min == max:
         low, high = op.ReduceMin(flat, keepdims=0), op.ReduceMax(flat, keepdims=0)
         single = op.Equal(low, high)
@@ -39,8 +40,9 @@ def histc(op, self, bins, min, max):
     inside = op.And(op.GreaterOrEqual(flat, low), op.LessOrEqual(flat, high))
     place = op.Div(op.Mul(op.Sub(flat, low), op.CastLike(bins, flat)), op.Sub(high, low))
     index = op.Min(op.Cast(op.Where(inside, place, op.CastLike(0, place)), to=INT64), bins - 1)
-    ones = op.Expand(op.CastLike(1, self), op.shape_of(flat))
-    return op.Slice(tally(op, op.Where(inside, index, bins), ones, bins + 1), [0], [bins], [0])
+    ones = op.Expand(op.constant(1, INT64), op.shape_of(flat))
+    counts = tally(op, op.Where(inside, index, bins), ones, bins + 1)
+    return op.CastLike(op.Slice(counts, [0], [bins], [0]), self)
 
 
 def tally(op, index, weights, size) -> ir.Value:

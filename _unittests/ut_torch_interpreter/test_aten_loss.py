@@ -1,0 +1,67 @@
+"""Losses: reductions, weights, ignored targets, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+NONE, MEAN, SUM = 0, 1, 2
+SCORES = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+IMAGE = torch.randn(2, 5, 3, 3, generator=torch.Generator().manual_seed(1))
+CLASSES = torch.tensor([0, 2, -100, 4])
+PIXELS = torch.randint(0, 5, (2, 3, 3), generator=torch.Generator().manual_seed(2))
+WEIGHT = torch.tensor([0.5, 1.0, 2.0, 0.0, 3.0])
+PROBABILITIES = torch.softmax(SCORES.flip(0), 1)
+LOGS = torch.log_softmax(SCORES, 1)
+
+
+class TestLoss(ExporterTestCase):
+    CLASSIFICATION = {
+        "classes": (aten.cross_entropy_loss.default, SCORES, CLASSES),
+        "one sample": (aten.cross_entropy_loss.default, SCORES[0], torch.tensor(3)),
+        "pixels, weighted": (aten.cross_entropy_loss.default, IMAGE, PIXELS, WEIGHT, MEAN, 2),
+        "no reduction": (aten.cross_entropy_loss.default, SCORES, CLASSES, None, NONE),
+        "a sum": (aten.cross_entropy_loss.default, SCORES, CLASSES, WEIGHT, SUM),
+        "all ignored": (aten.cross_entropy_loss.default, SCORES, torch.full((4,), -100)),
+        "smooth labels": (aten.cross_entropy_loss.default, SCORES, CLASSES, None, MEAN, -100, 0.1),
+        "smooth labels, weighted": (aten.cross_entropy_loss.default, SCORES, CLASSES, WEIGHT, MEAN, -100, 0.3),
+        "smooth labels, no reduction": (aten.cross_entropy_loss.default, IMAGE, PIXELS, WEIGHT, NONE, 1, 0.3),
+        "smooth labels, a sum": (aten.cross_entropy_loss.default, SCORES, CLASSES, WEIGHT, SUM, -100, 0.3),
+        "probabilities": (aten.cross_entropy_loss.default, SCORES, PROBABILITIES),
+        "probabilities, weighted and smooth": (aten.cross_entropy_loss.default, SCORES, PROBABILITIES, WEIGHT, MEAN, -100, 0.2),
+        "probabilities, a sum": (aten.cross_entropy_loss.default, SCORES, PROBABILITIES, WEIGHT, SUM),
+        "probabilities of one sample": (aten.cross_entropy_loss.default, SCORES[0], PROBABILITIES[0], None, NONE),
+        "halves": (aten.cross_entropy_loss.default, SCORES.half(), CLASSES),
+        "float64": (aten.cross_entropy_loss.default, SCORES.double(), CLASSES, WEIGHT.double()),
+        "likelihood": (aten.nll_loss.default, LOGS, CLASSES, WEIGHT),
+        "likelihood of pixels": (aten.nll_loss2d.default, IMAGE, PIXELS, None, SUM),
+        "likelihood of any rank": (aten.nll_loss_nd.default, IMAGE[:, :, 0], PIXELS[:, 0], WEIGHT, NONE, 3),
+        "likelihood with its weight": (aten.nll_loss_forward.default, LOGS, CLASSES, WEIGHT, MEAN, -100),
+        "likelihood and no weight": (aten.nll_loss_forward.default, LOGS, CLASSES, None, NONE, -100),
+        "likelihood of pixels with its weight": (aten.nll_loss2d_forward.default, IMAGE, PIXELS, WEIGHT, SUM, 0),
+    }  # fmt: skip
+    REGRESSION = {
+        "absolute error": (aten.l1_loss.default, SCORES, PROBABILITIES),
+        "absolute errors": (aten.l1_loss.default, SCORES, PROBABILITIES, NONE),
+        "squared error": (aten.mse_loss.default, SCORES, PROBABILITIES),
+        "squared errors, broadcast": (aten.mse_loss.default, SCORES, PROBABILITIES[0], NONE),
+        "squared errors, a sum": (aten.mse_loss.default, SCORES.half(), PROBABILITIES.half(), SUM),
+        "no element": (aten.mse_loss.default, torch.zeros(0, 2), torch.zeros(0, 2)),
+    }
+
+    def check(self, cases):
+        for promise, (target, *args) in cases.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(target, *args)
+
+    def test_classification(self):
+        self.check(self.CLASSIFICATION)
+
+    def test_regression(self):
+        self.check(self.REGRESSION)
+
+
+if __name__ == "__main__":
+    unittest.main()
