@@ -4,7 +4,9 @@
 
 One line a number of layers: seconds of torch.export, of our export in all, of the peer in all, their ratios to torch.export; then
 what translation and optimization take per node of the program, which is to stay the same when the model grows. Each time is the
-best of --repeat runs, after one export of every kind that is not counted. The peer needs onnxscript and is left out without.
+best of --repeat runs, after one export of every kind that is not counted. The decoder reads a prompt, without KV cache: torch
+cannot decompose a program with a DynamicCache, which the peer needs (--cache measures that program, without the peer).
+The peer needs onnxscript and is left out without.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import torch
 from tabulate import tabulate
 
 from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter.signature import without_strings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
 
@@ -31,8 +34,8 @@ import llama_decoder
 
 
 def capture(model, args, kwargs, dynamic_shapes) -> torch.export.ExportedProgram:
-    """torch.export alone."""
-    return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    """torch.export alone; it takes no strings as names."""
+    return torch.export.export(model, args, kwargs, dynamic_shapes=without_strings(dynamic_shapes))
 
 
 def ours(model, args, kwargs, dynamic_shapes) -> object:
@@ -49,20 +52,31 @@ def peer(model, args, kwargs, dynamic_shapes) -> object:
         )
 
 
-def best(function: Callable, layers: int, repeat: int) -> float:
-    """Seconds of the fastest run, each on a new example."""
-    times = []
+def decoder(layers: int, with_cache: bool) -> tuple:
+    """Model, arguments and dynamic shapes of examples/llama_decoder.py, with or without the cache."""
+    model, args, kwargs, shapes = llama_decoder.decoder(layers)
+    if not with_cache:
+        model.config.use_cache = False
+        kwargs = {"input_ids": kwargs["input_ids"], "attention_mask": torch.ones(2, 3, dtype=torch.int64)}
+        shapes = {name: {0: "batch", 1: "sequence"} for name in kwargs}
+    return model, args, kwargs, shapes
+
+
+def best(exporters: list[Callable], layers: int, with_cache: bool, repeat: int) -> list[float]:
+    """Seconds of the fastest run of each, each run on a new example, in turns: the machine's load hits all alike."""
+    times = [[] for _ in exporters]
     for _ in range(repeat):
-        example = llama_decoder.decoder(layers)
-        begin = time.perf_counter()
-        function(*example)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+        for function, found in zip(exporters, times):
+            example = decoder(layers, with_cache)
+            begin = time.perf_counter()
+            function(*example)
+            found.append(time.perf_counter() - begin)
+    return [min(found) for found in times]
 
 
-def translation(layers: int, repeat: int) -> tuple[int, float]:
+def translation(layers: int, with_cache: bool, repeat: int) -> tuple[int, float]:
     """Nodes of the program, and seconds from the program to the ONNX model."""
-    program = capture(*llama_decoder.decoder(layers))
+    program = capture(*decoder(layers, with_cache))
     times = []
     for _ in range(repeat):
         begin = time.perf_counter()
@@ -79,19 +93,21 @@ def main() -> None:
     parser.add_argument("--layers", type=int, nargs="+", default=[4, 16, 64])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true", help="leave torch.onnx.export out")
+    parser.add_argument(
+        "--cache", action="store_true", help="with a DynamicCache in and out, without the peer"
+    )
     given = parser.parse_args()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with_peer = not given.no_peer
+    with_peer = not (given.no_peer or given.cache)
     if with_peer and importlib.util.find_spec("onnxscript") is None:
         with_peer = False
         print("torch.onnx.export is left out: the package onnxscript is not installed")
     exporters = [capture, ours, *([peer] if with_peer else [])]
-    for function in exporters:
-        best(function, 1, 1)
+    best(exporters, 1, given.cache, 1)
     rows = []
     for layers in given.layers:
-        times = [best(function, layers, given.repeat) for function in exporters]
-        nodes, seconds = translation(layers, given.repeat)
+        times = best(exporters, layers, given.cache, given.repeat)
+        nodes, seconds = translation(layers, given.cache, given.repeat)
         theirs = [times[2], times[2] / times[0]] if with_peer else [None, None]
         rows.append([layers, nodes, *times[:2], times[1] / times[0], *theirs, seconds, 1e6 * seconds / nodes])
         print(f"{layers} layers: {', '.join(f'{value:.2f} s' for value in times)}", file=sys.stderr)
