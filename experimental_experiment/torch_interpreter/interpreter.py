@@ -30,6 +30,7 @@ from experimental_experiment.torch_interpreter.storage import (
     View,
     lens_of,
     mutated_storages,
+    returned_argument,
     storage_of,
     storages,
     written_nodes,
@@ -330,6 +331,9 @@ class Walk:
 
     def viewed(self, node: torch.fx.Node) -> torch.fx.Node | None:
         """The argument whose mutated storage the result of *node* shares, None when it shares none."""
+        returned = returned_argument(node)
+        if returned is not None and storage_of(returned.meta["val"]) in self.mutated:
+            return returned
         for storage in storages(node.meta.get("val")):
             if storage in self.mutated:
                 for argument in node.all_input_nodes:

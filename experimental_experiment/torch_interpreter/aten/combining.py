@@ -5,17 +5,72 @@ Source of semantics: https://pytorch.org/docs/stable/torch.html#indexing-slicing
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.shaping import Axis, expanded, merged, reshaped, sizes_of
+from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import translates, writes_through
 
 aten = torch.ops.aten
 
 INT64 = ir.DataType.INT64
+
+
+@translates(aten.atleast_1d.Sequence)
+def atleast_1d_each(op, tensors):
+    """At least one axis, for each tensor."""
+    return [atleast_1d(op, tensor) for tensor in tensors]
+
+
+@translates(aten.atleast_2d.Sequence)
+def atleast_2d_each(op, tensors):
+    """At least two axes, for each tensor."""
+    return [atleast_2d(op, tensor) for tensor in tensors]
+
+
+@translates(aten.atleast_3d.Sequence)
+def atleast_3d_each(op, tensors):
+    """At least three axes, for each tensor."""
+    return [atleast_3d(op, tensor) for tensor in tensors]
+
+
+@translates(aten.atleast_1d.default)
+def atleast_1d(op, self):
+    """A 0-d tensor gets an axis."""
+    return self if rank(self) else op.Unsqueeze(self, [0])
+
+
+@translates(aten.atleast_2d.default)
+def atleast_2d(op, self):
+    """Missing axes are put in front."""
+    return op.Unsqueeze(self, list(range(2 - rank(self))))
+
+
+@translates(aten.atleast_3d.default)
+def atleast_3d(op, self):
+    """A vector gets an axis on both sides, a matrix one behind."""
+    return op.Unsqueeze(self, {0: [0, 1, 2], 1: [0, 2], 2: [2]}.get(rank(self), []))
+
+
+@writes_through(aten.atleast_1d.default, aten.atleast_2d.default, aten.atleast_3d.default)
+def put_atleast(op, base, new):
+    """The shape of the base."""
+    return reshaped(op, new, sizes_of(base))
+
+
+@translates(aten.cartesian_prod.default)
+def cartesian_prod(op, tensors):
+    """Every choice of one element of each vector, a row each."""
+    if len(tensors) == 1:
+        return tensors[0]
+    grids = meshgrid_indexing(op, promote(op, *tensors), "ij")
+    return stack(op, [reshaped(op, grid, [-1]) for grid in grids], 1)
 
 
 @translates(aten.cat.default, aten.concat.default, aten.concatenate.default)
@@ -27,12 +82,55 @@ def cat(op, tensors, dim):
     return op.Concat(*joined, axis=dim % width)
 
 
+@translates(aten.column_stack.default)
+def column_stack(op, tensors):
+    """Join along the second axis; a vector is a column."""
+    return cat(op, [tensor if rank(tensor) > 1 else reshaped(op, tensor, [-1, 1]) for tensor in tensors], 1)
+
+
+@translates(aten.combinations.default)
+def combinations(op, self, r, with_replacement):
+    """Every choice of *r* elements of a vector in order, a row each."""
+    size = op.size(self, 0)
+    if isinstance(size, int):
+        choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+        rows = np.array(list(choose(range(size), r)), dtype=np.int64).reshape(-1, r)
+        return op.Gather(self, rows, axis=0)
+    grids = meshgrid_indexing(op, [op.Range(0, size, 1)] * r, "ij")
+    compare = op.LessOrEqual if with_replacement else op.Less
+    columns = op.Concat(*[reshaped(op, grid, [-1, 1]) for grid in grids], axis=1)
+    if r > 1:
+        rises = compare(op.Slice(columns, [0], [-1], [1]), op.Slice(columns, [1], [r], [1]))
+        chosen = op.ReduceMin(op.Cast(rises, to=ir.DataType.INT32), [1], keepdims=0)
+        columns = op.Compress(columns, op.Cast(chosen, to=ir.DataType.BOOL), axis=0)
+    return op.Gather(self, columns, axis=0)
+
+
+@translates(aten.dstack.default)
+def dstack(op, tensors):
+    """Join along the third axis."""
+    return cat(op, atleast_3d_each(op, tensors), 2)
+
+
+@translates(aten.hstack.default)
+def hstack(op, tensors):
+    """Join along the second axis; vectors along their only one."""
+    tensors = atleast_1d_each(op, tensors)
+    return cat(op, tensors, min(1, rank(tensors[0]) - 1))
+
+
 @translates(aten.stack.default)
 def stack(op, tensors, dim):
     """Join along a new axis."""
     tensors = promote(op, *tensors)
     axis = dim % (rank(tensors[0]) + 1)
     return op.Concat(*[op.Unsqueeze(tensor, [axis]) for tensor in tensors], axis=axis)
+
+
+@translates(aten.vstack.default, aten.row_stack.default)
+def vstack(op, tensors):
+    """Join along the first axis; a vector is a row."""
+    return cat(op, atleast_2d_each(op, tensors), 0)
 
 
 @translates(aten.meshgrid.default)
@@ -100,6 +198,8 @@ def repeat_interleave_tensor(op, self, repeats, dim, output_size):
     repeats = expanded(op, reshaped(op, repeats, [-1]), [Axis(self, dim)])
     return op.Gather(self, repeat_interleave_positions(op, repeats, output_size), axis=dim)
 
+
+composite(aten._chunk_cat.default)
 
 # ---- helpers
 

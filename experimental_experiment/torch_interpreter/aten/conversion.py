@@ -11,6 +11,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, sizes_of
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
 
 aten = torch.ops.aten
@@ -25,6 +26,7 @@ aten = torch.ops.aten
     aten.lift.default,
     aten.lift_fresh.default,
     aten.lift_fresh_copy.default,
+    aten.pin_memory.default,
     aten.resolve_conj.default,
     aten.resolve_neg.default,
 )
@@ -73,6 +75,12 @@ def to_copy(op, self, dtype):
     return converted(op, self, dtype)
 
 
+@translates(aten.chalf.default)
+def chalf(op, self):
+    """Complex numbers of half precision."""
+    return converted(op, self, torch.complex32)
+
+
 @translates(aten.to.other)
 def to_other(op, self, other, copy):
     """The dtype of another tensor."""
@@ -104,6 +112,21 @@ def type_as(op, self, other):
 def put_alias(op, base, new):
     """The new elements: what shares its memory has its dtype."""
     return new
+
+
+@translates(aten.view.dtype)
+def view_dtype(op, self, dtype):
+    """The same bits read as another dtype of the same width; integers of one width are a cast apart."""
+    to = dtypes.onnx_dtype(dtype)
+    if to.itemsize != self.dtype.itemsize:
+        raise Untranslatable(f"a view of {self.dtype.name} as {to.name}, which has another width")
+    if self.dtype == to or not (
+        self.dtype.is_floating_point() or to.is_floating_point() or to == ir.DataType.BOOL
+    ):
+        return op.Cast(self, to=to)
+    if not op.has("BitCast"):
+        raise Untranslatable(f"a view of {self.dtype.name} as {to.name} needs BitCast, of opset 26")
+    return op.BitCast(self, to=to)
 
 
 # ---- helpers that other families share

@@ -42,6 +42,18 @@ def arange_start_step(op, start, end, step, dtype):
     return ranged(op, start, end, step, dtype)
 
 
+@translates(aten.empty_permuted.default)
+def empty_permuted(op, size, physical_layout, dtype):
+    """Zeros; the order of the memory changes no value."""
+    return zeros(op, size, dtype)
+
+
+@translates(aten.empty_strided.default)
+def empty_strided(op, size, stride, dtype):
+    """Zeros; strides change no value."""
+    return zeros(op, size, dtype)
+
+
 @translates(aten.empty.memory_format, aten.zeros.default)
 def zeros(op, size, dtype):
     """Zero everywhere."""
@@ -79,10 +91,36 @@ def full_like(op, self, fill_value, dtype):
     return filled_like(op, self, fill_value, dtype)
 
 
-@translates(aten.linspace.default)
+@translates(
+    aten.linspace.default,
+    aten.linspace.Scalar_Tensor,
+    aten.linspace.Tensor_Scalar,
+    aten.linspace.Tensor_Tensor,
+)
 def linspace(op, start, end, steps, dtype):
     """*steps* values from *start* to *end*, both included."""
     return spaced(op, start, end, steps, dtype)
+
+
+@translates(
+    aten.logspace.default,
+    aten.logspace.Scalar_Tensor,
+    aten.logspace.Tensor_Scalar,
+    aten.logspace.Tensor_Tensor,
+)
+def logspace(op, start, end, steps, base, dtype):
+    """Powers of *base*, whose exponents are evenly spaced."""
+    known = all(not isinstance(number, ir.Value) for number in (start, end, steps, base))
+    if known and steps <= LIMIT:
+        return op.constant(torch.logspace(start, end, steps, base, dtype=dtype))
+    exponents = spaced(op, start, end, steps, torch.float64)
+    return converted(op, op.Pow(as_double(op, base), exponents), dtype or torch.get_default_dtype())
+
+
+@translates(aten.new_empty_strided.default)
+def new_empty_strided(op, self, size, stride, dtype):
+    """Zeros, in the dtype of another tensor; strides change no value."""
+    return new_zeros(op, self, size, dtype)
 
 
 @translates(aten.new_empty.default, aten.new_zeros.default)
@@ -216,9 +254,11 @@ def spaced(op, start: Scalar, end: Scalar, steps: int | ir.Value, dtype: torch.d
     known = all(not isinstance(number, ir.Value) for number in (start, end, steps))
     if known and steps <= LIMIT:
         return op.constant(torch.linspace(start, end, steps, dtype=dtype))
-    if dtype.is_complex or not dtype.is_floating_point:
+    if dtype.is_complex:
         raise Untranslatable(f"linspace of {dtype} with bounds that are data")
     start, end = [as_double(op, number) for number in (start, end)]
+    if not dtype.is_floating_point:
+        start, end = [op.Cast(op.Cast(bound, to=INT64), to=DOUBLE) for bound in (start, end)]
     position = op.Range(0, steps, 1)
     last = op.Sub(op.constant(steps), 1)
     step = op.Div(op.Sub(end, start), op.Cast(op.Max(last, 1), to=DOUBLE))

@@ -9,16 +9,13 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.creation import filled
-from experimental_experiment.torch_interpreter.aten.shaping import (
-    reshaped,
-    sizes_of,
-)
+from experimental_experiment.torch_interpreter.aten.shaping import Axis, expanded, reshaped, sizes_of
 from experimental_experiment.torch_interpreter.aten.slicing import added
 from experimental_experiment.torch_interpreter.aten.striding import put_at, writes_by_position
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import promote
+from experimental_experiment.torch_interpreter.promotion import cast, promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -103,6 +100,31 @@ def trace(op, self):
     """The sum of the diagonal of a matrix; integers sum in int64."""
     line = diagonal_(op, self, 0, 0, 1)
     return op.ReduceSum(line if line.dtype.is_floating_point() else op.Cast(line, to=INT64), keepdims=0)
+
+
+@translates(aten.diagonal_backward.default)
+def diagonal_backward(op, grad_output, input_sizes, offset, dim1, dim2):
+    """Zeros, and the gradient on a diagonal."""
+    zeros = filled(op, input_sizes, 0, torch_dtype(grad_output.dtype))
+    return diagonal_scatter(op, zeros, grad_output, offset, dim1, dim2)
+
+
+@translates(aten.fill_diagonal_.default)
+def fill_diagonal_(op, self, fill_value, wrap):
+    """One value where all positions are equal; in a tall matrix, *wrap* starts again after a row."""
+    flat = reshaped(op, self, [-1])
+    count = op.size(self, 0)
+    for axis in range(1, rank(self)):
+        count = least(op, count, op.size(self, axis))
+    step = 1
+    for axis in range(rank(self) - 1, 0, -1):
+        step = added(op, product(op, step, op.size(self, axis)), 1)
+    end = product(op, count, step)
+    if wrap and rank(self) == 2:
+        end = op.size(flat, 0)
+    places = op.Unsqueeze(op.Range(0, end, step), [1])
+    values = expanded(op, cast(op, fill_value, self.dtype), [Axis(places, 0)])
+    return reshaped(op, op.ScatterND(flat, places, values), sizes_of(self))
 
 
 # ---- helpers

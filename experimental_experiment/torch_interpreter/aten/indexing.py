@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.aten.shaping import (
 )
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -74,12 +75,40 @@ def index_put(op, self, indices, values, accumulate):
     return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(self))
 
 
+@translates(aten._index_put_impl.default)
+def index_put_impl(op, self, indices, values, accumulate, unsafe):
+    """index_put; *unsafe* skips checks."""
+    return index_put(op, self, indices, values, accumulate)
+
+
+@translates(aten._unsafe_masked_index.default)
+def unsafe_masked_index(op, self, mask, indices, fill):
+    """index, and *fill* where the mask is false: the index may be anything there."""
+    found = index(op, self, clamped(op, self, indices))
+    return op.Where(op.Cast(mask, to=BOOL), found, cast(op, fill, self.dtype))
+
+
+@translates(aten._unsafe_masked_index_put_accumulate.default)
+def unsafe_masked_index_put(op, self, mask, indices, values):
+    """Add the values under the mask."""
+    values = op.Where(op.Cast(mask, to=BOOL), values, op.constant(0, values.dtype))
+    return index_put(op, self, clamped(op, self, indices), values, True)
+
+
 @translates(aten.index_select.default)
 def index_select(op, self, dim, index):
     """The slices of an axis at the positions of a vector."""
     if rank(self) == 0:
         return self
     return op.Gather(self, flat(op, index), axis=dim % rank(self))
+
+
+@translates(aten.one_hot.default)
+def one_hot(op, self, num_classes):
+    """1 where the class is the position in a new last axis; without a number of classes, one more than the largest."""
+    if isinstance(num_classes, int) and num_classes == -1:
+        num_classes = op.Add(op.ReduceMax(self, keepdims=0), 1)
+    return op.Cast(op.Equal(op.Unsqueeze(self, [-1]), op.Range(0, num_classes, 1)), to=INT64)
 
 
 @translates(aten.take.default)
@@ -166,6 +195,17 @@ def under_mask(op, x: ir.Value, mask: ir.Value, axis: int, value: ir.Value, accu
     if accumulate:
         value = op.Or(x, value) if x.dtype == BOOL else op.Add(x, value)
     return op.Where(mask, value, x)
+
+
+def clamped(op, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[ir.Value | None]:
+    """Indices brought into the bounds of their axes."""
+    within: list[ir.Value | None] = []
+    for axis, index in enumerate(indices):
+        if index is not None:
+            last = op.Sub(op.constant(op.size(x, axis)), 1)
+            index = op.Min(op.Max(op.Cast(index, to=INT64), 0), last)
+        within.append(index)
+    return within
 
 
 def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: bool) -> ir.Value:

@@ -56,6 +56,14 @@ def nonzero_numpy(op, self):
     return coordinates(op, self if rank(self) else flat(op, self))
 
 
+@translates(aten.nonzero_static.default)
+def nonzero_static(op, self, size, fill_value):
+    """The first *size* positions of elements that are not zero, then *fill_value*."""
+    found = positions(op, self)
+    rest = op.Expand(op.constant(fill_value, INT64), op.shape([rank(self), size]))
+    return op.Transpose(op.Slice(op.Concat(found, rest, axis=1), [0], op.shape([size]), [1]), perm=[1, 0])
+
+
 @translates(aten.where.default)
 def where_nonzero(op, condition):
     """The positions where the condition holds, a tensor an axis."""

@@ -10,7 +10,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.indexing import has_size
 from experimental_experiment.torch_interpreter.aten.masking import flat
-from experimental_experiment.torch_interpreter.aten.shaping import expanded, sizes_of
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped, sizes_of
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
@@ -22,6 +22,46 @@ BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
 REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
 """Names of torch and of ONNX."""
+
+
+@translates(aten.index_add.default)
+def index_add(op, self, dim, index, source, alpha):
+    """Add slices of *source* to the slices at the positions of a vector."""
+    if alpha != 1 or isinstance(alpha, ir.Value):
+        source = (
+            op.Mul(source, cast(op, alpha, source.dtype))
+            if source.dtype != BOOL
+            else op.And(source, op.constant(bool(alpha)))
+        )
+    return scattered(op, self, dim, *lines(op, self, dim, index, source), "add")
+
+
+@translates(aten.index_copy.default)
+def index_copy(op, self, dim, index, source):
+    """Copy slices of *source* to the positions of a vector."""
+    return scattered(op, self, dim, *lines(op, self, dim, index, source))
+
+
+@translates(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def index_fill(op, self, dim, index, value):
+    """One value in the slices at the positions of a vector."""
+    return scattered(op, self, dim, lines(op, self, dim, index, self)[0], value)
+
+
+@translates(aten.index_reduce.default)
+def index_reduce(op, self, dim, index, source, reduce, include_self):
+    """Reduce slices of *source* into the slices at the positions of a vector."""
+    index, source = lines(op, self, dim, index, source)
+    return scatter_reduce(op, self, dim, index, source, reduce, include_self)
+
+
+@translates(aten.put.default)
+def put(op, self, index, source, accumulate):
+    """Write elements at flat positions."""
+    values = scattered(
+        op, flat(op, self), 0, flat(op, index), flat(op, source), "add" if accumulate else None
+    )
+    return reshaped(op, values, sizes_of(self))
 
 
 @translates(aten.scatter.src)
@@ -85,6 +125,16 @@ def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | 
         ]
         result = op.Cast(op.ScatterElements(*wide, axis=dim, reduction=logic), to=BOOL)
     return op.Reshape(result, op.constant([], INT64)) if not sizes and rank(result) else result
+
+
+def lines(op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The positions of a vector for every element of the slices they are for, and *source* in that rank."""
+    if rank(x) == 0:
+        return flat(op, index), flat(op, source)
+    axis = dim % rank(x)
+    column = op.Unsqueeze(flat(op, index), [other for other in range(rank(x)) if other != axis])
+    sizes = sizes_of(x)
+    return expanded(op, column, [*sizes[:axis], -1, *sizes[axis + 1 :]]), source
 
 
 def covered(op, src, index: ir.Value, dtype: ir.DataType) -> ir.Value:

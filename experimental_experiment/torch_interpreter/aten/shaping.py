@@ -107,6 +107,12 @@ def view_as(op, self, other):
     return reshaped(op, self, sizes_of(other))
 
 
+@translates(aten._shape_as_tensor.default)
+def shape_as_tensor(op, self):
+    """The sizes as a tensor."""
+    return op.shape_of(self)
+
+
 @translates(aten.squeeze.default, aten.squeeze_copy.default)
 def squeeze(op, self):
     """Remove the axes of size 1; a symbolic size is not 1, which torch.export has made sure of."""
@@ -142,7 +148,7 @@ def unsqueeze(op, self, dim):
     return op.Unsqueeze(self, [dim % (rank(self) + 1)])
 
 
-@translates(aten.view.default, aten.view_copy.default, aten._unsafe_view.default)
+@translates(aten.view.default, aten.view_copy.default, aten._unsafe_view.default, aten._reshape_copy.default)
 def view(op, self, size):
     """The same elements in order, in another shape."""
     return reshaped(op, self, size)

@@ -1,6 +1,6 @@
-"""Slicing: slice, select, narrow, split, chunk, unbind, and the way back, which writes the slice.
+"""Slicing: slice, select, narrow, and the way back, which writes the slice.
 
-Source of semantics: https://pytorch.org/docs/stable/tensor_view.html and ONNX Slice-13, Split-18.
+Source of semantics: https://pytorch.org/docs/stable/tensor_view.html and ONNX Slice-13.
 """
 
 from __future__ import annotations
@@ -8,29 +8,15 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.transposing import swapped
+from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
 
 aten = torch.ops.aten
 
 Bound = int | ir.Value
-
-
-@translates(aten.chunk.default, aten.unsafe_chunk.default)
-def chunk(op, self, chunks, dim):
-    """At most *chunks* pieces of equal sizes, the last one smaller."""
-    size = op.size(self, dim)
-    if isinstance(size, int):
-        return split(op, self, max(1, -(-size // chunks)) if size else 0, dim)
-    return split(op, self, op.Div(op.Add(size, chunks - 1), chunks), dim)
-
-
-@writes_through(aten.chunk.default)
-def put_chunk(op, base, new, chunks, dim, position):
-    """The other pieces around the new one."""
-    return joined(op, chunk(op, base, chunks, dim), new, dim, position)
 
 
 @translates(aten.narrow.default, aten.narrow_copy.default)
@@ -71,6 +57,19 @@ def put_select(op, base, new, dim, index):
     return put_sliced(op, base, op.Unsqueeze(new, [dim % rank(base)]), dim, index, after(op, index))
 
 
+@translates(aten.select_backward.default)
+def select_backward(op, grad_output, input_sizes, dim, index):
+    """Zeros, and the gradient at one position."""
+    zeros = filled(op, input_sizes, 0, torch_dtype(grad_output.dtype))
+    return put_select(op, zeros, grad_output, dim, index)
+
+
+@translates(aten.select_scatter.default)
+def select_scatter(op, self, src, dim, index):
+    """*self* with other elements at one position of an axis."""
+    return put_select(op, self, op.Cast(src, to=self.dtype), dim, index)
+
+
 @translates(aten.slice.Tensor, aten.slice_copy.Tensor)
 def slice_(op, self, dim, start, end, step):
     """``self[start:end:step]`` along one axis; bounds are clamped, negative ones count from the end."""
@@ -83,83 +82,20 @@ def put_slice(op, base, new, dim, start, end, step):
     return put_sliced(op, base, new, dim, start, end, step)
 
 
-@translates(aten.split.Tensor, aten.unsafe_split.Tensor)
-def split(op, self, split_size, dim):
-    """Pieces of *split_size*, the last one smaller; torch.export has fixed their number."""
-    size = op.size(self, dim)
-    if isinstance(size, int) and isinstance(split_size, int):
-        sizes = [min(split_size, size - start) for start in range(0, size, split_size or 1)] or [size]
-        return pieces(op, self, sizes, dim)
-    count = number_of_results(op)
-    last = op.Sub(size, op.Mul(op.constant(split_size), count - 1))
-    return pieces(op, self, [*[split_size] * (count - 1), last], dim)
+@translates(aten.slice_backward.default)
+def slice_backward(op, grad_output, input_sizes, dim, start, end, step):
+    """Zeros, and the gradient in a slice."""
+    zeros = filled(op, input_sizes, 0, torch_dtype(grad_output.dtype))
+    return put_sliced(op, zeros, grad_output, dim, start, end, step)
 
 
-@writes_through(aten.split.Tensor)
-def put_split(op, base, new, split_size, dim, position):
-    """The other pieces around the new one."""
-    return joined(op, split(op, base, split_size, dim), new, dim, position)
-
-
-@translates(
-    aten.split_with_sizes.default, aten.unsafe_split_with_sizes.default, aten.split_with_sizes_copy.default
-)
-def split_with_sizes(op, self, split_sizes, dim):
-    """Pieces of the given sizes."""
-    return pieces(op, self, split_sizes, dim)
-
-
-@writes_through(aten.split_with_sizes.default)
-def put_split_with_sizes(op, base, new, split_sizes, dim, position):
-    """The other pieces around the new one."""
-    return joined(op, pieces(op, base, split_sizes, dim), new, dim, position)
-
-
-@translates(aten.split.sizes)
-def split_sizes(op, self, split_size, dim):
-    """Pieces of the given sizes."""
-    return pieces(op, self, split_size, dim)
-
-
-@writes_through(aten.split.sizes)
-def put_split_sizes(op, base, new, split_size, dim, position):
-    """The other pieces around the new one."""
-    return joined(op, pieces(op, base, split_size, dim), new, dim, position)
-
-
-@translates(aten.unbind.int, aten.unbind_copy.int)
-def unbind(op, self, dim):
-    """The elements at every position of an axis."""
-    size = op.size(self, dim)
-    count = size if isinstance(size, int) else number_of_results(op)
-    return [select(op, self, dim, index) for index in range(count)]
-
-
-@writes_through(aten.unbind.int)
-def put_unbind(op, base, new, dim, position):
-    """A slice of one element."""
-    return put_select(op, base, new, dim, position)
+@translates(aten.slice_scatter.default, aten.slice_inverse.default)
+def slice_scatter(op, self, src, dim, start, end, step):
+    """*self* with other elements in a slice."""
+    return put_sliced(op, self, op.Cast(src, to=self.dtype), dim, start, end, step)
 
 
 # ---- helpers that other families share
-
-
-def number_of_results(op) -> int:
-    """How many results torch.export saw."""
-    return len(op.context.node.meta["val"])
-
-
-def pieces(op, x: ir.Value, sizes: list[Bound], dim: int) -> list[ir.Value]:
-    """*x* cut along one axis."""
-    if len(sizes) == 1:
-        return [x]
-    return list(op.Split(x, op.shape(sizes), axis=dim % rank(x), outputs=len(sizes)))
-
-
-def joined(op, parts: list[ir.Value], new: ir.Value, dim: int, position: int) -> ir.Value:
-    """The pieces put together, *new* in the place of one of them."""
-    parts = [*parts[:position], new, *parts[position + 1 :]]
-    return op.Concat(*parts, axis=dim)
 
 
 def added(op, first: Bound, second: Bound) -> Bound:
@@ -253,10 +189,3 @@ def put_positions(
     positions = sliced(op, op.Range(0, op.size(base, dim), 1), 0, start, end, step)
     front = op.ScatterND(swapped(op, base, 0, dim), op.Unsqueeze(positions, [1]), swapped(op, new, 0, dim))
     return swapped(op, front, 0, dim)
-
-
-def refuse_data(name: str, value: ir.Value) -> list[int]:
-    """The elements of a constant tensor; Untranslatable when it is not one."""
-    if value.const_value is None:
-        raise Untranslatable(f"{name} is data, not a constant")
-    return value.const_value.numpy().reshape(-1).tolist()

@@ -6,13 +6,18 @@ Source of semantics: https://pytorch.org/docs/stable/generated/torch.as_strided.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.shaping import reshaped, sizes_of
+from experimental_experiment.torch_interpreter.aten.creation import filled
+from experimental_experiment.torch_interpreter.aten.scattering import index_add
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped, sizes_of, written
+from experimental_experiment.torch_interpreter.aten.transposing import moving
+from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
@@ -69,6 +74,27 @@ def as_strided_scatter(op, self, src, size, stride, storage_offset):
     return put_at(op, self, src, lambda positions: as_strided(op, positions, size, stride, storage_offset))
 
 
+@writes_by_position(aten.resize.default)
+@translates(aten.resize.default)
+def resize(op, self, size):
+    """The first elements of the memory in another shape; what a growing tensor gains is not initialized."""
+    viewed = op.context.node.args[0].meta["val"]
+    if not (viewed.is_contiguous() and is_zero(viewed.storage_offset())):
+        raise Untranslatable("resize_ of a tensor that is not contiguous")
+    if not all(isinstance(number, int) for number in [*viewed.shape, *size]):
+        raise Untranslatable("resize_ with symbolic sizes")
+    if math.prod(size) > viewed.numel():
+        raise Untranslatable("resize_ to more elements, which are not initialized")
+    return op.Reshape(op.Slice(reshaped(op, self, [-1]), [0], [math.prod(size)], [0]), size, allowzero=1)
+
+
+@writes_by_position(aten.resize_as.default)
+@translates(aten.resize_as.default)
+def resize_as(op, self, the_template):
+    """resize_ to the sizes of another tensor."""
+    return resize(op, self, list(the_template.shape))
+
+
 @writes_by_position(aten.unfold.default)
 @translates(aten.unfold.default, aten.unfold_copy.default)
 def unfold(op, self, dimension, size, step):
@@ -83,6 +109,20 @@ def unfold(op, self, dimension, size, step):
     order = [*range(rank(self) + 1)]
     order.append(order.pop(axis + 1))
     return op.Transpose(windows, perm=order)
+
+
+@translates(aten.unfold_backward.default)
+def unfold_backward(op, grad_in, input_sizes, dim, size, step):
+    """Zeros, to which every window adds its gradient."""
+    zeros = filled(op, input_sizes, 0, torch_dtype(grad_in.dtype))
+    order = op.Reshape(unfold(op, op.Range(0, op.size(zeros, dim), 1), 0, size, step), [-1])
+    axis = dim % rank(zeros)
+    windows = op.Transpose(grad_in, perm=moving(rank(grad_in), -1, axis + 1))
+    lines = op.Reshape(
+        windows,
+        op.shape([*written(op, sizes_of(zeros)[:axis]), -1, *written(op, sizes_of(zeros)[axis + 1 :])]),
+    )
+    return index_add(op, zeros, dim, order, lines, 1)
 
 
 # ---- helpers that other families share

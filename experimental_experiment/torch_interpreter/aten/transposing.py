@@ -103,6 +103,27 @@ def flip(op, self, dims):
     )
 
 
+@translates(aten.fliplr.default)
+def fliplr(op, self):
+    """Reverse the second axis."""
+    return flip(op, self, [1])
+
+
+@translates(aten.flipud.default)
+def flipud(op, self):
+    """Reverse the first axis."""
+    return flip(op, self, [0])
+
+
+@translates(aten.rot90.default)
+def rot90(op, self, k, dims):
+    """Quarter turns in the plane of two axes."""
+    turns = k % 4
+    flipped = {0: [], 1: [dims[1]], 2: dims, 3: [dims[0]]}[turns]
+    self = flip(op, self, flipped)
+    return swapped(op, self, *dims) if turns % 2 else self
+
+
 @translates(aten.roll.default)
 def roll(op, self, shifts, dims):
     """Shift along axes, what falls off one end coming back at the other; without axes, in flat order."""
