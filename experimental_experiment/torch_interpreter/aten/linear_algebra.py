@@ -29,7 +29,7 @@ def addbmm(op, self, batch1, batch2, beta, alpha):
 def addmm(op, self, mat1, mat2, beta, alpha):
     """``beta * self + alpha * mat1 @ mat2``: one Gemm when its float32 factors are exact; beta=0 ignores NaN in *self*."""
     # onnxruntime 1.31 forgets beta in a product over no element
-    something = beta in (0, 1) or isinstance(mat1.shape[1], int) and mat1.shape[1] > 0
+    something = beta in (0, 1) or (isinstance(mat1.shape[1], int) and mat1.shape[1] > 0)
     if something and rank(self) <= 2 and fits_gemm(mat1.dtype, alpha, beta):
         added = None if beta == 0 else self
         return op.Gemm(mat1, mat2, added, alpha=float(alpha), beta=float(beta if beta else 1))
