@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.export_options import ExportOptions, stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     program_of,
@@ -61,7 +61,8 @@ def capture(
         raise TypeError(
             f"an nn.Module, a function, an ExportedProgram or a GraphModule can be exported, not {type(mod).__name__}"
         )
-    shapes, dims, has_small_sizes = user_dims(module, tuple(args), kwargs, dynamic_shapes)
+    with stage("torch.export.export"):
+        shapes, dims, has_small_sizes = user_dims(module, tuple(args), kwargs, dynamic_shapes)
     exported = options.capture(module, tuple(args), kwargs, shapes, has_small_sizes)
     return program_of(exported, in_order_of_placeholders(exported, args, kwargs, dims))
 

@@ -172,16 +172,13 @@ def user_dims(
             ):
                 small = True
 
-    try:
-        combined = _combine_args(module, args, kwargs)
-        shapes = dynamic_shapes
-        if isinstance(shapes, (list, tuple)):
-            combined = type(shapes)(combined.values())
-        elif set(shapes) != set(combined):
-            shapes = {name: shapes.get(name) for name in combined}
-        _tree_map_with_path(visit, combined, shapes, tree_name="inputs")
-    except (ValueError, TypeError, KeyError, IndexError):
-        return plain, [], False  # torch.export.export explains what is wrong with dynamic_shapes
+    combined = _combine_args(module, args, kwargs)
+    shapes = dynamic_shapes
+    if isinstance(shapes, (list, tuple)):
+        combined = type(shapes)(combined.values())
+    elif set(shapes) != set(combined):
+        shapes = {name: shapes.get(name) for name in combined}
+    _tree_map_with_path(visit, combined, shapes, tree_name="inputs")
     leaves = pytree.tree_leaves((args, kwargs))
     return plain, [found[id(leaf)].pop(0) if found.get(id(leaf)) else {} for leaf in leaves], small
 
