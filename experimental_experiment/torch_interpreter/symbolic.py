@@ -9,11 +9,13 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import onnx_ir as ir
 import sympy
 import torch
+from torch.utils._sympy import functions
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
@@ -80,6 +82,32 @@ class Dimensions:
         if expression in (sympy.true, sympy.false):
             return bool(expression)
         return op.lookup(expression) if is_backed(expression) else None
+
+    def value(self, op: Emitter, size: Any) -> Number | None:
+        """A size written from the inputs of the model, wherever *op* is; None for one that only the data tell."""
+        expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+        return self.written(op, expression) if is_backed(expression) else None
+
+    def written(self, op: Emitter, expression: sympy.Expr) -> Number | None:
+        """The value of an expression of input sizes, None when it has an operator that is not handled."""
+        if expression.is_Integer:
+            return int(expression)
+        found = op.lookup(expression)
+        if found is not None:
+            return found
+        if expression.is_Symbol:
+            return self.input_size(op, str(self.names.get(expression)))
+        write = EXPRESSIONS.get(expression.func)
+        parts = [self.written(op, part) for part in expression.args] if write is not None else [None]
+        return None if any(part is None for part in parts) else reduce(partial(write, op), parts)
+
+    def input_size(self, op: Emitter, name: str) -> Number | None:
+        """The size of the first axis of an input that has this name."""
+        for value in op.context.root.inputs:
+            for axis, size in enumerate(value.shape):
+                if isinstance(size, ir.SymbolicDim) and size.value == name:
+                    return op.size(value, axis)
+        return None
 
     def remember(self, op: Emitter, number: Any, value: ir.Value) -> None:
         """Keep the value of an expression of input sizes, which is the same all over the model."""
@@ -166,6 +194,20 @@ python_binary(operator.lt, lambda op, a, b: op.Less(a, b))
 python_binary(operator.le, lambda op, a, b: op.LessOrEqual(a, b))
 python_binary(operator.gt, lambda op, a, b: op.Greater(a, b))
 python_binary(operator.ge, lambda op, a, b: op.GreaterOrEqual(a, b))
+
+
+EXPRESSIONS: dict[Any, Callable] = {
+    sympy.Add: lambda op, a, b: op.Add(*common(op, [a, b])),
+    sympy.Mul: lambda op, a, b: op.Mul(*common(op, [a, b])),
+    sympy.Max: lambda op, a, b: op.Max(*common(op, [a, b])),
+    sympy.Min: lambda op, a, b: op.Min(*common(op, [a, b])),
+    functions.FloorDiv: lambda op, a, b: floordiv(op, *common(op, [a, b])),
+    functions.Max: lambda op, a, b: op.Max(*common(op, [a, b])),
+    functions.Min: lambda op, a, b: op.Min(*common(op, [a, b])),
+    functions.Mod: lambda op, a, b: op.Mod(*common(op, [a, b])),
+    functions.PythonMod: lambda op, a, b: op.Mod(*common(op, [a, b])),
+}
+"""Functions of integer expressions, as operators on values."""
 
 
 @translates(operator.truediv)
