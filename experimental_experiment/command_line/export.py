@@ -110,7 +110,8 @@ def summary(model: onnx.ModelProto, path: str, seconds: float) -> str:
     counts = collections.Counter(node.op_type for node in model.graph.node)
     frequent = ", ".join(f"{count} {name}" for name, count in counts.most_common(8))
     versions = ", ".join(f"{item.domain or 'ai.onnx'} {item.version}" for item in model.opset_import)
-    lines = [f"{path}: {size / 2**20:.1f} MB, {len(model.graph.node)} nodes, {versions}, {seconds:.1f} s"]
+    bytes_text = f"{size / 2**20:.1f} MB" if size > 2**20 else f"{size / 2**10:.1f} kB"
+    lines = [f"{path}: {bytes_text}, {len(model.graph.node)} nodes, {versions}, {seconds:.1f} s"]
     lines.append(f"  nodes: {frequent}{', ...' if len(counts) > 8 else ''}")
     for role, values in (("input", model.graph.input), ("output", model.graph.output)):
         lines += [f"  {role}: {value.name} {type_text(value.type)}" for value in values]

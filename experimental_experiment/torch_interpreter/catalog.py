@@ -54,11 +54,12 @@ class Entry:
 
 
 def catalog() -> list[Entry]:
-    """All translations, sorted by name."""
+    """All translations of this package, sorted by name."""
     entries = [
         entry(translation, table is registry.COMPLEX)
         for table in (registry.TRANSLATIONS, registry.COMPLEX)
         for translation in table.values()
+        if not translation.file.startswith("..")
     ]
     return sorted(entries, key=lambda item: (item.name, item.is_complex))
 

@@ -1,0 +1,99 @@
+"""The package as a whole: what importing it loads, the generated table of operators, the examples."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from experimental_experiment.command_line import main
+from experimental_experiment.torch_interpreter.catalog import catalog, markdown
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+NEEDLESS = (
+    "onnxruntime",
+    "onnxscript",
+    "safetensors",
+    "tabulate",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.fx.experimental.symbolic_shapes",
+    "torchvision",
+    "tqdm",
+    "transformers",
+)
+"""Modules that a first export, a report or the user's model may load, but not the import of the package."""
+
+
+def run_example(name: str) -> str:
+    """What a script of the folder examples prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(os.path.join(ROOT, "examples", name), run_name="__main__")
+    return out.getvalue()
+
+
+class TestImport(unittest.TestCase):
+    def test_the_import_loads_little_beyond_torch_and_onnx(self):
+        code = (
+            "import sys, torch, onnx, onnx_ir; before = set(sys.modules)\n"
+            "import experimental_experiment.torch_interpreter\n"
+            "print(*(set(sys.modules) - before))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        )
+        loaded = set(result.stdout.split())
+        self.assertEqual(loaded.intersection(NEEDLESS), set())
+        foreign = {name for name in loaded if not name.startswith("experimental_experiment")}
+        self.assertLess(len(foreign), 60, sorted(foreign))
+
+
+class TestOperators(unittest.TestCase):
+    def test_the_table_of_operators_is_current(self):
+        with open(os.path.join(ROOT, "docs", "operators.md")) as file:
+            written = file.read().splitlines()
+        missing = [row for row in markdown().splitlines() if row not in written]
+        self.assertEqual(missing, [], "run: python -m experimental_experiment operators > docs/operators.md")
+        self.assertEqual(len(written), len(markdown().splitlines()))
+
+    def test_known_operators_are_described(self):
+        entries = {item.name: item for item in catalog() if not item.is_complex}
+        self.assertEqual(entries["aten.linear.default"].operators, ("Add", "Gemm", "MatMul", "Transpose"))
+        self.assertEqual(entries["aten.linear.default"].file, "aten/linear_algebra.py")
+        self.assertEqual(entries["aten.sin.default"].operators, ("Sin",))
+        self.assertTrue(all(18 <= item.opset <= 26 for item in entries.values()))
+
+
+class TestExamples(unittest.TestCase):
+    def test_custom_operators(self):
+        text = run_example("custom_operators.py")
+        self.assertIn("Softsign(", text)
+        self.assertIn("output: name='output' type=dtype('float32') shape=['batch', 4]", text)
+
+    @unittest.skipUnless(importlib.util.find_spec("transformers"), "needs the package transformers")
+    def test_llama_decoder_agrees_on_sizes_it_was_not_exported_with(self):
+        example = os.path.join(ROOT, "examples", "llama_decoder.py")
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out:
+            model = os.path.join(folder, "llama.onnx")
+            self.assertEqual(main(["export", f"{example}:decoder", "-o", model, "--check"]), 0)
+            self.assertEqual(main(["check", model, f"{example}:other_sizes"]), 0)
+        self.assertIn(
+            "input: past_key_values_0_key dtype('float32') shape=['batch', 2, 'past', 16]", out.getvalue()
+        )
+        self.assertIn("output: present_3_value", out.getvalue())
+
+    def test_every_example_is_tested_here(self):
+        found = {name for name in os.listdir(os.path.join(ROOT, "examples")) if name.endswith(".py")}
+        self.assertEqual(found, {"custom_operators.py", "llama_decoder.py"})
+
+
+if __name__ == "__main__":
+    unittest.main()
