@@ -1,0 +1,343 @@
+"""Resizing: nearest, nearest-exact, linear, bilinear, trilinear, bicubic and the antialiased ones.
+
+Source of semantics: torch.nn.functional.interpolate and ATen's UpSample.h. ONNX Resize where it reads the same positions; otherwise every
+axis is gathered at the positions that ATen computes, in its precision: a nearest neighbour is one element or another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, is_static, larger, minus
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+FLOAT, DOUBLE, INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
+
+IN_RESIZE = frozenset({FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""Floats that onnxruntime's Resize computes."""
+
+CHECKED = 8192
+"""Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
+
+
+# ---- nearest
+
+
+@translates(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
+def upsample_nearest_vec(op, input, output_size, scale_factors):
+    """The nearest element below."""
+    return nearest(op, input, *target(op, input, output_size, scale_factors), 0.0)
+
+
+@translates(
+    aten._upsample_nearest_exact1d.vec,
+    aten._upsample_nearest_exact2d.vec,
+    aten._upsample_nearest_exact3d.vec,
+)
+def upsample_nearest_exact_vec(op, input, output_size, scale_factors):
+    """The element whose center is nearest."""
+    return nearest(op, input, *target(op, input, output_size, scale_factors), 0.5)
+
+
+@translates(aten.upsample_nearest1d.default)
+def upsample_nearest1d(op, self, output_size, scales):
+    """The nearest element below."""
+    return nearest(op, self, output_size, [scales], 0.0)
+
+
+@translates(aten.upsample_nearest2d.default)
+def upsample_nearest2d(op, self, output_size, scales_h, scales_w):
+    """The nearest element below."""
+    return nearest(op, self, output_size, [scales_h, scales_w], 0.0)
+
+
+@translates(aten.upsample_nearest3d.default)
+def upsample_nearest3d(op, self, output_size, scales_d, scales_h, scales_w):
+    """The nearest element below."""
+    return nearest(op, self, output_size, [scales_d, scales_h, scales_w], 0.0)
+
+
+@translates(aten._upsample_nearest_exact1d.default)
+def upsample_nearest_exact1d(op, self, output_size, scales):
+    """The element whose center is nearest."""
+    return nearest(op, self, output_size, [scales], 0.5)
+
+
+@translates(aten._upsample_nearest_exact2d.default)
+def upsample_nearest_exact2d(op, self, output_size, scales_h, scales_w):
+    """The element whose center is nearest."""
+    return nearest(op, self, output_size, [scales_h, scales_w], 0.5)
+
+
+@translates(aten._upsample_nearest_exact3d.default)
+def upsample_nearest_exact3d(op, self, output_size, scales_d, scales_h, scales_w):
+    """The element whose center is nearest."""
+    return nearest(op, self, output_size, [scales_d, scales_h, scales_w], 0.5)
+
+
+def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift: float):
+    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize when this repeats elements."""
+    axes = list(range(2, rank(x)))
+    factors = [factor(op, x, *item, shift) for item in zip(axes, sizes, scales)]
+    if None not in factors and x.dtype in IN_RESIZE:
+        return op.Resize(
+            x,
+            None,
+            op.constant(np.array(factors, np.float32)),
+            axes=axes,
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+    for axis, size, scale in zip(axes, sizes, scales):
+        step = step_of(op, x, axis, size, scale)
+        place = op.Mul(op.Add(op.Cast(counted(op, size), to=step.dtype), shift), step)
+        index = op.Min(op.Cast(op.Floor(place), to=INT64), minus(op, op.size(x, axis), 1))
+        x = op.Gather(x, index, axis=axis)
+    return x
+
+
+def factor(op, x, axis: int, out: Size, scale: float | None, shift: float) -> int | None:
+    """The whole number of times that every element of an axis is repeated, None when this is not so."""
+    size = op.size(x, axis)
+    if is_static(size, out):
+        times = out // size if size else 0
+        count, step = out, np.float32(1 / scale) if scale else np.float32(size) / np.float32(out or 1)
+    elif scale is not None and scale == int(scale):
+        times, count, step = int(scale), CHECKED, np.float32(1 / scale)
+    else:
+        return None
+    number = np.arange(count, dtype=np.float32)
+    read = np.floor((number + np.float32(shift)) * step).astype(np.int64)
+    if is_static(size):
+        read = np.minimum(read, size - 1)
+    return times if times and np.array_equal(read, np.arange(count) // times) else None
+
+
+# ---- linear, cubic
+
+
+@translates(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec)
+def upsample_linear_vec(op, input, output_size, align_corners, scale_factors):
+    """Interpolate linearly along every spatial axis."""
+    return linear(op, input, *target(op, input, output_size, scale_factors), align_corners)
+
+
+@translates(aten.upsample_linear1d.default)
+def upsample_linear1d(op, self, output_size, align_corners, scales):
+    """Interpolate linearly."""
+    return linear(op, self, output_size, [scales], align_corners)
+
+
+@translates(aten.upsample_bilinear2d.default)
+def upsample_bilinear2d(op, self, output_size, align_corners, scales_h, scales_w):
+    """Interpolate linearly along two axes."""
+    return linear(op, self, output_size, [scales_h, scales_w], align_corners)
+
+
+@translates(aten.upsample_trilinear3d.default)
+def upsample_trilinear3d(op, self, output_size, align_corners, scales_d, scales_h, scales_w):
+    """Interpolate linearly along three axes."""
+    return linear(op, self, output_size, [scales_d, scales_h, scales_w], align_corners)
+
+
+@translates(aten.upsample_bicubic2d.vec)
+def upsample_bicubic2d_vec(op, input, output_size, align_corners, scale_factors):
+    """Interpolate with a cubic along two axes."""
+    return cubic(op, input, *target(op, input, output_size, scale_factors), align_corners)
+
+
+@translates(aten.upsample_bicubic2d.default)
+def upsample_bicubic2d(op, self, output_size, align_corners, scales_h, scales_w):
+    """Interpolate with a cubic along two axes."""
+    return cubic(op, self, output_size, [scales_h, scales_w], align_corners)
+
+
+def linear(op, x, sizes, scales, align_corners):
+    """Each output is between two elements of an axis, weighted by its distance to them."""
+
+    def taps(axis, size, scale):
+        place = op.Max(positions(op, x, axis, size, scale, align_corners), 0.0)
+        last = minus(op, op.size(x, axis), 1)
+        below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
+        part = op.Sub(place, op.Cast(below, to=place.dtype))
+        return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
+
+    return interpolated(op, x, sizes, scales, align_corners, "linear", taps)
+
+
+def cubic(op, x, sizes, scales, align_corners, a=-0.75):
+    """Each output is a cubic convolution of four elements of an axis, those at the ends repeated."""
+
+    def taps(axis, size, scale):
+        place = positions(op, x, axis, size, scale, align_corners)
+        floor = op.Floor(place)
+        part = op.Sub(place, floor)
+        first, last = op.Cast(floor, to=INT64), minus(op, op.size(x, axis), 1)
+        distances = [op.Add(part, 1.0), part, op.Sub(1.0, part), op.Sub(2.0, part)]
+        weights = [far(op, distances[0], a), near(op, distances[1], a), near(op, distances[2], a)]
+        weights.append(far(op, distances[3], a))
+        indices = [op.Min(op.Max(op.Add(first, offset), 0), last) for offset in (-1, 0, 1, 2)]
+        return list(zip(indices, weights))
+
+    return interpolated(op, x, sizes, scales, align_corners, "cubic", taps)
+
+
+def near(op, t, a):
+    """The cubic kernel at a distance below 1: ``((a + 2) t - (a + 3)) t t + 1``."""
+    return op.Add(op.Mul(op.Mul(op.Sub(op.Mul(t, a + 2), a + 3), t), t), 1.0)
+
+
+def far(op, t, a):
+    """The cubic kernel at a distance between 1 and 2: ``((a t - 5 a) t + 8 a) t - 4 a``."""
+    return op.Sub(op.Mul(op.Add(op.Mul(op.Sub(op.Mul(t, a), 5 * a), t), 8 * a), t), 4 * a)
+
+
+def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable):
+    """Resize when it computes this; otherwise a weighted sum of the elements of *taps*, axis by axis."""
+    if x.dtype not in IN_RESIZE and x.dtype != DOUBLE:
+        raise Untranslatable(f"{mode} interpolation of {x.dtype.name}")
+    axes = list(range(2, rank(x)))
+    if x.dtype in IN_RESIZE:
+        attributes = dict(axes=axes, mode=mode, cubic_coeff_a=-0.75 if mode == "cubic" else None)
+        if align_corners or not any(scales):
+            transformation = "align_corners" if align_corners else "half_pixel"
+            return op.Resize(
+                x, None, None, op.shape(sizes), coordinate_transformation_mode=transformation, **attributes
+            )
+        if all(scale is not None and scale == round(scale) for scale in scales):
+            factors = op.constant(np.array(scales, np.float32))
+            return op.Resize(x, None, factors, coordinate_transformation_mode="half_pixel", **attributes)
+    wide = op.Cast(x, to=computing_dtype(x))
+    for axis, size, scale in zip(axes, sizes, scales):
+        behind = list(range(1, rank(x) - axis))
+        terms = [
+            op.Mul(op.Gather(wide, index, axis=axis), op.Unsqueeze(weight, behind))
+            for index, weight in taps(axis, size, scale)
+        ]
+        wide = terms[0]
+        for term in terms[1:]:
+            wide = op.Add(wide, term)
+    return op.Cast(wide, to=x.dtype)
+
+
+# ---- antialiased
+
+
+@translates(aten._upsample_bilinear2d_aa.vec)
+def upsample_bilinear2d_aa_vec(op, input, output_size, align_corners, scale_factors):
+    """Interpolate with triangles as wide as the reduction."""
+    return antialiased(
+        op, input, *target(op, input, output_size, scale_factors), align_corners, triangle, 1.0
+    )
+
+
+@translates(aten._upsample_bilinear2d_aa.default)
+def upsample_bilinear2d_aa(op, self, output_size, align_corners, scales_h, scales_w):
+    """Interpolate with triangles as wide as the reduction."""
+    return antialiased(op, self, output_size, [scales_h, scales_w], align_corners, triangle, 1.0)
+
+
+@translates(aten._upsample_bicubic2d_aa.vec)
+def upsample_bicubic2d_aa_vec(op, input, output_size, align_corners, scale_factors):
+    """Interpolate with cubics as wide as the reduction."""
+    return antialiased(op, input, *target(op, input, output_size, scale_factors), align_corners, hat, 2.0)
+
+
+@translates(aten._upsample_bicubic2d_aa.default)
+def upsample_bicubic2d_aa(op, self, output_size, align_corners, scales_h, scales_w):
+    """Interpolate with cubics as wide as the reduction."""
+    return antialiased(op, self, output_size, [scales_h, scales_w], align_corners, hat, 2.0)
+
+
+def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: float):
+    """One matrix product an axis: row ``i`` weights the elements within *reach* of the place of output ``i``.
+
+    Source: ``_compute_indices_min_size_weights_aa`` of ATen; onnxruntime's own antialiasing weights elements outside of the image.
+    """
+    if x.dtype not in IN_RESIZE and x.dtype != DOUBLE:
+        raise Untranslatable(f"antialiased interpolation of {x.dtype.name}")
+    wide = op.Cast(x, to=computing_dtype(x))
+    for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
+        step = step_of(op, x, axis, out, scale, align_corners)
+        stretch = op.Max(step, 1.0)
+        center = op.Mul(step, op.Add(op.Cast(counted(op, out), to=step.dtype), 0.5))
+        support = op.Mul(stretch, reach)
+        first = whole(op, op.Add(op.Sub(center, support), 0.5))
+        last = whole(op, op.Add(op.Add(center, support), 0.5))
+        place = op.Cast(counted(op, op.size(x, axis)), to=step.dtype)
+        column = [op.Unsqueeze(value, [1]) for value in (center, first, last)]
+        inside = op.And(op.GreaterOrEqual(place, column[1]), op.Less(place, column[2]))
+        distance = op.Abs(op.Div(op.Add(op.Sub(place, column[0]), 0.5), stretch))
+        weights = op.Where(inside, kernel(op, distance), op.constant(0.0, step.dtype))
+        weights = op.Div(weights, op.ReduceSum(weights, [1], keepdims=1))
+        if axis == 3:
+            wide = op.MatMul(wide, op.Transpose(weights, perm=[1, 0]))
+        else:
+            wide = op.MatMul(weights, wide)
+    return op.Cast(wide, to=x.dtype)
+
+
+def whole(op, value):
+    """A number that is truncated, and not below 0."""
+    return op.Max(op.Cast(op.Cast(value, to=INT64), to=value.dtype), 0.0)
+
+
+def triangle(op, t):
+    """The linear kernel: 1 at 0, 0 from 1 on."""
+    return op.Max(op.Sub(1.0, t), 0.0)
+
+
+def hat(op, t):
+    """The cubic kernel of image libraries, 0 from 2 on."""
+    outer = op.Where(op.Less(t, 2.0), far(op, t, -0.5), op.constant(0.0, t.dtype))
+    return op.Where(op.Less(t, 1.0), near(op, t, -0.5), outer)
+
+
+# ---- shared
+
+
+def target(op, x, output_size, scale_factors) -> tuple[list[Size], list[float | None]]:
+    """The sizes of the spatial axes, and their factors when the program gives these instead."""
+    if output_size is not None:
+        return list(output_size), [None] * len(output_size)
+    sizes: list[Size] = []
+    for axis, scale in enumerate(scale_factors, start=2):
+        size = op.size(x, axis)
+        if is_static(size):
+            sizes.append(int(size * scale))
+        else:
+            sizes.append(op.Cast(op.Mul(op.Cast(size, to=DOUBLE), float(scale)), to=INT64))
+    return sizes, list(scale_factors)
+
+
+def computing_dtype(x: ir.Value) -> ir.DataType:
+    """The dtype in which torch computes positions and weights."""
+    return DOUBLE if x.dtype == DOUBLE else FLOAT
+
+
+def step_of(op, x, axis: int, out: Size, scale: float | None, align_corners: bool = False) -> ir.Value:
+    """Distance between the places of two neighbouring outputs, in elements of the input."""
+    dtype, size = computing_dtype(x), op.size(x, axis)
+    if align_corners:
+        size, out = minus(op, size, 1), larger(op, minus(op, out, 1), 1)
+    elif scale:
+        return op.constant(1 / scale, dtype)
+    return op.Div(op.Cast(op.constant(size), to=dtype), op.Cast(op.constant(out), to=dtype))
+
+
+def positions(op, x, axis: int, out: Size, scale: float | None, align_corners: bool) -> ir.Value:
+    """The place of every output along an axis of the input: ``step * (i + 0.5) - 0.5``, or ``step * i``."""
+    step = step_of(op, x, axis, out, scale, align_corners)
+    number = op.Cast(counted(op, out), to=step.dtype)
+    if align_corners:
+        return op.Mul(number, step)
+    return op.Sub(op.Mul(step, op.Add(number, 0.5)), 0.5)
