@@ -4,11 +4,12 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.comparison import run, session
+from experimental_experiment.testing import Call, ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 
 aten = torch.ops.aten
 sdpa = aten.scaled_dot_product_attention.default
-OPSETS = (18, 20, 23, 26)
 
 
 def randn(*shape, dtype=torch.float32):
@@ -69,6 +70,144 @@ class TestScaledDotProductAttention(ExporterTestCase):
                     self.assert_same_as_eager(
                         target, *args, kwargs=kwargs, target_opset=opset, dynamic=opset == 20
                     )
+
+    def test_every_float(self):
+        for dtype in (torch.float64, torch.float16, torch.bfloat16):
+            for opset in (18, 26):
+                with self.subTest(dtype, opset=opset):
+                    tensors = [x.to(dtype) for x in (Q, K, V)]
+                    self.assert_same_as_eager(
+                        sdpa, *tensors, closed_row(3, 5), target_opset=opset, dynamic=False
+                    )
+                    self.assert_same_as_eager(
+                        sdpa, *tensors, randn(3, 5).to(dtype), target_opset=opset, dynamic=False
+                    )
+
+    def test_half_scores_beyond_float16(self):
+        tensors = [(x * 60).to(torch.float16) for x in (Q, K, V)]
+        self.assert_same_as_eager(sdpa, *tensors, dynamic=False)
+
+    def test_sizes_change(self):
+        others = [(randn(3, 4, 6, 8), randn(3, 4, 2, 8), randn(3, 4, 2, 6))]
+        for opset in (20, 23):
+            with self.subTest(opset=opset):
+                self.assert_same_as_eager(sdpa, Q, K, V, None, 0.0, True, others=others, target_opset=opset)
+                self.assert_same_as_eager(
+                    sdpa,
+                    *(Q, K, V, closed_row(2, 1, 3, 5)),
+                    others=[(*others[0], closed_row(3, 1, 6, 2))],
+                    target_opset=opset,
+                )
+
+    def test_no_key_gives_zeros(self):
+        self.assert_same_as_eager(sdpa, Q, K[:, :, :0], V[:, :, :0], dynamic=False, target_opset=23)
+
+    def test_one_operator_where_onnxruntime_agrees(self):
+        for mask in (None, closed_row(3, 5)):
+            model = self.assert_same_as_eager(sdpa, Q, K, V, mask, target_opset=23)
+            self.assertEqual(["Attention"], [node.op_type for node in model.graph.node])
+
+    def test_a_constant_mask_without_closed_row_costs_nothing(self):
+        bias = torch.triu(torch.full((3, 5), -torch.inf), 1)
+        model = self.assert_same_as_eager(lambda q, k, v: sdpa(q, k, v, bias), Q, K, V)
+        self.assertNotIn("ReduceMax", [node.op_type for node in model.graph.node])
+
+    def test_decomposed(self):
+        flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+        math = aten._scaled_dot_product_attention_math.default
+        bias = as_bias(closed_row(3, 5))
+        self.assert_same_as_eager(lambda q, k, v: flash(q, k, v, attn_mask=bias)[0], Q, K, K)
+        self.assert_same_as_eager(math, Q, K, V, bias)
+        self.assert_same_as_eager(math, Q, K[:, :2], V[:, :2], None, 0.0, True, kwargs={"enable_gqa": True})
+
+    def test_dropout_drops(self):
+        model = to_onnx(Call(sdpa, (Q, K, V, None, 0.5), {}), (Q, K, V))
+        ones = torch.ones(2, 4, 5, 1)
+        (got,) = run(session(to_onnx(Call(sdpa, (Q, K, ones, None, 0.5), {}), (Q, K, ones))), [Q, K, ones])
+        self.assertEqual(2, sum(node.op_type == "MatMul" for node in model.graph.node))
+        self.assertFalse(torch.allclose(got, torch.ones(()), atol=1e-3))
+
+
+class TestMultiheadAttention(ExporterTestCase):
+    X, Y = randn(2, 5, 8), randn(2, 3, 8)
+    PADDING = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 1, 1, 1]]).bool()
+    CAUSAL = torch.nn.Transformer.generate_square_subsequent_mask(5)
+    FORMS = {
+        "self-attention": {},
+        "padding": {"key_padding_mask": PADDING},
+        "a causal mask": {"attn_mask": CAUSAL, "is_causal": True},
+        "a mask and padding": {"attn_mask": CAUSAL < 0, "key_padding_mask": PADDING},
+        "a mask by head": {"attn_mask": randn(4, 5, 5)},
+        "the weights of every head": {"average_attn_weights": False},
+    }
+
+    def test_module(self):
+        module = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+        for promise, kwargs in self.FORMS.items():
+            for need_weights in (True, False):
+                with self.subTest(promise, need_weights=need_weights):
+                    self.export_and_compare(module, (self.X,) * 3, {"need_weights": need_weights, **kwargs})
+
+    def test_other_keys_and_values(self):
+        module = torch.nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, kdim=4, vdim=6)
+        self.export_and_compare(module.eval(), (self.X, randn(2, 5, 4), randn(2, 5, 6)))
+
+    def test_every_float(self):
+        for dtype in (torch.float64, torch.float16):
+            with self.subTest(dtype):
+                module = torch.nn.MultiheadAttention(8, 2, dtype=dtype).eval()
+                self.export_and_compare(module, (self.X.to(dtype),) * 3)
+
+
+class TestTransformer(ExporterTestCase):
+    X, Y = randn(2, 5, 8), randn(2, 3, 8)
+
+    def test_encoder_and_decoder(self):
+        padding, causal = TestMultiheadAttention.PADDING, TestMultiheadAttention.CAUSAL
+        for options in ({}, {"norm_first": True, "activation": "gelu"}):
+            with self.subTest(**options):
+                layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options)
+                encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+                self.export_and_compare(encoder, (self.X,), {"src_key_padding_mask": padding})
+                layer = torch.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, **options)
+                decoder = torch.nn.TransformerDecoder(layer, 2).eval()
+                self.export_and_compare(
+                    decoder, (self.X, self.Y), {"tgt_mask": causal, "tgt_is_causal": True}
+                )
+
+    def test_whole(self):
+        self.export_and_compare(
+            torch.nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval(),
+            (self.X, self.Y),
+            dynamic_shapes=({0: "batch", 1: "source"}, {0: "batch", 1: "target"}),
+            others=[(randn(3, 4, 8), randn(3, 6, 8))],
+        )
+
+    def test_fast_path(self):
+        """torch.export with strict=True leaves the fused layer of the evaluation mode."""
+        for options in ({}, {"norm_first": True, "activation": "gelu"}):
+            for kwargs in ({}, {"src_mask": TestMultiheadAttention.CAUSAL < 0}):
+                with self.subTest(**options, **kwargs):
+                    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options).eval()
+                    layer.requires_grad_(False)
+                    self.export_and_compare(
+                        layer, (self.X,), kwargs, export_options=ExportOptions(strict=True)
+                    )
+
+    def test_native_attention(self):
+        weights = [randn(24, 8), randn(24), randn(8, 8), randn(8)]
+        masks = {
+            None: None,
+            0: TestMultiheadAttention.CAUSAL < 0,
+            1: TestMultiheadAttention.PADDING,
+            2: torch.rand(2, 2, 5, 5) > 0.7,
+        }
+        native = aten._native_multi_head_attention.default
+        for kind, mask in masks.items():
+            for average in (True, False):
+                with self.subTest(mask_type=kind, average=average):
+                    args = (self.X, self.X, self.X, 8, 2, *weights, mask, True, average, kind)
+                    self.assert_same_as_eager(native, *args)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,11 @@ import math
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.activation import gelu
+from experimental_experiment.torch_interpreter.aten.dropout import dropout
+from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
+from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
+from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
@@ -24,18 +29,32 @@ HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 @translates(aten.scaled_dot_product_attention.default)
 def scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """``softmax(query @ key.T * scale + mask) @ value``; one ONNX Attention where onnxruntime computes it as eager does."""
-    refuse_dropout(dropout_p)
+    if not dropout_p and fits_attention(op, query, key, value, attn_mask, scale, enable_gqa):
+        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
+    return attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
+
+
+@translates(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def flash_attention_for_cpu(op, query, key, value, dropout_p, is_causal, attn_mask, scale):
+    """What torch's decomposition leaves of scaled_dot_product_attention; only the gradient needs the second result."""
+    result = scaled_dot_product_attention(
+        op, query, key, value, attn_mask, dropout_p, is_causal, scale, False
+    )
+    return result, *zeros_for_gradient(op)
+
+
+@translates(aten._scaled_dot_product_attention_math.default)
+def attention_math(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    """scaled_dot_product_attention and its weights."""
+    return attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    """The attended values and the weights, of MatMul and Softmax."""
     if attn_mask is not None and is_causal:
         raise Untranslatable("attn_mask and is_causal=True at once")
-    if fits_attention(op, query, key, value, attn_mask, scale, enable_gqa):
-        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
     if enable_gqa:
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
-    return attend(op, query, key, value, attn_mask, is_causal, scale)[0]
-
-
-def attend(op, query, key, value, attn_mask, is_causal, scale):
-    """The attended values and the weights, of MatMul and Softmax."""
     dtype = query.dtype
     computed = ir.DataType.FLOAT if dtype in HALVES else dtype
     query, key, value = (cast(op, tensor, computed) for tensor in (query, key, value))
@@ -43,7 +62,7 @@ def attend(op, query, key, value, attn_mask, is_causal, scale):
     scores = op.MatMul(op.Mul(query, factor(op, query, scale)), op.Transpose(key, perm=swapped))
     bias = causal_bias(op, query, key) if is_causal else additive(op, attn_mask, computed)
     weights = op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
-    result = op.MatMul(weights, value)
+    result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and not attends_everywhere(attn_mask):
         closed = op.Equal(op.ReduceMax(bias, [-1], keepdims=1), -math.inf)
         weights, result = (op.Where(closed, op.constant(0.0, computed), x) for x in (weights, result))
@@ -120,7 +139,103 @@ def fits_attention(op, query, key, value, attn_mask, scale, enable_gqa) -> bool:
     )
 
 
-def refuse_dropout(dropout_p) -> None:
-    """Raise Untranslatable when attention weights are dropped at random."""
-    if isinstance(dropout_p, ir.Value) or dropout_p != 0:
-        raise Untranslatable(f"dropout_p={dropout_p} drops at random: call model.eval() first")
+# ---- the fast path of nn.MultiheadAttention and nn.TransformerEncoderLayer in evaluation
+
+
+@translates(aten._native_multi_head_attention.default)
+def native_multi_head_attention(
+    op,
+    query,
+    key,
+    value,
+    embed_dim,
+    num_head,
+    qkv_weight,
+    qkv_bias,
+    proj_weight,
+    proj_bias,
+    mask,
+    need_weights,
+    average_attn_weights,
+    mask_type,
+):
+    """Self-attention and its weights: their mean over the heads, all of them, or none."""
+    weights, biases = (
+        op.Split(qkv_weight, num_outputs=3, outputs=3),
+        op.Split(qkv_bias, num_outputs=3, outputs=3),
+    )
+    heads = [
+        split_heads(op, linear(op, x, weight, bias), num_head)
+        for x, weight, bias in zip((query, key, value), weights, biases)
+    ]
+    if mask is not None:
+        mask = op.Where(
+            closed_to(op, mask, mask_type), op.constant(-math.inf, query.dtype), op.CastLike(0.0, query)
+        )
+    q, k, v = heads
+    scores = op.MatMul(op.Mul(q, factor(op, q, None)), op.Transpose(k, perm=[0, 1, 3, 2]))
+    attention = op.Softmax(scores if mask is None else op.Add(scores, mask), axis=-1)
+    joined = op.Reshape(op.Transpose(op.MatMul(attention, v), perm=[0, 2, 1, 3]), [0, 0, embed_dim])
+    result = linear(op, joined, proj_weight, proj_bias)
+    if not need_weights:
+        return result, op.constant([], query.dtype)
+    return result, op.ReduceMean(attention, [1], keepdims=0) if average_attn_weights else attention
+
+
+@translates(aten._transformer_encoder_layer_fwd.default)
+def transformer_encoder_layer(
+    op,
+    src,
+    embed_dim,
+    num_heads,
+    qkv_weight,
+    qkv_bias,
+    proj_weight,
+    proj_bias,
+    use_gelu,
+    norm_first,
+    eps,
+    norm_weight_1,
+    norm_bias_1,
+    norm_weight_2,
+    norm_bias_2,
+    ffn_weight_1,
+    ffn_bias_1,
+    ffn_weight_2,
+    ffn_bias_2,
+    mask,
+    mask_type,
+):
+    """Self-attention then two linear layers, each added to its input, normalized before or after."""
+
+    def attention(x):
+        projections = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+        return native_multi_head_attention(
+            op, x, x, x, embed_dim, num_heads, *projections, mask, False, True, mask_type
+        )[0]
+
+    def feed_forward(x):
+        hidden = linear(op, x, ffn_weight_1, ffn_bias_1)
+        return linear(op, gelu(op, hidden, "none") if use_gelu else op.Relu(hidden), ffn_weight_2, ffn_bias_2)
+
+    x = src
+    for function, weight, bias in (
+        (attention, norm_weight_1, norm_bias_1),
+        (feed_forward, norm_weight_2, norm_bias_2),
+    ):
+        if norm_first:
+            x = op.Add(x, function(layer_norm(op, x, [embed_dim], weight, bias, eps)))
+        else:
+            x = layer_norm(op, op.Add(x, function(x)), [embed_dim], weight, bias, eps)
+    return x
+
+
+def split_heads(op, x, num_head):
+    """[batch, steps, heads * size] as [batch, heads, steps, size]."""
+    return op.Transpose(op.Reshape(x, [0, 0, num_head, -1]), perm=[0, 2, 1, 3])
+
+
+def closed_to(op, mask, mask_type):
+    """Where attention is closed, by batch, head, query and key: *mask* is over queries and keys (0), over batch and keys (1), over all (2)."""
+    mask = op.Cast(mask, to=ir.DataType.BOOL)
+    return op.Unsqueeze(mask, [1, 2]) if mask_type == 1 else mask
