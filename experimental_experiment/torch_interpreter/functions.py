@@ -88,6 +88,8 @@ class Cutter:
         graph.remove(nodes, safe=False)
         if text not in self.shared:
             self.shared[text] = self.function(name, domain, nodes, inputs, constants, outputs)
+        else:
+            forget_inputs(nodes)
         caller.op_type = self.shared[text].name
         return caller
 
@@ -202,6 +204,13 @@ def captured(node: ir.Node) -> Iterable[ir.Value]:
     for item in with_subgraphs([node]):
         for graph in graphs_of(item):
             yield from graph.outputs
+
+
+def forget_inputs(nodes: Iterable[ir.Node]) -> None:
+    """Let nodes that left the model read nothing: what they read may be unused now."""
+    for node in with_subgraphs(nodes):
+        for index in range(len(node.inputs)):
+            node.replace_input_with(index, None)
 
 
 def is_used_outside(value: ir.Value, inside: set[ir.Node]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import registry
@@ -52,6 +53,7 @@ def to_onnx(
     translations: Mapping[Any, Callable] | None = None,
     mutated_buffers: str = "drop",
     modules_as_functions: bool | Collection[type] = False,
+    inline: bool | None = None,
     filename: str | os.PathLike | None = None,
     progress: Progress = silent,
 ) -> onnx.ModelProto:
@@ -72,6 +74,7 @@ def to_onnx(
             ``"outputs"`` makes written buffers inputs, and every new value an output, after the others.
         modules_as_functions: True makes every submodule a local function named by its class, in a domain named
             by its package, equal modules sharing one whose inputs are the weights; a set of classes chooses.
+        inline: True inlines every local function at the end, False and None keep them.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
         progress: called with a stage and its number of steps, returns a function to call at each step.
@@ -106,6 +109,9 @@ def to_onnx(
     clean(model, optimize)
     if modules_as_functions:
         extract(model, context, modules_as_functions)
+    if inline:
+        InlinePass()(model)
+    if modules_as_functions or inline:
         clean(model, optimize=False)
     progress("write", 1)
     if filename is not None:

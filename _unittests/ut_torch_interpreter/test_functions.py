@@ -1,0 +1,104 @@
+"""Modules as local functions: shared by equal modules, nested, with their weights as inputs."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
+
+
+class Block(torch.nn.Module):
+    """A linear layer, a constant and a shortcut."""
+
+    def __init__(self, scale: float = 2.0):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.scale = scale
+
+    def forward(self, x):
+        return self.linear(x) * self.scale + x
+
+
+class Splits(torch.nn.Module):
+    """Several results, one of them not used."""
+
+    def forward(self, x):
+        return x[:, :1], x[:, 1:], x + 1
+
+
+class Model(torch.nn.Module):
+    """Equal blocks, one called twice, one with another constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block(), Block(), Block(), Block(3.0)])
+        self.splits = Splits()
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        left, right, _ = self.splits(self.blocks[0](x))
+        return left, right, torch.cat([left, right], dim=1)
+
+
+ARGS = (torch.randn(2, 3),)
+SHAPES = ({0: "batch"},)
+
+
+class TestFunctions(ExporterTestCase):
+    def export(self, **options):
+        return self.export_and_compare(
+            Model(), ARGS, dynamic_shapes=SHAPES, others=[(torch.randn(5, 3),)], **options
+        )
+
+    def test_equal_modules_share_a_function(self):
+        model = self.export(modules_as_functions=True)
+        names = sorted(function.name for function in model.functions)
+        self.assertEqual(names, ["Block", "Block_1", "Linear", "Splits"])
+        self.assertEqual([node.op_type for node in model.graph.node].count("Block"), 4)
+        self.assertEqual({f.domain for f in model.functions if f.name == "Linear"}, {"torch"})
+
+    def test_weights_are_inputs_and_constants_stay_inside(self):
+        model = self.export(modules_as_functions=True)
+        self.assertEqual(
+            sorted(init.name for init in model.graph.initializer), sorted(dict(Model().named_parameters()))
+        )
+
+    def test_chosen_classes_only(self):
+        model = self.export(modules_as_functions={torch.nn.Linear})
+        self.assertEqual([function.name for function in model.functions], ["Linear"])
+
+    def test_source_lines_are_kept_inside(self):
+        model = self.export(modules_as_functions=True)
+        block = next(function for function in model.functions if function.name == "Block")
+        origins = [
+            p.value for node in block.node for p in node.metadata_props if p.key.endswith("stack_trace")
+        ]
+        self.assertTrue(any("self.linear(x) * self.scale" in origin for origin in origins))
+
+    def test_inline_gives_the_nodes_back(self):
+        model = self.export(modules_as_functions=True, inline=True)
+        self.assertEqual(len(model.functions), 0)
+
+    def test_layers_of_a_decoder_hold_the_nodes_of_one(self):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+        counts = []
+        for layers in (2, 5):
+            stack = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).eval()
+            model = self.export_and_compare(
+                stack, (torch.randn(2, 4, 8),), modules_as_functions={torch.nn.TransformerEncoderLayer}
+            )
+            counts.append([len(function.node) for function in model.functions])
+        self.assertEqual(counts[0], counts[1])
+        self.assertEqual(len(counts[0]), 1)
+
+    def test_something_else_than_classes_is_refused(self):
+        for wrong in ({"Block"}, "Block", 3):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                to_onnx(Model(), ARGS, modules_as_functions=wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()
