@@ -208,7 +208,7 @@ def power_by_bits(op, base: ir.Value, exponent: ir.Value) -> ir.Value:
     magnitude = op.Abs(exponent) if dtype.is_signed() else exponent
 
     def some_left(inner, left):
-        return inner.Cast(inner.ReduceMax(inner.Cast(inner.Greater(left, 0), to=INT64), keepdims=0), to=BOOL)
+        return inner.Greater(inner.ReduceSum(inner.Cast(inner.Greater(left, 0), to=INT64), keepdims=0), 0)
 
     def step(inner, iteration, go, result, square, left):
         odd = inner.Equal(inner.Mod(left, two), one)

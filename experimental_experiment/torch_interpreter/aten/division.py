@@ -13,7 +13,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.arithmetic import div
 from experimental_experiment.torch_interpreter.aten.rounding import trunc
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import cast, result_dtype, wide
+from experimental_experiment.torch_interpreter.promotion import cast, computation_dtype, result_dtype, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -29,7 +29,9 @@ def div_mode(op, self, other, rounding_mode):
     """A quotient that is exact, truncated towards zero or floored."""
     if rounding_mode is None:
         return div(op, self, other)
-    return rounded(op, self, other, {"trunc": truncated_quotient, "floor": floored_quotient}[rounding_mode])
+    if rounding_mode == "trunc":
+        return truncated_quotient(op, self, other)
+    return rounded(op, self, other, floored_quotient)
 
 
 @translates(aten.floor_divide.default, aten.floor_divide.Scalar)
@@ -58,9 +60,11 @@ def rounded(op, self: Any, other: Any, function) -> ir.Value:
     return cast(op, function(op, cast(op, self, wide(dtype)), cast(op, other, wide(dtype))), dtype)
 
 
-def truncated_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
-    """The quotient without its fraction."""
-    return trunc(op, op.Div(a, b))
+def truncated_quotient(op, self: Any, other: Any) -> ir.Value:
+    """The quotient without its fraction; torch rounds a quotient of float16 tensors before it truncates."""
+    dtype = result_dtype(self, other)
+    inside = computation_dtype(dtype, self, other)
+    return cast(op, trunc(op, op.Div(cast(op, self, inside), cast(op, other, inside))), dtype)
 
 
 def floored_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
