@@ -1,17 +1,65 @@
-"""Cumulative operators: cumsum.
+"""Cumulative operators: cumsum, cumprod, cummax, cummin, logcumsumexp; differences and integrals along an axis.
 
-Source of semantics: torch.cumsum and ONNX CumSum-14.
+Source of semantics: torch.cumsum, torch.cummax and ONNX CumSum-14, CumProd-26, Scan. What ONNX does not accumulate is a
+Scan along the axis.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.reduction import accumulated
-from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.reduction import HALVES, accumulated
+from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
+BOOL, INT64, UINT8 = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.UINT8
+
+composite(
+    aten.cumulative_trapezoid.dx,
+    aten.cumulative_trapezoid.x,
+    aten.gradient.array,
+    aten.gradient.scalararray,
+    aten.gradient.scalarint,
+    aten.gradient.scalarrayarray,
+    aten.gradient.scalarrayint,
+    aten.gradient.tensorarray,
+    aten.gradient.tensorarrayint,
+    aten.trapezoid.dx,
+    aten.trapezoid.x,
+    aten.trapz.dx,
+    aten.trapz.x,
+)
+
+
+@translates(aten.cummax.default)
+def cummax(op, self, dim):
+    """The largest element up to each one, NaN as soon as there is one, and the index of the last such element."""
+    return running_extremum(op, self, dim, "GreaterOrEqual", lowest)
+
+
+@translates(aten.cummin.default)
+def cummin(op, self, dim):
+    """The smallest element up to each one, NaN as soon as there is one, and the index of the last such element."""
+    return running_extremum(op, self, dim, "LessOrEqual", highest)
+
+
+@translates(aten.cumprod.default)
+def cumprod(op, self, dim, dtype):
+    """The product of all elements up to each one; integers and booleans multiply to int64."""
+    self = accumulated(op, self, dtype)
+    if rank(self) == 0:
+        return self
+    if op.has("CumProd"):
+        return op.CumProd(self, dim)
+    return running(op, [self], [1], dim, lambda inner, state, x: [inner.Mul(state, x)])[0]
 
 
 @translates(aten.cumsum.default)
@@ -19,3 +67,94 @@ def cumsum(op, self, dim, dtype):
     """The sum of all elements up to each one along an axis; integers and booleans sum to int64."""
     self = accumulated(op, self, dtype)
     return op.CumSum(self, dim) if rank(self) else self
+
+
+@translates(aten.diff.default)
+def diff(op, self, n, dim, prepend, append):
+    """The differences of neighbours, *n* times; of booleans, whether they differ."""
+    parts = promote(op, *(part for part in (prepend, self, append) if part is not None))
+    self = op.Concat(*parts, axis=dim) if len(parts) > 1 else self
+    for _ in range(n):
+        after = op.Slice(self, [1], [INT64_MAX], [dim])
+        before = op.Slice(self, [0], [-1], [dim])
+        self = op.emit("Xor" if self.dtype == BOOL else "Sub", (after, before))
+    return self
+
+
+@translates(aten.logcumsumexp.default)
+def logcumsumexp(op, self, dim):
+    """``log(cumsum(exp(self)))``, stable."""
+    if rank(self) == 0:
+        return self
+    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    return op.CastLike(running(op, [wide], [-math.inf], dim, add_logarithms)[0], self)
+
+
+# ---- helpers
+
+
+def add_logarithms(op, state, x) -> list[ir.Value]:
+    """``log(exp(state) + exp(x))``; equal infinities are themselves."""
+    low, high = op.Min(state, x), op.Max(state, x)
+    added = op.Add(high, op.Log(op.Add(op.Exp(op.Sub(low, high)), 1.0)))
+    return [op.Where(op.And(op.Equal(low, high), op.IsInf(low)), x, added)]
+
+
+def lowest(dtype: ir.DataType) -> float:
+    """What no element of *dtype* is below."""
+    return -math.inf if dtype in dtypes.FLOATS else torch.iinfo(dtypes.torch_dtype(dtype)).min
+
+
+def highest(dtype: ir.DataType) -> float:
+    """What no element of *dtype* is above."""
+    return math.inf if dtype in dtypes.FLOATS else torch.iinfo(dtypes.torch_dtype(dtype)).max
+
+
+def running(
+    op, inputs: Sequence[ir.Value], starts: Sequence, dim: int, step: Callable
+) -> tuple[ir.Value, ...]:
+    """The states of a recurrence along an axis: ``state = step(op, *state, *x)``, one state for each input.
+
+    The starts are scanned too and dropped, because onnxruntime crashes when a Scan has nothing to scan.
+    """
+    axis = dim % rank(inputs[0])
+    sizes = [1 if other == axis else op.size(inputs[0], other) for other in range(rank(inputs[0]))]
+    fronts = [op.Expand(op.constant(s, x.dtype), op.shape(sizes)) for s, x in zip(starts, inputs)]
+    scanned = [op.Concat(front, x, axis=axis) for front, x in zip(fronts, inputs)]
+    states = [op.Squeeze(front, [axis]) for front in fronts]
+
+    def body(inner, *values):
+        new = step(inner, *values)
+        return [*new, *new]
+
+    count = len(inputs)
+    outputs = op.Scan(
+        *states,
+        *scanned,
+        body=op.subgraph(body, [*states, *states]),
+        num_scan_inputs=count,
+        scan_input_axes=[axis] * count,
+        scan_output_axes=[axis] * count,
+        outputs=2 * count,
+    )
+    return tuple(op.Slice(stacked, [1], [INT64_MAX], [axis]) for stacked in outputs[count:])
+
+
+def running_extremum(op, self, dim, comparison: str, start: Callable) -> tuple[ir.Value, ir.Value]:
+    """The extremum up to each element and its index, the last one among equals."""
+    if rank(self) == 0:
+        return self, op.constant(0, INT64)
+    axis = dim % rank(self)
+    numbers = op.Cast(self, to=UINT8) if self.dtype == BOOL else self
+    along = [-1 if other == axis else 1 for other in range(rank(self))]
+    places = op.Reshape(op.Range(0, op.constant(op.size(self, axis), INT64), 1), along)
+    places = op.Expand(places, op.shape_of(self))
+
+    def step(inner, best, index, x, place):
+        taken = inner.emit(comparison, (x, best))
+        if x.dtype in dtypes.FLOATS:
+            taken = inner.Or(inner.IsNaN(x), inner.And(inner.Not(inner.IsNaN(best)), taken))
+        return [inner.Where(taken, x, best), inner.Where(taken, place, index)]
+
+    values, indices = running(op, [numbers, places], [start(numbers.dtype), 0], dim, step)
+    return op.CastLike(values, self), indices

@@ -9,7 +9,6 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.reduction import HALVES
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -31,7 +30,7 @@ def bincount(op, self, weights, minlength):
 @translates(aten.histc.default)
 def histc(op, self, bins, min, max):
     """How many elements fall in each of *bins* equal intervals, in the dtype of *self*; the last one is closed."""
-    flat = op.Reshape(op.Cast(self, to=FLOAT) if self.dtype in HALVES else self, [-1])
+    flat = op.Reshape(self, [-1])
     low, high = (op.CastLike(bound, flat) for bound in (min, max))
     if not isinstance(min, ir.Value) and min == max:
         low, high = op.ReduceMin(flat, keepdims=0), op.ReduceMax(flat, keepdims=0)

@@ -33,6 +33,12 @@ def argsort_stable(op, self, stable, dim, descending):
     return ordered(op, self, None, dim, descending)[1]
 
 
+@translates(aten.msort.default)
+def msort(op, self):
+    """The elements along the first axis in order."""
+    return ordered(op, self, None, 0, False)[0]
+
+
 @translates(aten.sort.default)
 def sort(op, self, dim, descending):
     """All elements along one axis in order, and where they were."""

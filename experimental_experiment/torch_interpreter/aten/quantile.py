@@ -1,0 +1,158 @@
+"""Order statistics: median, nanmedian, quantile, nanquantile, kthvalue, mode.
+
+Source of semantics: torch.median, torch.quantile, torch.mode. All sort; NaN is the largest.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.sorting import ordered
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+INT64 = ir.DataType.INT64
+
+
+@translates(aten.kthvalue.default)
+def kthvalue(op, self, k, dim, keepdim):
+    """The k-th smallest element along an axis and its index."""
+    if rank(self) == 0:
+        return self, op.constant(0, INT64)
+    found = ordered(op, self, k, dim, False)
+    return squeezed(op, [op.Slice(part, [-1], [INT64_MAX], [dim]) for part in found], dim, keepdim)
+
+
+@translates(aten.median.default)
+def median(op, self):
+    """The lower of the middle elements; NaN when there is one, or no element."""
+    return middle_of_all(op, self, False)
+
+
+@translates(aten.median.dim)
+def median_dim(op, self, dim, keepdim):
+    """The lower of the middle elements along an axis and its index; the first NaN when there is one."""
+    return middle(op, self, dim, keepdim, False)
+
+
+@translates(aten.mode.default)
+def mode(op, self, dim, keepdim):
+    """The smallest of the most frequent elements along an axis, and the index of the last one."""
+    if rank(self) == 0:
+        return self, op.constant(0, INT64)
+    values, indices = ordered(op, op.Transpose(self, perm=swap(self, dim)), None, -1, False)
+    equal = op.Equal(op.Unsqueeze(values, [-1]), op.Unsqueeze(values, [-2]))
+    counts = op.ReduceSum(op.Cast(equal, to=INT64), [-1], keepdims=0)
+    first = op.ArgMax(counts, axis=-1, keepdims=1)
+    # NaN equals nothing, itself included
+    most = op.Max(op.GatherElements(counts, first, axis=-1), op.constant(1, INT64))
+    last = op.Sub(op.Add(first, most), 1)
+    found = [op.GatherElements(part, last, axis=-1) for part in (values, indices)]
+    return squeezed(op, [op.Transpose(part, perm=swap(self, dim)) for part in found], dim, keepdim)
+
+
+@translates(aten.nanmedian.default)
+def nanmedian(op, self):
+    """The lower of the middle elements that are not NaN."""
+    return middle_of_all(op, self, True)
+
+
+@translates(aten.nanmedian.dim)
+def nanmedian_dim(op, self, dim, keepdim):
+    """The lower of the middle elements that are not NaN along an axis, and its index."""
+    return middle(op, self, dim, keepdim, True)
+
+
+@translates(aten.nanquantile.default, aten.nanquantile.scalar)
+def nanquantile(op, self, q, dim, keepdim, interpolation):
+    """The quantiles of what is not NaN, *q* between 0 and 1; NaN without such an element."""
+    return interpolated(op, self, q, dim, keepdim, interpolation, True)
+
+
+@translates(aten.quantile.default, aten.quantile.scalar)
+def quantile(op, self, q, dim, keepdim, interpolation):
+    """The quantiles along an axis, *q* between 0 and 1; a vector *q* gives a first axis."""
+    return interpolated(op, self, q, dim, keepdim, interpolation, False)
+
+
+# ---- helpers
+
+
+def interpolated(op, self, q, dim, keepdim, interpolation: str, ignore_nan: bool) -> ir.Value:
+    """Elements of the sorted axis at the real ranks ``q * (size - 1)``."""
+    whole = dim is None or rank(self) == 0
+    others = [] if whole else [axis for axis in range(rank(self)) if axis != dim % rank(self)]
+    rows = op.Reshape(self, [-1]) if whole else op.Transpose(self, perm=[*others, dim % rank(self)])
+    values, _ = ordered(op, rows, None, -1, False)
+    last = op.Sub(op.CastLike(op.size(values, -1), self), 1.0)
+    nans = op.ReduceSum(op.CastLike(op.IsNaN(values), self), [-1], keepdims=1)
+    wanted = op.Reshape(op.CastLike(q, self), [-1])
+    if ignore_nan:
+        ranks = op.Max(op.Mul(wanted, op.Sub(last, nans)), 0.0)
+    else:
+        ranks = op.Where(op.Equal(nans, 0.0), op.Mul(wanted, last), last)
+
+    found = at_ranks(op, values, ranks, interpolation)
+    found = op.Transpose(found, perm=[len(others), *range(len(others))])
+    if keepdim:
+        kept = list(range(1, rank(self) + 1)) if whole else [dim % rank(self) + 1]
+        found = op.Unsqueeze(found, kept)
+    is_vector = isinstance(q, ir.Value) and rank(q) == 1
+    return found if is_vector else op.Squeeze(found, [0])
+
+
+def at_ranks(op, values, ranks, interpolation: str) -> ir.Value:
+    """The elements of the last axis at real *ranks*."""
+    rounding = {"lower": "Floor", "higher": "Ceil", "nearest": "Round"}.get(interpolation)
+    if rounding is not None:
+        return op.GatherElements(values, op.Cast(op.emit(rounding, (ranks,)), to=INT64), axis=-1)
+    low = op.Floor(ranks)
+    below = op.GatherElements(values, op.Cast(low, to=INT64), axis=-1)
+    above = op.GatherElements(values, op.Cast(op.Ceil(ranks), to=INT64), axis=-1)
+    weight = op.CastLike(0.5, ranks) if interpolation == "midpoint" else op.Sub(ranks, low)
+    gap = op.Sub(above, below)
+    # torch.lerp starts from the nearer end
+    near = op.Add(below, op.Mul(weight, gap))
+    far = op.Sub(above, op.Mul(gap, op.Sub(op.CastLike(1.0, weight), weight)))
+    return op.Where(op.Less(weight, 0.5), near, far)
+
+
+def middle(op, self, dim, keepdim, ignore_nan: bool) -> tuple[ir.Value, ir.Value]:
+    """The element in the middle of a sorted axis and its index."""
+    if rank(self) == 0:
+        return self, op.constant(0, INT64)
+    values, indices = ordered(op, self, None, dim, False)
+    size = op.constant(op.size(self, dim), INT64)
+    if self.dtype not in dtypes.FLOATS:
+        place = op.Unsqueeze(op.Div(op.Sub(size, 1), 2), [0])
+        return squeezed(op, [op.Gather(part, place, axis=dim) for part in (values, indices)], dim, keepdim)
+    nans = op.ReduceSum(op.Cast(op.IsNaN(self), to=INT64), [dim], keepdims=1)
+    numbers = op.Sub(size, nans)
+    place = op.Div(op.Sub(numbers, 1), 2)
+    if not ignore_nan:
+        place = op.Where(op.Equal(nans, 0), place, numbers)
+    return squeezed(
+        op, [op.GatherElements(part, place, axis=dim) for part in (values, indices)], dim, keepdim
+    )
+
+
+def middle_of_all(op, self, ignore_nan: bool) -> ir.Value:
+    """The element in the middle of all."""
+    if any(size == 0 for size in self.shape):
+        return op.CastLike(float("nan"), self)
+    return middle(op, op.Reshape(self, [-1]), 0, False, ignore_nan)[0]
+
+
+def squeezed(op, values: list[ir.Value], dim: int, keepdim: bool) -> list[ir.Value]:
+    """The values without the axis that was reduced to one element, unless it is kept."""
+    return values if keepdim else [op.Squeeze(value, [dim]) for value in values]
+
+
+def swap(self, dim: int) -> list[int]:
+    """The permutation that exchanges an axis with the last one."""
+    perm = list(range(rank(self)))
+    perm[dim], perm[-1] = perm[-1], perm[dim]
+    return perm
