@@ -14,9 +14,9 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
 
+from experimental_experiment.torch_interpreter.aten.dropout import dropout as dropped
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -94,98 +94,56 @@ RNN_TANH = Kind("RNN", (0,), tanh_step)
 RNN_RELU = Kind("RNN", (0,), relu_step, "Relu")
 
 
-# ---- cells
+# ---- networks and cells
 
 
-@translates(aten.gru_cell.default)
-def gru_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
-    """The next hidden state."""
-    return cell(op, GRU, input, [hx], Block(w_ih, w_hh, b_ih, b_hh))[0]
+def cell(kind: Kind) -> Callable:
+    """The translation of one step on its own."""
+
+    def translation(op, input, hx, w_ih, w_hh, b_ih, b_hh):
+        """The next states."""
+        states = hx if isinstance(hx, list) else [hx]
+        new = kind.step(op, linear(op, input, w_ih, b_ih), states, Block(w_ih, w_hh, b_ih, b_hh))
+        return new if isinstance(hx, list) else new[0]
+
+    return translation
 
 
-@translates(aten.lstm_cell.default)
-def lstm_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
-    """The next hidden state and the next cell."""
-    return cell(op, LSTM, input, hx, Block(w_ih, w_hh, b_ih, b_hh))
+def network(kind: Kind) -> Callable:
+    """The translation of all layers over all steps."""
+
+    def translation(
+        op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
+    ):
+        """Outputs of the last layer for each step, then the last states of every layer and direction."""
+        x = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
+        states = hx if isinstance(hx, list) else [hx]
+        blocks = split_weights(params, has_biases, num_layers * (2 if bidirectional else 1))
+        count = len(blocks) // num_layers
+        finals = []
+        for first in range(0, len(blocks), count):
+            if first:
+                x = dropped(op, x, dropout, train)
+            initial = states
+            if num_layers > 1:
+                initial = [op.Slice(state, [first], [first + count], [0]) for state in states]
+            layer = whole if has_kernel(x, blocks[0]) else scanned
+            x, *last = layer(op, kind, x, initial, blocks[first : first + count])
+            finals.append(last)
+        result = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
+        return result, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
+
+    return translation
 
 
-@translates(aten.rnn_relu_cell.default)
-def rnn_relu_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
-    """The next hidden state."""
-    return cell(op, RNN_RELU, input, [hx], Block(w_ih, w_hh, b_ih, b_hh))[0]
-
-
-@translates(aten.rnn_tanh_cell.default)
-def rnn_tanh_cell(op, input, hx, w_ih, w_hh, b_ih, b_hh):
-    """The next hidden state."""
-    return cell(op, RNN_TANH, input, [hx], Block(w_ih, w_hh, b_ih, b_hh))[0]
-
-
-def cell(op, kind, input, states, block):
-    """The states after one step."""
-    return kind.step(op, linear(op, input, block.w_ih, block.b_ih), states, block)
-
-
-# ---- networks
-
-
-@translates(aten.gru.input)
-def gru(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    """Outputs of every step, last hidden states."""
-    refuse_dropout(dropout, train, num_layers)
-    return network(op, GRU, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
-
-
-@translates(aten.lstm.input)
-def lstm(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    """Outputs of every step, last hidden states, last cells."""
-    refuse_dropout(dropout, train, num_layers)
-    return network(op, LSTM, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
-
-
-@translates(aten.rnn_relu.input)
-def rnn_relu(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    """Outputs of every step, last hidden states."""
-    refuse_dropout(dropout, train, num_layers)
-    return network(op, RNN_RELU, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
-
-
-@translates(aten.rnn_tanh.input)
-def rnn_tanh(op, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    """Outputs of every step, last hidden states."""
-    refuse_dropout(dropout, train, num_layers)
-    return network(op, RNN_TANH, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
-
-
-def refuse_dropout(dropout, train, num_layers) -> None:
-    """Raise Untranslatable when outputs are dropped at random between layers."""
-    if train and dropout and num_layers > 1:
-        raise Untranslatable(f"dropout={dropout} drops at random between layers: call model.eval() first")
-
-
-def network(op, kind, input, states, params, has_biases, num_layers, bidirectional, batch_first):
-    """Every layer, from a batch in the first or the second axis."""
-    x = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
-    x, *last = layers(op, kind, x, states, params, has_biases, num_layers, bidirectional)
-    return op.Transpose(x, perm=[1, 0, 2]) if batch_first else x, *last
-
-
-def layers(op, kind, x, states, params, has_biases, num_layers, bidirectional, lengths=None):
-    """Outputs of the last layer for each step, then the last states of every layer and direction.
-
-    *x* is [steps, batch, features], *lengths* how many steps each sequence of the batch has, None when all have them all.
-    """
-    blocks = split_weights(params, has_biases, num_layers * (2 if bidirectional else 1))
-    count = len(blocks) // num_layers
-    finals = []
-    for first in range(0, len(blocks), count):
-        initial = (
-            [op.Slice(state, [first], [first + count], [0]) for state in states] if num_layers > 1 else states
-        )
-        layer = whole if has_kernel(x, blocks[0]) else scanned
-        x, *last = layer(op, kind, x, initial, blocks[first : first + count], lengths)
-        finals.append(last)
-    return x, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
+translates(aten.gru.input)(network(GRU))
+translates(aten.gru_cell.default)(cell(GRU))
+translates(aten.lstm.input)(network(LSTM))
+translates(aten.lstm_cell.default)(cell(LSTM))
+translates(aten.rnn_relu.input)(network(RNN_RELU))
+translates(aten.rnn_relu_cell.default)(cell(RNN_RELU))
+translates(aten.rnn_tanh.input)(network(RNN_TANH))
+translates(aten.rnn_tanh_cell.default)(cell(RNN_TANH))
 
 
 def split_weights(params, has_biases: bool, count: int) -> list[Block]:
@@ -203,7 +161,7 @@ def has_kernel(x: ir.Value, block: Block) -> bool:
 # ---- one layer
 
 
-def whole(op, kind, x, initial, blocks, lengths):
+def whole(op, kind, x, initial, blocks):
     """One ONNX operator for a layer and its directions."""
     sizes = op.size(blocks[0].w_hh, -1)
     result, *last = op.emit(
@@ -213,7 +171,7 @@ def whole(op, kind, x, initial, blocks, lengths):
             arranged(op, kind, [[block.w_ih] for block in blocks]),
             arranged(op, kind, [[block.w_hh] for block in blocks]),
             arranged(op, kind, [[block.b_ih, block.b_hh] for block in blocks]),
-            lengths,
+            None,
             *initial,
         ],
         {
@@ -262,10 +220,8 @@ def initializer(op, kind: Kind, matrices: list[list[ir.Value]]) -> ir.Value:
     return op.initializer(name, ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name))
 
 
-def scanned(op, kind, x, initial, blocks, lengths):
+def scanned(op, kind, x, initial, blocks):
     """A Scan over the steps for each direction: for projections, and in float64 where onnxruntime has no kernel."""
-    if lengths is not None:
-        raise Untranslatable("a packed sequence through a network that ONNX has no operator for")
     results = [direction(op, kind, x, initial, blocks, position) for position in range(len(blocks))]
     stacks = [[op.Unsqueeze(state, [0]) for state in states] for _, *states in results]
     result = op.Concat(*(outputs for outputs, *_ in results), axis=-1)
