@@ -56,6 +56,8 @@ WITHOUT_EFFECT = frozenset(
 
 METADATA_TWINS = {
     aten.as_strided_.default: aten.as_strided.default,
+    aten.resize_.default: aten.resize.default,
+    aten.resize_as_.default: aten.resize_as.default,
     aten.squeeze_.default: aten.squeeze.default,
     aten.squeeze_.dim: aten.squeeze.dim,
     aten.squeeze_.dims: aten.squeeze.dims,
@@ -247,10 +249,16 @@ class Walk:
         return self.results(node, results, fake)
 
     def translation(self, node: torch.fx.Node, target: Any) -> registry.Translation:
-        """The translation of a target: this export's own first, then the registry's."""
+        """The translation of a target: this export's own first, then the registry's.
+
+        A complex argument asks for the complex table; a complex result of real arguments looks there first.
+        """
         tables = [self.op.context.translations]
-        if any(is_complex(argument) for argument in node.all_input_nodes):
+        arguments = [*node.all_input_nodes, *node.args, *node.kwargs.values()]
+        if any(is_complex(argument) for argument in arguments):
             tables.append(registry.COMPLEX)
+        elif is_complex(node):
+            tables += [registry.COMPLEX, registry.TRANSLATIONS]
         else:
             tables.append(registry.TRANSLATIONS)
         for table in tables:
@@ -448,10 +456,10 @@ def is_call_of_overload(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload)
 
 
-def is_complex(node: torch.fx.Node) -> bool:
-    """Whether the value of a node is a complex tensor."""
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype.is_complex
+def is_complex(argument: Any) -> bool:
+    """Whether an argument of a node is a complex tensor or a complex number."""
+    value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
+    return isinstance(value, complex) or (isinstance(value, torch.Tensor) and value.dtype.is_complex)
 
 
 def without_effect(target: Any) -> bool:

@@ -65,6 +65,7 @@ class Translation:
 TRANSLATIONS: dict[Any, Translation] = {}
 COMPLEX: dict[Any, Translation] = {}
 PUTS: dict[Any, Callable] = {}
+COMPLEX_PUTS: dict[Any, Callable] = {}
 
 
 def translates(*targets, views: bool = False, table: dict[Any, Translation] = TRANSLATIONS):
@@ -107,7 +108,7 @@ def translates_complex(*targets):
     return translates(*targets, table=COMPLEX)
 
 
-def writes_through(*targets):
+def writes_through(*targets, table: dict[Any, Callable] = PUTS):
     """Register how to write through the result of view operators.
 
     The function is called as ``put(op, base, new, **arguments)``, the arguments being those of the operator after its
@@ -117,15 +118,20 @@ def writes_through(*targets):
 
     def register(function: Callable) -> Callable:
         for target in targets:
-            if target in PUTS:
-                raise ValueError(f"{target} is written twice, first by {PUTS[target].__name__}")
+            if target in table:
+                raise ValueError(f"{target} is written twice, first by {table[target].__name__}")
             unknown = set(parameters(function)[2:]) - set(schema_names(target)) - {"position"}
             if unknown:
                 raise TypeError(f"{function.__name__}: {target} has no argument {sorted(unknown)}")
-            PUTS[target] = function
+            table[target] = function
         return function
 
     return register
+
+
+def writes_complex_through(*targets):
+    """Register how to write through the result of view operators of a complex tensor."""
+    return writes_through(*targets, table=COMPLEX_PUTS)
 
 
 def elementwise(target: torch._ops.OpOverload, op_type: str) -> None:

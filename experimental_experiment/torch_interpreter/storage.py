@@ -96,7 +96,7 @@ def lens_of(
         return stamp(result if position is None else result[position])
 
     def put(op, base, new):
-        function = registry.PUTS.get(target)
+        function = (registry.COMPLEX_PUTS if views_complex(node) else registry.PUTS).get(target)
         if function is None:
             if get(op, base) is base:
                 return new
@@ -108,6 +108,12 @@ def lens_of(
             return like(base, function(op, base, new, **known))
 
     return Lens(get, put)
+
+
+def views_complex(node: torch.fx.Node) -> bool:
+    """Whether a node is a view of a complex tensor."""
+    viewed = node.args[0]
+    return isinstance(viewed, torch.fx.Node) and viewed.meta["val"].dtype.is_complex
 
 
 def like(base: ir.Value, written: ir.Value) -> ir.Value:

@@ -1,0 +1,141 @@
+"""Complex numbers: same values, shapes and dtypes as eager."""
+
+import math
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+Z = torch.tensor([[1 + 2j, -3 + 0.5j, 0.25 - 1j], [-1 - 1j, 2j, -0.5]])
+W = torch.tensor([0.5 - 1j, 3 + 1j, -2j])
+EDGES = torch.tensor([0, complex(math.nan, 1), complex(math.inf, 1), complex(1, -math.inf), -1, -1j, 1, 1j])
+
+
+def randn(*shape, dtype=torch.float32):
+    """A tensor of random numbers."""
+    return torch.randn(*shape).to(dtype)
+
+
+class TestComplex(ExporterTestCase):
+    CASES = {
+        "complex broadcasts": (aten.complex.default, randn(2, 1), randn(3)),
+        "polar": (aten.polar.default, randn(2, 3).abs(), randn(2, 3)),
+        "polar in float64": (aten.polar.default, randn(3).abs().double(), randn(3).double()),
+        "view_as_complex": (aten.view_as_complex.default, randn(3, 2)),
+        "view_as_real": (aten.view_as_real.default, Z),
+        "real": (aten.real.default, Z),
+        "real of a real tensor": (lambda x: aten.real.default(x) + 1, randn(3)),
+        "imag": (aten.imag.default, Z),
+        "conj": (lambda z: aten.conj.default(z) + 1, Z),
+        "_conj": (lambda z: aten._conj.default(z) + 1, Z),
+        "conj of a real tensor": (lambda x: aten.conj.default(x) + 1, randn(3)),
+        "conj_physical": (aten.conj_physical.default, Z),
+        "conj_physical of a real tensor": (lambda x: aten.conj_physical.default(x) + 1, randn(3)),
+        "_conj_physical": (aten._conj_physical.default, Z),
+        "resolve_conj": (lambda z: aten.resolve_conj.default(z.conj()) + 1, Z),
+        "resolve_neg": (lambda z: aten.resolve_neg.default(z) + 1, Z),
+        "clone": (aten.clone.default, Z),
+        "contiguous": (lambda z: aten.contiguous.default(z) + 1, Z),
+        "detach": (lambda z: aten.detach.default(z) + 1, Z),
+        "positive": (lambda z: aten.positive.default(z) + 1, Z),
+        "alias": (lambda z: aten.alias.default(z) + 1, Z),
+        "a constant": (lambda z: z + torch.tensor([1j, 2.0, 3 - 1j]), Z),
+        "to complex128": (aten.to.dtype, Z, torch.complex128),
+        "_to_copy": (aten._to_copy.default, Z, {"dtype": torch.complex128}),
+        "a real tensor to complex64": (aten.to.dtype, torch.arange(3), torch.complex64),
+        "a complex tensor to float32": (aten.to.dtype, Z, torch.float32),
+        "abs": (aten.abs.default, EDGES),
+        "angle": (aten.angle.default, Z),
+        "angle of axes": (aten.angle.default, EDGES[4:]),
+        "angle of infinities": (aten.angle.default, EDGES[:4]),
+        "angle of a real tensor": (aten.angle.default, torch.tensor([-1.0, 0.0, 2.0, math.nan])),
+        "angle of integers": (aten.angle.default, torch.tensor([-1, 0, 2])),
+        "sgn": (aten.sgn.default, EDGES[4:]),
+        "sgn of zero": (aten.sgn.default, torch.zeros(2, dtype=torch.complex64)),
+        "linalg_vector_norm": (aten.linalg_vector_norm.default, Z, 2, [-1]),
+        "linalg_vector_norm of order 1": (aten.linalg_vector_norm.default, Z, 1, [0], True),
+        "mul broadcasts": (aten.mul.Tensor, Z, W),
+        "a real tensor times a complex one": (aten.mul.Tensor, randn(3), Z),
+        "a complex tensor times a real one": (aten.mul.Tensor, W, torch.arange(6).reshape(2, 3)),
+        "a real tensor times a complex number": (aten.mul.Tensor, randn(3), 2 - 1j),
+        "a complex tensor times a number": (aten.mul.Scalar, Z, 2),
+        "float64 times complex64": (aten.mul.Tensor, randn(2, 3).double(), Z),
+        "div": (aten.div.Tensor, Z, W),
+        "a real tensor divided by a complex one": (aten.div.Tensor, randn(2, 3), Z),
+        "a complex tensor divided by a number": (aten.div.Tensor, Z, 3),
+        "div.Scalar": (aten.div.Scalar, Z, 1 + 1j),
+        "large numbers divide": (aten.div.Tensor, W * 1e25, W.flip(0) * 1e25),
+        "add with alpha": (aten.add.Tensor, Z, W, {"alpha": 3}),
+        "add a complex number to a real tensor": (aten.add.Tensor, randn(3), 2 - 1j),
+        "add a real tensor": (aten.add.Tensor, W, randn(2, 3)),
+        "sub": (aten.sub.Tensor, Z, W),
+        "subtract from a number": (aten.rsub.Scalar, Z, 2),
+        "rsub": (aten.rsub.Tensor, Z, W),
+        "neg": (aten.neg.default, Z),
+        "reciprocal": (aten.reciprocal.default, W),
+        "square": (aten.square.default, Z),
+        "the third power": (aten.pow.Tensor_Scalar, Z, 3),
+        "a square root as a power": (aten.pow.Tensor_Scalar, Z, 0.5),
+        "another power": (aten.pow.Tensor_Scalar, W, -1.5),
+        "a power of zero": (aten.pow.Tensor_Scalar, torch.zeros(2, dtype=torch.complex64), 2.5),
+        "a complex power": (aten.pow.Tensor_Tensor, Z, W),
+        "a power of a number": (aten.pow.Scalar, 2, Z),
+        "cos": (aten.cos.default, Z),
+        "cosh": (aten.cosh.default, Z),
+        "exp": (aten.exp.default, Z),
+        "exp in complex128": (aten.exp.default, Z.to(torch.complex128)),
+        "log": (aten.log.default, Z),
+        "sigmoid": (aten.sigmoid.default, Z),
+        "silu": (aten.silu.default, Z),
+        "sin": (aten.sin.default, Z),
+        "sinh": (aten.sinh.default, Z),
+        "sqrt": (aten.sqrt.default, Z),
+        "sqrt of axes": (aten.sqrt.default, torch.tensor([0, -1, 4, -2j, 2j])),
+        "eq": (aten.eq.Tensor, Z, Z.roll(1, 0)),
+        "eq a real tensor": (aten.eq.Tensor, EDGES, torch.ones(8)),
+        "eq a number": (aten.eq.Scalar, EDGES, 1j),
+        "ne": (aten.ne.Tensor, Z, W),
+        "ne a number": (aten.ne.Scalar, EDGES, -1),
+        "isnan": (aten.isnan.default, EDGES),
+        "isinf": (aten.isinf.default, EDGES),
+        "isfinite": (aten.isfinite.default, EDGES),
+        "isreal": (aten.isreal.default, EDGES),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+
+    def test_dynamic_sizes(self):
+        self.assert_same_as_eager(lambda z, w: (z * w).abs(), Z, Z * 2, others=[(Z.t(), Z.t())])
+
+    def test_rotary_embedding(self):
+        """What Llama's first implementation does with complex numbers, on any batch and length."""
+
+        def rotate(x, freqs):
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+            table = torch.polar(torch.ones_like(freqs), freqs)
+            return torch.view_as_real(pairs * table[:, None, :]).flatten(3).type_as(x)
+
+        x, freqs = randn(2, 5, 3, 8), randn(5, 4)
+        model = self.assert_same_as_eager(rotate, x, freqs, others=[(randn(3, 7, 3, 8), randn(7, 4))])
+        self.assertLess(len(model.graph.node), 40)
+
+    def test_writes_through_parts(self):
+        def write(z):
+            z = z.clone()
+            torch.view_as_real(z)[..., 1].mul_(2)
+            z.real.add_(1)
+            z.imag.sub_(1)
+            z[:, -1].mul_(1j)
+            return z
+
+        self.assert_same_as_eager(write, Z, others=[(Z[:, :2],)])
+
+
+if __name__ == "__main__":
+    unittest.main()

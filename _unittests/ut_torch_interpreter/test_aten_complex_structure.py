@@ -1,0 +1,177 @@
+"""Complex tensors through structural and linear operators: same values, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+
+
+def randn(*shape, dtype=torch.complex64):
+    """A complex tensor of random numbers."""
+    return torch.randn(*shape, dtype=dtype)
+
+
+X = randn(2, 3, 4)
+M = randn(3, 4)
+INDEX = torch.tensor([[0, 2, 1, 0]])
+MASK = torch.tensor([[True, False, True, False]] * 3)
+
+
+class TestComplexStructure(ExporterTestCase):
+    MOVED = {
+        "_reshape_copy": (aten._reshape_copy.default, X, [3, -1]),
+        "_unsafe_view": (aten._unsafe_view.default, X, [3, -1]),
+        "as_strided": (aten.as_strided.default, X, [2, 2], [1, 3], 2),
+        "atleast_1d": (aten.atleast_1d.default, torch.tensor(1j)),
+        "atleast_2d": (aten.atleast_2d.default, randn(3)),
+        "atleast_3d": (aten.atleast_3d.default, randn(3)),
+        "broadcast_to": (aten.broadcast_to.default, M, [2, 3, 4]),
+        "broadcast_tensors": (aten.broadcast_tensors.default, [M, X]),
+        "block_diag": (aten.block_diag.default, [M, randn(2)]),
+        "cat with a real tensor": (aten.cat.default, [M, torch.randn(3, 2)], -1),
+        "chunk": (aten.chunk.default, X, 2, -1),
+        "column_stack": (aten.column_stack.default, [randn(3), M]),
+        "concat": (aten.concat.default, [M, M], 1),
+        "constant_pad_nd": (aten.constant_pad_nd.default, M, [1, 2, -1, 0], 1.5),
+        "copy": (aten.copy.default, M, randn(4)),
+        "cumsum": (aten.cumsum.default, X, -2),
+        "diag": (aten.diag.default, M, 1),
+        "diag_embed": (aten.diag_embed.default, M, 0, -1, -2),
+        "diagflat": (aten.diagflat.default, randn(3)),
+        "diagonal": (aten.diagonal.default, X, 0, -2, -1),
+        "diagonal_scatter": (aten.diagonal_scatter.default, M, randn(3)),
+        "diff": (aten.diff.default, M),
+        "dstack": (aten.dstack.default, [M, M]),
+        "expand": (aten.expand.default, M, [2, -1, 4]),
+        "expand_as": (aten.expand_as.default, M, X),
+        "fill": (aten.fill.Scalar, M, 1 - 2j),
+        "flatten": (aten.flatten.using_ints, X, -2, -1),
+        "flip": (aten.flip.default, X, [-1]),
+        "fliplr": (aten.fliplr.default, M),
+        "flipud": (aten.flipud.default, M),
+        "full": (lambda z: aten.full.default([2, 3], 1 - 2j) + z, randn(3)),
+        "full_like": (aten.full_like.default, M, 2),
+        "gather": (aten.gather.default, M, -2, INDEX),
+        "hstack": (aten.hstack.default, [M, M]),
+        "index": (aten.index.Tensor, X, [None, None, INDEX[0]]),
+        "index_add": (aten.index_add.default, M, -1, torch.tensor([0, 0]), randn(3, 2)),
+        "index_copy": (aten.index_copy.default, M, -1, torch.tensor([0, 3]), randn(3, 2)),
+        "index_put": (aten.index_put.default, M, [torch.tensor([0, 2])], randn(4)),
+        "index_select": (aten.index_select.default, X, -1, INDEX[0]),
+        "linalg_diagonal": (aten.linalg_diagonal.default, X),
+        "masked_fill": (aten.masked_fill.Scalar, M, MASK, 2j),
+        "masked_fill with a tensor": (aten.masked_fill.Tensor, M, MASK, torch.tensor(1j)),
+        "masked_select": (aten.masked_select.default, M, MASK),
+        "mT": (aten.mT.default, X),
+        "movedim": (aten.movedim.int, X, -1, 0),
+        "movedim of a list": (aten.movedim.intlist, X, [-1, 0], [0, 1]),
+        "narrow": (aten.narrow.default, X, -1, 1, 2),
+        "new_full": (aten.new_full.default, M, [2, 2], 3 - 1j),
+        "new_zeros": (aten.new_zeros.default, M, [2, 2]),
+        "numpy_T": (aten.numpy_T.default, X),
+        "ones_like": (aten.ones_like.default, M),
+        "pad": (aten.pad.default, M, [1, 1], "constant", 2.0),
+        "permute": (aten.permute.default, X, [-1, 0, 1]),
+        "ravel": (aten.ravel.default, X),
+        "repeat": (aten.repeat.default, M, [2, 1, 2]),
+        "repeat_interleave": (aten.repeat_interleave.self_int, M, 2, -1),
+        "reshape": (aten.reshape.default, X, [-1, 2]),
+        "reshape_as": (aten.reshape_as.default, X, randn(6, 4)),
+        "roll": (aten.roll.default, X, [1], [-1]),
+        "rot90": (aten.rot90.default, X, 1, [-2, -1]),
+        "scatter": (aten.scatter.src, M, -2, INDEX, randn(1, 4)),
+        "scatter a number": (aten.scatter.value, M, -2, INDEX, 2.0),
+        "scatter_add": (aten.scatter_add.default, M, -2, INDEX, randn(1, 4)),
+        "select": (aten.select.int, X, -1, 2),
+        "select_scatter": (aten.select_scatter.default, M, randn(3), -1, 0),
+        "slice": (aten.slice.Tensor, X, -1, 1, 3),
+        "slice_scatter": (aten.slice_scatter.default, M, randn(3, 2), -1, 1, 3),
+        "split": (aten.split.Tensor, X, 2, -1),
+        "split_with_sizes": (aten.split_with_sizes.default, X, [1, 3], -1),
+        "squeeze": (aten.squeeze.default, randn(1, 3, 1)),
+        "squeeze an axis": (aten.squeeze.dim, randn(1, 3, 1), -1),
+        "squeeze axes": (aten.squeeze.dims, randn(1, 3, 1), [-1, 0]),
+        "stack": (aten.stack.default, [M, M], -1),
+        "swapaxes": (aten.swapaxes.default, X, 0, -1),
+        "swapdims": (aten.swapdims.default, X, 0, -1),
+        "t": (aten.t.default, M),
+        "take": (aten.take.default, M, INDEX),
+        "take_along_dim": (aten.take_along_dim.default, M, INDEX, -2),
+        "tensor_split": (aten.tensor_split.sections, X, 3, -1),
+        "tensor_split at indices": (aten.tensor_split.indices, X, [1, 2], -1),
+        "tile": (aten.tile.default, M, [2, 2]),
+        "transpose": (aten.transpose.int, X, -1, 0),
+        "tril": (aten.tril.default, X),
+        "triu": (aten.triu.default, X, 1),
+        "unbind": (aten.unbind.int, X, -1),
+        "unflatten": (aten.unflatten.int, X, -1, [2, 2]),
+        "unfold": (aten.unfold.default, X, -1, 2, 1),
+        "unsafe_chunk": (aten.unsafe_chunk.default, X, 2, -1),
+        "unsafe_split": (aten.unsafe_split.Tensor, X, 2, -1),
+        "unsqueeze": (aten.unsqueeze.default, X, -1),
+        "view": (aten.view.default, X, [6, 4]),
+        "view_as": (aten.view_as.default, X, randn(6, 4)),
+        "view_copy": (aten.view_copy.default, X, [6, 4]),
+        "vstack": (aten.vstack.default, [M, M]),
+        "where": (aten.where.self, MASK, M, torch.randn(3, 4)),
+        "where with a number": (aten.where.ScalarOther, MASK, M, 2.0),
+        "where with a first number": (aten.where.ScalarSelf, MASK, 2.0, M),
+        "zeros_like": (aten.zeros_like.default, M),
+    }  # fmt: skip
+    SUMS = {
+        "adjoint": (aten.adjoint.default, X),
+        "mH": (aten.mH.default, X),
+        "matrix_H": (aten.matrix_H.default, M),
+        "bmm": (aten.bmm.default, X, randn(2, 4, 5)),
+        "dot": (aten.dot.default, randn(4), randn(4)),
+        "einsum": (aten.einsum.default, "ij,kj,j->ik", [M, randn(2, 4), randn(4)]),
+        "inner": (aten.inner.default, M, randn(2, 4)),
+        "kron": (aten.kron.default, M, randn(2, 2)),
+        "linalg_cross": (aten.linalg_cross.default, randn(2, 3), randn(2, 3)),
+        "linalg_matmul": (aten.linalg_matmul.default, X, randn(4, 5)),
+        "linalg_multi_dot": (aten.linalg_multi_dot.default, [M, randn(4, 2), randn(2, 5)]),
+        "linalg_vecdot": (aten.linalg_vecdot.default, X, M),
+        "linear": (aten.linear.default, X, randn(5, 4), randn(5)),
+        "linear without bias": (aten.linear.default, M, randn(5, 4)),
+        "matmul": (aten.matmul.default, X, randn(4)),
+        "mean": (aten.mean.default, X),
+        "mean of an axis": (aten.mean.dim, X, [-1]),
+        "mm": (aten.mm.default, M, randn(4, 2)),
+        "mv": (aten.mv.default, M, randn(4)),
+        "outer": (aten.outer.default, randn(4), randn(3)),
+        "sum": (aten.sum.default, X),
+        "sum of an axis": (aten.sum.dim_IntList, X, [-1], True),
+        "tensordot": (aten.tensordot.default, X, M, [-1], [-1]),
+        "trace": (aten.trace.default, M),
+        "vdot": (aten.vdot.default, randn(4), randn(4)),
+    }  # fmt: skip
+
+    def check(self, cases):
+        """Every case, with static sizes."""
+        for promise, (target, *args) in cases.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(target, *args, dynamic=False)
+
+    def test_elements_that_move(self):
+        self.check(self.MOVED)
+
+    def test_products_and_sums(self):
+        self.check(self.SUMS)
+
+    def test_dynamic_sizes(self):
+        def move(z):
+            return torch.cat([z.flatten(1), z.transpose(-1, 1).flatten(1)], dim=-1).roll(1, -1)
+
+        self.assert_same_as_eager(move, X, others=[(randn(5, 2, 3),)])
+
+    def test_float64(self):
+        self.assert_same_as_eager(
+            aten.matmul.default, randn(2, 3, dtype=torch.complex128), randn(3, 2).to(torch.complex128)
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,473 @@
+"""Complex numbers: making them, taking them apart, arithmetic and elementary functions.
+
+A complex tensor is a real value with a trailing dimension of 2: real part, imaginary part. Most functions here work on
+the two parts; `join` remembers them, so that a chain of operators never takes apart what it has just put together.
+Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html and c10/util/complex.h.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.interpreter import is_complex
+from experimental_experiment.torch_interpreter.promotion import promote, promote_to_float
+from experimental_experiment.torch_interpreter.registry import (
+    schema_names,
+    translates,
+    translates_complex,
+    writes_complex_through,
+    writes_through,
+)
+
+aten = torch.ops.aten
+
+Parts = tuple[ir.Value, ir.Value]
+"""Real and imaginary part."""
+
+
+# ---- parts
+
+
+def parts(op, x: ir.Value) -> Parts:
+    """The real and the imaginary part of a complex value."""
+    if "parts" in x.meta:
+        return x.meta["parts"]
+    return op.Gather(x, 0, axis=rank(x) - 1), op.Gather(x, 1, axis=rank(x) - 1)
+
+
+def join(op, real: ir.Value, imag: ir.Value) -> ir.Value:
+    """The complex value with these parts, which have the same shape and dtype."""
+    result = op.Concat(op.Unsqueeze(real, [rank(real)]), op.Unsqueeze(imag, [rank(imag)]), axis=rank(real))
+    result.meta["parts"] = (real, imag)
+    return result
+
+
+def component_dtype(op) -> ir.DataType:
+    """The dtype of the parts of the result of the node that is translated."""
+    fake = op.context.node.meta["val"]
+    while isinstance(fake, (list, tuple)):
+        fake = fake[0]
+    return dtypes.onnx_dtype(fake.dtype)
+
+
+def given(op, name: str) -> Any:
+    """What the node that is translated gives for an argument of its operator: an FX node, a list, a number."""
+    node = op.context.node
+    return (dict(zip(schema_names(node.target), node.args)) | node.kwargs).get(name)
+
+
+def parts_of(op, name: str, value: Any) -> Parts:
+    """The parts of the argument *name*, in the dtype of the result: the imaginary part of a real one is zero."""
+    dtype = component_dtype(op)
+    if not isinstance(value, ir.Value):
+        number = complex(value)
+        return op.constant(number.real, dtype), op.constant(number.imag, dtype)
+    if is_complex(given(op, name)):
+        real, imag = parts(op, value)
+        return op.Cast(real, to=dtype), op.Cast(imag, to=dtype)
+    return op.Cast(value, to=dtype), op.constant(0, dtype)
+
+
+def joined(op, real: ir.Value, imag: ir.Value) -> ir.Value:
+    """`join` of parts whose shapes broadcast."""
+    if real.shape != imag.shape:
+        real, imag = op.Expand(real, op.shape_of(imag)), op.Expand(imag, op.shape_of(real))
+    return join(op, real, imag)
+
+
+# ---- making and taking apart
+
+
+@translates(aten.complex.default)
+def complex_(op, real, imag):
+    """Two real tensors that broadcast."""
+    return joined(op, real, imag)
+
+
+@translates(aten.polar.default)
+def polar(op, abs, angle):
+    """A length and an angle."""
+    return joined(op, op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle)))
+
+
+@translates(aten.view_as_complex.default)
+@translates_complex(aten.view_as_complex.default)
+@translates_complex(aten.view_as_real.default)
+def view_as_real(op, self):
+    """A complex tensor is held as this view of it: nothing to do, both ways."""
+    return self
+
+
+@writes_through(aten.view_as_complex.default)
+@writes_complex_through(aten.view_as_real.default)
+def put_view_as_real(op, base, new):
+    """The new elements."""
+    return new
+
+
+@translates_complex(aten.real.default)
+def real(op, self):
+    """The real part."""
+    return parts(op, self)[0]
+
+
+@writes_complex_through(aten.real.default)
+def put_real(op, base, new):
+    """Keep the imaginary part."""
+    return join(op, new, parts(op, base)[1])
+
+
+@translates_complex(aten.imag.default)
+def imag(op, self):
+    """The imaginary part."""
+    return parts(op, self)[1]
+
+
+@writes_complex_through(aten.imag.default)
+def put_imag(op, base, new):
+    """Keep the real part."""
+    return join(op, parts(op, base)[0], new)
+
+
+@translates(
+    aten.real.default, aten.conj.default, aten._conj.default, aten.conj_physical.default, aten._conj_physical.default
+)  # fmt: skip
+def real_of_real(op, self):
+    """A real tensor is its own real part and its own conjugate."""
+    return self
+
+
+@translates_complex(
+    aten.conj.default, aten._conj.default, aten.conj_physical.default, aten._conj_physical.default
+)
+def conj(op, self):
+    """The conjugate."""
+    real, imag = parts(op, self)
+    return join(op, real, op.Neg(imag))
+
+
+@writes_complex_through(aten.conj.default, aten._conj.default)
+def put_conj(op, base, new):
+    """Conjugating twice changes nothing."""
+    return conj(op, new)
+
+
+@translates_complex(
+    aten.alias.default,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.detach.default,
+    aten.lift_fresh.default,
+    aten.lift_fresh_copy.default,
+    aten.positive.default,
+    aten.resolve_conj.default,
+    aten.resolve_neg.default,
+)
+def alias(op, self):
+    """The tensor itself."""
+    return self
+
+
+@writes_complex_through(
+    aten.alias.default,
+    aten.contiguous.default,
+    aten.detach.default,
+    aten.lift_fresh.default,
+    aten.positive.default,
+    aten.resolve_conj.default,
+    aten.resolve_neg.default,
+    aten.to.device,
+    aten.to.dtype,
+    aten.to.dtype_layout,
+)
+def put_alias(op, base, new):
+    """The new elements: what shares its memory has its dtype."""
+    return new
+
+
+@translates_complex(aten.to.dtype, aten.to.device, aten.to.dtype_layout)
+def to(op, self, dtype, copy):
+    """Another dtype: a real one drops the imaginary part, a real tensor gets one that is zero."""
+    dtype = component_dtype(op)
+    if is_complex(given(op, "self")) and is_complex(op.context.node):
+        return op.Cast(self, to=dtype)
+    real, imag = parts_of(op, "self", self)
+    return joined(op, real, imag) if is_complex(op.context.node) else real
+
+
+@translates_complex(aten._to_copy.default)
+def to_copy(op, self, dtype):
+    """Another dtype, as in `to`."""
+    return to(op, self, dtype, False)
+
+
+@translates_complex(aten.chalf.default)
+def chalf(op, self):
+    """The dtype complex32, as in `to`."""
+    return to(op, self, torch.complex32, False)
+
+
+# ---- lengths and angles
+
+
+@translates_complex(aten.abs.default)
+def abs_(op, self):
+    """The length."""
+    return op.ReduceL2(self, [rank(self) - 1], keepdims=0)
+
+
+@translates_complex(aten.angle.default)
+def angle(op, self):
+    """The angle, in (-pi, pi]."""
+    real, imag = parts(op, self)
+    return atan2(op, imag, real)
+
+
+@translates(aten.angle.default)
+def angle_of_real(op, self):
+    """pi below zero, zero above; NaN stays."""
+    (self,) = promote_to_float(op, self)
+    return op.Where(
+        op.IsNaN(self), self, op.Where(op.Less(self, 0), op.CastLike(math.pi, self), op.CastLike(0, self))
+    )
+
+
+@translates_complex(aten.sgn.default)
+def sgn(op, self):
+    """The number divided by its length; zero stays."""
+    length = abs_(op, self)
+    zero = op.Equal(length, 0)
+    scale = op.Where(zero, op.CastLike(1, length), length)
+    real, imag = parts(op, self)
+    return join(op, op.Div(real, scale), op.Div(imag, scale))
+
+
+@translates_complex(aten.linalg_vector_norm.default)
+def linalg_vector_norm(op, self, ord, dim, keepdim):
+    """The norm of the lengths."""
+    return vector_norm(op, abs_(op, self), ord, dim, keepdim, None)
+
+
+# ---- arithmetic
+
+
+@translates_complex(aten.mul.Tensor, aten.mul.Scalar)
+def mul(op, self, other):
+    """``(a + bi)(c + di)``."""
+    return joined(op, *product(op, parts_of(op, "self", self), parts_of(op, "other", other)))
+
+
+@translates_complex(aten.div.Tensor, aten.div.Scalar)
+def div(op, self, other):
+    """``(a + bi) / (c + di)``."""
+    return joined(op, *quotient(op, parts_of(op, "self", self), parts_of(op, "other", other)))
+
+
+@translates_complex(aten.reciprocal.default)
+def reciprocal(op, self):
+    """``1 / (a + bi)``."""
+    dtype = component_dtype(op)
+    return joined(op, *quotient(op, (op.constant(1, dtype), op.constant(0, dtype)), parts(op, self)))
+
+
+@translates_complex(aten.neg.default)
+def neg(op, self):
+    """Both parts change sign."""
+    return op.Neg(self)
+
+
+@translates_complex(aten.square.default)
+def square(op, self):
+    """``(a + bi)^2``."""
+    return join(op, *product(op, parts(op, self), parts(op, self)))
+
+
+@translates_complex(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def pow_(op, self, exponent):
+    """Products for the exponents 0 to 3 and 0.5 to a root, ``exp(exponent * log(self))`` otherwise; 0 to a power is 0."""
+    base = parts_of(op, "self", self)
+    if exponent == 0.5:
+        return joined(op, *root(op, base))
+    if not isinstance(exponent, ir.Value) and exponent in (1, 2, 3):
+        result = base
+        for _ in range(int(exponent) - 1):
+            result = product(op, result, base)
+        return joined(op, *result)
+    power = parts_of(op, "exponent", exponent)
+    real, imag = exponential(op, product(op, logarithm(op, base), power))
+    nothing = op.And(op.Equal(base[0], 0), op.Equal(base[1], 0))
+    none = op.And(op.Equal(power[0], 0), op.Equal(power[1], 0))
+    at_zero = op.Cast(none, to=real.dtype)
+    real = op.Where(nothing, at_zero, real)
+    return joined(op, real, op.Where(nothing, op.CastLike(0, imag), imag))
+
+
+def product(op, left: Parts, right: Parts) -> Parts:
+    """The parts of a product."""
+    (a, b), (c, d) = left, right
+    return op.Sub(op.Mul(a, c), op.Mul(b, d)), op.Add(op.Mul(a, d), op.Mul(b, c))
+
+
+def quotient(op, left: Parts, right: Parts) -> Parts:
+    """The parts of a quotient, the divisor being scaled so that its square does not overflow."""
+    (a, b), (c, d) = left, right
+    scale = op.Max(op.Abs(c), op.Abs(d))
+    c, d = op.Div(c, scale), op.Div(d, scale)
+    length = op.Mul(op.Add(op.Mul(c, c), op.Mul(d, d)), scale)
+    real = op.Add(op.Mul(a, c), op.Mul(b, d))
+    imag = op.Sub(op.Mul(b, c), op.Mul(a, d))
+    return op.Div(real, length), op.Div(imag, length)
+
+
+# ---- elementary functions
+
+
+def elementary(target, function) -> None:
+    """Register a function of the parts of a complex tensor."""
+
+    def translation(op, self):
+        return join(op, *function(op, parts(op, self)))
+
+    translation.__name__ = function.__name__
+    translation.__doc__ = function.__doc__
+    translates_complex(target)(translation)
+
+
+def exponential(op, z: Parts) -> Parts:
+    """``e^a (cos b + i sin b)``."""
+    length = op.Exp(z[0])
+    return op.Mul(length, op.Cos(z[1])), op.Mul(length, op.Sin(z[1]))
+
+
+def logarithm(op, z: Parts) -> Parts:
+    """``log |z| + i angle(z)``."""
+    return op.Log(length_of(op, z)), atan2(op, z[1], z[0])
+
+
+def root(op, z: Parts) -> Parts:
+    """The square root with a real part that is not negative."""
+    length = length_of(op, z)
+    half = op.Sqrt(op.Mul(op.Add(length, op.Abs(z[0])), 0.5))
+    other = op.Div(op.Abs(z[1]), op.Where(op.Equal(half, 0), op.CastLike(1, half), op.Mul(half, 2)))
+    right = op.GreaterOrEqual(z[0], 0)
+    imag = op.Where(right, other, half)
+    return op.Where(right, half, other), op.Where(op.Less(z[1], 0), op.Neg(imag), imag)
+
+
+def sine(op, z: Parts) -> Parts:
+    """``sin a cosh b + i cos a sinh b``."""
+    return op.Mul(op.Sin(z[0]), op.Cosh(z[1])), op.Mul(op.Cos(z[0]), op.Sinh(z[1]))
+
+
+def cosine(op, z: Parts) -> Parts:
+    """``cos a cosh b - i sin a sinh b``."""
+    return op.Mul(op.Cos(z[0]), op.Cosh(z[1])), op.Neg(op.Mul(op.Sin(z[0]), op.Sinh(z[1])))
+
+
+def hyperbolic_sine(op, z: Parts) -> Parts:
+    """``sinh a cos b + i cosh a sin b``."""
+    return op.Mul(op.Sinh(z[0]), op.Cos(z[1])), op.Mul(op.Cosh(z[0]), op.Sin(z[1]))
+
+
+def hyperbolic_cosine(op, z: Parts) -> Parts:
+    """``cosh a cos b + i sinh a sin b``."""
+    return op.Mul(op.Cosh(z[0]), op.Cos(z[1])), op.Mul(op.Sinh(z[0]), op.Sin(z[1]))
+
+
+def sigmoid(op, z: Parts) -> Parts:
+    """``1 / (1 + e^-z)``."""
+    real, imag = exponential(op, (op.Neg(z[0]), op.Neg(z[1])))
+    return quotient(op, (op.CastLike(1, real), op.CastLike(0, real)), (op.Add(real, 1), imag))
+
+
+def silu(op, z: Parts) -> Parts:
+    """``z / (1 + e^-z)``."""
+    return product(op, z, sigmoid(op, z))
+
+
+elementary(aten.cos.default, cosine)
+elementary(aten.cosh.default, hyperbolic_cosine)
+elementary(aten.exp.default, exponential)
+elementary(aten.log.default, logarithm)
+elementary(aten.sigmoid.default, sigmoid)
+elementary(aten.silu.default, silu)
+elementary(aten.sin.default, sine)
+elementary(aten.sinh.default, hyperbolic_sine)
+elementary(aten.sqrt.default, root)
+
+
+def atan2(op, y, x) -> ir.Value:
+    """The angle of the point (x, y), in (-pi, pi]; signed zeros and infinities as in C."""
+    high, low = op.Max(op.Abs(x), op.Abs(y)), op.Min(op.Abs(x), op.Abs(y))
+    slope = op.Div(low, op.Where(op.Equal(high, 0), op.CastLike(1, high), high))
+    slope = op.Where(op.And(op.IsInf(high), op.Equal(high, low)), op.CastLike(1, high), slope)
+    result = op.Atan(slope)
+    result = op.Where(
+        op.Greater(op.Abs(y), op.Abs(x)), op.Sub(op.CastLike(math.pi / 2, result), result), result
+    )
+    result = op.Where(is_negative(op, x), op.Sub(op.CastLike(math.pi, result), result), result)
+    return op.Where(is_negative(op, y), op.Neg(result), result)
+
+
+def is_negative(op, x) -> ir.Value:
+    """Whether the sign bit is set, that of zero too."""
+    return op.Less(op.Where(op.Equal(x, 0), op.Reciprocal(x), x), 0)
+
+
+def length_of(op, z: Parts) -> ir.Value:
+    """``sqrt(a^2 + b^2)``."""
+    return op.Sqrt(op.Add(op.Mul(z[0], z[0]), op.Mul(z[1], z[1])))
+
+
+# ---- comparison
+
+
+@translates_complex(aten.eq.Tensor, aten.eq.Scalar)
+def eq(op, self, other):
+    """Both parts are equal."""
+    left, right = comparable(op, "self", self), comparable(op, "other", other)
+    return op.And(*(op.Equal(*promote(op, a, b)) for a, b in zip(left, right)))
+
+
+@translates_complex(aten.ne.Tensor, aten.ne.Scalar)
+def ne(op, self, other):
+    """One part differs."""
+    return op.Not(eq(op, self, other))
+
+
+def comparable(op, name: str, value: Any) -> tuple[Any, Any]:
+    """The parts of an argument of a comparison, in its own dtype."""
+    if not isinstance(value, ir.Value):
+        return complex(value).real, complex(value).imag
+    return parts(op, value) if is_complex(given(op, name)) else (value, 0)
+
+
+@translates_complex(aten.isnan.default)
+def isnan(op, self):
+    """One part is NaN."""
+    return op.Or(*(op.IsNaN(part) for part in parts(op, self)))
+
+
+@translates_complex(aten.isinf.default)
+def isinf(op, self):
+    """One part is infinite."""
+    return op.Or(*(op.IsInf(part) for part in parts(op, self)))
+
+
+@translates_complex(aten.isfinite.default)
+def isfinite(op, self):
+    """Neither part is infinite or NaN."""
+    return op.Not(op.Or(isnan(op, self), isinf(op, self)))
+
+
+@translates_complex(aten.isreal.default)
+def isreal(op, self):
+    """The imaginary part is zero."""
+    return op.Equal(parts(op, self)[1], 0)

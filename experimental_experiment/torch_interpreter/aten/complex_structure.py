@@ -1,0 +1,297 @@
+"""Complex tensors through operators that move, pick or add elements, and through products that are linear in each operand.
+
+Each is the real translation applied to the real and to the imaginary parts.
+Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.aten.complex import Parts, given, is_complex, join, parts
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates_complex
+
+aten = torch.ops.aten
+
+
+def half(op, item: Any, value: Any, position: int) -> Any:
+    """The real (0) or imaginary (1) part of an argument: *item* is what the node gives, *value* what was read."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [half(op, a, b, position) for a, b in zip(item, value)]
+    if not isinstance(value, ir.Value):
+        return complex(value).imag if position else complex(value).real
+    if is_complex(item):
+        return parts(op, value)[position]
+    return op.Expand(op.CastLike(0, value), op.shape_of(value)) if position else value
+
+
+def real_call(op, target, arguments: dict[str, Any]) -> Any:
+    """The translation of *target* for real tensors, called with these arguments."""
+    if any(isinstance(value, complex) for value in arguments.values()):
+        raise Untranslatable("a complex number is given for an argument that is expected to be real")
+    function = registry.TRANSLATIONS[target].function
+    return function(op, **registry.bind(target, function, [], arguments))
+
+
+def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
+    """Register *target* as applied to the real and to the imaginary parts of the arguments *names*, by default the first.
+
+    A view is written by parts too.
+    """
+    schema = registry.schema_names(target)
+    names = names or (schema[0],)
+
+    def translation(op, **arguments):
+        halves = []
+        for position in (0, 1):
+            taken = {name: half(op, given(op, name), arguments[name], position) for name in names}
+            halves.append(real_call(op, target, arguments | taken))
+        fake = op.context.node.meta["val"]
+        if isinstance(fake, (list, tuple)):
+            return [join(op, *pair) for pair in zip(*halves)]
+        return join(op, *halves) if is_complex(op.context.node) else halves[0]
+
+    def put(op, base, new, **arguments):
+        function = registry.PUTS.get(target)
+        if function is None:
+            raise Untranslatable(f"a write through the view {target} is not handled")
+        known = {name: value for name, value in arguments.items() if name in registry.parameters(function)}
+        return join(op, *(function(op, a, b, **known) for a, b in zip(parts(op, base), parts(op, new))))
+
+    complex_translation(target, translation, f"{target} of the real and of the imaginary parts.")
+    put.__signature__ = signature("op", "base", "new", *schema[1:], "position")
+    registry.writes_complex_through(target)(put)
+
+
+def multilinear(target: torch._ops.OpOverload, *names: str) -> None:
+    """Register *target*, linear in each of the tensors *names*, as a sum over their parts; i^2 is -1."""
+
+    def translation(op, **arguments):
+        return join(op, *sum_of_products(op, target, arguments, names))
+
+    complex_translation(target, translation, f"{target}: a sum of products of parts.")
+
+
+def sum_of_products(
+    op, target: torch._ops.OpOverload, arguments: dict[str, Any], names: Sequence[str]
+) -> Parts:
+    """The parts of an operator that is linear in each of the tensors *names*: one real call for each choice of parts."""
+    items = [tensor for name in names for tensor in listed(given(op, name))]
+    sums: list[ir.Value | None] = [None, None]
+    for choice in itertools.product(*((0, 1) if is_complex(item) else (0,) for item in items)):
+        chosen = iter(choice)
+        taken = {name: picked(op, given(op, name), arguments[name], chosen) for name in names}
+        term = real_call(op, target, arguments | taken)
+        power, total = sum(choice), sums[sum(choice) % 2]
+        if total is None:
+            sums[power % 2] = term if power % 4 < 2 else op.Neg(term)
+        else:
+            sums[power % 2] = op.Add(total, term) if power % 4 < 2 else op.Sub(total, term)
+    return sums[0], sums[1]
+
+
+def picked(op, item: Any, value: Any, chosen) -> Any:
+    """An argument of `multilinear` with each tensor replaced by its part of the next choice."""
+    if isinstance(value, (list, tuple)):
+        return [picked(op, a, b, chosen) for a, b in zip(item, value)]
+    return half(op, item, value, next(chosen))
+
+
+def listed(item: Any) -> list[Any]:
+    """The tensors of an argument."""
+    return list(item) if isinstance(item, (list, tuple)) else [item]
+
+
+def complex_translation(target: torch._ops.OpOverload, function: Callable, promise: str) -> None:
+    """Register a function that takes all the arguments of *target* by name."""
+    function.__name__ = target._schema.name.split("::")[1]
+    function.__doc__ = promise
+    function.__signature__ = signature("op", *registry.schema_names(target))
+    translates_complex(target)(function)
+
+
+def signature(*names: str) -> inspect.Signature:
+    """A signature with these names."""
+    return inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    )
+
+
+for _target in (
+    aten._reshape_copy.default,
+    aten._unsafe_view.default,
+    aten.as_strided.default,
+    aten.atleast_1d.default,
+    aten.atleast_2d.default,
+    aten.atleast_3d.default,
+    aten.broadcast_to.default,
+    aten.chunk.default,
+    aten.cumsum.default,
+    aten.diag.default,
+    aten.diag_embed.default,
+    aten.diagflat.default,
+    aten.diagonal.default,
+    aten.diff.default,
+    aten.expand.default,
+    aten.flatten.using_ints,
+    aten.flip.default,
+    aten.fliplr.default,
+    aten.flipud.default,
+    aten.gather.default,
+    aten.index.Tensor,
+    aten.index_select.default,
+    aten.linalg_diagonal.default,
+    aten.masked_select.default,
+    aten.mT.default,
+    aten.mean.default,
+    aten.mean.dim,
+    aten.movedim.int,
+    aten.movedim.intlist,
+    aten.narrow.default,
+    aten.new_zeros.default,
+    aten.numpy_T.default,
+    aten.permute.default,
+    aten.ravel.default,
+    aten.repeat.default,
+    aten.repeat_interleave.self_int,
+    aten.reshape.default,
+    aten.roll.default,
+    aten.rot90.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.sum.default,
+    aten.sum.dim_IntList,
+    aten.swapaxes.default,
+    aten.swapdims.default,
+    aten.t.default,
+    aten.take.default,
+    aten.take_along_dim.default,
+    aten.tensor_split.indices,
+    aten.tensor_split.sections,
+    aten.tile.default,
+    aten.trace.default,
+    aten.transpose.int,
+    aten.tril.default,
+    aten.triu.default,
+    aten.unbind.int,
+    aten.unflatten.int,
+    aten.unfold.default,
+    aten.unsafe_chunk.default,
+    aten.unsafe_split.Tensor,
+    aten.unsqueeze.default,
+    aten.view.default,
+    aten.view_copy.default,
+    aten.zeros_like.default,
+):
+    by_parts(_target)
+
+by_parts(aten.add.Tensor, "self", "other")
+by_parts(aten.block_diag.default, "tensors")
+by_parts(aten.broadcast_tensors.default, "tensors")
+by_parts(aten.cat.default, "tensors")
+by_parts(aten.column_stack.default, "tensors")
+by_parts(aten.concat.default, "tensors")
+by_parts(aten.constant_pad_nd.default, "self", "value")
+by_parts(aten.copy.default, "self", "src")
+by_parts(aten.diagonal_scatter.default, "self", "src")
+by_parts(aten.dstack.default, "tensors")
+by_parts(aten.expand_as.default, "self", "other")
+by_parts(aten.fill.Scalar, "self", "value")
+by_parts(aten.full.default, "fill_value")
+by_parts(aten.full_like.default, "self", "fill_value")
+by_parts(aten.hstack.default, "tensors")
+by_parts(aten.index_add.default, "self", "source")
+by_parts(aten.index_copy.default, "self", "source")
+by_parts(aten.index_put.default, "self", "values")
+by_parts(aten.masked_fill.Scalar, "self", "value")
+by_parts(aten.masked_fill.Tensor, "self", "value")
+by_parts(aten.new_full.default, "self", "fill_value")
+by_parts(aten.pad.default, "self", "value")
+by_parts(aten.reshape_as.default, "self", "other")
+by_parts(aten.rsub.Scalar, "self", "other")
+by_parts(aten.rsub.Tensor, "self", "other")
+by_parts(aten.scatter.src, "self", "src")
+by_parts(aten.scatter.value, "self", "value")
+by_parts(aten.scatter_add.default, "self", "src")
+by_parts(aten.select_scatter.default, "self", "src")
+by_parts(aten.slice_scatter.default, "self", "src")
+by_parts(aten.stack.default, "tensors")
+by_parts(aten.sub.Tensor, "self", "other")
+by_parts(aten.view_as.default, "self", "other")
+by_parts(aten.vstack.default, "tensors")
+by_parts(aten.where.ScalarOther, "self", "other")
+by_parts(aten.where.ScalarSelf, "self", "other")
+by_parts(aten.where.self, "self", "other")
+
+multilinear(aten.bmm.default, "self", "mat2")
+multilinear(aten.dot.default, "self", "tensor")
+multilinear(aten.einsum.default, "tensors")
+multilinear(aten.inner.default, "self", "other")
+multilinear(aten.kron.default, "self", "other")
+multilinear(aten.linalg_cross.default, "self", "other")
+multilinear(aten.linalg_matmul.default, "self", "other")
+multilinear(aten.linalg_multi_dot.default, "tensors")
+multilinear(aten.matmul.default, "self", "other")
+multilinear(aten.mm.default, "self", "mat2")
+multilinear(aten.mv.default, "self", "vec")
+multilinear(aten.outer.default, "self", "vec2")
+multilinear(aten.tensordot.default, "self", "other")
+
+
+@translates_complex(aten.linear.default)
+def linear(op, input, weight, bias):
+    """``input @ weight.T + bias``."""
+    arguments = {"input": input, "weight": weight, "bias": None}
+    terms = sum_of_products(op, aten.linear.default, arguments, ["input", "weight"])
+    if bias is None:
+        return join(op, *terms)
+    return join(op, *(op.Add(term, part) for term, part in zip(terms, parts(op, bias))))
+
+
+@translates_complex(aten.vdot.default)
+def vdot(op, self, other):
+    """The scalar product of the conjugate of the first vector with the second."""
+    return join(op, *conjugate_product(op, self, other, lambda a, b: op.MatMul(a, b)))
+
+
+@translates_complex(aten.linalg_vecdot.default)
+def linalg_vecdot(op, x, y, dim):
+    """The scalar products of the conjugates of the vectors of *x* with those of *y*."""
+    dim = dim % (max(rank(x), rank(y)) - 1)
+    return join(op, *conjugate_product(op, x, y, lambda a, b: op.ReduceSum(op.Mul(a, b), [dim], keepdims=0)))
+
+
+def conjugate_product(op, left, right, product: Callable) -> Parts:
+    """The parts of a product, linear in both, of the conjugate of the left with the right."""
+    (a, b), (c, d) = parts(op, left), parts(op, right)
+    return op.Add(product(a, c), product(b, d)), op.Sub(product(a, d), product(b, c))
+
+
+@translates_complex(aten.adjoint.default, aten.mH.default, aten.matrix_H.default)
+def adjoint(op, self):
+    """The conjugate of the transposed matrices."""
+    real, imag = (real_call(op, aten.mH.default, {"self": part}) for part in parts(op, self))
+    return join(op, real, op.Neg(imag))
+
+
+@translates_complex(aten.ones_like.default)
+def ones_like(op, self):
+    """One everywhere."""
+    ones, zeros = (op.Expand(op.CastLike(number, self), op.shape_of(self, 0, -1)) for number in (1, 0))
+    return join(op, ones, zeros)
