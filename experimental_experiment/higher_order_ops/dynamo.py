@@ -49,7 +49,9 @@ class SimpleLoopForVariable(variables.TorchHigherOrderOperatorVariable):
             (*(tensor.as_proxy() for tensor in tensors), *captured),
             dims.as_python_constant(),
         )
-        return variables._call_function_and_unflatten_output(tx, simple_loop_for_op, proxies, {}, None, spec, None)
+        return variables._call_function_and_unflatten_output(
+            tx, simple_loop_for_op, proxies, {}, None, spec, None
+        )
 
 
 def first_iteration(operands):

@@ -13,6 +13,7 @@ from torch._guards import detect_fake_mode
 from torch._higher_order_ops.utils import reenter_make_fx
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._symbolic_trace import _maybe_revert_all_patches
 from torch.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
     disable_proxy_modes_tracing,
@@ -83,7 +84,9 @@ def simple_loop_for(
 # ---- one turn
 
 
-def turn(body_fn: Callable, iteration: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def turn(
+    body_fn: Callable, iteration: torch.Tensor, operands: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
     """The results of one turn, checked: tensors, and operands that are not written."""
     versions = [version(operand) for operand in operands]
     results = body_fn(iteration, *operands)
@@ -109,10 +112,14 @@ def axes(results: Sequence[torch.Tensor], concatenation_dims: Sequence[int] | No
     """The axis of concatenation of each result, not negative. ValueError when it has none."""
     dims = [0] * len(results) if concatenation_dims is None else list(concatenation_dims)
     if len(dims) != len(results):
-        raise ValueError(f"concatenation_dims has {len(dims)} entries, body_fn returns {len(results)} tensors")
+        raise ValueError(
+            f"concatenation_dims has {len(dims)} entries, body_fn returns {len(results)} tensors"
+        )
     for position, (dim, result) in enumerate(zip(dims, results)):
         if not -result.dim() <= dim < result.dim():
-            raise ValueError(f"result {position} of body_fn has {result.dim()} dimensions: no axis {dim} to concatenate")
+            raise ValueError(
+                f"result {position} of body_fn has {result.dim()} dimensions: no axis {dim} to concatenate"
+            )
     return [dim % result.dim() for dim, result in zip(dims, results)]
 
 
@@ -198,7 +205,10 @@ def trace(mode, n_iter, body_fn, operands, concatenation_dims):
         fake_mode = detect_fake_mode(operands)
         with fake_mode if fake_mode is not None else torch.utils._python_dispatch._disable_current_modes():
             iteration = sample(iteration_number(0, operands))
-        body = reenter_make_fx(lambda *args: turn(body_fn, args[0], args[1:]))(iteration, *samples)
+        # the tracer around patches the calls of modules: TorchDynamo, which captures the control flow of the body, needs
+        # to undo the patches of all tracers and only undoes those of the innermost
+        with _maybe_revert_all_patches():
+            body = reenter_make_fx(lambda *args: turn(body_fn, args[0], args[1:]))(iteration, *samples)
     captured = lift(body)
     operands = (*operands, *captured)
     name = mode.tracer.get_fresh_qualname("body_graph_")
@@ -225,6 +235,7 @@ def lift(body: torch.fx.GraphModule) -> list[torch.Tensor]:
     placeholders = body.graph.find_nodes(op="placeholder")
     captured: list[torch.Tensor] = []
     lifted: dict[int, torch.fx.Node] = {}
+    read: set[str] = set()
     for node in body.graph.find_nodes(op="get_attr"):
         tensor = getattr(body, node.target)
         if not isinstance(tensor, torch.Tensor):
@@ -238,6 +249,9 @@ def lift(body: torch.fx.GraphModule) -> list[torch.Tensor]:
             captured.append(tensor)
         node.replace_all_uses_with(lifted[id(tensor)])
         body.graph.erase_node(node)
+        read.add(node.target)
+    for name in read:
+        delattr(body, name)
     body.recompile()
     return captured
 

@@ -67,7 +67,7 @@ def simple_loop_for(op, n_iter, body_fn, operands, concatenation_dims=None):
 
     def step(inner, iteration, go, *sequences):
         results = inline_as_tensors(body_fn, inner, [iteration, *operands], wanted)
-        return [go, *(inner.SequenceInsert(*pair) for pair in zip(sequences, results))]
+        return [go, *(insert(inner, *pair) for pair in zip(sequences, results))]
 
     body = op.subgraph(step, [ITERATION, GO, *start])
     turns = op.Cast(op.constant(n_iter, ir.DataType.INT64), to=ir.DataType.INT64)
@@ -79,6 +79,7 @@ def simple_loop_for(op, n_iter, body_fn, operands, concatenation_dims=None):
 def first_sequence(op, fake, axis):
     """A sequence of one empty tensor, or of none when another size than that of *axis* is unknown outside of the loop."""
     dtype = onnx_dtype(fake.dtype)
+    dtype = ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 else dtype  # no sequence of bfloat16 in ONNX
     sizes = [0 if k == axis else op.context.dimensions.value(op, size) for k, size in enumerate(fake.shape)]
     if any(size is None for size in sizes):
         sequence = op.SequenceEmpty(dtype=dtype)
@@ -88,8 +89,15 @@ def first_sequence(op, fake, axis):
     return sequence
 
 
+def insert(op, sequence, value):
+    """The sequence with one tensor more, in its dtype."""
+    result = op.SequenceInsert(sequence, op.Cast(value, to=sequence.dtype))
+    result.type, result.shape = sequence.type, None
+    return result
+
+
 def joined(op, sequence, fake, axis):
     """The tensors of a sequence, concatenated."""
     result = op.ConcatFromSequence(sequence, axis=axis)
-    result.type, result.shape = sequence.type.elem_type, ir.Shape([None] * fake.dim())
-    return result
+    result.type, result.shape = ir.TensorType(sequence.dtype), ir.Shape([None] * fake.dim())
+    return op.Cast(result, to=onnx_dtype(fake.dtype))
