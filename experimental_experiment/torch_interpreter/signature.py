@@ -121,10 +121,10 @@ def paths(spec: pytree.TreeSpec) -> Iterator[tuple]:
 
 def child_names(spec: pytree.TreeSpec, count: int) -> list[Any]:
     """How the children of a node of a tree are called: keys, fields or positions."""
-    fields = getattr(spec.type, "_fields", None)
+    context = spec.context
+    fields = getattr(context, "_fields", None)  # a named tuple: the context is its class
     if fields is not None and len(fields) == count:
         return list(fields)
-    context = spec.context
     for candidate in (context, context[0] if isinstance(context, (list, tuple)) and context else None):
         if isinstance(candidate, (list, tuple)) and len(candidate) == count:
             if all(isinstance(key, (str, int)) for key in candidate):
