@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -30,6 +31,35 @@ NEEDLESS = (
     "transformers",
 )
 """Modules that a first export, a report or the user's model may load, but not the import of the package."""
+
+
+REFUSED = """import torch
+
+
+class Head(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.mylib.rescale(x, 0.5)
+
+
+@torch.library.custom_op("mylib::rescale", mutates_args=())
+def rescale(x: torch.Tensor, by: float) -> torch.Tensor:
+    return by * x
+
+
+@rescale.register_fake
+def _(x, by):
+    return torch.empty_like(x)
+
+
+def head():
+    return Head(), (torch.randn(3, 3),)
+"""
+
+
+def readme_blocks(language: str) -> list[str]:
+    """The blocks of code of the README in one language."""
+    with open(os.path.join(ROOT, "README.md")) as file:
+        return re.findall(rf"^```{language}\n(.*?)^```$", file.read(), re.M | re.S)
 
 
 def run_example(name: str) -> str:
@@ -93,6 +123,29 @@ class TestExamples(unittest.TestCase):
     def test_every_example_is_tested_here(self):
         found = {name for name in os.listdir(os.path.join(ROOT, "examples")) if name.endswith(".py")}
         self.assertEqual(found, {"custom_operators.py", "llama_decoder.py"})
+
+
+class TestReadme(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+
+    def test_the_quickstart_runs(self):
+        (code,) = readme_blocks("python")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(code, {"__name__": "quickstart"})
+        self.assertIn("input: name='input' type=dtype('float32') shape=['batch', 10]", out.getvalue())
+        self.assertEqual(os.listdir(), ["mlp.onnx"])
+
+    def test_the_error_is_the_one_shown(self):
+        (shown,) = [block for block in readme_blocks("") if block.startswith("error")]
+        with open("model.py", "w") as file:
+            file.write(REFUSED)
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            self.assertEqual(main(["export", "model.py:head", "-o", "model.onnx"]), 1)
+        self.assertEqual(err.getvalue().replace(os.getcwd() + os.sep, ""), shown)
 
 
 if __name__ == "__main__":
