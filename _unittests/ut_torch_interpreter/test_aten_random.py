@@ -1,0 +1,126 @@
+"""Random tensors: dtype and shape as eager, the mean and the spread of the distribution, other numbers at each run."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.comparison import run, session
+from experimental_experiment.testing import Call, ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
+
+aten = torch.ops.aten
+SHAPE = (40, 250)
+FLOATS = torch.zeros(SHAPE)
+HALVES, DOUBLES, INTS = FLOATS.half(), FLOATS.double(), FLOATS.long()
+BYTES, BOOLS = FLOATS.to(torch.uint8), FLOATS.bool()
+WEIGHTS = torch.tensor([1.0, 2.0, 0.0, 7.0])
+
+
+class TestRandom(ExporterTestCase):
+    CREATED = {
+        "uniform": (aten.rand.default, SHAPE),
+        "uniform, a generator": (aten.rand.generator, SHAPE, {"generator": None}),
+        "uniform halves": (aten.rand.default, SHAPE, {"dtype": torch.float16}),
+        "uniform bfloat16": (aten.rand.default, SHAPE, {"dtype": torch.bfloat16}),
+        "normal": (aten.randn.default, SHAPE),
+        "normal, a generator": (aten.randn.generator, SHAPE, {"generator": None, "dtype": torch.float64}),
+        "integers": (aten.randint.default, 10, SHAPE),
+        "integers, a generator": (aten.randint.generator, 10, SHAPE, {"generator": None}),
+        "integers between bounds": (aten.randint.low, -5, 10, SHAPE, {"dtype": torch.int32}),
+        "integers between bounds, a generator": (aten.randint.low_generator, 5, 6, SHAPE, {"generator": None}),
+        "normal of numbers": (aten.normal.float_float, 2.0, 3.0, SHAPE),
+        "a permutation": (aten.randperm.default, 1000),
+        "a permutation, a generator": (aten.randperm.generator, 1000, {"generator": None, "dtype": torch.int32}),
+    }  # fmt: skip
+    LIKE = {
+        "uniform like halves": (aten.rand_like.default, HALVES),
+        "normal like float64": (aten.randn_like.default, DOUBLES),
+        "normal in another dtype": (aten.randn_like.default, INTS, {"dtype": torch.float32}),
+        "integers like floats": (aten.randint_like.default, FLOATS, 7),
+        "integers below a tensor": (aten.randint_like.Tensor, FLOATS, torch.tensor(7)),
+        "integers between bounds like": (aten.randint_like.low_dtype, INTS, 3, 7),
+        "a mean each": (aten.normal.Tensor_float, FLOATS + 1, 3.0),
+        "a deviation each": (aten.normal.float_Tensor, 1.0, HALVES + 2),
+        "both each, broadcast": (aten.normal.Tensor_Tensor, FLOATS[:, :1], DOUBLES[0] + 2),
+        "normal, functional": (aten.normal_functional.default, HALVES, 1.0, 2.0),
+        "uniform between bounds": (aten.uniform.default, HALVES, -3.0, 5.0),
+        "exponential": (aten.exponential.default, FLOATS, 2.0),
+        "geometric": (aten.geometric.default, INTS, 0.3),
+        "log-normal": (aten.log_normal.default, DOUBLES, 0.5, 0.3),
+        "all integers": (aten.random.default, INTS),
+        "all bytes": (aten.random.default, BYTES),
+        "all booleans": (aten.random.default, BOOLS),
+        "all integers in halves": (aten.random.default, HALVES),
+        "integers up to a bound": (aten.random.to, FLOATS, 9),
+        "a coin each": (aten.bernoulli.default, FLOATS + 0.3),
+        "a coin": (aten.bernoulli.p, INTS, 0.3),
+        "a coin from a tensor": (aten.bernoulli.Tensor, HALVES, FLOATS[0] + 0.6),
+        "draws with replacement": (aten.multinomial.default, WEIGHTS, 10000, True),
+        "draws without replacement": (aten.multinomial.default, WEIGHTS.repeat(5000, 1), 2),
+        "events": (aten.poisson.default, FLOATS + 4),
+    }
+    IN_PLACE = {
+        "normal_": lambda x: x.clone().normal_(1, 2),
+        "uniform_": lambda x: x.clone().uniform_(-3, 5),
+        "exponential_": lambda x: x.clone().exponential_(2.0),
+        "bernoulli_": lambda x: x.clone().bernoulli_(0.2),
+        "random_": lambda x: x.clone().random_(10),
+    }
+
+    def assert_distributed(self, function, *args, kwargs=None, **options):
+        """Two runs differ; dtype and shape are eager's, mean and spread within five standard errors."""
+        module = Call(function, args, kwargs or {})
+        runner = session(to_onnx(module, module.tensors(), **options))
+        got, again = (run(runner, module.tensors())[0] for _ in range(2))
+        expected = module(*module.tensors())
+        self.assertEqual((got.dtype, got.shape), (expected.dtype, expected.shape))
+        got, expected = got.double(), expected.double()
+        spread = float(expected.std())
+        if spread:
+            self.assertFalse(torch.equal(got, again.double()))
+        self.assertLess(
+            abs(float(got.mean() - expected.mean())), 5 * 1.5 * spread / got.numel() ** 0.5 + 1e-9
+        )
+        self.assertLess(abs(float(got.std()) - spread), 0.1 * spread + 1e-9)
+        self.assertGreaterEqual(float(got.min()) + 2.5 * spread, float(expected.min()))
+
+    def check(self, cases, **options):
+        for promise, (target, *args) in cases.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_distributed(target, *args, kwargs=kwargs, **options)
+
+    def test_created(self):
+        self.check(self.CREATED)
+
+    def test_like(self):
+        self.check(self.LIKE)
+
+    def test_in_place(self):
+        for promise, function in self.IN_PLACE.items():
+            with self.subTest(promise):
+                self.assert_distributed(function, FLOATS)
+
+    def test_dynamic_sizes(self):
+        axes = (({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},),)
+        self.assert_distributed(lambda x: torch.randn(x.shape[1], 3, x.shape[0]), FLOATS, dynamic_shapes=axes)
+        self.assert_distributed(aten.rand_like.default, FLOATS, dynamic_shapes=axes)
+
+    def test_cauchy_has_its_median(self):
+        module = Call(aten.cauchy.default, (FLOATS, 1.0, 2.0), {})
+        got = run(session(to_onnx(module, module.tensors())), module.tensors())[0]
+        self.assertLess(abs(float(got.median()) - 1.0), 0.2)
+
+    def test_two_draws_differ(self):
+        module = Call(lambda x: torch.bernoulli(x + 0.5) - torch.bernoulli(x + 0.5), (FLOATS,), {})
+        got = run(session(to_onnx(module, module.tensors())), module.tensors())[0]
+        self.assertGreater(float(got.abs().mean()), 0.4)
+
+    def test_draws_without_replacement_are_distinct(self):
+        module = Call(aten.multinomial.default, (torch.ones(50, 6), 6), {})
+        got = run(session(to_onnx(module, module.tensors())), module.tensors())[0]
+        self.assertTrue(torch.equal(got.sort(-1).values, torch.arange(6).expand(50, 6)))
+
+
+if __name__ == "__main__":
+    unittest.main()

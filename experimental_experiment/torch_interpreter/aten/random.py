@@ -1,0 +1,264 @@
+"""Random tensors: uniform, normal, integers and other distributions, multinomial, randperm.
+
+Source of semantics: https://pytorch.org/docs/stable/torch.html#random-sampling. The sequences are not torch's, the
+distributions are. All come from RandomUniformLike and RandomNormalLike in float32 or float64: optimizers know that two of
+them differ, which they forget for Bernoulli.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+BOOL, DOUBLE, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.DOUBLE, ir.DataType.FLOAT, ir.DataType.INT64
+DIGITS = {
+    ir.DataType.BFLOAT16: 8,
+    ir.DataType.FLOAT16: 11,
+    ir.DataType.FLOAT: 24,
+    ir.DataType.DOUBLE: 53,
+}
+"""Binary digits of the numbers that torch draws below 1, and of the integers that it draws as floats."""
+
+
+@translates(aten.bernoulli.default)
+def bernoulli(op, self):
+    """1 with the probability that each element gives, 0 otherwise."""
+    return op.CastLike(op.Less(uniform(op, self, wide(self)), op.Cast(self, to=wide(self))), self)
+
+
+@translates(aten.bernoulli.p, aten.bernoulli.Tensor)
+def bernoulli_of(op, self, p):
+    """1 with probability *p*, a number or a tensor that broadcasts to *self*."""
+    return op.CastLike(op.Less(uniform(op, self, DOUBLE), op.CastLike(p, op.constant(0.0, DOUBLE))), self)
+
+
+@translates(aten.cauchy.default)
+def cauchy(op, self, median, sigma):
+    """The Cauchy distribution: the tangent of a uniform angle."""
+    angle = op.Mul(op.Sub(uniform(op, self, wide(self)), 0.5), math.pi)
+    return op.CastLike(scaled(op, op.Div(op.Sin(angle), op.Cos(angle)), median, sigma), self)
+
+
+@translates(aten.exponential.default)
+def exponential(op, self, lambd):
+    """The exponential distribution of rate *lambd*."""
+    return op.CastLike(op.Div(waiting(op, self, wide(self)), float(lambd)), self)
+
+
+@translates(aten.geometric.default)
+def geometric(op, self, p):
+    """The number of trials up to the first success of probability *p*, at least 1."""
+    trials = op.Ceil(op.Div(waiting(op, self, DOUBLE), -math.log1p(-p)))
+    return op.CastLike(op.Max(trials, 1.0), self)
+
+
+@translates(aten.log_normal.default)
+def log_normal(op, self, mean, std):
+    """The exponential of a normal distribution."""
+    return op.CastLike(op.Exp(scaled(op, normal(op, self, wide(self)), mean, std)), self)
+
+
+@translates(aten.multinomial.default)
+def multinomial(op, self, num_samples, replacement):
+    """Indices drawn with the weights of each row: who arrives first when waiting times shrink with weights."""
+    weights = op.Cast(self, to=DOUBLE)
+    if not replacement:
+        speed = op.Div(weights, waiting(op, self, DOUBLE))
+        return op.TopK(speed, op.shape([num_samples]), axis=-1, outputs=2)[1]
+    rows = [op.size(self, axis) for axis in range(rank(self) - 1)]
+    draws = blank(op, [*rows, num_samples, op.size(self, -1)])
+    return op.ArgMax(op.Div(op.Unsqueeze(weights, [-2]), waiting(op, draws, DOUBLE)), axis=-1, keepdims=0)
+
+
+@translates(aten.normal.float_float)
+def normal_of_numbers(op, mean, std, size, dtype):
+    """The normal distribution of one mean and one deviation."""
+    dtype = declared(op)
+    return op.Cast(scaled(op, normal(op, blank(op, size), wide(dtype)), mean, std), to=dtype)
+
+
+@translates(aten.normal.float_Tensor, aten.normal.Tensor_float, aten.normal.Tensor_Tensor)
+def normal_of_tensors(op, mean, std):
+    """The normal distribution of a mean or a deviation for each element, in the dtype of the first tensor."""
+    first = mean if isinstance(mean, ir.Value) else std
+    like = first
+    if first is mean and isinstance(std, ir.Value):
+        like = op.Add(mean, op.CastLike(std, mean))
+    return op.CastLike(scaled(op, normal(op, like, wide(first)), mean, std), first)
+
+
+@translates(aten.normal_.default, aten.normal_functional.default)
+def normal_like(op, self, mean, std):
+    """The normal distribution in the shape and dtype of *self*."""
+    return op.CastLike(scaled(op, normal(op, self, wide(self)), mean, std), self)
+
+
+@translates(aten.poisson.default)
+def poisson(op, self):
+    """How many events happen in the time *self* when one is expected in the time 1; counted in a Loop."""
+    time = op.Cast(self, to=wide(self))
+    first = waiting(op, self, time.dtype)
+    events = op.Mul(first, 0.0)
+
+    def some(inner, clock):
+        early = inner.Cast(inner.LessOrEqual(clock, time), to=ir.DataType.UINT8)
+        return inner.Cast(inner.ReduceMax(early, keepdims=0), to=BOOL)
+
+    def step(inner, iteration, go, clock, count):
+        count = inner.Add(count, inner.CastLike(inner.LessOrEqual(clock, time), count))
+        clock = inner.Add(clock, waiting(inner, clock, clock.dtype))
+        return [some(inner, clock), clock, count]
+
+    go = some(op, first)
+    body = op.subgraph(step, [op.constant(0, INT64), go, first, events])
+    return op.CastLike(op.Loop(None, go, first, events, body=body, outputs=2)[1], self)
+
+
+@translates(aten.rand.default, aten.rand.generator)
+def rand(op, size, dtype):
+    """Uniform between 0 and 1, 1 excluded."""
+    return below_one(op, blank(op, size), declared(op))
+
+
+@translates(aten.rand_like.default)
+def rand_like(op, self, dtype):
+    """Uniform between 0 and 1 in the shape of *self*."""
+    return below_one(op, self, declared(op))
+
+
+@translates(aten.randint.default, aten.randint.generator)
+def randint(op, high, size, dtype):
+    """Uniform integers from 0 to *high*, excluded."""
+    return integers(op, blank(op, size), 0, high, declared(op))
+
+
+@translates(aten.randint.low, aten.randint.low_generator)
+def randint_low(op, low, high, size, dtype):
+    """Uniform integers from *low* to *high*, excluded."""
+    return integers(op, blank(op, size), low, high, declared(op))
+
+
+@translates(aten.randint_like.default, aten.randint_like.Tensor)
+def randint_like(op, self, high, dtype):
+    """Uniform integers from 0 to *high*, excluded, in the shape of *self*."""
+    return integers(op, self, 0, high, declared(op))
+
+
+@translates(aten.randint_like.low_dtype)
+def randint_like_low(op, self, low, high, dtype):
+    """Uniform integers from *low* to *high*, excluded, in the shape of *self*."""
+    return integers(op, self, low, high, declared(op))
+
+
+@translates(aten.randn.default, aten.randn.generator)
+def randn(op, size, dtype):
+    """Normal of mean 0 and deviation 1."""
+    dtype = declared(op)
+    return op.Cast(normal(op, blank(op, size), wide(dtype)), to=dtype)
+
+
+@translates(aten.randn_like.default)
+def randn_like(op, self, dtype):
+    """Normal of mean 0 and deviation 1 in the shape of *self*."""
+    dtype = declared(op)
+    return op.Cast(normal(op, self, wide(dtype)), to=dtype)
+
+
+@translates(aten.random.default)
+def random(op, self):
+    """Uniform over all integers of the dtype that are not negative; over those that a float holds exactly."""
+    if self.dtype in DIGITS:
+        return integers(op, self, 0, 2 ** DIGITS[self.dtype] + 1, self.dtype)
+    highest = 1 if self.dtype == BOOL else torch.iinfo(dtypes.torch_dtype(self.dtype)).max
+    return integers(op, self, 0, min(highest + 1, INT64_MAX), self.dtype)
+
+
+@translates(aten.random.to)
+def random_to(op, self, to):
+    """Uniform integers from 0 to *to*, excluded."""
+    return integers(op, self, 0, to, self.dtype)
+
+
+@translates(aten.randperm.default, aten.randperm.generator)
+def randperm(op, n, dtype):
+    """The integers below *n* in random order."""
+    keys = uniform(op, blank(op, [n]), DOUBLE)
+    return op.Cast(op.TopK(keys, op.shape([n]), axis=0, outputs=2)[1], to=declared(op))
+
+
+def uniform_between(op, **arguments):
+    """Uniform between two bounds."""
+    self, low, high = arguments["self"], float(arguments["from"]), float(arguments["to"])
+    drawn = op.Cast(below_one(op, self, self.dtype), to=wide(self))
+    return op.CastLike(scaled(op, drawn, low, high - low), self)
+
+
+# one argument is a keyword of Python, which only a signature of positional arguments can name
+uniform_between.__signature__ = inspect.Signature(
+    [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("op", "self", "from", "to")]
+)
+translates(aten.uniform.default)(uniform_between)
+
+
+# ---- helpers
+
+
+def below_one(op, like, dtype: ir.DataType) -> ir.Value:
+    """Uniform between 0 and 1, excluded even after rounding to half precision."""
+    drawn = uniform(op, like, wide(dtype))
+    if dtype in (FLOAT, DOUBLE):
+        return drawn
+    steps = 2.0 ** DIGITS[dtype]
+    return op.Cast(op.Div(op.Floor(op.Mul(drawn, steps)), steps), to=dtype)
+
+
+def blank(op, size) -> ir.Value:
+    """A tensor of this size, for its shape."""
+    return op.ConstantOfShape(op.shape(size))
+
+
+def declared(op) -> ir.DataType:
+    """The dtype that torch gives to the node: the argument, or a default that torch knows."""
+    return dtypes.onnx_dtype(op.context.node.meta["val"].dtype)
+
+
+def integers(op, like, low, high, dtype: ir.DataType) -> ir.Value:
+    """Uniform integers from *low* to *high*, excluded, in the shape of *like*."""
+    low, high = (op.CastLike(bound, op.constant(0, INT64)) for bound in (low, high))
+    width = op.Cast(op.Sub(high, low), to=DOUBLE)
+    steps = op.Cast(op.Floor(op.Mul(uniform(op, like, DOUBLE), width)), to=INT64)
+    return op.Cast(op.Add(steps, low), to=dtype)
+
+
+def normal(op, like, dtype: ir.DataType) -> ir.Value:
+    """Normal numbers in the shape of *like*."""
+    return op.RandomNormalLike(like, dtype=dtype)
+
+
+def scaled(op, noise, shift, factor) -> ir.Value:
+    """``noise * factor + shift``; numbers and tensors in the dtype of the noise."""
+    factor, shift = (op.CastLike(x if isinstance(x, ir.Value) else float(x), noise) for x in (factor, shift))
+    return op.Add(op.Mul(noise, factor), shift)
+
+
+def uniform(op, like, dtype: ir.DataType) -> ir.Value:
+    """Uniform numbers between 0 and 1, excluded, in the shape of *like*."""
+    return op.RandomUniformLike(like, dtype=dtype)
+
+
+def waiting(op, like, dtype: ir.DataType) -> ir.Value:
+    """Exponential numbers of rate 1 in the shape of *like*."""
+    return op.Neg(op.Log(op.Sub(op.constant(1.0, dtype), uniform(op, like, dtype))))
+
+
+def wide(item) -> ir.DataType:
+    """The dtype in which numbers are drawn for a value or a dtype: float64 or float32."""
+    return DOUBLE if getattr(item, "dtype", item) == DOUBLE else FLOAT
