@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.torch_interpreter.emitter import logger
 from experimental_experiment.torch_interpreter.export_options import ExportOptions, stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     program_of,
     program_of_graph_module,
+    recorded_dims,
+    symbol_of,
     user_dims,
+    user_placeholders,
 )
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
 
@@ -50,7 +55,7 @@ def capture(
     if isinstance(mod, torch.export.ExportedProgram):
         program = options.decomposed(mod)
         restore_storages(program)
-        return program_of(program)
+        return program_of(program, dims_of_program(program, dynamic_shapes))
     if isinstance(mod, torch.fx.GraphModule) and carries_values(mod) and not args and not kwargs:
         return program_of_graph_module(mod)
     if isinstance(mod, torch.nn.Module):
@@ -64,7 +69,32 @@ def capture(
     with stage("torch.export.export"):
         shapes, dims, has_small_sizes = user_dims(module, tuple(args), kwargs, dynamic_shapes)
     exported = options.capture(module, tuple(args), kwargs, shapes, has_small_sizes)
+    warn_about_pinned_sizes(exported)
     return program_of(exported, in_order_of_placeholders(exported, args, kwargs, dims))
+
+
+def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> list[dict]:
+    """Names of the dimensions of a given program: those of *dynamic_shapes*, or those it was exported with.
+
+    Raises ValueError when *dynamic_shapes* does not fit the program: it names dimensions, it cannot make them dynamic.
+    """
+    if dynamic_shapes is None:
+        return recorded_dims(program)
+    if program.example_inputs is None:
+        raise ValueError("dynamic_shapes cannot be read: the ExportedProgram has no example inputs")
+    args, kwargs = program.example_inputs
+    _, dims, _ = user_dims(program.module(check_guards=False), args, kwargs, dynamic_shapes)
+    dims = in_order_of_placeholders(program, args, kwargs, dims)
+    placeholders = user_placeholders(program)
+    if len(dims) != len(placeholders):
+        raise ValueError("dynamic_shapes does not have the structure of the arguments of the ExportedProgram")
+    for node, names in zip(placeholders, dims):
+        for axis, name in names.items():
+            if symbol_of(node.meta.get("val"), axis) is None:
+                raise ValueError(
+                    f"dynamic_shapes names axis {axis} of {node.name} {name!r}, but it is static in the ExportedProgram"
+                )
+    return dims
 
 
 def function_module(function: Callable) -> torch.nn.Module:
@@ -77,6 +107,24 @@ def function_module(function: Callable) -> torch.nn.Module:
 def carries_values(module: torch.fx.GraphModule) -> bool:
     """Whether the nodes of a GraphModule know their fake values."""
     return all("val" in node.meta for node in module.graph.find_nodes(op="placeholder"))
+
+
+def warn_about_pinned_sizes(exported: torch.export.ExportedProgram) -> None:
+    """Log the conditions of the example that torch.export kept on expressions of sizes called dynamic.
+
+    A branch of the model on ``height // 16 * (width // 16) == 196`` leaves that equality: other sizes meet a program
+    that was not traced for them. Divisibility is not reported: the model itself asks for it.
+    """
+    guards = getattr(exported, "_guards_code", None) or []
+    pinned = [
+        re.sub(r"L\['(\w+)'\]", r"\1", guard) for guard in guards if re.search(r"[^=!<>]== \d+$", guard)
+    ]
+    pinned = [guard for guard in pinned if "%" not in guard]
+    if pinned:
+        logger.warning(
+            "the model is right only for sizes where %s: torch.export kept it of the example",
+            " and ".join(pinned),
+        )
 
 
 def in_order_of_placeholders(

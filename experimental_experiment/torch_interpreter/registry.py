@@ -157,7 +157,9 @@ def check_names(target: Any, function: Callable) -> None:
 def parameters(function: Callable) -> list[str]:
     """Names of the parameters of a translation after the emitter."""
     if inspect.isfunction(function) and not hasattr(function, "__signature__"):
-        code = inspect.unwrap(function).__code__  # hundreds of translations: inspect.signature would take 0.1 s
+        code = inspect.unwrap(
+            function
+        ).__code__  # hundreds of translations: inspect.signature would take 0.1 s
         return [*code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]]
     return list(inspect.signature(function).parameters)[1:]
 
@@ -257,7 +259,10 @@ def find_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     preferred = [schema.overload_name or "default", "default"]
     for overload_name in [*preferred, *packet.overloads()]:
         candidate = getattr(packet, overload_name, None)
-        if candidate is not None and not candidate._schema.is_mutable and schema_names(candidate) == inputs:
+        if candidate is None or candidate._schema.is_mutable:
+            continue
+        names = schema_names(candidate)  # the first one may be called input or self
+        if len(names) == len(inputs) and names[1:] == inputs[1:]:
             return candidate
     return None
 

@@ -168,8 +168,8 @@ def tile(op, self, dims):
 
 
 @translates(aten.repeat_interleave.self_int)
-def repeat_interleave(op, self, repeats, dim):
-    """Every element *repeats* times in a row, along an axis or in flat order."""
+def repeat_interleave(op, self, repeats, dim, output_size):
+    """Every element *repeats* times in a row, along an axis or in flat order; *output_size* says the same again."""
     self, dim = along(op, self, dim)
     copies = op.Unsqueeze(self, [dim + 1])
     sizes = sizes_of(self)
