@@ -197,7 +197,15 @@ def glu(op, self, dim):
 # ---- softmax
 
 
-@translates(aten.softmax.int, aten._safe_softmax.default)
+@translates(aten._safe_softmax.default)
+def safe_softmax(op, self, dim, dtype):
+    """softmax, and zeros where everything is minus infinity."""
+    result = softmax(op, self, dim, dtype)
+    largest = op.ReduceMax(self, [dim], keepdims=1) if rank(self) else self
+    return op.Where(op.Equal(largest, -math.inf), op.constant(0, result.dtype), result)
+
+
+@translates(aten.softmax.int)
 def softmax(op, self, dim, dtype):
     """exp, divided by its sum along *dim*, computed in *dtype*."""
     return normalized(op, "Softmax", self, dim, dtype)

@@ -50,14 +50,13 @@ def rsub(op, self, other, alpha):
 
 
 def accumulate(op, op_type: str, self: Any, other: Any, alpha: Any) -> ir.Value:
-    """``self`` plus or minus ``alpha * other``; a scaled float16 is computed in float32, as torch does."""
+    """``self`` plus or minus ``alpha * other``: in the common dtype, scaled without rounding between."""
     dtype = result_dtype(self, other)
+    self, other = cast(op, self, dtype), cast(op, other, dtype)
     if is_one(alpha):
-        inside = computation_dtype(dtype, self, other)
-        return cast(op, op.emit(op_type, (cast(op, self, inside), cast(op, other, inside))), dtype)
-    inside = wide(dtype)
-    scaled = op.Mul(cast(op, other, inside), cast(op, alpha, inside))
-    return cast(op, op.emit(op_type, (cast(op, self, inside), scaled)), dtype)
+        return op.emit(op_type, (self, other))
+    self, other, alpha = (cast(op, x, wide(dtype)) for x in (self, other, cast(op, alpha, dtype)))
+    return cast(op, op.emit(op_type, (self, op.Mul(other, alpha))), dtype)
 
 
 def is_one(number: Any) -> bool:
@@ -165,16 +164,15 @@ def square(op, self):
 
 @translates(aten.pow.Tensor_Scalar, aten.pow.Scalar, aten.pow.Tensor_Tensor)
 def pow_(op, self, exponent):
-    """``self ** exponent``: torch takes the square root for 0.5; integers are multiplied, exact where they wrap."""
+    """``self ** exponent``: torch takes a square root for 0.5, but of float16; integers are multiplied, they wrap."""
     dtype = result_dtype(self, exponent)
     if not dtype.is_floating_point():
         return integer_power(op, dtype, self, exponent)
-    inside = computation_dtype(dtype, self, exponent)
-    self = cast(op, self, inside)
-    if not isinstance(exponent, ir.Value) and abs(exponent) == 0.5:
+    self, power = cast(op, self, dtype), cast(op, exponent, dtype)
+    if not isinstance(exponent, ir.Value) and abs(exponent) == 0.5 and dtype != ir.DataType.FLOAT16:
         root = op.Sqrt(self)
-        return cast(op, root if exponent > 0 else op.Reciprocal(root), dtype)
-    return cast(op, op.Pow(self, cast(op, exponent, inside)), dtype)
+        return root if exponent > 0 else op.Reciprocal(root)
+    return op.Pow(self, power)
 
 
 @translates(aten.float_power.Tensor_Scalar, aten.float_power.Scalar, aten.float_power.Tensor_Tensor)

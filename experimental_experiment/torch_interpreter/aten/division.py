@@ -12,8 +12,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import div
 from experimental_experiment.torch_interpreter.aten.rounding import trunc
-from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import cast, computation_dtype, result_dtype, wide
+from experimental_experiment.torch_interpreter.promotion import cast, kind, result_dtype, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -31,13 +30,14 @@ def div_mode(op, self, other, rounding_mode):
         return div(op, self, other)
     if rounding_mode == "trunc":
         return truncated_quotient(op, self, other)
-    return rounded(op, self, other, floored_quotient)
+    return floor_divide(op, self, other)
 
 
 @translates(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(op, self, other):
-    """The quotient rounded towards minus infinity."""
-    return rounded(op, self, other, floored_quotient)
+    """The quotient rounded towards minus infinity; a number beside a float16 tensor keeps its digits."""
+    dtype = result_dtype(self, other)
+    return cast(op, floored_quotient(op, cast(op, self, wide(dtype)), cast(op, other, wide(dtype))), dtype)
 
 
 @translates(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
@@ -53,18 +53,19 @@ def fmod(op, self, other):
 
 
 def rounded(op, self: Any, other: Any, function) -> ir.Value:
-    """*function* of the promoted operands, float16 in float32: its quotients round once, after the floor."""
+    """*function* of the promoted operands, float16 in float32."""
     dtype = result_dtype(self, other)
-    if dtype == ir.DataType.BOOL:
-        raise Untranslatable("a rounded division of booleans")
-    return cast(op, function(op, cast(op, self, wide(dtype)), cast(op, other, wide(dtype))), dtype)
+    operands = [cast(op, cast(op, x, dtype), wide(dtype)) for x in (self, other)]
+    return cast(op, function(op, *operands), dtype)
 
 
 def truncated_quotient(op, self: Any, other: Any) -> ir.Value:
     """The quotient without its fraction; torch rounds a quotient of float16 tensors before it truncates."""
     dtype = result_dtype(self, other)
-    inside = computation_dtype(dtype, self, other)
-    return cast(op, trunc(op, op.Div(cast(op, self, inside), cast(op, other, inside))), dtype)
+    quotient = op.Div(cast(op, self, wide(dtype)), cast(op, other, wide(dtype)))
+    if all(kind(operand)[1] == "tensor" for operand in (self, other)):
+        quotient = op.Cast(quotient, to=dtype)
+    return op.Cast(trunc(op, op.Cast(quotient, to=wide(dtype))), to=dtype)
 
 
 def floored_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
