@@ -46,6 +46,7 @@ def capture(
 
     Raises:
         TypeError: *mod* is nothing that can be exported, or *args* is not a tuple.
+        ValueError: *dynamic_shapes* asks of a program what it does not have.
         CaptureError: torch.export refused the model.
     """
     if isinstance(args, torch.Tensor):
@@ -57,6 +58,8 @@ def capture(
         restore_storages(program)
         return program_of(program, dims_of_program(program, dynamic_shapes))
     if isinstance(mod, torch.fx.GraphModule) and carries_values(mod) and not args and not kwargs:
+        if dynamic_shapes is not None:
+            raise ValueError("dynamic_shapes: the dimensions of a GraphModule are those of its fake values")
         return program_of_graph_module(mod)
     if isinstance(mod, torch.nn.Module):
         module = mod

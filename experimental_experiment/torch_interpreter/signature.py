@@ -183,6 +183,29 @@ def user_dims(
     return plain, [found[id(leaf)].pop(0) if found.get(id(leaf)) else {} for leaf in leaves], small
 
 
+def recorded_dims(exported: torch.export.ExportedProgram) -> list[dict[int | None, str]]:
+    """The names of dimensions that an ExportedProgram remembers, for each input of the user; a saved one has lost them."""
+    found = []
+    for node in user_placeholders(exported):
+        value = node.meta.get("val")
+        names: dict[int | None, str] = {}
+        for axis in range(value.dim()) if isinstance(value, torch.Tensor) else ():
+            symbol = symbol_of(value, axis)
+            if symbol is not None:
+                environment = value.shape[axis].node.shape_env
+                sources = environment.var_to_sources.get(symbol, ())
+                given = [environment.source_name_to_debug_name.get(source.name) for source in sources]
+                names.update((axis, name) for name in given if name)
+        found.append(names)
+    return found
+
+
+def user_placeholders(exported: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    """The placeholders of the user's inputs, in order."""
+    specs = zip(exported.graph.find_nodes(op="placeholder"), exported.graph_signature.input_specs)
+    return [node for node, spec in specs if spec.kind == InputKind.USER_INPUT]
+
+
 def dim_name(entry: Any) -> str:
     """The name that an entry of ``dynamic_shapes`` gives to a dimension, ``""`` for none."""
     if isinstance(entry, str):
