@@ -165,7 +165,8 @@ def linear(op, x, sizes, scales, align_corners):
     """Each output is between two elements of an axis, weighted by its distance to them."""
 
     def taps(axis, size, scale):
-        place = op.Max(positions(op, x, axis, size, scale, align_corners), 0.0)
+        step = step_of(op, x, axis, size, scale, align_corners, copied=True)
+        place = op.Max(positions(op, step, size, align_corners), 0.0)
         last = minus(op, op.size(x, axis), 1)
         below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
         part = op.Sub(place, op.Cast(below, to=place.dtype))
@@ -178,7 +179,7 @@ def cubic(op, x, sizes, scales, align_corners, a=-0.75):
     """Each output is a cubic convolution of four elements of an axis, those at the ends repeated."""
 
     def taps(axis, size, scale):
-        place = positions(op, x, axis, size, scale, align_corners)
+        place = positions(op, step_of(op, x, axis, size, scale, align_corners), size, align_corners)
         floor = op.Floor(place)
         part = op.Sub(place, floor)
         first, last = op.Cast(floor, to=INT64), minus(op, op.size(x, axis), 1)
@@ -267,7 +268,7 @@ def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: fl
         raise Untranslatable(f"antialiased interpolation of {x.dtype.name}")
     wide = op.Cast(x, to=computing_dtype(x))
     for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
-        step = step_of(op, x, axis, out, scale, align_corners)
+        step = step_of(op, x, axis, out, scale, align_corners, copied=True)
         stretch = op.Max(step, 1.0)
         center = op.Mul(step, op.Add(op.Cast(counted(op, out), to=step.dtype), 0.5))
         support = op.Mul(stretch, reach)
@@ -324,19 +325,24 @@ def computing_dtype(x: ir.Value) -> ir.DataType:
     return DOUBLE if x.dtype == DOUBLE else FLOAT
 
 
-def step_of(op, x, axis: int, out: Size, scale: float | None, align_corners: bool = False) -> ir.Value:
-    """Distance between the places of two neighbouring outputs, in elements of the input."""
+def step_of(
+    op, x, axis: int, out: Size, scale: float | None, align_corners: bool = False, copied: bool = False
+) -> ir.Value:
+    """Distance between the places of two neighbouring outputs, in elements of the input.
+
+    *copied*: an axis that keeps its size is copied, whatever its factor.
+    """
     dtype, size = computing_dtype(x), op.size(x, axis)
     if align_corners:
         size, out = minus(op, size, 1), larger(op, minus(op, out, 1), 1)
     elif scale:
-        return op.constant(1 / scale, dtype)
+        step = op.constant(1 / scale, dtype)
+        return op.Where(op.Equal(op.constant(size), out), op.constant(1, dtype), step) if copied else step
     return op.Div(op.Cast(op.constant(size), to=dtype), op.Cast(op.constant(out), to=dtype))
 
 
-def positions(op, x, axis: int, out: Size, scale: float | None, align_corners: bool) -> ir.Value:
+def positions(op, step: ir.Value, out: Size, align_corners: bool) -> ir.Value:
     """The place of every output along an axis of the input: ``step * (i + 0.5) - 0.5``, or ``step * i``."""
-    step = step_of(op, x, axis, out, scale, align_corners)
     number = op.Cast(counted(op, out), to=step.dtype)
     if align_corners:
         return op.Mul(number, step)

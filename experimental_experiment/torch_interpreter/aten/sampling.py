@@ -1,0 +1,152 @@
+"""Sampling at the points of a grid: grid_sampler, affine_grid_generator.
+
+Source of semantics: torch.nn.functional.grid_sample and affine_grid, ATen's GridSampler.h, ONNX GridSample.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.resize import IN_RESIZE, far, near
+from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, larger, minus
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+MODES = ("linear", "nearest", "cubic")
+"""ONNX's names of the interpolations since opset 20, as ATen numbers them."""
+
+OLD_MODES = ("bilinear", "nearest", "bicubic")
+"""ONNX's names of the interpolations before."""
+
+PADDINGS = ("zeros", "border", "reflection")
+"""The paddings, as ATen numbers them."""
+
+
+@translates(
+    aten.grid_sampler.default,
+    aten.grid_sampler_2d.default,
+    aten.grid_sampler_3d.default,
+    aten._grid_sampler_2d_cpu_fallback.default,
+)
+def grid_sampler(op, input, grid, interpolation_mode, padding_mode, align_corners):
+    """*input* (N, C, *spatial*) at the points of *grid* (N, *out*, axes), which range from -1 to 1, last axis first."""
+    padding = PADDINGS[padding_mode]
+    if input.dtype not in IN_RESIZE or (rank(input) == 5 and op.opset < 20):
+        return gathered(op, input, grid, MODES[interpolation_mode], padding, align_corners)
+    mode = (MODES if op.opset >= 20 else OLD_MODES)[interpolation_mode]
+    if padding == "border":
+        # far outside is the border too, but onnxruntime computes 0 where the position does not fit an integer
+        grid = op.Clip(grid, -10.0, 10.0)
+    return op.GridSample(input, grid, mode=mode, padding_mode=padding, align_corners=int(align_corners))
+
+
+def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
+    """`grid_sampler` in elementary operators: the elements around every point, times their weights."""
+    axes = rank(input) - 2
+    wide = op.Cast(input, to=ir.DataType.FLOAT) if input.dtype in IN_RESIZE else input
+    coordinates = reversed(op.Split(op.CastLike(grid, wide), axis=-1, num_outputs=axes, outputs=axes))
+    sizes = [op.size(input, axis + 2) for axis in range(axes)]
+    taps = [
+        taps_of(op, op.Squeeze(coordinate, [-1]), size, mode, padding, align_corners)
+        for coordinate, size in zip(coordinates, sizes)
+    ]
+    outer = [op.size(input, 0), op.size(input, 1)]
+    flat = op.Reshape(wide, op.shape([*outer, -1]))
+    out = [op.size(grid, axis) for axis in range(1, axes + 1)]
+    total = None
+    for corner in itertools.product(*taps):
+        position, inside, weight = located(op, corner, sizes)
+        row = op.Expand(op.Reshape(position, op.shape([outer[0], 1, -1])), op.shape([1, outer[1], 1]))
+        values = op.Reshape(op.GatherElements(flat, row, axis=2), op.shape([*outer, *out]))
+        term = op.Where(op.Unsqueeze(inside, [1]), values, op.constant(0, wide.dtype))
+        term = term if weight is None else op.Mul(term, op.Unsqueeze(weight, [1]))
+        total = term if total is None else op.Add(total, term)
+    return op.Cast(total, to=input.dtype)
+
+
+def taps_of(op, coordinate, size: Size, mode: str, padding: str, align_corners: bool):
+    """The positions along one axis that a point reads, as whole floats, and their weights."""
+    place = unnormalized(op, coordinate, size, align_corners)
+    if mode == "cubic":
+        floor = op.Floor(place)
+        t = op.Sub(place, floor)
+        weights = [
+            far(op, op.Add(t, 1.0), -0.75),
+            near(op, t, -0.75),
+            near(op, op.Sub(1.0, t), -0.75),
+            far(op, op.Sub(2.0, t), -0.75),
+        ]
+        read = [
+            inside_of(op, op.Add(floor, offset), size, padding, align_corners)
+            for offset in (-1.0, 0.0, 1.0, 2.0)
+        ]
+        return list(zip(read, weights))
+    place = inside_of(op, place, size, padding, align_corners)
+    if mode == "nearest":
+        return [(op.Round(place), None)]
+    floor = op.Floor(place)
+    part = op.Sub(place, floor)
+    return [(floor, op.Sub(1.0, part)), (op.Add(floor, 1.0), part)]
+
+
+def unnormalized(op, coordinate, size: Size, align_corners: bool):
+    """A coordinate between -1 and 1 as a position along an axis."""
+    size = op.CastLike(op.constant(size), coordinate)
+    if align_corners:
+        return op.Mul(op.Div(op.Add(coordinate, 1.0), 2.0), op.Sub(size, 1.0))
+    return op.Div(op.Sub(op.Mul(op.Add(coordinate, 1.0), size), 1.0), 2.0)
+
+
+def inside_of(op, place, size: Size, padding: str, align_corners: bool):
+    """A position, moved into the axis when the padding says so."""
+    if padding == "zeros":
+        return place
+    last = op.CastLike(op.constant(minus(op, size, 1)), place)
+    if padding == "reflection":
+        low, span = (0.0, last) if align_corners else (-0.5, op.Add(last, 1.0))
+        distance = op.Abs(op.Sub(place, low))
+        flips = op.Floor(op.Div(distance, span))
+        extra = op.Mod(distance, span, fmod=1)
+        even = op.Equal(op.Mod(flips, 2.0, fmod=1), 0.0)
+        reflected = op.Add(op.Where(even, extra, op.Sub(span, extra)), low)
+        place = op.Where(op.Equal(span, 0.0), op.constant(0.0, place.dtype), reflected)
+    return op.Min(op.Max(place, 0.0), last)
+
+
+def located(op, corner, sizes: list[Size]):
+    """The flat position of one corner, clipped into the input, whether it is inside, and its weight."""
+    position, inside, weight = None, None, None
+    for (place, part), size in zip(corner, sizes):
+        last = minus(op, size, 1)
+        index = op.Cast(place, to=ir.DataType.INT64)
+        clipped = op.Min(op.Max(index, 0), last)
+        valid = op.Equal(index, clipped)
+        position = clipped if position is None else op.Add(op.Mul(position, size), clipped)
+        inside = valid if inside is None else op.And(inside, valid)
+        weight = part if weight is None else op.Mul(weight, part)
+    return position, inside, weight
+
+
+@translates(aten.affine_grid_generator.default)
+def affine_grid_generator(op, theta, size, align_corners):
+    """*theta* (N, axes, axes + 1) applied to the centers of the elements of an image of shape *size*.
+
+    ONNX AffineGrid puts the only element of an axis at -1 when corners are aligned, torch at 0.
+    """
+    axes = len(size) - 2
+    wide = op.Cast(theta, to=ir.DataType.FLOAT) if theta.dtype in IN_RESIZE else theta
+    columns = op.Split(wide, axis=2, num_outputs=axes + 1, outputs=axes + 1)
+    *columns, total = (op.Unsqueeze(op.Squeeze(c, [2]), list(range(1, axes + 1))) for c in columns)
+    for axis, count in enumerate(size[2:]):
+        last = minus(op, count, 1)
+        parts = larger(op, last, 1) if align_corners else count
+        numerator = op.Cast(op.Sub(op.Mul(counted(op, count), 2), last), to=wide.dtype)
+        place = op.Div(numerator, op.Cast(op.constant(parts), to=wide.dtype))
+        place = op.Unsqueeze(place, list(range(1, axes - axis + 1)))
+        total = op.Add(total, op.Mul(columns[axes - 1 - axis], place))
+    return op.Cast(total, to=theta.dtype)
