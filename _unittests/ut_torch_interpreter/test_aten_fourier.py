@@ -1,0 +1,87 @@
+"""Fourier transforms: same values, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+X = torch.randn(2, 3, 12)
+Z = torch.randn(2, 3, 12, dtype=torch.complex64)
+
+
+class TestFourier(ExporterTestCase):
+    CASES = {
+        "fft of a real signal": (aten.fft_fft.default, X),
+        "fft of integers": (aten.fft_fft.default, torch.arange(6)),
+        "fft of another axis, cut": (aten.fft_fft.default, Z, 2, 1, "ortho"),
+        "fft continued with zeros": (aten.fft_fft.default, Z, 15, -1, "forward"),
+        "fft in float64": (aten.fft_fft.default, X.double()),
+        "ifft": (aten.fft_ifft.default, Z),
+        "ifft of a real signal": (aten.fft_ifft.default, X, 7, 0, "ortho"),
+        "ifft without scale": (aten.fft_ifft.default, Z, None, -1, "forward"),
+        "rfft": (aten.fft_rfft.default, X),
+        "rfft of an odd size": (aten.fft_rfft.default, X, 11, -1, "ortho"),
+        "irfft": (aten.fft_irfft.default, Z),
+        "irfft of an odd size": (aten.fft_irfft.default, Z, 21, -1, "ortho"),
+        "irfft continued with zeros": (aten.fft_irfft.default, Z, 32, -1, "forward"),
+        "irfft of a real signal": (aten.fft_irfft.default, X),
+        "hfft": (aten.fft_hfft.default, Z),
+        "hfft of an odd size": (aten.fft_hfft.default, Z, 9, -1, "ortho"),
+        "ihfft": (aten.fft_ihfft.default, X),
+        "ihfft of another axis": (aten.fft_ihfft.default, X, 5, 1, "forward"),
+        "fft2": (aten.fft_fft2.default, Z),
+        "ifft2": (aten.fft_ifft2.default, X, [4, 5]),
+        "rfft2": (aten.fft_rfft2.default, X, None, [-1, 0], "ortho"),
+        "irfft2": (aten.fft_irfft2.default, Z, [4, 9]),
+        "hfft2": (aten.fft_hfft2.default, Z, None, [-2, -1], "ortho"),
+        "ihfft2": (aten.fft_ihfft2.default, X),
+        "fftn": (aten.fft_fftn.default, X),
+        "fftn of the last axes": (aten.fft_fftn.default, Z, [-1, 5], None, "forward"),
+        "ifftn": (aten.fft_ifftn.default, Z, None, [0, 2]),
+        "rfftn": (aten.fft_rfftn.default, X),
+        "irfftn": (aten.fft_irfftn.default, Z),
+        "hfftn": (aten.fft_hfftn.default, Z),
+        "ihfftn": (aten.fft_ihfftn.default, X, [2, 4]),
+        "fftshift": (aten.fft_fftshift.default, torch.arange(15).reshape(3, 5)),
+        "fftshift of a complex axis": (aten.fft_fftshift.default, Z, [-2]),
+        "ifftshift": (aten.fft_ifftshift.default, torch.arange(15).reshape(3, 5)),
+        "ifftshift of complex axes": (aten.fft_ifftshift.default, Z, [0, 1]),
+        "fftfreq": (lambda x: aten.fft_fftfreq.default(5, 0.5) * x, torch.randn(5)),
+        "rfftfreq": (lambda x: aten.fft_rfftfreq.default(5, 0.5) * x, torch.randn(3)),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(target, *args, dynamic=False)
+
+    def test_dynamic_sizes(self):
+        for target in (
+            aten.fft_fft.default,
+            aten.fft_rfft.default,
+            aten.fft_irfft.default,
+            aten.fft_fftshift.default,
+        ):
+            with self.subTest(target=target):
+                self.assert_same_as_eager(
+                    target, X, others=[(torch.randn(2, 3, 25),), (torch.randn(5, 2, 16),)]
+                )
+
+    def test_large_sizes(self):
+        for size in (1025, 2048):
+            with self.subTest(size):
+                signal = torch.randn(2, size)
+                self.assert_same_as_eager(aten.fft_rfft.default, signal, scale=10)  # sums of a thousand terms
+                self.assert_same_as_eager(aten.fft_ifft.default, signal.to(torch.complex128), dynamic=False)
+                self.assert_same_as_eager(aten.fft_irfft.default, signal.to(torch.complex128), dynamic=False)
+
+    def test_target_opsets(self):
+        for target_opset in (18, 20, 23, 26):
+            with self.subTest(target_opset):
+                self.assert_same_as_eager(aten.fft_fft.default, X, target_opset=target_opset)
+
+
+if __name__ == "__main__":
+    unittest.main()
