@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
+import types
 import re
 from collections.abc import Callable
 from typing import Any
@@ -103,8 +105,22 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
 def function_module(function: Callable) -> torch.nn.Module:
     """A module whose forward is *function*, with its parameters by name."""
     module = FunctionModule(function)
-    module.forward = function
+    module.forward = called_forward(function)
     return module
+
+
+def called_forward(function: Callable) -> Callable:
+    """*function* under the name ``forward``: torch.export keeps the lines of no other function, and errors cite them."""
+    if isinstance(function, types.MethodType):
+        return types.MethodType(called_forward(function.__func__), function.__self__)
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    copied = types.FunctionType(
+        code, function.__globals__, "forward", function.__defaults__, function.__closure__
+    )
+    copied.__kwdefaults__ = function.__kwdefaults__
+    return functools.update_wrapper(copied, function)
 
 
 def carries_values(module: torch.fx.GraphModule) -> bool:
@@ -116,13 +132,14 @@ def warn_about_pinned_sizes(exported: torch.export.ExportedProgram) -> None:
     """Log the conditions of the example that torch.export kept on expressions of sizes called dynamic.
 
     A branch of the model on ``height // 16 * (width // 16) == 196`` leaves that equality: other sizes meet a program
-    that was not traced for them. Divisibility is not reported: the model itself asks for it.
+    that was not traced for them. Divisibility is not reported: the model itself asks for it. Nor is a single size: it
+    is static in the types of the model.
     """
     guards = getattr(exported, "_guards_code", None) or []
     pinned = [
         re.sub(r"L\['(\w+)'\]", r"\1", guard) for guard in guards if re.search(r"[^=!<>]== \d+$", guard)
     ]
-    pinned = [guard for guard in pinned if "%" not in guard]
+    pinned = [guard for guard in pinned if "%" not in guard and guard.count(" ") > 2]
     if pinned:
         logger.warning(
             "the model is right only for sizes where %s: torch.export kept it of the example",

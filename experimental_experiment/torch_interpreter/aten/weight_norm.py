@@ -1,0 +1,36 @@
+"""Weight normalization: a weight as a direction times its norm.
+
+Source of semantics: ``torch.nn.utils.parametrizations.weight_norm`` and ATen's WeightNorm.cpp.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(aten._weight_norm.default)
+def weight_norm(op, v, g, dim):
+    """``v * g / norm(v)``, the norm being taken over all axes but *dim*."""
+    return weight_norm_interface(op, v, g, dim)[0]
+
+
+@translates(aten._weight_norm_interface.default)
+def weight_norm_interface(op, v, g, dim):
+    """The weight and the norm it was divided by."""
+    norms = norm_except_dim(op, v, 2, dim)
+    return op.Mul(v, op.Div(g, norms)), norms
+
+
+@translates(aten.norm_except_dim.default)
+def norm_except_dim(op, v, pow, dim):
+    """The norm over all axes but *dim*, which stay with size 1; over all axes, without them, for -1."""
+    if dim == -1:
+        return vector_norm(op, v, pow, None, False, None)
+    others = [axis for axis in range(rank(v)) if axis != dim]
+    return vector_norm(op, v, pow, others, True, None)
