@@ -16,13 +16,16 @@ from experimental_experiment.torch_interpreter.aten.exponential import log1p
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote_to_float
-from experimental_experiment.torch_interpreter.registry import elementwise, translates
+from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
 
 
-elementwise(aten.relu.default, "Relu")
+@translates(aten.relu.default)
+def relu(op, self):
+    """At least 0."""
+    return op.Relu(self) if self.dtype.is_floating_point() else op.Max(self, 0)
 
 
 @translates(aten.sigmoid.default)

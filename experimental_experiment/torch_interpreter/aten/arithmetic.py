@@ -183,8 +183,7 @@ def float_power(op, self, exponent):
 
 def integer_power(op, dtype: ir.DataType, self: Any, exponent: Any) -> ir.Value:
     """Powers of integers by squaring: ONNX Pow goes through float64 in onnxruntime."""
-    if dtype == BOOL:
-        return op.Or(cast(op, self, BOOL), op.Not(cast(op, exponent, BOOL)))
+    dtype = INT64 if dtype == BOOL else dtype
     base = cast(op, self, dtype)
     if isinstance(exponent, ir.Value):
         return power_by_bits(op, base, cast(op, exponent, dtype))

@@ -49,7 +49,7 @@ def remainder(op, self, other):
 @translates(aten.fmod.Tensor, aten.fmod.Scalar)
 def fmod(op, self, other):
     """What a truncated division leaves: it has the sign of *self*."""
-    return rounded(op, self, other, lambda op, a, b: op.Mod(a, b, fmod=1))
+    return rounded(op, self, other, truncated_remainder)
 
 
 def rounded(op, self: Any, other: Any, function) -> ir.Value:
@@ -73,27 +73,33 @@ def floored_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
     if not a.dtype.is_signed():
         return op.Div(a, b)
     if not a.dtype.is_floating_point():
-        crosses = op.Not(op.Equal(op.Mod(a, b), op.Mod(a, b, fmod=1)))
-        return op.Sub(op.Div(a, b), op.Cast(crosses, to=a.dtype))
-    left, crosses = truncated_remainder(op, a, b)
-    exact = op.Sub(op.Div(op.Sub(a, left), b), op.Cast(crosses, to=a.dtype))
-    if is_never_zero(b):
-        return op.Round(exact)
-    return op.Where(op.Equal(b, 0), op.Div(a, b), op.Round(exact))
+        quotient = op.Div(a, b)
+        crosses = op.Not(op.Equal(op.Mod(a, b), op.Sub(a, op.Mul(quotient, b))))
+        return op.Sub(quotient, op.Cast(crosses, to=a.dtype))
+    left = truncated_remainder(op, a, b)
+    exact = op.Div(op.Sub(a, left), b)
+    floored = op.Round(op.Sub(exact, op.Cast(has_other_sign(op, left, b), to=a.dtype)))
+    return floored if is_never_zero(b) else op.Where(op.Equal(b, 0), op.Div(a, b), floored)
 
 
 def floored_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
     """The exact remainder of a floored division; ONNX Mod has it for integers only."""
     if not a.dtype.is_floating_point():
         return op.Mod(a, b)
-    left, crosses = truncated_remainder(op, a, b)
-    return op.Where(crosses, op.Add(left, b), left)
+    left = truncated_remainder(op, a, b)
+    return op.Where(has_other_sign(op, left, b), op.Add(left, b), left)
 
 
-def truncated_remainder(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The exact remainder of a truncated division of floats, and where a floored one differs: signs are opposite."""
-    left = op.Mod(a, b, fmod=1)
-    return left, op.Less(op.Mul(op.Sign(left), op.Sign(b)), 0)
+def truncated_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The exact remainder of a truncated division; onnxruntime's Mod of int64 with fmod goes through float64."""
+    if a.dtype.is_floating_point():
+        return op.Mod(a, b, fmod=1)
+    return op.Sub(a, op.Mul(op.Div(a, b), b))
+
+
+def has_other_sign(op, left: ir.Value, b: ir.Value) -> ir.Value:
+    """Whether a remainder is not zero and has not the sign of the divisor."""
+    return op.Less(op.Mul(op.Sign(left), op.Sign(b)), 0)
 
 
 def is_never_zero(value: ir.Value) -> bool:
