@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import onnx
-import onnxruntime
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
@@ -160,7 +159,7 @@ def verdict(name: Name, samples: int = 4) -> Verdict:
     for call, tensors in calls(name, samples):
         try:
             expected = eager(call, tensors)
-        except (RuntimeError, ValueError, IndexError, TypeError):
+        except (AssertionError, RuntimeError, ValueError, IndexError, TypeError):
             continue  # a sample that eager itself refuses
         seen += 1
         found = static(name, call, tensors, expected)
@@ -251,10 +250,8 @@ def judged(
         if name[1] in RANDOM | UNSPECIFIED:
             return statistics(name, run(runner, tensor_leaves(tensors)), expected)
         differences = compare(copy.deepcopy(call), runner, tuple(tensor.clone() for tensor in tensors))
-    except (onnxruntime.capi.onnxruntime_pybind11_state.OrtException, RuntimeError, ValueError) as error:
-        return Verdict("not run", first_line(error))
     except Exception as error:
-        if type(error).__module__.startswith("onnxruntime"):
+        if isinstance(error, (RuntimeError, ValueError)) or type(error).__module__.startswith("onnxruntime"):
             return Verdict("not run", first_line(error))
         raise
     wrong = [found for found in differences if not found.within]
