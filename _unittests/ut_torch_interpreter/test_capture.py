@@ -1,5 +1,6 @@
 """Capture: the kinds of models that can be exported, and how torch.export is called."""
 
+import functools
 import os
 import tempfile
 import unittest
@@ -51,6 +52,12 @@ class TestKinds(ExporterTestCase):
             return x @ weight
 
         self.assert_runs_as(to_onnx(function, (X,)), function, X)
+        self.assert_runs_as(to_onnx(function, (X,), export_options=ExportOptions(strict=True)), function, X)
+        self.assert_runs_as(to_onnx(torch.sin, (X,)), torch.sin, X)
+        self.assert_runs_as(
+            to_onnx(functools.partial(torch.add, alpha=2), (X, X)), lambda x, y: x + 2 * y, X, X
+        )
+        self.assert_runs_as(to_onnx(Model().forward, (X,), {"scale": X[:, :1]}), Model(), X, X[:, :1])
 
     def test_one_tensor_stands_for_a_tuple(self):
         module = Model()
@@ -86,7 +93,7 @@ class TestKinds(ExporterTestCase):
         self.assertEqual("rows", model.graph.input[0].type.tensor_type.shape.dim[0].dim_param)
         with self.assertRaisesRegex(ValueError, "names axis 1 of x 'columns', but it is static"):
             to_onnx(program, dynamic_shapes=({0: "rows", 1: "columns"},))
-        with self.assertRaisesRegex(ValueError, "structure of the arguments"):
+        with self.assertRaisesRegex(CaptureError, "structure of the arguments"):
             to_onnx(program, dynamic_shapes=({0: "rows"}, {0: "rows"}, None))
 
     def test_decomposed_program(self):

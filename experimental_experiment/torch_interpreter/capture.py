@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import types
 import re
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -30,12 +30,11 @@ from experimental_experiment.torch_interpreter.storage import mutated_storages, 
 
 
 class FunctionModule(torch.nn.Module):
-    """A plain function as a module: same call, same signature."""
+    """A function without a signature as a module: ``torch.sin``."""
 
     def __init__(self, function: Callable):
         super().__init__()
         self.function = function
-        self.__signature__ = inspect.signature(function)
 
     def forward(self, *args, **kwargs):
         return self.function(*args, **kwargs)
@@ -88,12 +87,10 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
     if program.example_inputs is None:
         raise ValueError("dynamic_shapes cannot be read: the ExportedProgram has no example inputs")
     args, kwargs = program.example_inputs
-    _, dims, _ = user_dims(program.module(check_guards=False), args, kwargs, dynamic_shapes)
+    with stage("reading dynamic_shapes"):
+        _, dims, _ = user_dims(program.module(check_guards=False), args, kwargs, dynamic_shapes)
     dims = in_order_of_placeholders(program, args, kwargs, dims)
-    placeholders = user_placeholders(program)
-    if len(dims) != len(placeholders):
-        raise ValueError("dynamic_shapes does not have the structure of the arguments of the ExportedProgram")
-    for node, names in zip(placeholders, dims):
+    for node, names in zip(user_placeholders(program), dims):
         for axis, name in names.items():
             if symbol_of(node.meta.get("val"), axis) is None:
                 raise ValueError(
@@ -105,8 +102,18 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
 def function_module(function: Callable) -> torch.nn.Module:
     """A module whose forward is *function*, with its parameters by name."""
     module = FunctionModule(function)
-    module.forward = called_forward(function)
+    if has_signature(function):
+        module.forward = called_forward(function)
     return module
+
+
+def has_signature(function: Callable) -> bool:
+    """Whether the parameters of a function have names: those of ``torch.sin`` do not."""
+    try:
+        inspect.signature(function)
+    except ValueError:
+        return False
+    return True
 
 
 def called_forward(function: Callable) -> Callable:
