@@ -12,6 +12,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import Emitter
@@ -118,6 +120,11 @@ class Weights:
         tensor = entry.tensor
         if not isinstance(tensor, torch.Tensor):
             return tensor
+        if isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
+            raise ExportError(
+                f"torch.export made the constant {entry.name} of a tensor without values, as it does with torch.func.grad",
+                entry.node,
+            )
         if tensor.dtype.is_complex:
             tensor = torch.view_as_real(tensor.resolve_conj())
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())

@@ -23,6 +23,7 @@ from experimental_experiment.torch_interpreter.errors import (
     target_name,
 )
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
+from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
 from experimental_experiment.torch_interpreter.storage import (
     HIDDEN_WRITES,
     Cell,
@@ -141,6 +142,7 @@ class Walk:
         """Translate every node that matters and return what the output node returns, flattened, as views or numbers."""
         graph = self.module.graph
         live = live_nodes(graph)
+        regions = vmap_regions(graph, live)
         given = iter(operands)
         context = self.op.context
         outer = context.prefix, context.node, context.provenance, context.modules
@@ -152,7 +154,7 @@ class Walk:
                 self.env[node] = as_view(next(given))
             elif node.op == "output":
                 results = flat(self.env_of(node.args[0]))
-            elif node not in live:
+            elif node not in live or node in self.env:
                 continue
             elif node.op == "get_attr":
                 self.env[node] = self.attribute(node)
@@ -160,7 +162,10 @@ class Walk:
                 context.prefix, context.node = node.name, node
                 context.provenance = provenance(self.origin or node)
                 context.modules = module_calls(self.origin or node)
-                self.env[node] = self.translated(node)
+                if node in regions:
+                    self.vmapped(node, regions[node])
+                else:
+                    self.env[node] = self.translated(node)
             else:
                 raise ExportError(f"a node {node.op!r} is not part of an exported program", node)
         context.prefix, context.node, context.provenance, context.modules = outer
@@ -204,6 +209,20 @@ class Walk:
             return [self.read(item) for item in argument]
         return argument
 
+    def vmapped(self, node: torch.fx.Node, region: Region) -> None:
+        """Translate the whole region under ``torch.vmap`` that *node* is the first live node of."""
+        context = self.op.context
+        outer, context.region = context.region, None
+        try:
+            body = Body(region.traced(outer), self.dimensions)
+            results = body.inline(self.op, *(self.read(item) for item in region.inputs()))
+        except Untranslatable as error:
+            raise refused(node, error) from error
+        context.region = outer
+        self.env.update(dict.fromkeys(region.nodes))
+        for output, value in zip(region.outputs(), results):
+            self.env[output] = self.result(output, value, output.meta["val"], output.name)
+
     # ---- dispatch
 
     def translated(self, node: torch.fx.Node) -> Any:
@@ -213,10 +232,7 @@ class Walk:
         except ExportError:
             raise
         except Untranslatable as error:
-            hint = f"rewrite this line, or give to_onnx(..., translations={{{target_name(node.target)}: function}})"
-            raise ExportError(
-                f"{target_name(node.target)} cannot be translated: {error}", node, hint
-            ) from error
+            raise refused(node, error) from error
         except Exception as error:
             message = (
                 f"the translation of {target_name(node.target)} failed with {type(error).__name__}: {error}"
@@ -382,14 +398,19 @@ class Walk:
         arguments = registry.bind(target, translation.function, args, kwargs)
         arguments.pop(registry.parameters(translation.function)[0])
         name = node.name if position is None else f"{node.name}_{position}"
-        return lens_of(
-            translation,
-            node,
-            target,
-            arguments,
-            lambda value: self.stamp(node, value, fake, name),
-            position,
-        )
+
+        def stamp(value: ir.Value) -> ir.Value:
+            return self.stamp(node, value, fake, name)
+
+        lens = lens_of(translation, node, target, arguments, stamp, position)
+
+        def get(op: Emitter, base: ir.Value) -> ir.Value:
+            try:
+                return lens.get(op, base)
+            except Untranslatable as error:
+                raise refused(node, error) from error
+
+        return Lens(get, lens.put)
 
     def write(self, node: torch.fx.Node, written: list[torch.fx.Node]) -> Any:
         """An operator that mutates arguments: compute the new values, write them through the views."""
@@ -435,6 +456,13 @@ class Walk:
         args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
         view.reshape_in_place(self.lens(node, twin, args, kwargs, node.meta["val"]))
         return view
+
+
+def refused(node: torch.fx.Node, error: Untranslatable) -> ExportError:
+    """The error that names the node, and what to do."""
+    name = target_name(node.target)
+    hint = f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
+    return ExportError(f"{name} cannot be translated: {error}", node, hint)
 
 
 def as_view(operand: Any) -> Any:

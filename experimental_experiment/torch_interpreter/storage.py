@@ -15,6 +15,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch._C._functorch import is_batchedtensor
 
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -137,7 +138,7 @@ def translating(op, node: torch.fx.Node):
 
 def storage_of(value: Any) -> int | None:
     """An identifier of the storage of a fake tensor, None for anything else."""
-    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided and not is_batchedtensor(value):
         return value.untyped_storage()._cdata
     return None
 

@@ -42,3 +42,31 @@ def enter_autocast(op, device_type, dtype=None, enabled=True, cache_enabled=None
 def exit_autocast(op, mode):
     """The end of such a region."""
     op.context.region = mode
+
+
+@translates(
+    higher_order.tag_activation_checkpoint,
+    higher_order.wrap,
+    higher_order.wrap_activation_checkpoint,
+    views=True,
+)
+def checkpoint(op, wrapped_func, *args, **kwargs):
+    """When values are kept for the backward pass changes none; the options say only that."""
+    return wrapped_func.inline_views(op, *args)
+
+
+@translates(higher_order.hints_wrapper, views=True)
+def hints_wrapper(op, body_func, args, kwargs, hints):
+    """The hints are for compilers."""
+    return single(body_func, body_func.inline_views(op, *args, *kwargs.values()))
+
+
+@translates(higher_order.strict_mode, views=True)
+def strict_mode(op, callable, operands):
+    """How the body was captured changes no value."""
+    return single(callable, callable.inline_views(op, *operands))
+
+
+def single(body, results):
+    """The only result of a body that returns no tuple, the list of results otherwise."""
+    return results if isinstance(body.results, (list, tuple)) else results[0]

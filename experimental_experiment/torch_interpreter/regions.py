@@ -1,0 +1,87 @@
+"""Regions under ``torch.vmap``: what functorch makes of them.
+
+Between ``_vmap_increment_nesting`` and ``_vmap_decrement_nesting`` an exported program shows what happens to one sample. The
+region is traced again on its fake values, functorch's batching rules included, and the result is walked in its place.
+Source of semantics: ``torch._functorch.predispatch``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+import torch
+from torch._functorch import predispatch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
+
+DEPTH = {predispatch._vmap_increment_nesting: 1, predispatch._vmap_decrement_nesting: -1}
+
+
+@dataclasses.dataclass
+class Region:
+    """The nodes of one region, outermost vmap to its end, in order."""
+
+    nodes: list[torch.fx.Node] = dataclasses.field(default_factory=list)
+
+    def inputs(self) -> list[torch.fx.Node]:
+        """The nodes before the region that it reads."""
+        inside = set(self.nodes)
+        read = (node for member in self.nodes for node in member.all_input_nodes)
+        return list(dict.fromkeys(node for node in read if node not in inside and node.op != "get_attr"))
+
+    def outputs(self) -> list[torch.fx.Node]:
+        """The nodes of the region that are read behind it."""
+        inside = set(self.nodes)
+        return [node for node in self.nodes if any(user not in inside for user in node.users)]
+
+    def traced(self, region: Any) -> torch.fx.GraphModule:
+        """The region on whole batches, its inputs being placeholders, in an enclosing *region* such as autocast.
+
+        Raises Untranslatable when it writes one of its inputs.
+        """
+        inputs, graph = self.inputs(), torch.fx.Graph()
+        copies = {node: graph.placeholder(node.name) for node in inputs}
+        for member in self.nodes:
+            for node in member.all_input_nodes:
+                if node.op == "get_attr" and node not in copies:
+                    copies[node] = graph.node_copy(node)
+            copies[member] = graph.node_copy(member, copies.__getitem__)
+        graph.output(tuple(copies[node] for node in self.outputs()))
+        body = torch.fx.GraphModule(self.nodes[0].graph.owning_module, graph)
+        fakes = [node.meta["val"] for node in inputs]
+        result = retrace(body, fakes, region)
+        given = {storage_of(node.meta.get("val")) for node in result.graph.find_nodes(op="placeholder")}
+        if mutated_storages(result.graph) & given:
+            raise Untranslatable("a region under torch.vmap writes a tensor from outside")
+        return result
+
+
+def vmap_regions(graph: torch.fx.Graph, live: Container[torch.fx.Node]) -> dict[torch.fx.Node, Region]:
+    """The region of each live node that is in one."""
+    found: dict[torch.fx.Node, Region] = {}
+    depth, region = 0, None
+    for node in graph.nodes:
+        change = DEPTH.get(node.target, 0) if node.op == "call_function" else 0
+        if change > 0 and depth == 0:
+            region = Region()
+        depth += change
+        if region is not None and node.op == "call_function" and (node in live or node.target in DEPTH):
+            region.nodes.append(node)
+            found[node] = region
+        if depth == 0:
+            region = None
+    return found
+
+
+def retrace(function: Callable, fakes: Sequence[Any], region: Any = None) -> torch.fx.GraphModule:
+    """What a function does to fake values, in ATen's operators, transformations of functorch applied."""
+    modes = [fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)]
+    mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+    with mode, contextlib.nullcontext() if region is None else region.tracing():
+        return make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
