@@ -1,0 +1,91 @@
+"""Short-time Fourier transforms: same values, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+X = torch.randn(2, 40)
+HANN = torch.hann_window(16) + 0.1
+SPECTRUM = torch.stft(X, 16, 4, window=HANN, return_complex=True)
+
+
+class TestSpectrogram(ExporterTestCase):
+    STFT = {
+        "frames that overlap": (aten.stft.default, X, 16, {"return_complex": True}),
+        "a hop and a window": (aten.stft.default, X, 16, 5, None, HANN, {"return_complex": True}),
+        "a short window lies in the middle": (aten.stft.default, X, 16, 5, 9, HANN[:9], {"return_complex": True}),
+        "a short window of ones": (aten.stft.default, X, 16, 5, 9, {"return_complex": True}),
+        "one signal, both sides, scaled": (aten.stft.default, X[0], 16, 4, None, HANN, True, False, True),
+        "a complex signal": (aten.stft.default, torch.complex(X, X.flip(0)), 16, 4, None, HANN, {"return_complex": True}),
+        "float64": (aten.stft.default, X.double(), 16, 4, None, HANN.double(), {"return_complex": True}),
+        "centered frames": (aten.stft.center, X, 16, 4, None, HANN, True, "reflect", {"return_complex": True}),
+        "frames that are not centered": (aten.stft.center, X, 16, 4, None, HANN, False, {"return_complex": True}),
+    }  # fmt: skip
+    ISTFT = {
+        "the signal again": (aten.istft.default, SPECTRUM, 16, 4, None, HANN),
+        "a length": (aten.istft.default, SPECTRUM, 16, 4, None, HANN, True, False, None, 33),
+        "a length beyond the end": (aten.istft.default, SPECTRUM, 16, 4, None, HANN, True, False, None, 60),
+        "one signal, not centered, scaled": (aten.istft.default, SPECTRUM[0], 16, 4, 16, HANN, False, True),
+        "no window": (aten.istft.default, SPECTRUM, 16, 4),
+        "both sides": (
+            aten.istft.default, torch.stft(X, 16, 4, onesided=False, return_complex=True), 16, 4, None, None, True, False, False),
+    }  # fmt: skip
+
+    def check(self, cases):
+        """Every case, with static sizes."""
+        for promise, (target, *args) in cases.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+
+    def test_stft(self):
+        self.check(self.STFT)
+
+    def test_istft(self):
+        self.check(self.ISTFT)
+
+    def test_windows(self):
+        windows = {
+            aten.bartlett_window.default: (9,),
+            aten.bartlett_window.periodic: (9, False),
+            aten.blackman_window.default: (9,),
+            aten.blackman_window.periodic: (9, False),
+            aten.hamming_window.default: (9,),
+            aten.hamming_window.periodic: (9, False),
+            aten.hamming_window.periodic_alpha: (9, False, 0.6),
+            aten.hamming_window.periodic_alpha_beta: (9, False, 0.6, 0.4),
+            aten.hann_window.default: (9,),
+            aten.hann_window.periodic: (9, False),
+            aten.kaiser_window.beta: (9, False, 10.0),
+            aten.kaiser_window.default: (9,),
+            aten.kaiser_window.periodic: (9, False),
+        }
+        for target, args in windows.items():
+            with self.subTest(target=target):
+                self.assert_same_as_eager(lambda x, f=target, a=args: f(*a) * x, torch.ones(9), dynamic=False)
+        double = {"dtype": torch.float64}
+        self.assert_same_as_eager(lambda x: aten.hann_window.default(9, **double) * x, torch.ones(9))
+
+    def test_dynamic_sizes(self):
+        def spectrogram(x):
+            return torch.stft(x, 16, 4, window=HANN, return_complex=True).abs()
+
+        self.assert_same_as_eager(spectrogram, X, others=[(torch.randn(3, 57),)])
+
+        def again(x):
+            return torch.istft(torch.stft(x, 16, 4, window=HANN, return_complex=True), 16, 4, window=HANN)
+
+        self.assert_same_as_eager(again, X, others=[(torch.randn(3, 57),)])
+
+    def test_size_of_whisper(self):
+        def spectrogram(x):
+            return torch.stft(x, 400, 160, window=torch.hann_window(400), return_complex=True).abs() ** 2
+
+        self.assert_same_as_eager(spectrogram, torch.randn(1, 3200))
+
+
+if __name__ == "__main__":
+    unittest.main()

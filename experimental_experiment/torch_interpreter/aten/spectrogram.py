@@ -1,0 +1,166 @@
+"""Short-time Fourier transforms: stft, istft, and the windows that frames are multiplied by.
+
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.stft.html and istft.html.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.complex import given, is_complex
+from experimental_experiment.torch_interpreter.aten.fourier import (
+    complex_to_complex,
+    complex_to_real,
+    fourier,
+    real_to_complex,
+    scaled,
+)
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import HARMLESS, schema_names, translates
+
+aten = torch.ops.aten
+
+
+@fourier(aten.stft.default)
+def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex):
+    """The transform of each frame times the window; the result is (batch, frequency, frame), real when *return_complex* is not.
+
+    A complex result and a real one with a trailing dimension of 2 are held alike.
+    """
+    held = is_complex(given(op, "self"))
+    if is_complex(given(op, "window")):
+        raise Untranslatable("a complex window")
+    batched = rank(self) - held == 2
+    if not batched:
+        self = op.Unsqueeze(self, [0])
+    start, inside = frames(op, op.size(self, 1), n_fft, hop_length or n_fft // 4)
+    taken = op.Gather(self, op.Add(start, inside), axis=1)
+    if not held:
+        taken = op.Unsqueeze(taken, [3])
+    weights = whole_window(op, window, win_length, n_fft)
+    if weights is not None:
+        taken = op.Mul(taken, op.Unsqueeze(weights, [1]))
+    half = not held if onesided is None else onesided
+    result = (real_to_complex if half else complex_to_complex)(op, taken, 2, n_fft, False)
+    result = scaled(op, result, n_fft, -0.5 if normalized else 0)
+    result = op.Transpose(result, perm=[0, 2, 1, 3])
+    return result if batched else op.Squeeze(result, [0])
+
+
+@fourier(aten.stft.center)
+def stft_center(
+    op, self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex
+):
+    """`stft` of the signal continued at both ends, so that frames are centered."""
+    if center:
+        if pad_mode not in ("constant", "reflect"):
+            raise Untranslatable(f"pad_mode={pad_mode}")
+        axis = rank(self) - 1 - is_complex(given(op, "self"))
+        self = op.Pad(self, [n_fft // 2] * 2, None, [axis], mode=pad_mode)
+    return stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
+
+
+@fourier(aten.istft.default)
+def istft(
+    op, self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+):
+    """The signal whose frames have these transforms: overlapping frames are added, then divided by the windows' squares.
+
+    torch refuses windows whose squares add up to nothing; nothing checks this here.
+    """
+    if is_complex(given(op, "window")) or return_complex:
+        raise Untranslatable("a complex signal")
+    batched = rank(self) == 4
+    if not batched:
+        self = op.Unsqueeze(self, [0])
+    hop = hop_length or n_fft // 4
+    spectra = op.Transpose(self, perm=[0, 2, 1, 3])
+    signals = scaled(op, complex_to_real(op, spectra, 2, n_fft, True), n_fft, -0.5 if normalized else -1)
+    weights = whole_window(op, window, win_length, n_fft)
+    if weights is None:
+        weights = op.Expand(op.CastLike(1, signals), [n_fft])
+    count = op.shape_of(signals, 1, 2)
+    squares = op.Expand(op.Mul(weights, weights), op.shape([1, count, n_fft]))
+    signal = overlapped(op, op.Mul(signals, weights), n_fft, hop)
+    envelope = overlapped(op, squares, n_fft, hop)
+    first = n_fft // 2 if center else 0
+    total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
+    last = op.shape([first + length]) if isinstance(length, int) else op.Sub(total, first)
+    if isinstance(length, ir.Value):
+        last = op.shape([op.Add(length, first)])
+    result = op.Div(*(op.Slice(x, [first], last, [1]) for x in (signal, envelope)))
+    if length is not None:
+        # a length beyond the last frame is filled with zeros
+        missing = op.Max(op.Sub(last, total), [0])
+        result = op.Pad(result, op.Concat([0], missing, axis=0), None, [1])
+    return result if batched else op.Squeeze(result, [0])
+
+
+def window(target: torch._ops.OpOverload) -> None:
+    """Register a function that makes a window: a constant that torch computes."""
+    names = [name for name in schema_names(target) if name not in HARMLESS]
+
+    def translation(op, **arguments):
+        if isinstance(arguments["window_length"], ir.Value):
+            raise Untranslatable("the length of the window is not constant")
+        dtype = op.context.node.meta["val"].dtype
+        return op.constant(target(**arguments | {"dtype": dtype}), dtype)
+
+    translation.__name__ = target._schema.name.split("::")[1]
+    translation.__doc__ = f"{target} as a constant."
+    translation.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("op", *names)]
+    )
+    translates(target)(translation)
+
+
+window(aten.bartlett_window.default)
+window(aten.bartlett_window.periodic)
+window(aten.blackman_window.default)
+window(aten.blackman_window.periodic)
+window(aten.hamming_window.default)
+window(aten.hamming_window.periodic)
+window(aten.hamming_window.periodic_alpha)
+window(aten.hamming_window.periodic_alpha_beta)
+window(aten.hann_window.default)
+window(aten.hann_window.periodic)
+window(aten.kaiser_window.beta)
+window(aten.kaiser_window.default)
+window(aten.kaiser_window.periodic)
+
+
+def frames(op, size, n_fft: int, hop: int) -> tuple[ir.Value, ir.Value]:
+    """The first index of each frame, as a column, and the indices inside one, as a row."""
+    if isinstance(size, int):
+        count = (size - n_fft) // hop + 1
+    else:
+        count = op.Add(op.Div(op.Sub(size, n_fft), hop), 1)
+    return op.Unsqueeze(op.Mul(op.Range(0, count, 1), hop), [1]), op.Range(0, n_fft, 1)
+
+
+def whole_window(op, window, win_length: int | None, n_fft: int) -> ir.Value | None:
+    """The window of *win_length* elements in the middle of *n_fft* ones; without a window its elements are 1."""
+    win_length = win_length or n_fft
+    left = (n_fft - win_length) // 2
+    if window is None:
+        if win_length == n_fft:
+            return None
+        dtype = dtypes.onnx_dtype(op.context.node.meta["val"].dtype)
+        window = op.Expand(op.constant(1, dtype), [win_length])
+    return window if win_length == n_fft else op.Pad(window, [left, n_fft - win_length - left])
+
+
+def overlapped(op, signals, n_fft: int, hop: int) -> ir.Value:
+    """The frames (batch, frame, element) added where they lie in the signal."""
+    batch, count = op.shape_of(signals, 0, 1), op.shape_of(signals, 1, 2)
+    total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
+    start = op.Unsqueeze(op.Mul(op.Range(0, op.scalar(count), 1), hop), [1])
+    places = op.Reshape(op.Add(start, op.Range(0, n_fft, 1)), [1, -1])
+    flat = op.Reshape(signals, op.shape([batch, -1]))
+    nothing = op.Expand(op.CastLike(0, signals), op.Concat(batch, total, axis=0))
+    return op.ScatterElements(nothing, op.Expand(places, op.shape_of(flat)), flat, axis=1, reduction="add")
