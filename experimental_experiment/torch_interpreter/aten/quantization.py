@@ -1,0 +1,296 @@
+"""Quantization: fake quantization, quantized tensors of ATen, of PT2E (``quantized_decomposed``) and of torchao.
+
+Source of semantics: torch.fake_quantize_per_tensor_affine: ``round(input / scale) + zero_point``, half to even, kept in range. A range of
+8 bits becomes QuantizeLinear and DequantizeLinear, which runtimes fuse. ATen's kernels multiply by ``1 / scale``: they differ by one step
+for an input within a rounding error of a tie.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.spatial import is_static, quotient
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+FLOAT, INT8, UINT8, INT32 = ir.DataType.FLOAT, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32
+
+RANGES = {UINT8: (0, 255), INT8: (-128, 127)}
+"""The quantized dtypes of ONNX that every opset and runtime knows."""
+
+EVERY_AXIS = -1
+"""Stands for one scale for the whole tensor."""
+
+
+# ---- fake quantization
+
+
+@translates(aten.fake_quantize_per_tensor_affine.default, aten.fake_quantize_per_tensor_affine.tensor_qparams)
+def fake_quantize_per_tensor_affine(op, self, scale, zero_point, quant_min, quant_max):
+    """Quantize and dequantize."""
+    return rounded(op, self, scale, zero_point, quant_min, quant_max)[0]
+
+
+@translates(aten.fake_quantize_per_tensor_affine_cachemask.default)
+def fake_quantize_per_tensor_affine_cachemask(op, self, scale, zero_point, quant_min, quant_max):
+    """Quantize and dequantize; which elements are in range."""
+    return rounded(op, self, scale, zero_point, quant_min, quant_max)
+
+
+@translates(aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default)
+def fake_quantize_tensor_qparams(op, self, scale, zero_point, fake_quant_enabled, quant_min, quant_max):
+    """Quantize and dequantize where the flag is set; which elements are in range."""
+    result, mask = rounded(op, self, scale, zero_point, quant_min, quant_max)
+    enabled = op.Cast(op.Reshape(fake_quant_enabled, [1] * max(1, rank(self))), to=ir.DataType.BOOL)
+    return op.Where(enabled, result, self), op.Or(op.Not(enabled), mask)
+
+
+@translates(aten.fake_quantize_per_channel_affine.default)
+def fake_quantize_per_channel_affine(op, self, scale, zero_point, axis, quant_min, quant_max):
+    """Quantize and dequantize with one scale for every index of an axis."""
+    return rounded(op, self, scale, zero_point, quant_min, quant_max, axis)[0]
+
+
+@translates(aten.fake_quantize_per_channel_affine_cachemask.default)
+def fake_quantize_per_channel_affine_cachemask(op, self, scale, zero_point, axis, quant_min, quant_max):
+    """Quantize and dequantize by channel; which elements are in range."""
+    return rounded(op, self, scale, zero_point, quant_min, quant_max, axis)
+
+
+@translates(aten._fake_quantize_learnable_per_tensor_affine.default)
+def _fake_quantize_learnable_per_tensor_affine(op, self, scale, zero_point, quant_min, quant_max):
+    """Fake quantization whose zero point is a float, rounded half up and kept in range."""
+    zero_point = op.Floor(op.Add(zero_point, 0.5))
+    zero_point = kept_integer(op, zero_point, quant_min, quant_max)
+    return rounded(op, self, scale, zero_point, quant_min, quant_max)[0]
+
+
+@translates(aten._fake_quantize_learnable_per_channel_affine.default)
+def _fake_quantize_learnable_per_channel_affine(op, self, scale, zero_point, axis, quant_min, quant_max):
+    """Fake quantization by channel whose zero points are floats, rounded half to even and kept in range."""
+    zero_point = kept_integer(op, op.Round(zero_point), quant_min, quant_max)
+    return rounded(op, self, scale, zero_point, quant_min, quant_max, axis)[0]
+
+
+def kept_integer(op, zero_point, quant_min, quant_max):
+    """Whole floats as integers in range."""
+    return op.Cast(op.Clip(zero_point, float(quant_min), float(quant_max)), to=INT32)
+
+
+def rounded(op, x, scale, zero_point, quant_min, quant_max, axis=EVERY_AXIS):
+    """*x* quantized and dequantized, and which elements are in range."""
+    if x.dtype not in (FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE):
+        raise Untranslatable(f"the quantization of {x.dtype.name}")
+    wide = op.Cast(x, to=FLOAT)
+    scale, zero_point = parameters(op, scale, FLOAT, axis), parameters(op, zero_point, None, axis)
+    steps = steps_of(op, wide, scale, zero_point, axis)
+    mask = op.And(op.GreaterOrEqual(steps, float(quant_min)), op.LessOrEqual(steps, float(quant_max)))
+    dtype = storage(quant_min, quant_max)
+    if dtype is not None and not zero_point.dtype.is_floating_point():
+        small = quantized(op, wide, scale, zero_point, quant_min, quant_max, dtype, axis)
+        return op.Cast(dequantized(op, small, scale, zero_point, axis), to=x.dtype), mask
+    shift = along(op, op.Cast(zero_point, to=FLOAT), x, axis)
+    kept = op.Sub(op.Clip(steps, float(quant_min), float(quant_max)), shift)
+    return op.Cast(op.Mul(kept, along(op, scale, x, axis)), to=x.dtype), mask
+
+
+def steps_of(op, x, scale, zero_point, axis):
+    """The step of every element, before it is kept in range; a float zero point is rounded with it."""
+    ratio, shift = op.Div(x, along(op, scale, x, axis)), along(op, op.Cast(zero_point, to=FLOAT), x, axis)
+    if zero_point.dtype.is_floating_point():
+        return op.Round(op.Add(ratio, shift))
+    return op.Add(op.Round(ratio), shift)
+
+
+# ---- shared
+
+
+def parameters(op, value, dtype, axis):
+    """Scales or zero points: a 0-d value for a whole tensor, a 1-D value along an axis, in *dtype* if one is given."""
+    value = op.constant(value, None if isinstance(value, ir.Value) else dtype)
+    value = op.Cast(value, to=dtype) if dtype is not None else value
+    return (
+        op.Reshape(value, op.constant([], ir.DataType.INT64)) if axis == EVERY_AXIS and rank(value) else value
+    )
+
+
+def along(op, value, x, axis):
+    """Parameters broadcast against *x*."""
+    if axis == EVERY_AXIS:
+        return value
+    return op.Unsqueeze(value, list(range(1, rank(x) - axis % rank(x))))
+
+
+def storage(quant_min: int, quant_max: int) -> ir.DataType | None:
+    """The dtype of 8 bits that holds a range."""
+    for dtype, (low, high) in RANGES.items():
+        if low <= quant_min and quant_max <= high:
+            return dtype
+    return None
+
+
+def quantized(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):
+    """*x* (FLOAT) in steps, in a dtype of 8 bits, kept in range."""
+    steps = op.QuantizeLinear(
+        x, scale, op.Cast(zero_point, to=dtype), axis=None if axis == EVERY_AXIS else axis
+    )
+    if (quant_min, quant_max) == RANGES[dtype]:
+        return steps
+    return op.Clip(steps, op.constant(quant_min, dtype), op.constant(quant_max, dtype))
+
+
+def dequantized(op, steps, scale, zero_point, axis=EVERY_AXIS):
+    """Steps of 8 bits as FLOAT."""
+    zero_point = op.Cast(zero_point, to=steps.dtype)
+    return op.DequantizeLinear(steps, scale, zero_point, axis=None if axis == EVERY_AXIS else axis)
+
+
+# ---- quantized tensors of ATen
+
+
+@translates(aten.quantize_per_tensor.default, aten.quantize_per_tensor.tensor_qparams)
+def quantize_per_tensor(op, self, scale, zero_point, dtype):
+    """A quantized tensor as the floats that it stands for, which is also how torch.export describes it."""
+    kinds = {torch.quint8: UINT8, torch.qint8: INT8}
+    if dtype not in kinds:
+        raise Untranslatable(f"dtype={dtype} is not handled")
+    return rounded(op, self, scale, zero_point, *RANGES[kinds[dtype]])[0]
+
+
+@translates(aten.dequantize.self)
+def dequantize(op, self):
+    """The floats that a quantized tensor stands for."""
+    return op.copy(self)
+
+
+# ---- PT2E
+
+
+@translates(
+    "quantized_decomposed::quantize_per_tensor",
+    "quantized_decomposed::quantize_per_tensor.tensor",
+    "quantized_decomposed::quantize_per_tensor.tensor2",
+)
+def decomposed_quantize_per_tensor(op, input, scale, zero_point, quant_min, quant_max, dtype):
+    """Steps of a whole tensor, in *dtype*."""
+    return to_steps(op, input, scale, zero_point, quant_min, quant_max, dtype)
+
+
+@translates(
+    "quantized_decomposed::dequantize_per_tensor",
+    "quantized_decomposed::dequantize_per_tensor.tensor",
+    "quantized_decomposed::dequantize_per_tensor.tensor2",
+)
+def decomposed_dequantize_per_tensor(
+    op, input, scale, zero_point, quant_min, quant_max, dtype, out_dtype
+):  # fmt: skip
+    """The value of steps of a whole tensor."""
+    return from_steps(op, input, scale, zero_point, out_dtype)
+
+
+@translates("quantized_decomposed::quantize_per_channel")
+def decomposed_quantize_per_channel(op, input, scales, zero_points, axis, quant_min, quant_max, dtype):
+    """Steps with one scale for every index of an axis."""
+    return to_steps(op, input, scales, zero_points, quant_min, quant_max, dtype, axis % rank(input))
+
+
+@translates("quantized_decomposed::dequantize_per_channel")
+def decomposed_dequantize_per_channel(
+    op, input, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype
+):  # fmt: skip
+    """The value of steps with one scale for every index of an axis."""
+    zero_points = op.Cast(op.Mul(scales, 0.0), to=INT32) if zero_points is None else zero_points
+    return from_steps(op, input, scales, zero_points, out_dtype, axis % rank(input))
+
+
+def to_steps(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):
+    """``round(x / scale) + zero_point`` kept in range, in a torch dtype."""
+    quant_min, quant_max = (number(limit) for limit in (quant_min, quant_max))
+    kind = dtypes.onnx_dtype(dtype)
+    wide = op.Cast(x, to=FLOAT)
+    scale, zero_point = parameters(op, scale, FLOAT, axis), parameters(op, zero_point, None, axis)
+    if kind in RANGES and storage(quant_min, quant_max) == kind and not zero_point.dtype.is_floating_point():
+        return quantized(op, wide, scale, zero_point, quant_min, quant_max, kind, axis)
+    steps = steps_of(op, wide, scale, zero_point, axis)
+    return op.Cast(op.Clip(steps, float(quant_min), float(quant_max)), to=kind)
+
+
+def from_steps(op, steps, scale, zero_point, out_dtype, axis=EVERY_AXIS):
+    """``(steps - zero_point) * scale``, in FLOAT or in *out_dtype*."""
+    scale, zero_point = parameters(op, scale, FLOAT, axis), parameters(op, zero_point, None, axis)
+    if steps.dtype in RANGES and not zero_point.dtype.is_floating_point():
+        value = dequantized(op, steps, scale, zero_point, axis)
+    else:
+        shifted = op.Sub(op.Cast(steps, to=FLOAT), along(op, op.Cast(zero_point, to=FLOAT), steps, axis))
+        value = op.Mul(shifted, along(op, scale, steps, axis))
+    return value if out_dtype is None else op.Cast(value, to=dtypes.onnx_dtype(out_dtype))
+
+
+def number(limit) -> int:
+    """A limit of a range that is a number, or a constant tensor."""
+    if not isinstance(limit, ir.Value):
+        return int(limit)
+    if limit.const_value is None:
+        raise Untranslatable("a range that is not a constant")
+    return int(limit.const_value.numpy().item())
+
+
+# ---- torchao
+
+
+@translates("torchao::quantize_affine", "quant::quantize_affine")
+def quantize_affine(
+    op, input, block_size, scale, zero_point, output_dtype, quant_min, quant_max, zero_point_domain="INT"
+):  # fmt: skip
+    """Steps with one scale for every block of *block_size* elements."""
+    kind = dtypes.onnx_dtype(output_dtype)
+    low, high = limits(kind, quant_min, quant_max)
+    refuse_domain(zero_point_domain)
+    blocks, scale, zero_point = in_blocks(op, op.Cast(input, to=FLOAT), block_size, scale, zero_point)
+    steps = op.Clip(op.Add(op.Round(op.Div(blocks, scale)), zero_point), float(low), float(high))
+    return op.Cast(op.Reshape(steps, op.shape_of(input)), to=kind)
+
+
+@translates("torchao::dequantize_affine", "quant::dequantize_affine")
+def dequantize_affine(
+    op, input, block_size, scale, zero_point, input_dtype, quant_min, quant_max,
+    zero_point_domain="INT", output_dtype=torch.float32,
+):  # fmt: skip
+    """The value of steps with one scale for every block of *block_size* elements."""
+    refuse_domain(zero_point_domain)
+    blocks, scale, zero_point = in_blocks(op, op.Cast(input, to=FLOAT), block_size, scale, zero_point)
+    value = op.Mul(op.Sub(blocks, zero_point), scale)
+    return op.Cast(op.Reshape(value, op.shape_of(input)), to=dtypes.onnx_dtype(output_dtype))
+
+
+def refuse_domain(zero_point_domain: str) -> None:
+    """Raise Untranslatable for a zero point that is not counted in steps."""
+    if zero_point_domain not in ("INT", "NONE"):
+        raise Untranslatable(f"zero_point_domain={zero_point_domain} is not handled")
+
+
+def limits(kind: ir.DataType, quant_min, quant_max) -> tuple[int, int]:
+    """The range of the steps: that of the dtype where the program gives none."""
+    bits = kind.itemsize * 8
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind.is_signed() else (0, 2**bits - 1)
+    return int(low if quant_min is None else quant_min), int(high if quant_max is None else quant_max)
+
+
+def in_blocks(op, x, block_size, scale, zero_point):
+    """*x* with every axis split in (blocks, block), and the parameters in the shape of the blocks."""
+    sizes, counts = [], []
+    for axis, block in enumerate(block_size):
+        size = op.size(x, axis)
+        if not is_static(size, block):
+            raise Untranslatable("blocks of a symbolic size")
+        block = size if block == -1 else block
+        sizes += [quotient(op, size, block), block]
+        counts += [quotient(op, size, block), 1]
+    scale = op.Reshape(op.Cast(scale, to=FLOAT), counts)
+    zero_point = op.constant(0.0) if zero_point is None else op.Reshape(op.Cast(zero_point, to=FLOAT), counts)
+    return op.Reshape(x, sizes), scale, zero_point
