@@ -57,7 +57,8 @@ class TestKinds(ExporterTestCase):
         self.assert_runs_as(
             to_onnx(functools.partial(torch.add, alpha=2), (X, X)), lambda x, y: x + 2 * y, X, X
         )
-        self.assert_runs_as(to_onnx(Model().forward, (X,), {"scale": X[:, :1]}), Model(), X, X[:, :1])
+        module = Model()
+        self.assert_runs_as(to_onnx(module.forward, (X,), {"scale": X[:, :1]}), module, X, X[:, :1])
 
     def test_one_tensor_stands_for_a_tuple(self):
         module = Model()

@@ -29,16 +29,18 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     """Write *model* to *filename*, its weights to ``filename + ".data"`` when they take more than 16 MB.
 
     Both files are written in a temporary folder beside the target, then renamed: a failure leaves what was there.
-    Returns the model that was written; it refers to the data file by its name.
+    Returns the model that was written; it refers to the data file by its name. Raises IsADirectoryError on a folder.
     """
     path = os.path.abspath(filename)
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{os.fspath(filename)!r} is a folder")
     folder, name = os.path.split(path)
     data = f"{name}.data" if weight_bytes(model) > EXTERNAL_THRESHOLD else None
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as temporary:
         written = os.path.join(temporary, name)
         ir.save(model, written, external_data=data)
+        proto = onnx.load(written, load_external_data=False)
         if data is not None:
             os.replace(os.path.join(temporary, data), os.path.join(folder, data))
-        proto = onnx.load(written, load_external_data=False)
         os.replace(written, path)
     return proto
