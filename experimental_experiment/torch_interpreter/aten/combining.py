@@ -14,6 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.shaping import Axis, expanded, merged, reshaped, sizes_of
 from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
 
@@ -96,14 +97,9 @@ def combinations(op, self, r, with_replacement):
         choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
         rows = np.array(list(choose(range(size), r)), dtype=np.int64).reshape(-1, r)
         return op.Gather(self, rows, axis=0)
-    grids = meshgrid_indexing(op, [op.Range(0, size, 1)] * r, "ij")
-    compare = op.LessOrEqual if with_replacement else op.Less
-    columns = op.Concat(*[reshaped(op, grid, [-1, 1]) for grid in grids], axis=1)
-    if r > 1:
-        rises = compare(op.Slice(columns, [0], [-1], [1]), op.Slice(columns, [1], [r], [1]))
-        chosen = op.ReduceMin(op.Cast(rises, to=ir.DataType.INT32), [1], keepdims=0)
-        columns = op.Compress(columns, op.Cast(chosen, to=ir.DataType.BOOL), axis=0)
-    return op.Gather(self, columns, axis=0)
+    if r != 1:
+        raise Untranslatable(f"combinations of {r} among a symbolic number of elements")
+    return op.Unsqueeze(self, [1])
 
 
 @translates(aten.dstack.default)

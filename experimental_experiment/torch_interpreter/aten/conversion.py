@@ -50,11 +50,9 @@ def copy(op, self, src):
 @translates(aten.fill.Scalar, aten.fill.Tensor)
 def fill(op, self, value):
     """One value everywhere."""
-    if isinstance(value, ir.Value):
-        value = op.Cast(op.Squeeze(value) if rank(value) else value, to=self.dtype)
-    else:
-        value = op.constant(number_of(value, self.dtype), self.dtype)
-    return expanded(op, value, sizes_of(self))
+    if isinstance(value, ir.Value) and rank(value):
+        value = op.Squeeze(value)
+    return expanded(op, scalar(op, value, self.dtype), sizes_of(self))
 
 
 @translates(aten.zero.default)
@@ -141,6 +139,13 @@ def converted(op, x: ir.Value, dtype: torch.dtype | None) -> ir.Value:
         return real
     real = op.Unsqueeze(real, [-1])
     return op.Concat(real, op.Mul(real, 0), axis=-1)
+
+
+def scalar(op, value: ir.Value | int | float | bool, dtype: ir.DataType) -> ir.Value:
+    """A number, symbolic or not, or a tensor, as torch stores it in *dtype*."""
+    if isinstance(value, ir.Value):
+        return op.Cast(value, to=dtype)
+    return op.constant(number_of(value, dtype), dtype)
 
 
 def number_of(value: int | float | bool, dtype: ir.DataType) -> int | float | bool:

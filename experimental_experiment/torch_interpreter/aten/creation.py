@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.conversion import converted, number_of
+from experimental_experiment.torch_interpreter.aten.conversion import converted, scalar
 from experimental_experiment.torch_interpreter.aten.shaping import Size, expanded, sizes_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT
@@ -191,10 +191,7 @@ def filled(op, sizes: Sequence[Size], value: Scalar, dtype: torch.dtype) -> ir.V
     """A tensor of these sizes with one value everywhere."""
     if dtype.is_complex:
         return filled_with_complex(op, sizes, value, dtype)
-    onnx_dtype = dtypes.onnx_dtype(dtype)
-    if isinstance(value, ir.Value):
-        return expanded(op, op.Cast(value, to=onnx_dtype), sizes)
-    return expanded(op, op.constant(number_of(value, onnx_dtype), onnx_dtype), sizes)
+    return expanded(op, scalar(op, value, dtypes.onnx_dtype(dtype)), sizes)
 
 
 def filled_with_complex(op, sizes: Sequence[Size], value: Scalar, dtype: torch.dtype) -> ir.Value:
@@ -264,5 +261,5 @@ def spaced(op, start: Scalar, end: Scalar, steps: int | ir.Value, dtype: torch.d
     step = op.Div(op.Sub(end, start), op.Cast(op.Max(last, 1), to=DOUBLE))
     up = op.Add(start, op.Mul(op.Cast(position, to=DOUBLE), step))
     down = op.Sub(end, op.Mul(op.Cast(op.Sub(last, position), to=DOUBLE), step))
-    half = op.Div(op.constant(steps), 2)
+    half = op.Max(op.Div(op.constant(steps), 2), 1)
     return converted(op, op.Where(op.Less(position, half), up, down), dtype)

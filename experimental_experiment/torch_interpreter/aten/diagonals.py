@@ -8,6 +8,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.shaping import Axis, expanded, reshaped, sizes_of
 from experimental_experiment.torch_interpreter.aten.slicing import added
@@ -15,7 +16,7 @@ from experimental_experiment.torch_interpreter.aten.striding import put_at, writ
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import cast, promote
+from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -123,7 +124,7 @@ def fill_diagonal_(op, self, fill_value, wrap):
     if wrap and rank(self) == 2:
         end = op.size(flat, 0)
     places = op.Unsqueeze(op.Range(0, end, step), [1])
-    values = expanded(op, cast(op, fill_value, self.dtype), [Axis(places, 0)])
+    values = expanded(op, scalar(op, fill_value, self.dtype), [Axis(places, 0)])
     return reshaped(op, op.ScatterND(flat, places, values), sizes_of(self))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.masking import coordinates, flat
 from experimental_experiment.torch_interpreter.aten.shaping import (
     Size,
@@ -22,7 +23,6 @@ from experimental_experiment.torch_interpreter.aten.shaping import (
 )
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -30,12 +30,21 @@ aten = torch.ops.aten
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 MASKS = (BOOL, ir.DataType.UINT8)
 
+WIDER = {
+    BOOL: ir.DataType.INT32,
+    ir.DataType.FLOAT16: ir.DataType.FLOAT,
+    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
+}
+"""Where to add what onnxruntime scatters without reduction only."""
+
 
 @translates(aten.gather.default)
 def gather(op, self, dim, index):
-    """Along one axis, the element whose position *index* holds."""
+    """Along one axis, the element whose position *index* holds; an empty *index* may have any rank."""
     if rank(self) == 0 or rank(index) == 0:
         return reshaped(op, op.Gather(flat(op, self), flat(op, index), axis=0), sizes_of(index))
+    if rank(self) != rank(index):
+        return expanded(op, op.constant(0, self.dtype), sizes_of(index))
     return op.GatherElements(self, index, axis=dim % rank(self))
 
 
@@ -85,7 +94,7 @@ def index_put_impl(op, self, indices, values, accumulate, unsafe):
 def unsafe_masked_index(op, self, mask, indices, fill):
     """index, and *fill* where the mask is false: the index may be anything there."""
     found = index(op, self, clamped(op, self, indices))
-    return op.Where(op.Cast(mask, to=BOOL), found, cast(op, fill, self.dtype))
+    return op.Where(op.Cast(mask, to=BOOL), found, scalar(op, fill, self.dtype))
 
 
 @translates(aten._unsafe_masked_index_put_accumulate.default)
@@ -210,10 +219,11 @@ def clamped(op, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[ir.Valu
 
 def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: bool) -> ir.Value:
     """ScatterND that overwrites or adds; booleans add as a logical or."""
-    if accumulate and x.dtype == BOOL:
-        total = op.ScatterND(op.Cast(x, to=INT64), where, op.Cast(values, to=INT64), reduction="add")
-        return op.Cast(total, to=BOOL)
-    return op.ScatterND(x, where, values, reduction="add" if accumulate else None)
+    if not accumulate:
+        return op.ScatterND(x, where, values)
+    computed = WIDER.get(x.dtype, x.dtype)
+    total = op.ScatterND(op.Cast(x, to=computed), where, op.Cast(values, to=computed), reduction="add")
+    return op.Cast(total, to=x.dtype)
 
 
 def has_size(x: ir.Value, axis: int, size: Size) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.shaping import broadcast_sizes, expanded, reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import cast, promote
+from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -21,7 +22,7 @@ INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 @translates(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(op, self, mask, value):
     """*value* where the mask is true, in the dtype of *self*."""
-    return op.Where(op.Cast(mask, to=BOOL), cast(op, value, self.dtype), self)
+    return op.Where(op.Cast(mask, to=BOOL), scalar(op, value, self.dtype), self)
 
 
 @translates(aten.masked_scatter.default)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.indexing import has_size
+from experimental_experiment.torch_interpreter.aten.conversion import scalar
+from experimental_experiment.torch_interpreter.aten.indexing import WIDER, has_size
 from experimental_experiment.torch_interpreter.aten.masking import flat
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped, sizes_of
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -29,7 +29,7 @@ def index_add(op, self, dim, index, source, alpha):
     """Add slices of *source* to the slices at the positions of a vector."""
     if alpha != 1 or isinstance(alpha, ir.Value):
         source = (
-            op.Mul(source, cast(op, alpha, source.dtype))
+            op.Mul(source, scalar(op, alpha, source.dtype))
             if source.dtype != BOOL
             else op.And(source, op.constant(bool(alpha)))
         )
@@ -114,16 +114,11 @@ def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | 
         x, index = flat(op, x), flat(op, index)
         src = flat(op, src) if isinstance(src, ir.Value) else src
     src = covered(op, src, index, x.dtype)
-    if reduction is None or x.dtype != BOOL:
-        result = op.ScatterElements(x, op.Cast(index, to=INT64), src, axis=dim, reduction=reduction)
-    else:
-        logic = {"add": "max", "mul": "min"}.get(reduction, reduction)
-        wide = [
-            op.Cast(x, to=ir.DataType.INT32),
-            op.Cast(index, to=INT64),
-            op.Cast(src, to=ir.DataType.INT32),
-        ]
-        result = op.Cast(op.ScatterElements(*wide, axis=dim, reduction=logic), to=BOOL)
+    computed = WIDER.get(x.dtype, x.dtype) if reduction is not None else x.dtype
+    if x.dtype == BOOL:
+        reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
+    parts = [op.Cast(x, to=computed), op.Cast(index, to=INT64), op.Cast(src, to=computed)]
+    result = op.Cast(op.ScatterElements(*parts, axis=dim, reduction=reduction), to=x.dtype)
     return op.Reshape(result, op.constant([], INT64)) if not sizes and rank(result) else result
 
 
@@ -139,7 +134,7 @@ def lines(op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> tuple
 
 def covered(op, src, index: ir.Value, dtype: ir.DataType) -> ir.Value:
     """The elements that go to the positions of *index*: a number everywhere, or the beginning of every axis."""
-    src = cast(op, src, dtype)
+    src = scalar(op, src, dtype)
     if rank(src) == 0:
         return expanded(op, src, sizes_of(index))
     longer = [axis for axis, size in enumerate(sizes_of(index)) if not has_size(src, axis, size)]

@@ -77,6 +77,8 @@ def flatten(op, self, start_dim, end_dim):
     if rank(self) == 0:
         return reshaped(op, self, [1])
     start, end = start_dim % rank(self), end_dim % rank(self)
+    if start == end:
+        return self
     sizes = sizes_of(self)
     if rank(self) - (end - start) == 2 and not known_sizes(self):
         return op.Flatten(self, axis=end + 1 if start == 0 else start)
@@ -105,12 +107,6 @@ def reshape_alias(op, self, size, stride):
 def view_as(op, self, other):
     """The shape of another tensor."""
     return reshaped(op, self, sizes_of(other))
-
-
-@translates(aten._shape_as_tensor.default)
-def shape_as_tensor(op, self):
-    """The sizes as a tensor."""
-    return op.shape_of(self)
 
 
 @translates(aten.squeeze.default, aten.squeeze_copy.default)

@@ -33,18 +33,6 @@ def put_narrow(op, base, new, dim, start, length):
     return put_sliced(op, base, new, dim, start, added(op, start, length))
 
 
-@translates(aten.narrow.Tensor)
-def narrow_tensor(op, self, dim, start, length):
-    """*start* is a 0-d integer tensor."""
-    return narrow(op, self, dim, op.Reshape(op.Cast(start, to=ir.DataType.INT64), []), length)
-
-
-@writes_through(aten.narrow.Tensor)
-def put_narrow_tensor(op, base, new, dim, start, length):
-    """*start* is a 0-d integer tensor."""
-    return put_narrow(op, base, new, dim, op.Reshape(op.Cast(start, to=ir.DataType.INT64), []), length)
-
-
 @translates(aten.select.int, aten.select_copy.int)
 def select(op, self, dim, index):
     """The elements at one position of an axis, which goes away."""
@@ -89,7 +77,7 @@ def slice_backward(op, grad_output, input_sizes, dim, start, end, step):
     return put_sliced(op, zeros, grad_output, dim, start, end, step)
 
 
-@translates(aten.slice_scatter.default, aten.slice_inverse.default)
+@translates(aten.slice_scatter.default)
 def slice_scatter(op, self, src, dim, start, end, step):
     """*self* with other elements in a slice."""
     return put_sliced(op, self, op.Cast(src, to=self.dtype), dim, start, end, step)

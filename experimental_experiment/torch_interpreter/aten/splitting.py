@@ -167,15 +167,14 @@ def put_tensor_split_at(op, base, new, indices, dim, position):
 
 @translates(aten.tensor_split.tensor_indices_or_sections)
 def tensor_split_by(op, self, tensor_indices_or_sections, dim):
-    """A constant tensor holds the number of pieces, or where they begin."""
-    if tensor_indices_or_sections.const_value is None:
+    """A vector holds where the pieces begin; the number of pieces, a constant, is a 0-d tensor."""
+    given = tensor_indices_or_sections
+    if rank(given) == 1:
+        count = number_of_results(op) - 1
+        return tensor_split_at(op, self, [op.Gather(given, place, axis=0) for place in range(count)], dim)
+    if given.const_value is None:
         raise Untranslatable("the number of pieces is data")
-    given = tensor_indices_or_sections.const_value.numpy().tolist()
-    return (
-        tensor_split_at(op, self, given, dim)
-        if isinstance(given, list)
-        else tensor_split(op, self, given, dim)
-    )
+    return tensor_split(op, self, given.const_value.numpy().item(), dim)
 
 
 @translates(aten.unbind.int, aten.unbind_copy.int)

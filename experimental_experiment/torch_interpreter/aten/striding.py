@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +15,13 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.scattering import index_add
-from experimental_experiment.torch_interpreter.aten.shaping import reshaped, sizes_of, written
+from experimental_experiment.torch_interpreter.aten.shaping import (
+    Size,
+    reshaped,
+    same_sizes,
+    sizes_of,
+    written,
+)
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -78,21 +84,14 @@ def as_strided_scatter(op, self, src, size, stride, storage_offset):
 @translates(aten.resize.default)
 def resize(op, self, size):
     """The first elements of the memory in another shape; what a growing tensor gains is not initialized."""
-    viewed = op.context.node.args[0].meta["val"]
-    if not (viewed.is_contiguous() and is_zero(viewed.storage_offset())):
-        raise Untranslatable("resize_ of a tensor that is not contiguous")
-    if not all(isinstance(number, int) for number in [*viewed.shape, *size]):
-        raise Untranslatable("resize_ with symbolic sizes")
-    if math.prod(size) > viewed.numel():
-        raise Untranslatable("resize_ to more elements, which are not initialized")
-    return op.Reshape(op.Slice(reshaped(op, self, [-1]), [0], [math.prod(size)], [0]), size, allowzero=1)
+    return resized(op, self, size)
 
 
 @writes_by_position(aten.resize_as.default)
 @translates(aten.resize_as.default)
 def resize_as(op, self, the_template):
     """resize_ to the sizes of another tensor."""
-    return resize(op, self, list(the_template.shape))
+    return resized(op, self, sizes_of(the_template))
 
 
 @writes_by_position(aten.unfold.default)
@@ -134,6 +133,20 @@ def put_at(op, base: ir.Value, new: ir.Value, pick: Callable[[ir.Value], ir.Valu
     positions = reshaped(op, op.Range(0, op.size(flat, 0), 1), sizes_of(base))
     where = op.Reshape(pick(positions), [-1, 1])
     return reshaped(op, op.ScatterND(flat, where, reshaped(op, new, [-1])), sizes_of(base))
+
+
+def resized(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    """The first elements of a contiguous tensor, in another shape."""
+    if len(sizes) == rank(x) and all(same_sizes(x, sizes)):
+        return x
+    viewed = op.context.node.args[0].meta["val"]
+    if not (viewed.is_contiguous() and is_zero(viewed.storage_offset())):
+        raise Untranslatable("resize_ of a tensor that is not contiguous")
+    if not all(isinstance(size, int) for size in [*viewed.shape, *sizes]):
+        raise Untranslatable("resize_ with symbolic sizes")
+    if math.prod(sizes) > viewed.numel():
+        raise Untranslatable("resize_ to more elements, which are not initialized")
+    return op.Reshape(op.Slice(reshaped(op, x, [-1]), [0], [math.prod(sizes)], [0]), sizes, allowzero=1)
 
 
 def is_zero(number: int | torch.SymInt) -> bool:

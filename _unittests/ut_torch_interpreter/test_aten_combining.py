@@ -1,0 +1,115 @@
+"""Combining: cat, stack and their relatives, repeat, tile, meshgrid, checked against eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+
+
+def floats(*sizes):
+    return torch.arange(torch.Size(sizes).numel(), dtype=torch.float32).reshape(sizes)
+
+
+def joining(target, *arguments):
+    """The operator as a function of its tensors, so that they are inputs of the model."""
+    return lambda *tensors: target(list(tensors), *arguments)
+
+
+class TestCombining(ExporterTestCase):
+    CASES = {
+        "cat": (joining(aten.cat.default), floats(2, 3), floats(4, 3)),
+        "cat promotes": (joining(aten.cat.default, -1), floats(2, 3), torch.tensor([[1], [2]])),
+        "cat of booleans and bytes": (
+            joining(aten.cat.default),
+            floats(2) > 0,
+            torch.tensor([7], dtype=torch.uint8),
+        ),
+        "cat skips what torch once called empty": (joining(aten.cat.default), floats(0), floats(4, 3)),
+        "cat of empty vectors": (joining(aten.cat.default), floats(0), floats(0)),
+        "cat of float16": (joining(aten.cat.default, 1), floats(2, 3).half(), floats(2, 1).half()),
+        "concat": (joining(aten.concat.default, 1), floats(2, 3), floats(2, 1)),
+        "concatenate": (joining(aten.concatenate.default), floats(2), floats(3)),
+        "_chunk_cat": (joining(aten._chunk_cat.default, 0, 2), floats(3, 4), floats(4, 2)),
+        "stack": (joining(aten.stack.default, -1), floats(2, 3), -floats(2, 3)),
+        "stack of 0-d tensors": (joining(aten.stack.default), floats(), torch.tensor(2)),
+        "hstack": (joining(aten.hstack.default), floats(2, 3), floats(2, 1)),
+        "hstack of vectors": (joining(aten.hstack.default), floats(2), floats()),
+        "vstack": (joining(aten.vstack.default), floats(3), floats(2, 3)),
+        "row_stack": (joining(aten.row_stack.default), floats(3), floats(3)),
+        "dstack": (joining(aten.dstack.default), floats(2, 3), floats(2, 3)),
+        "column_stack": (joining(aten.column_stack.default), floats(2), floats(2, 3)),
+        "atleast_1d": (aten.atleast_1d.default, floats()),
+        "atleast_2d": (aten.atleast_2d.default, floats(3)),
+        "atleast_3d of a matrix": (aten.atleast_3d.default, floats(2, 3)),
+        "atleast_3d of a vector": (aten.atleast_3d.default, floats(3)),
+        "atleast_1d of each": (joining(aten.atleast_1d.Sequence), floats(), floats(2)),
+        "atleast_2d of each": (joining(aten.atleast_2d.Sequence), floats(), floats(2, 3)),
+        "atleast_3d of each": (joining(aten.atleast_3d.Sequence), floats(), floats(2, 3, 4, 5)),
+        "meshgrid": (joining(aten.meshgrid.default), floats(2), floats(3)),
+        "meshgrid by rows": (
+            lambda *tensors: aten.meshgrid.indexing(tensors, indexing="ij"),
+            floats(2),
+            floats(),
+        ),
+        "meshgrid by columns": (
+            lambda *tensors: aten.meshgrid.indexing(tensors, indexing="xy"),
+            floats(2),
+            floats(3),
+            floats(4),
+        ),
+        "cartesian_prod": (joining(aten.cartesian_prod.default), floats(2), floats(3)),
+        "cartesian_prod of one": (joining(aten.cartesian_prod.default), floats(2)),
+        "combinations of one": (aten.combinations.default, floats(3), 1),
+        "repeat": (aten.repeat.default, floats(2, 3), [2, 1, 2]),
+        "repeat zero times": (aten.repeat.default, floats(2, 3), [0, 2]),
+        "repeat booleans": (aten.repeat.default, floats(3) > 1, [2]),
+        "tile": (aten.tile.default, floats(2, 3), [2]),
+        "tile with new axes": (aten.tile.default, floats(3), [2, 2]),
+        "repeat_interleave": (aten.repeat_interleave.self_int, floats(2, 3), 2, 1),
+        "repeat_interleave in flat order": (aten.repeat_interleave.self_int, floats(2, 3), 2),
+        "repeat_interleave of a 0-d tensor": (aten.repeat_interleave.self_int, floats(), 3),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_repeats_that_are_data(self):
+        def repeated(x, repeats):
+            return torch.repeat_interleave(x, repeats, 0)
+
+        for repeats in ([1, 0, 2], [0, 0, 0], [3]):
+            with self.subTest(repeats):
+                self.assert_same_as_eager(repeated, floats(3, 2), torch.tensor(repeats), dynamic=False)
+        flat = aten.repeat_interleave.self_Tensor
+        self.assert_same_as_eager(flat, floats(3), torch.tensor([1, 0, 2]), None, dynamic=False)
+        self.assert_same_as_eager(aten.repeat_interleave.Tensor, torch.tensor([2, 0, 3]), dynamic=False)
+        self.assert_same_as_eager(
+            lambda x, n: torch.repeat_interleave(x, n, 1, output_size=4), floats(2, 2), torch.tensor([3, 1])
+        )
+
+    def test_other_sizes(self):
+        def grown(x, y):
+            return (
+                torch.cat([x, y, x], 1),
+                x.repeat(2, y.shape[1]),
+                x.repeat_interleave(y.shape[1], 1),
+                torch.meshgrid(x[0], y[0], indexing="xy"),
+            )
+
+        self.assert_same_as_eager(grown, floats(2, 3), floats(2, 4), others=[(floats(5, 2), floats(5, 7))])
+
+    def test_every_opset(self):
+        for opset in (18, 23, 26):
+            with self.subTest(opset):
+                self.assert_same_as_eager(joining(aten.cat.default), floats(2), floats(3), target_opset=opset)
+                self.assert_same_as_eager(aten.repeat.default, floats(2, 3), [2, 1, 2], target_opset=opset)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,96 @@
+"""Conversion: casts, copies that write nothing, fill, views of bits, checked against eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+
+
+def floats(*sizes):
+    return torch.arange(torch.Size(sizes).numel(), dtype=torch.float32).reshape(sizes)
+
+
+EDGES = torch.tensor([0.0, -0.0, 0.4, 1.9, -1.9, 127.6, 255.0, 1e-45, float("inf"), float("nan")])
+INTS = torch.tensor([0, 1, -1, 127, 128, -129, 255, 256, 2**31, -(2**31) - 1, 2**53 + 1])
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+)
+
+
+class TestConversion(ExporterTestCase):
+    CASES = {
+        "to a dtype": (aten.to.dtype, floats(3), torch.int32),
+        "to its own dtype": (aten.to.dtype, floats(3), torch.float32),
+        "to a device and a dtype": (aten.to.device, floats(3), "cpu", torch.float16),
+        "to a layout": (aten.to.dtype_layout, floats(3), {"dtype": torch.float64}),
+        "to the dtype of another": (aten.to.other, floats(3), INTS),
+        "to complex": (aten.to.dtype, floats(3), torch.complex64),
+        "_to_copy": (aten._to_copy.default, floats(3), {"dtype": torch.bool}),
+        "_to_copy of nothing else": (aten._to_copy.default, floats(3)),
+        "type_as": (aten.type_as.default, INTS, floats(2)),
+        "clone": (aten.clone.default, floats(3)),
+        "contiguous": (aten.contiguous.default, floats(3)),
+        "detach": (aten.detach.default, floats(3)),
+        "alias": (aten.alias.default, floats(3)),
+        "alias_copy": (aten.alias_copy.default, floats(3)),
+        "detach_copy": (aten.detach_copy.default, floats(3)),
+        "lift": (aten.lift.default, floats(3)),
+        "lift_fresh": (aten.lift_fresh.default, floats(3)),
+        "lift_fresh_copy": (aten.lift_fresh_copy.default, floats(3)),
+        "resolve_conj": (aten.resolve_conj.default, floats(3)),
+        "resolve_neg": (aten.resolve_neg.default, floats(3)),
+        "copy casts and broadcasts": (aten.copy.default, floats(2, 3), INTS[:3]),
+        "copy of a 0-d tensor": (aten.copy.default, floats(2, 3), torch.tensor(2)),
+        "fill truncates": (aten.fill.Scalar, INTS, 2.7),
+        "fill wraps": (aten.fill.Scalar, INTS.to(torch.uint8), -1),
+        "fill with infinity": (aten.fill.Scalar, floats(2), float("-inf")),
+        "fill with a tensor": (aten.fill.Tensor, floats(2, 3), torch.tensor(3)),
+        "zero": (aten.zero.default, floats(2, 3)),
+        "chalf": (aten.chalf.default, floats(2, 3)),
+        "the same bits, signed": (aten.view.dtype, torch.tensor([1, 200], dtype=torch.uint8), torch.int8),
+        "the bits of booleans": (aten.view.dtype, floats(3) > 1, torch.uint8),
+        "the same dtype": (aten.view.dtype, floats(3), torch.float32),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_every_pair_of_dtypes(self):
+        for source in DTYPES:
+            values = EDGES.to(source) if source.is_floating_point else INTS.to(source)
+            if source.is_floating_point:
+                values = values.nan_to_num(3.0, 100.0)
+            with self.subTest(source):
+                self.assert_same_as_eager(lambda x: [x.to(dtype) for dtype in DTYPES], values, dynamic=False)
+
+    def test_bits_need_an_operator_of_opset_26(self):
+        with self.assertRaisesRegex(Exception, "BitCast, of opset 26"):
+            self.assert_same_as_eager(aten.view.dtype, floats(3), torch.int32)
+        with self.assertRaisesRegex(Exception, "another width"):
+            self.assert_same_as_eager(aten.view.dtype, floats(4), torch.int16)
+
+    def test_copies_write_nothing(self):
+        def copies(x):
+            return x.clone().contiguous().detach().to(torch.float32).to("cpu") + 1
+
+        model = self.assert_same_as_eager(copies, floats(3))
+        self.assertEqual([node.op_type for node in model.graph.node], ["Add"])
+
+
+if __name__ == "__main__":
+    unittest.main()
