@@ -74,7 +74,8 @@ def markdown() -> str:
         "",
         f"{len(entries)} translations. In-place (`add_`) and `out=` overloads are not listed: they are their functional twin",
         "followed by a write. The column ONNX holds what a translation may write, without the casts and the arithmetic",
-        "on shapes; the column opset holds the smallest version of ai.onnx that has it.",
+        "on shapes: nothing for a constant, a copy or a body that is inlined. The column opset holds the smallest version",
+        "of ai.onnx that has it.",
         "",
         "| PyTorch | ONNX | opset | file |",
         "|---|---|---|---|",
@@ -89,7 +90,7 @@ def markdown() -> str:
 def entry(translation: registry.Translation, is_complex: bool) -> Entry:
     """Describe one translation."""
     used, asked = operators_of(translation.function)
-    versions = [first_versions()[name] for name in used - asked]
+    versions = [first_versions()[name] for name in used - asked or asked]
     return Entry(
         target_name(translation.target) if callable(translation.target) else str(translation.target),
         tuple(sorted((used | asked) - CASTS or used)),
@@ -174,8 +175,8 @@ def where(query: str) -> list[tuple[str, str]]:
     Raises LookupError with one sentence when nothing does.
     """
     wanted = query.removeprefix("torch.ops.").replace("::", ".")
-    for name in (wanted, f"aten.{wanted}", f"higher_order.{wanted}"):
-        found = places(name)
+    for prefix in ("", "aten.", "higher_order.", "torch.", "operator."):
+        found = places(prefix + wanted)
         if found:
             return found
     names = sorted({name for name, _, _ in registered()})
@@ -236,7 +237,8 @@ def overloads(name: str) -> Iterable[torch._ops.OpOverload]:
 def exact_line(name: str, place: str) -> str:
     """The line of a file that spells *name*, the one nearest to *place*, or *place* itself; paths from here."""
     file, _, line = place.rpartition(":")
-    pattern = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w])")
+    spelled = re.escape(name).replace(r"\.", r"(?:\.|::)")
+    pattern = re.compile(rf"(?<![\w.]){spelled}(?!\w)")
     with open(file, encoding="utf-8") as text:
         lines = [number for number, content in enumerate(text, 1) if pattern.search(content)]
     nearest = min(lines, key=lambda number: abs(number - int(line)), default=line)
