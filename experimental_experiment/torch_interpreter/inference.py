@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -64,7 +65,9 @@ def infer(node: ir.Node, opset: int) -> None:
     given = [value for value in node.inputs if value is not None]
     if schema is None or any(value.type is None for value in given):
         return
-    if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+    bodies = [item.as_graph() for item in node.attributes.values() if item.type == ir.AttributeType.GRAPH]
+    if bodies:
+        infer_from_bodies(node, bodies)
         return
     data = {v.name: ir.serde.serialize_tensor(v.const_value) for v in given if is_small(v, 64)}
     try:
@@ -77,6 +80,23 @@ def infer(node: ir.Node, opset: int) -> None:
         if output.name in inferred:
             output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])
             output.shape = ir.serde.deserialize_type_proto_for_shape(inferred[output.name])
+
+
+def infer_from_bodies(node: ir.Node, bodies: Sequence[ir.Graph]) -> None:
+    """Give the outputs of an If, or those that a Loop carries, the dtype of their bodies, and the shape that all agree on."""
+    if node.op_type == "If":
+        sources = [[body.outputs[position] for body in bodies] for position in range(len(node.outputs))]
+    elif node.op_type == "Loop":
+        sources = [list(pair) for pair in zip(bodies[0].outputs[1:], node.inputs[2:])]
+    else:
+        return
+    for output, values in zip(node.outputs, sources):
+        if output.type is None and all(
+            value is not None and value.type == values[0].type for value in values
+        ):
+            output.type = values[0].type
+            if all(value.shape is not None and value.shape == values[0].shape for value in values):
+                output.shape = values[0].shape
 
 
 def is_small(value: ir.Value, limit: int = LIMIT) -> bool:
