@@ -41,7 +41,7 @@ class TestRandom(ExporterTestCase):
         "integers between bounds like": (aten.randint_like.low_dtype, INTS, 3, 7),
         "a mean each": (aten.normal.Tensor_float, FLOATS + 1, 3.0),
         "a deviation each": (aten.normal.float_Tensor, 1.0, HALVES + 2),
-        "both each, broadcast": (aten.normal.Tensor_Tensor, FLOATS[:, :1], DOUBLES[0] + 2),
+        "both each, broadcast": (aten.normal.Tensor_Tensor, FLOATS[:, :1], FLOATS[0] + 2),
         "normal, functional": (aten.normal_functional.default, HALVES, 1.0, 2.0),
         "uniform between bounds": (aten.uniform.default, HALVES, -3.0, 5.0),
         "exponential": (aten.exponential.default, FLOATS, 2.0),

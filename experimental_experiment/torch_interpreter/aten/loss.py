@@ -1,4 +1,4 @@
-"""Losses: cross entropy, negative log likelihood, mean squared and absolute errors, and their reductions.
+"""Losses of classification and regression: likelihoods, cross entropies, divergences, errors; their gradients.
 
 Source of semantics: https://pytorch.org/docs/stable/nn.functional.html#loss-functions.
 """
@@ -10,6 +10,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.reduction import HALVES, mean_dim, reduce
+from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
@@ -17,6 +18,39 @@ from experimental_experiment.torch_interpreter.registry import translates
 aten = torch.ops.aten
 INT64 = ir.DataType.INT64
 NONE, MEAN, SUM = 0, 1, 2
+
+composite(
+    aten.binary_cross_entropy_backward.default,
+    aten.huber_loss_backward.default,
+    aten.mse_loss_backward.default,
+    aten.nll_loss2d_backward.default,
+    aten.nll_loss_backward.default,
+    aten.poisson_nll_loss.default,
+    aten.smooth_l1_loss_backward.default,
+)
+
+
+@translates(aten.binary_cross_entropy.default)
+def binary_cross_entropy(op, self, target, weight, reduction):
+    """``-target * log(self) - (1 - target) * log(1 - self)``, each logarithm at least -100."""
+    self, target, weight = promote(op, self, target, weight)
+    one = op.CastLike(1.0, self)
+    sure = op.Max(op.Log(self), -100.0)
+    unsure = op.Max(op.Log(op.Sub(one, self)), -100.0)
+    loss = op.Sub(op.Mul(op.Sub(target, one), unsure), op.Mul(target, sure))
+    return reduced(op, loss if weight is None else op.Mul(loss, weight), reduction)
+
+
+@translates(aten.binary_cross_entropy_with_logits.default)
+def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduction):
+    """Binary cross entropy after a sigmoid, stable; *pos_weight* weighs the targets that are 1."""
+    self, target, weight, pos_weight = promote(op, self, target, weight, pos_weight)
+    one = op.CastLike(1.0, self)
+    sure = op.Sub(op.Min(self, 0.0), soft_zero(op, self))
+    if pos_weight is not None:
+        sure = op.Mul(sure, op.Add(op.Mul(op.Sub(pos_weight, one), target), one))
+    loss = op.Sub(op.Mul(op.Sub(one, target), self), sure)
+    return reduced(op, loss if weight is None else op.Mul(loss, weight), reduction)
 
 
 @translates(aten.cross_entropy_loss.default)
@@ -42,6 +76,26 @@ def cross_entropy_loss(op, self, target, weight, reduction, ignore_index, label_
     return op.Add(op.Mul(loss, 1 - label_smoothing), op.Mul(smooth, share))
 
 
+@translates(aten.huber_loss.default)
+def huber_loss(op, self, target, reduction, delta):
+    """Half the squared error, linear beyond *delta*."""
+    error = op.Abs(op.Sub(*promote(op, self, target)))
+    square = op.Mul(op.Mul(error, 0.5), error)
+    line = op.Mul(op.Sub(error, 0.5 * delta), float(delta))
+    return reduced(op, op.Where(op.LessOrEqual(error, float(delta)), square, line), reduction)
+
+
+@translates(aten.kl_div.default)
+def kl_div(op, self, target, reduction, log_target):
+    """``target * (log(target) - self)``, 0 for a target that is 0; *log_target*: its logarithm is given."""
+    self, target = promote(op, self, target)
+    if log_target:
+        return reduced(op, op.Mul(op.Exp(target), op.Sub(target, self)), reduction)
+    zero = op.CastLike(0.0, target)
+    entropy = op.Where(op.Equal(target, zero), zero, op.Mul(target, op.Log(target)))
+    return reduced(op, op.Sub(entropy, op.Mul(target, self)), reduction)
+
+
 @translates(aten.l1_loss.default)
 def l1_loss(op, self, target, reduction):
     """``|self - target|``, reduced."""
@@ -65,6 +119,17 @@ def nll_loss(op, self, target, weight, reduction, ignore_index):
 def nll_loss_forward(op, self, target, weight, reduction, ignore_index):
     """The loss and the total weight of the targets that are not ignored."""
     return likelihood(op, self, target, weight, reduction, ignore_index)
+
+
+@translates(aten.smooth_l1_loss.default)
+def smooth_l1_loss(op, self, target, reduction, beta):
+    """The absolute error, squared below *beta*."""
+    error = op.Abs(op.Sub(*promote(op, self, target)))
+    if beta == 0:
+        return reduced(op, error, reduction)
+    square = op.Div(op.Mul(op.Mul(error, 0.5), error), float(beta))
+    line = op.Sub(error, 0.5 * beta)
+    return reduced(op, op.Where(op.Less(error, float(beta)), square, line), reduction)
 
 
 # ---- helpers
@@ -121,3 +186,12 @@ def reduced(op, loss, reduction: int) -> ir.Value:
     if reduction == NONE:
         return loss
     return reduce(op, "ReduceSum", loss, None) if reduction == SUM else mean_dim(op, loss, None, False, None)
+
+
+def soft_zero(op, self) -> ir.Value:
+    """``log(1 + exp(-|self|))``."""
+    negative = op.Neg(op.Abs(self))
+    if self.dtype == ir.DataType.DOUBLE:
+        # onnxruntime has no float64 kernel for Softplus
+        return op.Log(op.Add(op.Exp(negative), 1.0))
+    return op.Softplus(negative)

@@ -1,4 +1,4 @@
-"""Vector norms: linalg_vector_norm, norm, frobenius_norm.
+"""Vector norms: linalg_vector_norm, norm, frobenius_norm, renorm.
 
 Source of semantics: torch.linalg.vector_norm.
 """
@@ -12,6 +12,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.reduction import HALVES, extremum, reduce
+from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -51,6 +52,17 @@ def norm_dim_dtype(op, self, p, dim, keepdim, dtype):
 def norm_dtype(op, self, p, dtype):
     """The norm of all elements, computed in *dtype*."""
     return vector_norm(op, self, p, None, False, dtype)
+
+
+@translates(aten.renorm.default)
+def renorm(op, self, p, dim, maxnorm):
+    """The slices along an axis, those whose norm exceeds *maxnorm* scaled down to it."""
+    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    others = [axis for axis in range(rank(self)) if axis != dim % rank(self)]
+    norm = vector_norm(op, wide, p, others, True, None)
+    factor = op.Div(op.CastLike(float(maxnorm), norm), op.Add(norm, 1e-7))
+    factor = op.Where(op.Greater(norm, float(maxnorm)), factor, op.CastLike(1.0, norm))
+    return op.CastLike(op.Mul(wide, factor), self)
 
 
 def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.Value:

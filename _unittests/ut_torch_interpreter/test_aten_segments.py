@@ -1,0 +1,33 @@
+"""Reductions over segments, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+ROW = torch.tensor([1.0, 5.0, float("nan"), 2.0, 3.0, -1.0])
+TABLE = torch.randn(6, 2, 3, generator=torch.Generator().manual_seed(0))
+LENGTHS, OFFSETS = torch.tensor([2, 0, 1, 3]), torch.tensor([0, 2, 2, 3, 6])
+
+
+class TestSegments(ExporterTestCase):
+    CASES = {
+        f"{reduce}, {'from 2' if initial else 'from nothing'}": (ROW, reduce, {"lengths": LENGTHS, "initial": initial})
+        for reduce in ("sum", "mean", "prod", "max", "min")
+        for initial in (None, 2)
+    } | {
+        "offsets": (TABLE, "mean", {"offsets": OFFSETS}),
+        "rows": (TABLE, "sum", {"lengths": LENGTHS.to(torch.int32)}),
+        "another axis": (TABLE[:2, 0], "max", {"lengths": torch.tensor([[1, 2], [3, 0]]), "axis": 1}),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (data, reduce, kwargs) in self.CASES.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(aten.segment_reduce.default, data, reduce, kwargs=kwargs)
+
+
+if __name__ == "__main__":
+    unittest.main()

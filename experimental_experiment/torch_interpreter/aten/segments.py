@@ -1,0 +1,55 @@
+"""Reductions over segments of an axis: segment_reduce.
+
+Source of semantics: torch.segment_reduce. Every segment sees the whole axis through a mask: simple, and exact for empty segments.
+"""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.reduction import extremum
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+INT64 = ir.DataType.INT64
+START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
+"""What each reduction starts from."""
+
+
+@translates(aten.segment_reduce.default)
+def segment_reduce(op, data, reduce, lengths, indices, offsets, axis, unsafe, initial):
+    """The sum, mean, product or extremum of each segment of an axis, given by lengths or by offsets."""
+    if indices is not None:
+        raise Untranslatable("segments given by indices")
+    if lengths is not None:
+        ends = op.CumSum(lengths, axis)
+        starts = op.Sub(ends, lengths)
+    else:
+        starts = op.Slice(offsets, [0], [-1], [axis])
+        ends = op.Slice(offsets, [1], [INT64_MAX], [axis])
+        lengths = op.Sub(ends, starts)
+
+    # [..., segment, element, ...]
+    places = op.Cast(op.Range(0, op.constant(op.size(data, axis), INT64), 1), to=starts.dtype)
+    after = op.GreaterOrEqual(places, op.Unsqueeze(starts, [-1]))
+    inside = op.And(after, op.Less(places, op.Unsqueeze(ends, [-1])))
+    behind = list(range(axis + 2, rank(data) + 1))
+    start = op.CastLike(START[reduce], data)
+    spread = op.Where(op.Unsqueeze(inside, behind), op.Unsqueeze(data, [axis]), start)
+    first = start if initial is None else op.CastLike(float(initial), data)
+    if reduce in ("max", "min"):
+        result = extremum(op, f"Reduce{reduce.capitalize()}", spread, [axis + 1])
+        return op.emit(reduce.capitalize(), (result, first))
+    if reduce == "prod":
+        return op.Mul(op.ReduceProd(spread, [axis + 1], keepdims=0), first)
+    total = op.Add(op.ReduceSum(spread, [axis + 1], keepdims=0), first)
+    if reduce == "sum":
+        return total
+    number = op.CastLike(op.Unsqueeze(lengths, [other - 1 for other in behind]), data)
+    empty = op.CastLike(math.nan if initial is None else float(initial), data)
+    return op.Where(op.Equal(number, 0.0), empty, op.Div(total, number))
