@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.signature import (
     program_of,
     program_of_graph_module,
     recorded_dims,
+    refuse_ambiguous_names,
     symbol_of,
     user_dims,
     user_placeholders,
@@ -47,7 +48,7 @@ def capture(
 
     Raises:
         TypeError: *mod* is nothing that can be exported, or *args* is not a tuple.
-        ValueError: *dynamic_shapes* asks of a program what it does not have.
+        ValueError: *dynamic_shapes* asks of a program what it does not have, or one name for two sizes.
         CaptureError: torch.export refused the model.
     """
     if isinstance(args, torch.Tensor):
@@ -72,6 +73,7 @@ def capture(
         )
     with stage("torch.export.export"):
         shapes, dims, has_small_sizes = user_dims(module, tuple(args), kwargs, dynamic_shapes)
+    refuse_ambiguous_names(pytree.tree_leaves((tuple(args), kwargs)), dims)
     exported = options.capture(module, tuple(args), kwargs, shapes, has_small_sizes)
     warn_about_pinned_sizes(exported)
     return program_of(exported, in_order_of_placeholders(exported, args, kwargs, dims))
@@ -89,6 +91,7 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
     args, kwargs = program.example_inputs
     with stage("reading dynamic_shapes"):
         _, dims, _ = user_dims(program.module(check_guards=False), args, kwargs, dynamic_shapes)
+    refuse_ambiguous_names(pytree.tree_leaves((args, kwargs)), dims)
     dims = in_order_of_placeholders(program, args, kwargs, dims)
     for node, names in zip(user_placeholders(program), dims):
         for axis, name in names.items():

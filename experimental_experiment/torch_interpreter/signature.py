@@ -183,6 +183,16 @@ def user_dims(
     return plain, [found[id(leaf)].pop(0) if found.get(id(leaf)) else {} for leaf in leaves], small
 
 
+def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]]) -> None:
+    """Raise ValueError when dimensions whose sizes differ in the example have one name."""
+    sizes: dict[str, int] = {}
+    for leaf, names in zip(leaves, dims):
+        for axis, name in names.items():
+            size = leaf.shape[axis] if isinstance(leaf, torch.Tensor) and axis is not None else leaf
+            if sizes.setdefault(name, size) != size:
+                raise ValueError(f"dynamic_shapes names {name!r} two sizes, {sizes[name]} and {size}")
+
+
 def recorded_dims(exported: torch.export.ExportedProgram) -> list[dict[int | None, str]]:
     """The names of dimensions that an ExportedProgram remembers, for each input of the user; a saved one has lost them."""
     found = []
