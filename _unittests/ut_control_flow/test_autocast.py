@@ -1,0 +1,108 @@
+"""Autocast: the casts are eager's, operator by operator."""
+
+import unittest
+
+import torch
+import torch.nn.functional as F
+
+from _unittests.ut_control_flow.holder import ControlFlowTestCase
+from experimental_experiment.torch_interpreter.control_flow.autocast import DISPATCH_KEY, LOWER, PROMOTE
+
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+Y = X.clone()
+IMAGE = torch.randn(1, 2, 5, 5, generator=torch.Generator().manual_seed(0))
+HEADS = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+
+
+def nested(s, x, y):
+    z = s.lin(x)
+    with torch.autocast("cpu", enabled=False):
+        z = s.lin(z.float())
+    return z @ z.t(), (x.double() @ x.t().double())
+
+
+class TestAutocast(ControlFlowTestCase):
+    CASES = {
+        "products take the lower dtype": (lambda s, x, y: s.lin(x) @ s.lin.weight, (X, Y), [(X * 2, Y)]),
+        "a composition is looked into": (lambda s, x, y: torch.einsum("ij,kj->ik", x, y), (X, Y)),
+        "so are tensordot, inner": (
+            lambda s, x, y: (torch.tensordot(x, y, dims=([1], [1])), torch.inner(x, y)),
+            (X, Y),
+        ),
+        "the others keep what they get": (lambda s, x, y: torch.softmax(s.lin(x) @ y.t(), -1), (X, Y)),
+        "normalizations": (
+            lambda s, x, y: (F.layer_norm(s.lin(x), (4,), s.b, s.b), F.group_norm(s.lin(x), 2, s.b, s.b)),
+            (X, Y),
+        ),
+        "concatenations promote": (
+            lambda s, x, y: (torch.cat([s.lin(x), s.lin(y)]), torch.stack([s.lin(x), s.lin(y)])),
+            (X, Y),
+        ),
+        "convolutions, heads": (lambda s, x, y: F.conv2d(x, y), (IMAGE, IMAGE[:, :, :3, :3])),
+        "attention": (lambda s, x, y: F.scaled_dot_product_attention(x, x, y), (HEADS, HEADS + 0)),
+        "a disabled region inside, float64 is left alone": (nested, (X, Y)),
+        "integers are left alone": (
+            lambda s, x, y: (torch.matmul(y, y), s.lin(x) * y.sum()),
+            (X, torch.ones(2, 2, dtype=torch.int64)),
+        ),
+        "control flow in the region": (
+            lambda s, x: torch.cond(x.sum() > 0, lambda x: s.lin(x), lambda x: s.lin(x + 1), (x,)),
+            (X,),
+            [(-X,)],
+        ),
+    }
+
+    FLOAT32 = {
+        "some operators ask for float32": (
+            lambda s, x, y: (
+                F.mse_loss(s.lin(x), y),
+                s.lin(x).prod(),
+                torch.cat([s.lin(x), y]),
+            ),
+            (X, Y),
+        ),
+    }
+
+    @staticmethod
+    def under(dtype, cases):
+        """The same cases under autocast."""
+
+        def wrapped(function):
+            def call(s, *args):
+                with torch.autocast("cpu", dtype=dtype):
+                    return function(s, *args)
+
+            return call
+
+        return {promise: (wrapped(function), *rest) for promise, (function, *rest) in cases.items()}
+
+    def test_same_as_eager(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(dtype):
+                self.assert_cases(self.under(dtype, self.CASES))
+
+    def test_float32_results_of_lower_products_are_the_same(self):
+        """The float32 results come from rounded products: they agree as those do, 5e-2 for bfloat16."""
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(dtype):
+                self.assert_cases(self.under(dtype, self.FLOAT32), scale=500)
+
+    def test_a_region_of_another_device_casts_nothing(self):
+        def function(s, x):
+            with torch.autocast("cuda", dtype=torch.float16):
+                return s.lin(x)
+
+        self.assert_cases({"cuda": (function, (X,))})
+
+    def test_the_tables_name_operators_of_torch(self):
+        """Each name of the tables has an autocast kernel; every other operator that has one is computed in float32."""
+        having = {
+            name.split("::")[1].split(".")[0]
+            for name in torch._C._dispatch_get_all_op_names()
+            if torch._C._dispatch_has_kernel_for_dispatch_key(name, DISPATCH_KEY)
+        }
+        self.assertLessEqual(LOWER | PROMOTE, having)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,145 @@
+"""scan, map and associative_scan: any axis, both directions, several carries and rows."""
+
+import unittest
+
+import torch
+from torch._higher_order_ops import associative_scan, scan
+from torch._higher_order_ops.map import map as torch_map
+
+from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput, TwoInputs
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
+LONG = torch.ones(7, 4)
+H = torch.zeros(4)
+
+
+def recurrent(s, x, h):
+    def step(h, x):
+        return torch.tanh(s.lin(x) + h), torch.cond(
+            h.sum() > 0, lambda h, x: h * x, lambda h, x: h - x, (h, x)
+        )
+
+    return scan(step, h, x, dim=0)
+
+
+def backwards(s, x, h):
+    return scan(lambda h, x: (torch.tanh(s.lin(x) + h), (x * 2, (x + h).sum())), h, x, dim=1, reverse=True)
+
+
+def two_carries(s, x, y):
+    def step(carry, row):
+        a, b = carry
+        return (a + row[0], b * row[1]), {"sum": a + b, "rows": (row[0] > 0, row[1].half())}
+
+    return scan(step, (torch.zeros(4), torch.ones(4)), (x, y))
+
+
+class TestScan(ControlFlowTestCase):
+    CASES = {
+        "weights are captured, cond inside": (recurrent, (X, H), [(LONG, H - 1), (X[:1], H)], ({0: D}, None)),
+        "another axis, reversed": (backwards, (CUBE, torch.zeros(2, 4)), [(CUBE * 2, torch.ones(2, 4))]),
+        "another axis, reversed, of any length": (
+            backwards,
+            (CUBE, torch.zeros(2, 4)),
+            [(torch.ones(2, 7, 4), -torch.ones(2, 4))],
+            ({1: D}, None),
+        ),
+        "several carries and rows, nested structures": (two_carries, (X, X * 2), [(LONG[:3], X)]),
+        "a carry that is returned as a row": (
+            lambda s, x: torch.ops.higher_order.scan(
+                lambda c, y: [c + y, (c + y) * 1], [torch.zeros_like(x[0])], [x], []
+            ),
+            (X,),
+            [(-X,)],
+        ),
+        "scan inside": (
+            lambda s, x: scan(
+                lambda c, row: (c + row.sum(), scan(lambda d, e: (d + e, d * e), c, row)[1]),
+                torch.zeros(()),
+                x,
+            ),
+            (X,),
+            [(-X,)],
+        ),
+    }
+
+    MAPS = {
+        "a tuple of rows, an argument": (
+            lambda s, x, y: torch_map(lambda x, y: (s.lin(x[0]) * y, x[1].sum()), (x, x * 2), y),
+            (X, H + 1),
+            [(LONG, H - 1)],
+            ({0: D}, None),
+        ),
+        "nested": (
+            lambda s, x: torch_map(lambda row: torch_map(lambda v: v.sin(), row) + row.sum(), x),
+            (X,),
+            [(-X,)],
+        ),
+    }
+
+    ASSOCIATIVE = {
+        "products and sums": (
+            lambda s, x: associative_scan(lambda a, b: a * b + a, x, 0, combine_mode="generic"),
+            (torch.linspace(-1, 1, 24).reshape(8, 3),),
+        ),
+        "another axis, reversed": (
+            lambda s, x: associative_scan(lambda a, b: a + b, x, 1, reverse=True, combine_mode="generic"),
+            (torch.linspace(-1, 1, 21).reshape(3, 7),),
+        ),
+        "a dict of tensors": (
+            lambda s, x, y: associative_scan(
+                lambda a, b: {"i": a["i"] + b["i"], "j": a["j"] * b["j"]},
+                {"i": x, "j": y},
+                0,
+                combine_mode="generic",
+            ),
+            (X, X + 1),
+        ),
+    }
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+    def test_map_is_the_same_as_eager(self):
+        self.assert_cases(self.MAPS)
+
+    def test_associative_scan_is_the_same_as_eager(self):
+        self.assert_cases(self.ASSOCIATIVE)
+
+    def test_strict(self):
+        cases = {
+            "recurrent": self.CASES["weights are captured, cond inside"],
+            "map captures a size": (
+                lambda s, x: torch_map(lambda row: row * x.shape[0], x),
+                (X,),
+                [(LONG,)],
+                ({0: D},),
+            ),
+        }
+        self.assert_cases(cases, export_options=ExportOptions(strict=True))
+
+    def test_every_opset(self):
+        for opset in (18, 23, 26):
+            with self.subTest(opset=opset):
+                case = self.CASES["another axis, reversed, of any length"]
+                self.assert_cases({"backwards": case}, target_opset=opset)
+
+    def test_bodies_declare_the_types_of_rows_and_carries(self):
+        model = to_onnx(TwoInputs(recurrent), (X, H), dynamic_shapes=({0: D}, None))
+        (node,) = [node for node in model.graph.node if node.op_type == "Scan"]
+        (body,) = [attribute.g for attribute in node.attribute if attribute.name == "body"]
+        for value in [*body.input, *body.output]:
+            self.assertEqual([dim.dim_value for dim in value.type.tensor_type.shape.dim], [4], value.name)
+
+    def test_a_growing_carry_is_refused_by_the_capture(self):
+        def function(s, x):
+            return scan(lambda c, row: (torch.cat([c, row]), row), torch.zeros(0), x)
+
+        with self.assertRaises(CaptureError):
+            to_onnx(OneInput(function), (X,))
+
+
+if __name__ == "__main__":
+    unittest.main()
