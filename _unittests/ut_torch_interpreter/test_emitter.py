@@ -1,0 +1,230 @@
+"""The emitter: nodes with the right dtypes, constants folded and stored once, sizes, subgraphs."""
+
+import unittest
+
+import numpy as np
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter, Names, rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+
+FLOAT, DOUBLE, INT64, BOOL = (
+    ir.DataType.FLOAT,
+    ir.DataType.DOUBLE,
+    ir.DataType.INT64,
+    ir.DataType.BOOL,
+)
+
+
+class EmitterTestCase(unittest.TestCase):
+    def setUp(self):
+        self.graph = ir.Graph([], [], nodes=[], name="test", opset_imports={"": 20})
+        self.op = Emitter(self.graph, Context(self.graph, 20))
+
+    def value(self, *sizes, dtype=FLOAT, name="x"):
+        value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(sizes))
+        self.graph.inputs.append(value)
+        return value
+
+    def kinds(self):
+        return [node.op_type for node in self.graph]
+
+
+class TestNodes(EmitterTestCase):
+    def test_one_value_or_a_tuple(self):
+        x = self.value("n", 4)
+        self.assertIsInstance(self.op.Relu(x), ir.Value)
+        first, second = self.op.Split(x, num_outputs=2, axis=1, outputs=2)
+        self.assertEqual((2, 2), (first.shape[1], second.shape[1]))
+        self.assertIsInstance(self.op.Relu(x, outputs=1), tuple)
+
+    def test_dtype_and_shape_are_inferred(self):
+        x = self.value("n", 4)
+        y = self.op.MatMul(x, self.value(4, 5, name="w"))
+        self.assertEqual((FLOAT, ["n", 5]), (y.dtype, list(y.shape)))
+        self.assertEqual(INT64, self.op.ArgMax(x).dtype)
+
+    def test_numbers_take_the_dtype_beside_them(self):
+        for dtype in (FLOAT, DOUBLE, ir.DataType.FLOAT16, INT64, ir.DataType.INT32):
+            with self.subTest(dtype.name):
+                x = self.value(3, dtype=dtype, name=dtype.name)
+                self.assertEqual(dtype, self.op.Mul(x, 2).dtype)
+                self.assertEqual(dtype, self.op.Add(1, x).dtype)
+
+    def test_a_number_that_does_not_fit(self):
+        with self.assertRaisesRegex(Untranslatable, "0.5 does not fit INT64"):
+            self.op.Mul(self.value(3, dtype=INT64), 0.5)
+
+    def test_absent_inputs(self):
+        x = self.value(3, 4)
+        node = self.op.Clip(x, None, 6.0).producer()
+        self.assertIsNone(node.inputs[1])
+        self.assertEqual(1, len(self.op.Clip(x, None, None).producer().inputs))
+
+    def test_absent_attributes_are_left_out(self):
+        node = self.op.Softmax(self.value(3, 4), axis=None).producer()
+        self.assertEqual({}, dict(node.attributes))
+
+    def test_names_are_unique(self):
+        x = self.value(3)
+        names = [self.op.Relu(x).name for _ in range(5)]
+        self.assertEqual(5, len(set(names)))
+
+    def test_unknown_operators(self):
+        with self.assertRaisesRegex(
+            Untranslatable, "ONNX Swish does not exist in opset 20: raise target_opset"
+        ):
+            self.op.Swish(self.value(3))
+        with self.assertRaisesRegex(AttributeError, "ONNX operators start with a capital"):
+            self.op.relu(self.value(3))
+        self.assertTrue(self.op.has("Gelu"))
+        self.assertFalse(self.op.has("Attention"))
+
+    def test_another_domain(self):
+        self.op.FusedGelu(self.value(3), domain="my.domain", alpha=1.0)
+        self.assertEqual(1, self.op.context.domains["my.domain"])
+
+    def test_casts_where_onnxruntime_has_no_kernel(self):
+        x = self.value(3, dtype=ir.DataType.BFLOAT16)
+        y = self.op.Exp(x)
+        self.assertEqual(ir.DataType.BFLOAT16, y.dtype)
+        self.assertEqual(["Cast", "Exp", "Cast"], self.kinds())
+
+    def test_int64_is_never_widened_to_a_float(self):
+        with self.assertRaisesRegex(Untranslatable, "computes INT64|does not accept"):
+            self.op.Exp(self.value(3, dtype=INT64))
+
+
+class TestConstants(EmitterTestCase):
+    def test_dtypes(self):
+        cases = [(1, INT64), (1.5, FLOAT), (True, BOOL), ([1, 2], INT64), ([1.5, 2], FLOAT), ([], INT64)]
+        for number, dtype in cases:
+            with self.subTest(number):
+                self.assertEqual(dtype, self.op.constant(number).dtype)
+        self.assertEqual(DOUBLE, self.op.constant(1, DOUBLE).dtype)
+        self.assertEqual(ir.DataType.INT32, self.op.constant(np.array([1], dtype=np.int32)).dtype)
+
+    def test_stored_once(self):
+        self.assertIs(self.op.constant([1, 2]), self.op.constant([1, 2]))
+        self.assertIsNot(self.op.constant(0), self.op.constant([0]))
+        self.assertIsNot(self.op.constant(0.0), self.op.constant(-0.0))
+        self.assertEqual(5, len(self.graph.initializers))
+
+    def test_folded(self):
+        y = self.op.Mul(self.op.Add([1, 2], [3, 4]), 2)
+        self.assertEqual([8, 12], y.const_value.numpy().tolist())
+        self.assertEqual([], self.kinds())
+
+    def test_a_large_constant_is_not_folded(self):
+        self.op.Add(np.ones(5000, dtype=np.float32), 1.0)
+        self.assertEqual(["Add"], self.kinds())
+
+    def test_a_division_by_zero_is_left_to_the_model(self):
+        self.op.Div(self.op.constant([1]), self.op.constant([0]))
+        self.assertEqual(["Div"], self.kinds())
+
+    def test_every_float(self):
+        for dtype in (DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+            with self.subTest(dtype.name):
+                value = self.op.constant([1.5, float("inf")], dtype)
+                self.assertEqual(dtype, value.dtype)
+                self.assertEqual(1.5, float(value.const_value.numpy()[0]))
+
+
+class TestSizes(EmitterTestCase):
+    def test_static_and_dynamic(self):
+        x = self.value("n", 4)
+        self.assertEqual(4, self.op.size(x, 1))
+        self.assertEqual(4, self.op.size(x, -1))
+        n = self.op.size(x, 0)
+        self.assertEqual((INT64, 0), (n.dtype, rank(n)))
+        self.assertIs(n, self.op.size(x, -2))
+        self.assertEqual(1, self.kinds().count("Shape"))
+
+    def test_shape_of_lists(self):
+        x = self.value("n", 4)
+        self.assertEqual([2, 3], self.op.shape([2, 3]).const_value.numpy().tolist())
+        self.assertEqual([], self.op.shape([]).const_value.numpy().tolist())
+        mixed = self.op.shape([2, self.op.size(x, 0), -1, 5])
+        self.assertEqual((INT64, [4]), (mixed.dtype, list(mixed.shape)))
+        self.assertEqual([4], self.op.shape_of(x, 1).const_value.numpy().tolist())
+
+    def test_lists_among_the_inputs(self):
+        x = self.value("n", 4)
+        y = self.op.Reshape(x, [self.op.size(x, 0), 2, 2])
+        self.assertEqual(3, rank(y))
+
+    def test_an_unknown_rank(self):
+        with self.assertRaisesRegex(Untranslatable, "the rank of x is unknown"):
+            rank(ir.Value(name="x"))
+
+
+class TestSimplifications(EmitterTestCase):
+    """Nodes that change nothing are not written."""
+
+    def test_nothing_is_written(self):
+        x = self.value("n", 4)
+        for promise, result in {
+            "a cast to the same dtype": self.op.Cast(x, to=FLOAT),
+            "an identity": self.op.Identity(x),
+            "a permutation that moves nothing": self.op.Transpose(x, perm=[0, 1]),
+            "a concatenation of one": self.op.Concat(x, axis=0),
+            "an unsqueeze of no axis": self.op.Unsqueeze(x, []),
+        }.items():
+            with self.subTest(promise):
+                self.assertIs(x, result)
+        self.assertEqual([], self.kinds())
+
+    def test_one_transposition_for_two(self):
+        x = self.value(2, 3, 4)
+        y = self.op.Transpose(self.op.Transpose(x, perm=[1, 0, 2]), perm=[2, 0, 1])
+        self.assertIs(x, y.producer().inputs[0])
+        self.assertEqual([4, 3, 2], list(y.shape))
+
+    def test_one_reshape_for_two(self):
+        x = self.value(2, 6)
+        y = self.op.Reshape(self.op.Reshape(x, [12]), [3, 4])
+        self.assertIs(x, y.producer().inputs[0])
+        self.assertIs(x, self.op.Reshape(x, [2, 6]))
+
+
+class TestSubgraphs(EmitterTestCase):
+    def test_outputs_are_values_of_their_own(self):
+        x = self.value(3)
+        graph = self.op.subgraph(lambda inner, a: [a, a, x, inner.Relu(a)], [x])
+        self.assertEqual(4, len({id(value) for value in graph.outputs}))
+        self.assertTrue(all(value.producer().op_type == "Identity" for value in graph.outputs))
+        self.assertEqual(len({value.name for value in graph.outputs}), 4)
+
+    def test_names_and_sizes_are_shared_with_the_outer_graph(self):
+        x = self.value("n", 3)
+        n = self.op.size(x, 0)
+        seen = []
+        self.op.subgraph(lambda inner: seen.append(inner.size(x, 0)) or [inner.Relu(x)])
+        self.assertIs(n, seen[0])
+
+    def test_sizes_of_a_subgraph_stay_there(self):
+        x = self.value("n", 3)
+        inside = []
+        self.op.subgraph(lambda inner: inside.append(inner.size(x, 0)) or [inside[0]])
+        self.assertIsNot(inside[0], self.op.size(x, 0))
+
+    def test_constants_are_seen_from_everywhere(self):
+        inside = []
+        self.op.subgraph(lambda inner: inside.append(inner.constant(3)) or [inside[0]])
+        self.assertIs(inside[0], self.op.constant(3))
+
+
+class TestNames(unittest.TestCase):
+    def test_unique(self):
+        names = Names()
+        self.assertEqual(["x", "x_1", "x_2"], [names.unique("x") for _ in range(3)])
+        self.assertEqual("x_1_1", names.unique("x_1"))
+        names.reserve("y")
+        self.assertEqual("y_1", names.unique("y"))
+        with self.assertRaisesRegex(ValueError, "'y' is used twice"):
+            names.reserve("y")
+
+
+if __name__ == "__main__":
+    unittest.main()
