@@ -6,6 +6,7 @@ Source of semantics: https://pytorch.org/docs/stable/tensor_attributes.html#type
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def promoted(kinds: tuple[tuple[Any, str], ...]) -> torch.dtype:
         dtype = torch.result_type(result, sample)
         is_tensor = any(isinstance(x, torch.Tensor) for x in (result, sample))
         dims = max((x.dim() for x in (result, sample) if isinstance(x, torch.Tensor)), default=0)
-        result = torch.empty((1,) * dims, dtype=dtype, device="meta") if is_tensor else sample
+        result = torch.empty((1,) * dims, dtype=dtype, device="meta") if is_tensor else torch.zeros((), dtype=dtype).item()
     return result.dtype if isinstance(result, torch.Tensor) else torch.result_type(result, result)
 
 
@@ -85,6 +86,24 @@ ROUNDING = 2.0**-11
 def wide(dtype: ir.DataType) -> ir.DataType:
     """The dtype in which torch computes one operation: float32 for float16 and bfloat16."""
     return ir.DataType.FLOAT if dtype in LOW_PRECISION else dtype
+
+
+def rounded_once(function: Callable) -> Callable:
+    """Decorate what writes several operators: float16 and bfloat16 are computed in float32 and rounded at the end."""
+
+    @functools.wraps(function)
+    def computed(op, *args, **kwargs):
+        values = [value for value in (*args, *kwargs.values()) if isinstance(value, ir.Value)]
+        dtype = values[0].dtype
+
+        def raised(value):
+            is_low = isinstance(value, ir.Value) and value.dtype in LOW_PRECISION
+            return op.Cast(value, to=ir.DataType.FLOAT) if is_low else value
+
+        kwargs = {name: raised(value) for name, value in kwargs.items()}
+        return cast(op, function(op, *(raised(value) for value in args), **kwargs), dtype)
+
+    return computed
 
 
 def computation_dtype(dtype: ir.DataType, *operands: Any) -> ir.DataType:

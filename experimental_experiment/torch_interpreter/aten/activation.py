@@ -12,10 +12,10 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.comparison import clamp
-from experimental_experiment.torch_interpreter.aten.exponential import log1p
+from experimental_experiment.torch_interpreter.aten.exponential import softened
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import promote_to_float
+from experimental_experiment.torch_interpreter.promotion import promote_to_float, rounded_once
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -69,6 +69,35 @@ def scaled_where_negative(op, self, weight):
     return op.PRelu(self, weight)
 
 
+@translates(aten.rrelu.default)
+def rrelu(op, self, lower, upper, training):
+    """leaky_relu with the middle slope, or a random one for each element while training."""
+    if not training:
+        return leaky_relu(op, self, (lower + upper) / 2)
+    return op.Mul(self, random_slopes(op, self, lower, upper))
+
+
+@translates(aten.rrelu_with_noise.default)
+def rrelu_with_noise(op, self, noise, lower, upper, training):
+    """rrelu, and the slopes that its backward reads, written into *noise* while training."""
+    if not training:
+        return rrelu(op, self, lower, upper, False), noise
+    slopes = random_slopes(op, self, lower, upper)
+    return op.Mul(self, slopes), slopes
+
+
+@translates(aten.rrelu_with_noise_functional.default)
+def rrelu_with_noise_functional(op, self, noise, lower, upper, training):
+    """rrelu_with_noise, the new noise being a result."""
+    return rrelu_with_noise(op, self, noise, lower, upper, training)
+
+
+def random_slopes(op, self: ir.Value, lower: float, upper: float) -> ir.Value:
+    """Uniform slopes where *self* is not positive, 1 elsewhere."""
+    uniform = op.RandomUniformLike(self, dtype=ir.DataType.FLOAT, low=float(lower), high=float(upper))
+    return op.Where(op.LessOrEqual(self, 0), op.Cast(uniform, to=self.dtype), op.constant(1, self.dtype))
+
+
 @translates(aten.threshold.default)
 def threshold(op, self, threshold, value):
     """*value* where the elements are not above the threshold; NaN stays."""
@@ -83,7 +112,12 @@ def elu(op, self, alpha, scale, input_scale):
     """``scale * x`` where positive, ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
     if self.dtype != DOUBLE and scale == 1 and input_scale == 1:
         return op.Elu(self, alpha=float(alpha))
-    # Min keeps the branch that is not taken finite
+    return composed_elu(op, self, alpha, scale, input_scale)
+
+
+@rounded_once
+def composed_elu(op, self, alpha, scale, input_scale):
+    """elu with any scales; Min keeps the branch that is not taken finite."""
     grown = op.Exp(op.Mul(op.Min(self, 0), input_scale))
     negative = op.Mul(op.Sub(grown, 1.0), alpha * scale)
     return op.Where(op.LessOrEqual(self, 0), negative, op.Mul(self, scale))
@@ -108,6 +142,12 @@ def gelu(op, self, approximate):
     """``x * Phi(x)``, Phi being exact or approximated by a tanh."""
     if op.has("Gelu") and self.dtype != DOUBLE:
         return op.Gelu(self, approximate=approximate)
+    return composed_gelu(op, self, approximate)
+
+
+@rounded_once
+def composed_gelu(op, self, approximate):
+    """gelu without its ONNX operator."""
     if approximate == "tanh":
         cube = op.Mul(op.Mul(op.Mul(self, self), self), 0.044715)
         inner = op.Tanh(op.Mul(op.Add(self, cube), math.sqrt(2 / math.pi)))
@@ -135,10 +175,15 @@ def softplus(op, self, beta, threshold):
     """``log(1 + exp(beta * x)) / beta``, and x itself above the threshold."""
     if beta == 1 and threshold >= 20 and self.dtype != DOUBLE:
         return op.Softplus(self)
+    return composed_softplus(op, self, beta, threshold)
+
+
+@rounded_once
+def composed_softplus(op, self, beta, threshold):
+    """softplus with any beta and threshold."""
     scaled = op.Mul(self, beta)
     small = op.Min(scaled, threshold)
-    soft = log1p(op, op.Exp(small)) if self.dtype == DOUBLE else op.Softplus(small)
-    return op.Where(op.Greater(scaled, threshold), self, op.Div(soft, beta))
+    return op.Where(op.Greater(scaled, threshold), self, op.Div(softened(op, small), beta))
 
 
 @translates(aten.log_sigmoid.default)
@@ -187,14 +232,16 @@ def softshrink(op, self, lambd):
 @translates(aten.glu.default)
 def glu(op, self, dim):
     """The first half times the sigmoid of the second."""
-    half = op.size(self, dim)
-    sizes = [half // 2] * 2 if isinstance(half, int) else None
-    first, second = (
-        op.Split(self, sizes, axis=dim, outputs=2)
-        if sizes
-        else op.Split(self, axis=dim, num_outputs=2, outputs=2)
-    )
+    first, second = halves(op, self, dim)
     return op.Mul(first, op.Sigmoid(second))
+
+
+def halves(op, self: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
+    """Both halves along one axis."""
+    size = op.size(self, dim)
+    if isinstance(size, int):
+        return op.Split(self, [size // 2] * 2, axis=dim, outputs=2)
+    return op.Split(self, axis=dim, num_outputs=2, outputs=2)
 
 
 # ---- softmax

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.promotion import cast, promote, promote_to_float
+from experimental_experiment.torch_interpreter.promotion import cast, promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -215,25 +215,6 @@ def nan_to_num(op, self, nan, posinf, neginf):
         found = op.IsInf(self, **{detected: 0})
         result = op.Where(found, op.constant(number, self.dtype), result)
     return result
-
-
-@translates(aten.signbit.default)
-def signbit(op, self):
-    """Whether the sign bit is set: -0.0 counts, and a NaN only from opset 26, where its bits can be read."""
-    if self.dtype == BOOL or not self.dtype.is_signed():
-        return filled(op, self, False)
-    negative = op.Less(self, 0)
-    if not self.dtype.is_floating_point():
-        return negative
-    return op.Or(negative, op.And(op.Equal(self, 0), op.Less(op.Reciprocal(self), 0)))
-
-
-@translates(aten.copysign.Tensor, aten.copysign.Scalar)
-def copysign(op, self, other):
-    """The magnitude of *self* with the sign of *other*."""
-    self, other = promote_to_float(op, self, other)
-    magnitude = op.Abs(self)
-    return op.Where(signbit(op, other), op.Neg(magnitude), magnitude)
 
 
 @translates(aten.isclose.default)

@@ -12,10 +12,12 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import div
 from experimental_experiment.torch_interpreter.aten.rounding import trunc
-from experimental_experiment.torch_interpreter.promotion import cast, kind, result_dtype, wide
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import cast, kind, promote, result_dtype, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
+BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
 
 @translates(
@@ -105,3 +107,44 @@ def has_other_sign(op, left: ir.Value, b: ir.Value) -> ir.Value:
 def is_never_zero(value: ir.Value) -> bool:
     """Whether a value is a constant without zeros."""
     return value.const_value is not None and bool(value.const_value.numpy().all())
+
+
+# ---- common divisors and multiples
+
+
+@translates(aten.gcd.default)
+def gcd(op, self, other):
+    """The greatest common divisor."""
+    return greatest_divisor(op, *promote(op, self, other))
+
+
+@translates(aten.lcm.default)
+def lcm(op, self, other):
+    """The least common multiple, 0 when an operand is; C++ computes small integers in 32 bits."""
+    self, other = promote(op, self, other)
+    dtype = self.dtype
+    divisor = greatest_divisor(op, self, other)
+    divisor = op.Where(op.Equal(divisor, 0), op.constant(1, dtype), divisor)
+    inside = ir.DataType.INT32 if dtype.itemsize < 4 else dtype
+    multiple = op.Mul(op.Cast(op.Div(self, divisor), to=inside), op.Cast(other, to=inside))
+    return op.Cast(op.Abs(multiple), to=dtype)
+
+
+def greatest_divisor(op, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Euclid's algorithm on all elements at once; an integer division by 0 would end the process."""
+    shape = op.Shape(op.Add(a, b))
+
+    def some_left(inner, a):
+        return inner.Greater(inner.ReduceSum(inner.Cast(inner.Cast(a, to=BOOL), to=INT64), keepdims=0), 0)
+
+    def step(inner, iteration, go, a, b):
+        done = inner.Equal(a, 0)
+        left = truncated_remainder(inner, b, inner.Where(done, inner.constant(1, a.dtype), a))
+        a, b = inner.Where(done, a, left), inner.Where(done, b, a)
+        return [some_left(inner, a), a, b]
+
+    carried = [op.Expand(op.Abs(x), shape) for x in (a, b)]
+    body = op.subgraph(step, [op.constant(0), op.constant(True), *carried])
+    divisor = op.Loop(None, some_left(op, carried[0]), *carried, body=body, outputs=2)[1]
+    divisor.type, divisor.shape = a.type, ir.Shape([None] * max(rank(a), rank(b)))
+    return divisor

@@ -1,7 +1,7 @@
-"""Exponentials, logarithms, roots, trigonometric and hyperbolic functions.
+"""Exponentials, logarithms, roots, and what is made of them: logaddexp, logit, xlogy, erf.
 
 Source of semantics: https://pytorch.org/docs/stable/torch.html#pointwise-ops. Integers give float32. Where onnxruntime computes
-float32 only, a float64 form is composed from operators that it has in float64.
+float32 only, a float64 form is composed from operators that it has in float64. Sines to hyperbolic tangents are in ``trigonometric``.
 """
 
 from __future__ import annotations
@@ -12,34 +12,29 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.promotion import promote_to_float
+from experimental_experiment.torch_interpreter.promotion import (
+    cast,
+    promote_to_float,
+    result_dtype,
+    rounded_once,
+    wide,
+)
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
 
 
-def float_function(target: torch._ops.OpOverload, write: Callable | str) -> None:
+def float_function(write: Callable | str, *targets: torch._ops.OpOverload) -> None:
     """Register a function of one float: an ONNX operator, or what *write* writes for ``(op, x)``."""
 
     def translation(op, self):
         (x,) = promote_to_float(op, self)
-        return op.emit(write, (x,)) if isinstance(write, str) else write(op, x)
+        return op.emit(write, (x,)) if isinstance(write, str) else rounded_once(write)(op, x)
 
     translation.__name__ = write if isinstance(write, str) else write.__name__
     translation.__doc__ = f"ONNX {write}." if isinstance(write, str) else write.__doc__
-    translates(target)(translation)
-
-
-def in_float64(op_type: str, write: Callable) -> Callable:
-    """The operator, except in float64 where onnxruntime lacks it and *write* composes it."""
-
-    def choose(op, x):
-        return write(op, x) if x.dtype == DOUBLE else op.emit(op_type, (x,))
-
-    choose.__name__ = op_type.lower()
-    choose.__doc__ = f"ONNX {op_type}; in float64, {write.__doc__}"
-    return choose
+    translates(*targets)(translation)
 
 
 # ---- exponentials and logarithms
@@ -86,28 +81,63 @@ def erfc(op, x):
     return op.Sub(1.0, op.Erf(x))
 
 
-float_function(aten.erf.default, "Erf")
-float_function(aten.erfc.default, erfc)
-float_function(aten.exp.default, "Exp")
-float_function(aten.exp2.default, exp2)
-float_function(aten.expm1.default, expm1)
-float_function(aten.log.default, "Log")
-float_function(aten.log10.default, log_in_base(10))
-float_function(aten.log1p.default, log1p)
-float_function(aten.log2.default, log_in_base(2))
-float_function(aten.rsqrt.default, rsqrt)
-float_function(aten.sqrt.default, "Sqrt")
+float_function("Erf", aten.erf.default)
+float_function(erfc, aten.erfc.default)
+float_function("Exp", aten.exp.default)
+float_function(exp2, aten.exp2.default)
+float_function(expm1, aten.expm1.default)
+float_function("Log", aten.log.default)
+float_function(log_in_base(10), aten.log10.default)
+float_function(log1p, aten.log1p.default)
+float_function(log_in_base(2), aten.log2.default)
+float_function(rsqrt, aten.rsqrt.default)
+float_function("Sqrt", aten.sqrt.default)
 
 
-# ---- trigonometric and hyperbolic functions
+@translates(aten.logaddexp.default)
+def logaddexp(op, self, other):
+    """``log(exp(self) + exp(other))`` without overflow."""
+    return log_of_sum(op, self, other, 1.0)
 
 
-def tan(op, x):
-    """``sin(x) / cos(x)``."""
-    return op.Div(op.Sin(x), op.Cos(x))
+@translates(aten.logaddexp2.default)
+def logaddexp2(op, self, other):
+    """``log2(2 ** self + 2 ** other)`` without overflow."""
+    return log_of_sum(op, self, other, math.log(2))
 
 
-float_function(aten.cos.default, "Cos")
-float_function(aten.sin.default, "Sin")
-float_function(aten.tan.default, in_float64("Tan", tan))
-float_function(aten.tanh.default, "Tanh")
+def log_of_sum(op, self: ir.Value, other: ir.Value, scale: float) -> ir.Value:
+    """The larger one, plus ``log(1 + exp(-gap))`` in a base; two equal infinities have no gap."""
+    dtype = result_dtype(self, other)
+    self, other = (cast(op, x, wide(dtype)) for x in (self, other))
+    gap = op.Where(op.Equal(self, other), op.constant(0, self.dtype), op.Abs(op.Sub(self, other)))
+    excess = softened(op, op.Mul(gap, -scale))
+    return cast(op, op.Add(op.Max(self, other), op.Div(excess, scale)), dtype)
+
+
+def softened(op, x: ir.Value) -> ir.Value:
+    """``log(1 + exp(x))`` of a number that exp does not overflow."""
+    return log1p(op, op.Exp(x)) if x.dtype == DOUBLE else op.Softplus(x)
+
+
+@translates(aten.logit.default)
+def logit(op, self, eps):
+    """``log(x / (1 - x))``, x being first clamped between *eps* and ``1 - eps``."""
+    (self,) = promote_to_float(op, self)
+    if eps is not None and eps >= 0:
+        self = op.Min(op.Max(self, float(eps)), 1.0 - eps)
+    return log_odds(op, self)
+
+
+@rounded_once
+def log_odds(op, x: ir.Value) -> ir.Value:
+    """``log(x / (1 - x))``."""
+    return op.Log(op.Div(x, op.Sub(1.0, x)))
+
+
+@translates(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self)
+def xlogy(op, self, other):
+    """``self * log(other)``, 0 where *self* is 0, but NaN where *other* is."""
+    self, other = promote_to_float(op, self, other)
+    zero = op.And(op.Equal(self, 0.0), op.Not(op.IsNaN(other)))
+    return op.Where(zero, op.constant(0, self.dtype), op.Mul(self, op.Log(other)))
