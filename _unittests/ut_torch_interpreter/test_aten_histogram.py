@@ -8,6 +8,8 @@ from experimental_experiment.testing import ExporterTestCase
 
 aten = torch.ops.aten
 FLOATS = torch.tensor([0.0, 1.0, 2.5, -1.0, 4.0, float("nan"), float("inf"), 4.0, 3.999])
+POINTS = torch.rand(4, 5, 2, generator=torch.Generator().manual_seed(0))
+EDGES = torch.tensor([0.0, 0.3, 0.5, 1.0])
 
 
 class TestHistogram(ExporterTestCase):
@@ -22,11 +24,30 @@ class TestHistogram(ExporterTestCase):
         "float weights": (aten.bincount.default, torch.tensor([1, 3, 1]), torch.tensor([0.5, 1.0, 2.0])),
         "int weights": (aten.bincount.default, torch.tensor([1, 3, 1], dtype=torch.uint8), torch.tensor([5, 1, 2])),
     }  # fmt: skip
+    STATIC = {
+        "equal bins": (aten.histogram.bin_ct, FLOATS, 4, {"range": [0.0, 4.0]}),
+        "bins from the data": (aten.histogram.bin_ct, FLOATS[:5], 7),
+        "bins around one value": (aten.histogram.bin_ct, torch.full((3,), 2.0), 4),
+        "weights and density": (aten.histogram.bin_ct, FLOATS[:5], 3, {"weight": torch.rand(5), "density": True}),
+        "given edges": (aten.histogram.bins_tensor, FLOATS, torch.tensor([0.0, 1.0, 3.0, 4.0])),
+        "a grid": (aten.histogramdd.default, POINTS, [2, 3]),
+        "a grid with bounds": (aten.histogramdd.default, POINTS, [2, 5], [0.0, 0.8, 0.1, 1.0], None, True),
+        "a cubic grid": (aten.histogramdd.int_bins, POINTS.double(), 3),
+        "a grid of given edges": (aten.histogramdd.TensorList_bins, POINTS, [EDGES, EDGES[1:]], None, torch.rand(4, 5)),
+    }  # fmt: skip
+
+    def check(self, cases, **options):
+        for promise, (target, *args) in cases.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs, **options)
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
+        self.check(self.CASES)
+
+    def test_static_sizes(self):
+        """torch.export knows no symbolic sizes for these."""
+        self.check(self.STATIC, dynamic=False)
 
 
 if __name__ == "__main__":
