@@ -21,6 +21,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import (
     counted,
     is_int,
     is_static,
+    minus,
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -103,14 +104,20 @@ def divides(output_size: list[Size], sizes: list[Size]) -> bool:
 
 def uneven(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value, ir.Value]:
     """The windows of one axis: positions (longest, out), which of them belong to the window, and lengths (out,)."""
-    number = counted(op, out)
-    start = op.Div(op.Mul(number, size), out)
-    stop = op.Div(op.Add(op.Mul(op.Add(number, 1), size), op.Sub(op.constant(out), 1)), out)
+    start, stop = adaptive_bounds(op, size, out)
     length = op.Sub(stop, start)
     longest = op.ReduceMax(length, [0], keepdims=0)
     index = op.Add(op.Unsqueeze(op.Range(0, longest, 1), [1]), start)
     mask = op.Less(index, stop)
     return op.Where(mask, index, start), mask, length
+
+
+def adaptive_bounds(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value]:
+    """Where the windows of one axis start and stop: (out,) each."""
+    number = counted(op, out)
+    start = op.Div(op.Mul(number, size), out)
+    stop = op.Div(op.Add(op.Mul(op.Add(number, 1), size), minus(op, out, 1)), out)
+    return start, stop
 
 
 def adaptive_largest(op, self, output_size: list[int]):

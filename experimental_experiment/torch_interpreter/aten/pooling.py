@@ -220,12 +220,18 @@ def divisors(op, found: Geometry, count_include_pad):
     """Number of elements of every window, without those that only ceil_mode added: (out1, out2, ...)."""
     product = None
     axes = len(found.kernel)
-    for axis, (size, k, s, p) in enumerate(zip(found.sizes, found.kernel, found.stride, found.begin)):
-        total = plus(op, plus(op, size, p), found.end[axis])
-        start = op.Sub(counted(op, plus(op, quotient(op, minus(op, total, k), s), 1), s), p)
-        stop = op.Min(op.Add(start, k), plus(op, size, p))
+    for axis, size in enumerate(found.sizes):
+        start, stop = bounds(op, found, axis)
         if not count_include_pad:
             start, stop = op.Max(start, 0), op.Min(stop, size)
         count = op.Unsqueeze(op.Sub(stop, start), list(range(1, axes - axis)))
         product = count if product is None else op.Mul(product, count)
     return product
+
+
+def bounds(op, found: Geometry, axis: int):
+    """Where the windows start and stop along an axis, counted from its first element: the padding before is below 0."""
+    size, k, s, p = found.sizes[axis], found.kernel[axis], found.stride[axis], found.begin[axis]
+    total = plus(op, plus(op, size, p), found.end[axis])
+    start = op.Sub(counted(op, plus(op, quotient(op, minus(op, total, k), s), 1), s), p)
+    return start, op.Min(op.Add(start, k), plus(op, size, p))

@@ -98,11 +98,16 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
             nearest_mode="floor",
         )
     for axis, size, scale in zip(axes, sizes, scales):
-        step = step_of(op, x, axis, size, scale)
-        place = op.Mul(op.Add(op.Cast(counted(op, size), to=step.dtype), shift), step)
-        index = op.Min(op.Cast(op.Floor(place), to=INT64), minus(op, op.size(x, axis), 1))
+        index = nearest_index(op, computing_dtype(x), op.size(x, axis), size, scale, shift)
         x = op.Gather(x, index, axis=axis)
     return x
+
+
+def nearest_index(op, dtype, size: Size, out: Size, scale: float | None, shift: float) -> ir.Value:
+    """The element of an axis that every output reads."""
+    step = step_of(op, dtype, size, out, scale)
+    place = op.Mul(op.Add(op.Cast(counted(op, out), to=dtype), shift), step)
+    return op.Min(op.Cast(op.Floor(place), to=INT64), minus(op, size, 1))
 
 
 def factor(op, x, axis: int, out: Size, scale: float | None, shift: float) -> int | None:
@@ -163,33 +168,42 @@ def upsample_bicubic2d(op, self, output_size, align_corners, scales_h, scales_w)
 
 def linear(op, x, sizes, scales, align_corners):
     """Each output is between two elements of an axis, weighted by its distance to them."""
-
-    def taps(axis, size, scale):
-        step = step_of(op, x, axis, size, scale, align_corners, copied=True)
-        place = op.Max(positions(op, step, size, align_corners), 0.0)
-        last = minus(op, op.size(x, axis), 1)
-        below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
-        part = op.Sub(place, op.Cast(below, to=place.dtype))
-        return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
-
-    return interpolated(op, x, sizes, scales, align_corners, "linear", taps)
+    return interpolated(op, x, sizes, scales, align_corners, "linear", linear_taps)
 
 
-def cubic(op, x, sizes, scales, align_corners, a=-0.75):
+def cubic(op, x, sizes, scales, align_corners):
     """Each output is a cubic convolution of four elements of an axis, those at the ends repeated."""
+    return interpolated(op, x, sizes, scales, align_corners, "cubic", cubic_taps)
 
-    def taps(axis, size, scale):
-        place = positions(op, step_of(op, x, axis, size, scale, align_corners), size, align_corners)
-        floor = op.Floor(place)
-        part = op.Sub(place, floor)
-        first, last = op.Cast(floor, to=INT64), minus(op, op.size(x, axis), 1)
-        distances = [op.Add(part, 1.0), part, op.Sub(1.0, part), op.Sub(2.0, part)]
-        weights = [far(op, distances[0], a), near(op, distances[1], a), near(op, distances[2], a)]
-        weights.append(far(op, distances[3], a))
-        indices = [op.Min(op.Max(op.Add(first, offset), 0), last) for offset in (-1, 0, 1, 2)]
-        return list(zip(indices, weights))
 
-    return interpolated(op, x, sizes, scales, align_corners, "cubic", taps)
+def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool):
+    """The two elements of an axis that every output reads, and their weights."""
+    step = step_of(op, dtype, size, out, scale, align_corners, copied=True)
+    place = op.Max(positions(op, step, out, align_corners), 0.0)
+    last = minus(op, size, 1)
+    below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
+    part = op.Sub(place, op.Cast(below, to=dtype))
+    return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
+
+
+def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool):
+    """The four elements of an axis that every output reads, and their weights."""
+    place = positions(op, step_of(op, dtype, size, out, scale, align_corners), out, align_corners)
+    floor = op.Floor(place)
+    first, last = op.Cast(floor, to=INT64), minus(op, size, 1)
+    indices = [op.Min(op.Max(op.Add(first, offset), 0), last) for offset in (-1, 0, 1, 2)]
+    return list(zip(indices, cubic_weights(op, op.Sub(place, floor))))
+
+
+def cubic_weights(op, part, a=-0.75):
+    """The weights of four elements for a place at *part* between the second and the third."""
+    rest = op.Sub(1.0, part)
+    return [
+        far(op, op.Add(part, 1.0), a),
+        near(op, part, a),
+        near(op, rest, a),
+        far(op, op.Add(rest, 1.0), a),
+    ]
 
 
 def near(op, t, a):
@@ -222,7 +236,7 @@ def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable)
         behind = list(range(1, rank(x) - axis))
         terms = [
             op.Mul(op.Gather(wide, index, axis=axis), op.Unsqueeze(weight, behind))
-            for index, weight in taps(axis, size, scale)
+            for index, weight in taps(op, wide.dtype, op.size(x, axis), size, scale, align_corners)
         ]
         wide = terms[0]
         for term in terms[1:]:
@@ -268,7 +282,7 @@ def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: fl
         raise Untranslatable(f"antialiased interpolation of {x.dtype.name}")
     wide = op.Cast(x, to=computing_dtype(x))
     for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
-        step = step_of(op, x, axis, out, scale, align_corners, copied=True)
+        step = step_of(op, wide.dtype, op.size(x, axis), out, scale, align_corners, copied=True)
         stretch = op.Max(step, 1.0)
         center = op.Mul(step, op.Add(op.Cast(counted(op, out), to=step.dtype), 0.5))
         support = op.Mul(stretch, reach)
@@ -326,13 +340,18 @@ def computing_dtype(x: ir.Value) -> ir.DataType:
 
 
 def step_of(
-    op, x, axis: int, out: Size, scale: float | None, align_corners: bool = False, copied: bool = False
+    op,
+    dtype: ir.DataType,
+    size: Size,
+    out: Size,
+    scale: float | None,
+    align_corners: bool = False,
+    copied: bool = False,
 ) -> ir.Value:
-    """Distance between the places of two neighbouring outputs, in elements of the input.
+    """Distance between the places of two neighbouring outputs, in elements of the input, as a float of *dtype*.
 
     *copied*: an axis that keeps its size is copied, whatever its factor.
     """
-    dtype, size = computing_dtype(x), op.size(x, axis)
     if align_corners:
         size, out = minus(op, size, 1), larger(op, minus(op, out, 1), 1)
     elif scale:

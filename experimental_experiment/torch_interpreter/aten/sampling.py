@@ -10,7 +10,7 @@ import itertools
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.resize import IN_RESIZE, far, near
+from experimental_experiment.torch_interpreter.aten.resize import IN_RESIZE, cubic_weights
 from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, larger, minus
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -74,13 +74,7 @@ def taps_of(op, coordinate, size: Size, mode: str, padding: str, align_corners: 
     place = unnormalized(op, coordinate, size, align_corners)
     if mode == "cubic":
         floor = op.Floor(place)
-        t = op.Sub(place, floor)
-        weights = [
-            far(op, op.Add(t, 1.0), -0.75),
-            near(op, t, -0.75),
-            near(op, op.Sub(1.0, t), -0.75),
-            far(op, op.Sub(2.0, t), -0.75),
-        ]
+        weights = cubic_weights(op, op.Sub(place, floor))
         read = [
             inside_of(op, op.Add(floor, offset), size, padding, align_corners)
             for offset in (-1.0, 0.0, 1.0, 2.0)
