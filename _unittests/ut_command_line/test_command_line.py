@@ -9,6 +9,9 @@ import tempfile
 import textwrap
 import unittest
 
+import onnx
+import onnx.parser
+
 from experimental_experiment.command_line import main
 
 MODELS = textwrap.dedent(
@@ -110,6 +113,22 @@ class TestCommandLine(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("DIFFERS", out)
         self.assertIn("1 of 1 outputs differ", out)
+
+    def test_check_says_what_does_not_fit(self):
+        self.export("affine")
+        status, _, err = self.command("check", self.model, f"{self.models}:taller")
+        self.assertEqual(status, 2)
+        self.assertIn("the model does not take these arguments", err)
+        status, _, err = self.command("check", self.model, f"{self.models}:unknown_operator")
+        self.assertEqual(status, 2)
+        self.assertIn("the model takes 2 inputs (x, shift), 1 are given", err)
+        unknown = onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["x" : 1]> g (float[2,3] x) => (float[2,3] y) {y = x.F(x)}'
+        )
+        onnx.save(unknown, self.model)
+        status, _, err = self.command("check", self.model, f"{self.models}:unknown_operator")
+        self.assertEqual(status, 1)
+        self.assertIn("onnxruntime refuses the model", err)
 
     def test_print_shows_the_model(self):
         self.export("affine")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument, InvalidProtobuf
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from tabulate import tabulate
 
 from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.comparison import Difference, compare, session
+
+REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
+"""What onnxruntime raises for a model that it cannot run: they share no class of their own."""
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -32,12 +35,13 @@ def report(path: str, example: source.Example) -> int:
     """Print the table of differences; the exit status."""
     try:
         runner = session(path)
-    except InvalidProtobuf as error:
-        raise CommandError(f"{path!r} is not an ONNX model") from error
-    try:
         differences = compare(example.model, runner, example.args, example.kwargs)
-    except (ValueError, InvalidArgument) as error:
+    except runtime.InvalidProtobuf as error:
+        raise CommandError(f"{path!r} is not an ONNX model") from error
+    except (ValueError, runtime.InvalidArgument) as error:
         raise CommandError(f"the model does not take these arguments: {error}") from error
+    except REFUSALS as error:
+        raise CommandError(f"onnxruntime refuses the model: {error}", status=1) from error
     rows = [[item.name, item.expected, item.absolute, item.relative, verdict(item)] for item in differences]
     headers = ["output", "eager", "absolute", "relative", ""]
     print(tabulate(rows, headers, floatfmt=".1e", disable_numparse=[0, 1]))
