@@ -2,7 +2,6 @@
 
 import unittest
 
-
 from torch._export.db.case import SupportLevel
 from torch._export.db.examples import all_examples
 

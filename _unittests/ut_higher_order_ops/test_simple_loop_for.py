@@ -1,5 +1,6 @@
 """simple_loop_for: eager, captured strict or not, in ONNX; the example of the documents."""
 
+import itertools
 import unittest
 
 import torch
@@ -19,7 +20,7 @@ TURNS = [(LONG, N(5)), (LONG, N(0)), (X, N(1))]
 def crop_in_python(W, splits, crop_size=4):
     """The example of the documents, a loop over tensors."""
     cropped = []
-    for start, end in zip(splits[:-1], splits[1:]):
+    for start, end in itertools.pairwise(splits):
         cropped.append(W[:, start:end][:, :crop_size])
     return torch.cat(cropped, dim=1)
 

@@ -1,0 +1,50 @@
+"""torch.vmap, and what of functorch is refused."""
+
+import unittest
+
+import torch
+
+from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
+
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+
+
+def norm_and_softmax(s, x):
+    normal = torch.vmap(lambda a: torch.nn.functional.layer_norm(a, (4,)) * torch.softmax(a, -1))(x)
+    return normal + torch.vmap(lambda a: a.cumsum(0))(x)
+
+
+class TestVmap(ControlFlowTestCase):
+    CASES = {
+        "a module": (lambda s, x: torch.vmap(lambda r: s.lin(r).sum() + r)(x), (X,), [(-X,)]),
+        "any number of samples": (
+            lambda s, x: torch.vmap(lambda r: s.lin(r).sum() + r)(x),
+            (X,),
+            [(torch.ones(7, 4),)],
+            ({0: D},),
+        ),
+        "an argument for all": (
+            lambda s, x, y: torch.vmap(lambda a, b: a @ b, in_dims=(0, None))(x, y),
+            (X, torch.randn(4, 5)),
+        ),
+        "nested": (
+            lambda s, x, y: torch.vmap(lambda a: torch.vmap(lambda b: torch.dot(a, b))(y))(x),
+            (X, torch.randn(5, 4)),
+        ),
+        "several results": (lambda s, x: torch.vmap(lambda a: (a.sum(), {"k": a * 2}))(x), (X,)),
+        "reductions of a sample": (norm_and_softmax, (X,)),
+        "temporaries are written": (lambda s, x: torch.vmap(lambda a: a.new_zeros(4).add_(a))(x), (X,)),
+    }
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+    def test_gradients_are_refused(self):
+        module = OneInput(lambda s, x: torch.func.grad(lambda y: (y**2).sum())(x))
+        with self.assertRaisesRegex(ExportError, r"torch\.func\.grad"):
+            to_onnx(module, (X,))
+
+
+if __name__ == "__main__":
+    unittest.main()
