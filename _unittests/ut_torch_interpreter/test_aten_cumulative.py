@@ -10,6 +10,9 @@ aten = torch.ops.aten
 CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
 BYTES = torch.tensor([[200, 100, 0], [255, 255, 7]], dtype=torch.uint8)
 INTS = torch.tensor([[2**62, 2**53 + 1, -3], [7, 7, 2**53]])
+TIES = torch.tensor([[1, 5, 5, 2, 5], [4, 4, 4, 3, 3]])
+SPECIAL = torch.tensor([[-float("inf"), 1.0, 1.0, float("inf")], [2.0, float("nan"), 5.0, float("nan")]])
+PLACES = torch.tensor([0.0, 1.0, 3.0])
 
 
 class TestCumulative(ExporterTestCase):
@@ -24,14 +27,80 @@ class TestCumulative(ExporterTestCase):
         "halves": (aten.cumsum.default, CUBE.half(), -1),
     }
 
-    def check(self, cases):
+    EXTREMA = {
+        "the last of equal maxima": (aten.cummax.default, TIES, -1),
+        "the last of equal minima": (aten.cummin.default, TIES, 1),
+        "NaN stays": (aten.cummax.default, SPECIAL, 1),
+        "NaN stays in minima": (aten.cummin.default, SPECIAL.double(), 0),
+        "booleans": (aten.cummax.default, BYTES > 100, 1),
+        "bytes": (aten.cummin.default, BYTES, 0),
+        "a 0-d tensor": (aten.cummax.default, torch.tensor(3.0), 0),
+        "nothing": (aten.cummin.default, torch.zeros(2, 0), 1),
+    }
+    PRODUCTS = {
+        "along an axis": (aten.cumprod.default, CUBE, 1),
+        "int64 is exact": (aten.cumprod.default, INTS, 1),
+        "bytes multiply to int64": (aten.cumprod.default, BYTES, 0),
+        "another dtype": (aten.cumprod.default, BYTES, -1, {"dtype": torch.float64}),
+        "a 0-d tensor": (aten.cumprod.default, torch.tensor(3.0), 0),
+        "logarithms": (aten.logcumsumexp.default, CUBE * 100, 2),
+        "logarithms of special values": (aten.logcumsumexp.default, SPECIAL, 1),
+        "logarithms of halves": (aten.logcumsumexp.default, CUBE.half(), 0),
+        "logarithms of a 0-d tensor": (aten.logcumsumexp.default, torch.tensor(3.0), 0),
+    }
+    DIFFERENCES = {
+        "differences": (aten.diff.default, CUBE, 1, 1),
+        "twice, with more": (aten.diff.default, CUBE, 2, -1, CUBE[:, :, :1], CUBE[:, :, 1:]),
+        "of booleans": (aten.diff.default, BYTES > 100),
+        "of nothing": (aten.diff.default, torch.zeros(3, 0)),
+        "more often than there are": (aten.diff.default, CUBE, 3, 0),
+        "gradients": (aten.gradient.scalarint, CUBE),
+        "gradients of order 2": (aten.gradient.scalarint, CUBE, {"spacing": 0.5, "dim": 1, "edge_order": 2}),
+        "gradients, one spacing": (aten.gradient.scalararray, CUBE, {"spacing": 2.0, "dim": [0, 2]}),
+        "gradients, spacings": (aten.gradient.scalarrayarray, CUBE, {"spacing": [2.0, 0.5], "dim": [0, 2]}),
+        "gradients, spacings of all": (aten.gradient.scalarrayint, CUBE, {"spacing": [2.0, 0.5, 1.0]}),
+        "gradients, axes": (aten.gradient.array, CUBE, {"dim": [1]}),
+        "gradients, coordinates": (aten.gradient.tensorarray, CUBE, {"spacing": [PLACES], "dim": [1]}),
+        "gradients, coordinates of one": (
+            aten.gradient.tensorarrayint,
+            CUBE,
+            {"spacing": [PLACES], "dim": 1},
+        ),
+        "integrals": (aten.trapezoid.dx, CUBE, {"dx": 0.5, "dim": 1}),
+        "integrals at places": (aten.trapezoid.x, CUBE, PLACES, {"dim": 1}),
+        "integrals, by another name": (aten.trapz.dx, CUBE),
+        "integrals at places, by another name": (aten.trapz.x, CUBE, PLACES, {"dim": 1}),
+        "running integrals": (aten.cumulative_trapezoid.dx, CUBE, {"dim": 0}),
+        "running integrals at places": (aten.cumulative_trapezoid.x, CUBE, PLACES, {"dim": 1}),
+    }
+
+    def check(self, cases, **options):
         for promise, (target, *args) in cases.items():
-            with self.subTest(promise):
+            with self.subTest(promise, **options):
                 kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+                self.assert_same_as_eager(target, *args, kwargs=kwargs, **options)
 
     def test_sums(self):
         self.check(self.SUMS)
+
+    def test_extrema(self):
+        self.check(self.EXTREMA)
+
+    def test_products(self):
+        self.check(self.PRODUCTS)
+
+    def test_differences(self):
+        self.check(self.DIFFERENCES)
+
+    def test_every_opset(self):
+        few = {promise: self.PRODUCTS[promise] for promise in ("along an axis", "int64 is exact")}
+        for target_opset in (18, 23, 26):
+            self.check(few, target_opset=target_opset)
+
+    def test_other_sizes(self):
+        others = [(torch.randn(3, 7),), (torch.randn(1, 1),), (torch.zeros(2, 0),)]
+        for target in (aten.cummax.default, aten.logcumsumexp.default, aten.cumprod.default):
+            self.assert_same_as_eager(target, CUBE[0], 1, others=others)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def mode(op, self, dim, keepdim):
     equal = op.Equal(op.Unsqueeze(values, [-1]), op.Unsqueeze(values, [-2]))
     counts = op.ReduceSum(op.Cast(equal, to=INT64), [-1], keepdims=0)
     first = op.ArgMax(counts, axis=-1, keepdims=1)
-    # NaN equals nothing, itself included
+    # NaN equals nothing, itself included; torch orders it nowhere in particular
     most = op.Max(op.GatherElements(counts, first, axis=-1), op.constant(1, INT64))
     last = op.Sub(op.Add(first, most), 1)
     found = [op.GatherElements(part, last, axis=-1) for part in (values, indices)]

@@ -1,0 +1,66 @@
+"""Order statistics: NaN, ties, interpolations, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+FLOATS = torch.tensor(
+    [[1.0, NAN, 3.0, INF], [-INF, 2.0, 5.0, -0.5], [NAN, NAN, NAN, NAN], [4.0, 2.0, 8.0, 6.0]]
+)
+INTS = torch.tensor([[2**53 + 1, 2**53, 5], [7, -1, 3]])
+CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+LEVELS = torch.tensor([0.0, 0.3, 1.0])
+
+
+class TestQuantile(ExporterTestCase):
+    MIDDLES = {
+        "median of all": (aten.median.default, CUBE),
+        "median with NaN": (aten.median.default, FLOATS),
+        "median of nothing": (aten.median.default, torch.zeros(0)),
+        "median along an axis": (aten.median.dim, FLOATS, 1),
+        "median of integers": (aten.median.dim, INTS, -1, True),
+        "median of halves": (aten.median.dim, CUBE.half(), 1, True),
+        "median of a 0-d tensor": (aten.median.dim, torch.tensor(3.0), -1),
+        "nanmedian of all": (aten.nanmedian.default, FLOATS),
+        "nanmedian along an axis": (aten.nanmedian.dim, FLOATS[[0, 1, 3]], 1),
+        "nanmedian of integers": (aten.nanmedian.dim, INTS, 0),
+        "kthvalue": (aten.kthvalue.default, FLOATS, 3, 1),
+        "kthvalue of integers": (aten.kthvalue.default, INTS, 2, 0, True),
+        "kthvalue of a 0-d tensor": (aten.kthvalue.default, torch.tensor(3.0), 1),
+        "mode": (aten.mode.default, torch.tensor([[3, 1, 3, 1, 2], [5, 4, 4, 5, 4]]), 1),
+        "mode along the first axis": (aten.mode.default, torch.tensor([[2.0, 5.0], [1.0, 5.0], [2.0, 1.0]]), 0, True),
+        "mode of a 0-d tensor": (aten.mode.default, torch.tensor(3.0)),
+    }  # fmt: skip
+    QUANTILES = {
+        "of all": (aten.quantile.scalar, CUBE, 0.3),
+        "of all, keeping the rank": (aten.quantile.default, CUBE, LEVELS, None, True),
+        "along an axis": (aten.quantile.default, FLOATS, LEVELS, 1),
+        "one level": (aten.quantile.default, CUBE, torch.tensor(0.7), -2, True),
+        "of float64": (aten.quantile.scalar, CUBE.double(), 0.25, 2, True),
+        "of a 0-d tensor": (aten.quantile.default, torch.tensor(2.0), LEVELS),
+        "without NaN": (aten.nanquantile.default, FLOATS, LEVELS, 1, True),
+        "without NaN, one level": (aten.nanquantile.scalar, FLOATS, 0.4, 0),
+    } | {
+        how: (aten.quantile.default, CUBE, torch.tensor([0.1, 0.5, 0.75]), 2, {"interpolation": how})
+        for how in ("lower", "higher", "nearest", "midpoint")
+    }
+
+    def check(self, cases):
+        for promise, (target, *args) in cases.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_middles(self):
+        self.check(self.MIDDLES)
+
+    def test_quantiles(self):
+        self.check(self.QUANTILES)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,40 @@
+"""searchsorted and bucketize: equal elements, NaN, rows, scalars, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+EDGES = torch.tensor([-1.0, 0.0, 0.0, 2.5, INF])
+VALUES = torch.tensor([[0.0, -5.0, NAN], [2.5, INF, 3.0]])
+ROWS = torch.tensor([[1, 3, 5], [2, 4, 4]])
+
+
+class TestSearching(ExporterTestCase):
+    CASES = {
+        "before equal elements": (aten.searchsorted.Tensor, EDGES, VALUES),
+        "after equal elements": (aten.searchsorted.Tensor, EDGES, VALUES, {"right": True}),
+        "a side": (aten.searchsorted.Tensor, EDGES, VALUES, {"side": "right", "out_int32": True}),
+        "rows": (aten.searchsorted.Tensor, ROWS, torch.tensor([[3, 9], [4, 0]])),
+        "an order": (aten.searchsorted.Tensor, ROWS.flip(1), ROWS, {"sorter": torch.tensor([[2, 1, 0], [2, 1, 0]])}),
+        "a number": (aten.searchsorted.Scalar, EDGES, 1.5),
+        "a 0-d value": (aten.searchsorted.Tensor, EDGES, torch.tensor(0.0)),
+        "no element": (aten.searchsorted.Tensor, torch.zeros(0), torch.tensor([1.0])),
+        "buckets": (aten.bucketize.Tensor, VALUES, EDGES),
+        "buckets to the right": (aten.bucketize.Tensor, VALUES, EDGES, {"right": True, "out_int32": True}),
+        "the bucket of a number": (aten.bucketize.Scalar, 0, EDGES),
+        "integers": (aten.bucketize.Tensor, torch.tensor([2**53 + 1, 3]), torch.tensor([3, 2**53, 2**53 + 1])),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,45 @@
+"""Distinct elements, runs of equal elements, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+FLOATS = torch.tensor([[3.0, NAN, 1.0], [INF, NAN, 3.0], [1.0, -INF, 0.0]])
+INTS = torch.tensor([[2**53 + 1, 2**53, 3], [3, 3, 2**53]])
+ROWS = torch.tensor([[1, 2], [1, 2], [0, 5], [1, 2]])
+
+
+class TestUnique(ExporterTestCase):
+    CASES = {
+        "NaN differs from NaN": (aten._unique2.default, FLOATS, True, True, True),
+        "only the elements": (aten._unique2.default, FLOATS),
+        "integers": (aten._unique2.default, INTS, True, True, True),
+        "booleans": (aten._unique2.default, INTS > 3, True, False, True),
+        "bytes": (aten._unique2.default, ROWS.to(torch.uint8), False, True, False),
+        "halves": (aten._unique2.default, FLOATS.half(), True, True, True),
+        "without counts": (aten._unique.default, ROWS, True, True),
+        "runs": (aten.unique_consecutive.default, torch.tensor([1, 1, 2, 2, 2, 1]), True, True),
+        "runs with NaN": (
+            aten.unique_consecutive.default,
+            torch.tensor([[1.0, 1.0], [NAN, NAN]]),
+            True,
+            True,
+        ),
+        "runs of rows": (aten.unique_consecutive.default, ROWS, True, True, 0),
+        "nothing": (aten.unique_consecutive.default, torch.zeros(0), True, True),
+        "rows": (aten.unique_dim.default, ROWS, 0, True, True, True),
+        "columns of floats": (aten.unique_dim.default, ROWS.half().t(), 1),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(target, *args)
+
+
+if __name__ == "__main__":
+    unittest.main()
