@@ -1,0 +1,82 @@
+"""Linear systems, powers and norms of matrices: same values, shapes and dtypes as eager."""
+
+import math
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter.errors import ExportError
+
+aten = torch.ops.aten
+A = torch.randn(2, 4, 4) + 3 * torch.eye(4)
+B = torch.randn(2, 4, 3)
+LOW = torch.linalg.cholesky(A @ A.mT)
+LU = torch.linalg.lu_factor(A)
+
+
+class TestSolving(ExporterTestCase):
+    CASES = {
+        "solve_triangular": (aten.linalg_solve_triangular.default, LOW, B, {"upper": False}),
+        "solve_triangular, upper, right": (
+            aten.linalg_solve_triangular.default, A, B.mT, {"upper": True, "left": False}),
+        "solve_triangular with ones": (
+            aten.linalg_solve_triangular.default, A[0], B, {"upper": True, "unitriangular": True}),
+        "triangular_solve": (aten.triangular_solve.default, B, A),
+        "triangular_solve transposed": (aten.triangular_solve.default, B, LOW, False, True),
+        "cholesky_solve": (aten.cholesky_solve.default, B, LOW),
+        "cholesky_solve, upper": (aten.cholesky_solve.default, B, LOW.mT, True),
+        "cholesky_inverse": (aten.cholesky_inverse.default, LOW),
+        "solve": (aten.linalg_solve.default, A, B),
+        "solve from the right": (aten.linalg_solve.default, A, B.mT, {"left": False}),
+        "solve for a vector": (aten.linalg_solve.default, A[0], B[0, :, 0]),
+        "solve for vectors": (aten.linalg_solve.default, A, B[..., 0]),
+        "solve broadcasts": (aten.linalg_solve.default, A[0].double(), B.double()),
+        "solve one system for many matrices": (aten.linalg_solve.default, A, B[:1]),
+        "solve_ex": (aten.linalg_solve_ex.default, A, B),
+        "linalg_lu_solve": (aten.linalg_lu_solve.default, *LU, B),
+        "lu_solve": (aten.lu_solve.default, B, *LU),
+        "inverse": (aten.inverse.default, A),
+        "linalg_inv": (aten.linalg_inv.default, A.double()),
+        "linalg_inv_ex": (aten.linalg_inv_ex.default, A),
+        "the inverse of a number": (aten.linalg_inv.default, torch.tensor([[4.0]])),
+        "tensorinv": (aten.linalg_tensorinv.default, torch.randn(2, 3, 6)),
+        "tensorsolve": (aten.linalg_tensorsolve.default, torch.randn(2, 3, 6), torch.randn(2, 3)),
+        "tensorsolve with moved axes": (
+            aten.linalg_tensorsolve.default, torch.randn(6, 2, 3), torch.randn(2, 3), [0]),
+        "matrix_power": (aten.linalg_matrix_power.default, A, 5),
+        "matrix_power of zero": (aten.matrix_power.default, A, 0),
+        "a negative matrix_power": (aten.linalg_matrix_power.default, A, -3),
+        "matrix_exp": (aten.matrix_exp.default, A),
+        "linalg_matrix_exp": (aten.linalg_matrix_exp.default, torch.stack([A[0].double() * 3, A[1] * 1e-3])),
+        "matrix_exp of zero": (aten.matrix_exp.default, torch.zeros(2, 2)),
+        "matrix_norm": (aten.linalg_matrix_norm.str_ord, B),
+        "matrix_norm by columns": (aten.linalg_matrix_norm.default, B, 1),
+        "matrix_norm by rows": (aten.linalg_matrix_norm.default, B, math.inf, [0, 2], True),
+        "the smallest sum": (aten.linalg_matrix_norm.default, B, -1, [-1, 0]),
+        "linalg_norm": (aten.linalg_norm.default, B),
+        "linalg_norm of vectors": (aten.linalg_norm.default, B, 3, [1], True),
+        "linalg_norm of matrices": (aten.linalg_norm.default, B, math.inf, [0, 1]),
+        "linalg_norm by name": (aten.linalg_norm.ord_str, B, "fro", [0, 1]),
+        "linalg_norm of a matrix": (aten.linalg_norm.default, B[0], 1),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+
+    def test_dynamic_sizes(self):
+        self.assert_same_as_eager(aten.linalg_inv.default, A, others=[(torch.randn(3, 5, 5),)])
+        self.assert_same_as_eager(
+            aten.linalg_solve.default, A, B, others=[(torch.randn(3, 5, 5), torch.randn(3, 5, 2))]
+        )
+
+    def test_a_norm_of_singular_values_is_refused(self):
+        with self.assertRaisesRegex(ExportError, "needs singular values"):
+            self.assert_same_as_eager(aten.linalg_matrix_norm.default, B, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,266 @@
+"""Linear systems: solve, inverse, triangular systems; powers, exponentials and norms of matrices.
+
+Computed in float64 whatever the dtype. A system that has no solution gives infinities or NaN where torch raises an error.
+Source of semantics: https://pytorch.org/docs/stable/linalg.html.
+"""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.factorization import (
+    chosen,
+    column,
+    identity_like,
+    indices,
+    lu,
+    lu_info,
+    order_of,
+    repeat,
+    row,
+    transposed,
+)
+from experimental_experiment.torch_interpreter.aten.reduction import extremum
+from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+DOUBLE = ir.DataType.DOUBLE
+
+
+# ---- triangular systems
+
+
+def triangular(op, a: ir.Value, b: ir.Value, upper: bool, unit: bool = False) -> ir.Value:
+    """X of ``A X = B`` by substitution; only one triangle of A is read, its diagonal is 1 when *unit*."""
+    rows, count = indices(op, a, -1), op.size(a, -1)
+
+    def step(op, k, b):
+        at = op.Sub(op.Sub(op.constant(count), 1), k) if upper else k
+        down, solved = op.Gather(a, at, axis=-1), op.Gather(b, at, axis=-2)
+        if not unit:
+            solved = op.Div(solved, op.Unsqueeze(op.Gather(down, at, axis=-1), [-1]))
+        left = op.Less(rows, at) if upper else op.Greater(rows, at)
+        others = op.Sub(b, op.Mul(column(op, chosen(op, left, down)), row(op, solved)))
+        return [op.Where(column(op, op.Equal(rows, at)), row(op, solved), others)]
+
+    return repeat(op, count, step, common_batch(op, b, a))[0]
+
+
+def common_batch(op, x: ir.Value, other: ir.Value) -> ir.Value:
+    """*x* with the axes before the last two that it has after broadcasting with *other*."""
+    if rank(other) == 2 or list(x.shape)[:-2] == list(other.shape)[:-2]:
+        return x
+    return op.Expand(x, op.Concat(op.shape_of(other, 0, -2), [1, 1], axis=0))
+
+
+@translates(aten.linalg_solve_triangular.default)
+def linalg_solve_triangular(op, self, B, upper, left, unitriangular):
+    """X of ``A X = B``, or of ``X A = B``."""
+    a, b = op.Cast(self, to=DOUBLE), op.Cast(B, to=DOUBLE)
+    if left:
+        return op.Cast(triangular(op, a, b, upper, unitriangular), to=B.dtype)
+    x = triangular(op, transposed(op, a), transposed(op, b), not upper, unitriangular)
+    return op.Cast(transposed(op, x), to=B.dtype)
+
+
+@translates(aten.triangular_solve.default)
+def triangular_solve(op, self, A, upper, transpose, unitriangular):
+    """X of ``A X = self``, and A."""
+    a, b = op.Cast(A, to=DOUBLE), op.Cast(self, to=DOUBLE)
+    if transpose:
+        a, upper = transposed(op, a), not upper
+    return op.Cast(triangular(op, a, b, upper, unitriangular), to=self.dtype), common_batch(op, A, self)
+
+
+@translates(aten.cholesky_solve.default)
+def cholesky_solve(op, self, input2, upper):
+    """X of ``A X = self`` from the Cholesky factor of A."""
+    factor, b = op.Cast(input2, to=DOUBLE), op.Cast(self, to=DOUBLE)
+    low = transposed(op, factor) if upper else factor
+    x = triangular(op, transposed(op, low), triangular(op, low, b, False), True)
+    return op.Cast(x, to=self.dtype)
+
+
+@translates(aten.cholesky_inverse.default)
+def cholesky_inverse(op, self, upper):
+    """The inverse of A from its Cholesky factor."""
+    return cholesky_solve(op, identity_like(op, self), self, upper)
+
+
+# ---- general systems
+
+
+def solved(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """X of ``A X = B`` for float64 matrices, and the ``info`` of the factorization of A."""
+    factors, order, _, _ = lu(op, a)
+    return permuted_solution(op, factors, order, b), lu_info(op, factors)
+
+
+def permuted_solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> ir.Value:
+    """X of ``A X = B`` from L and U in one matrix and the order of their rows."""
+    b = common_batch(op, b, factors)
+    places = op.Expand(column(op, order), op.shape_of(b))
+    return triangular(
+        op, factors, triangular(op, factors, op.GatherElements(b, places, axis=-2), False, True), True
+    )
+
+
+def solve_ex(op, a: ir.Value, b: ir.Value, left: bool) -> tuple[ir.Value, ir.Value]:
+    """`solved` for matrices and vectors, from the left or the right, in the dtype of A."""
+    is_vector = rank(b) == 1 or (rank(b) == rank(a) - 1 and list(b.shape) == list(a.shape)[:-1])
+    wide, right = op.Cast(a, to=DOUBLE), op.Cast(b, to=DOUBLE)
+    right = column(op, right) if is_vector else right
+    if left or is_vector:
+        x, info = solved(op, wide, right)
+    else:
+        x, info = solved(op, transposed(op, wide), transposed(op, right))
+        x = transposed(op, x)
+    x = op.Squeeze(x, [rank(x) - 1]) if is_vector else x
+    return op.Cast(x, to=a.dtype), info
+
+
+@translates(aten.linalg_solve.default)
+def linalg_solve(op, A, B, left):
+    """X of ``A X = B``, or of ``X A = B``."""
+    return solve_ex(op, A, B, left)[0]
+
+
+@translates(aten.linalg_solve_ex.default)
+def linalg_solve_ex(op, A, B, left):
+    """`linalg_solve`, and the column of the first zero pivot."""
+    return solve_ex(op, A, B, left)
+
+
+@translates(aten.linalg_lu_solve.default)
+def linalg_lu_solve(op, LU, pivots, B, left, adjoint):
+    """X of ``A X = B`` from the factors of A."""
+    if not left or adjoint:
+        raise Untranslatable("a system from the right, or transposed")
+    order = order_of(op, pivots, LU)
+    b = op.Cast(B, to=DOUBLE)
+    if rank(b) > rank(LU):
+        order = op.Expand(order, op.Concat(op.shape_of(b, 0, -2), op.constant([1]), axis=0))
+    return op.Cast(permuted_solution(op, op.Cast(LU, to=DOUBLE), order, b), to=B.dtype)
+
+
+@translates(aten.lu_solve.default)
+def lu_solve(op, self, LU_data, LU_pivots):
+    """X of ``A X = self`` from the factors of A."""
+    return linalg_lu_solve(op, LU_data, LU_pivots, self, True, False)
+
+
+@translates(aten.linalg_inv_ex.default)
+def linalg_inv_ex(op, A):
+    """The inverse, and the column of the first zero pivot."""
+    return solve_ex(op, A, identity_like(op, A), True)
+
+
+@translates(aten.linalg_inv.default)
+def linalg_inv(op, A):
+    """The inverse; infinities or NaN for a singular matrix, where torch raises an error."""
+    return linalg_inv_ex(op, A)[0]
+
+
+@translates(aten.inverse.default)
+def inverse(op, self):
+    """`linalg_inv`."""
+    return linalg_inv(op, self)
+
+
+@translates(aten.linalg_tensorinv.default)
+def linalg_tensorinv(op, self, ind):
+    """The inverse of a tensor seen as a matrix, its first *ind* axes being the rows."""
+    rows, columns = op.shape_of(self, 0, ind), op.shape_of(self, ind)
+    size = op.ReduceProd(rows, keepdims=1)
+    matrix = op.Reshape(self, op.Concat(size, size, axis=0))
+    return op.Reshape(linalg_inv(op, matrix), op.Concat(columns, rows, axis=0))
+
+
+@translates(aten.linalg_tensorsolve.default)
+def linalg_tensorsolve(op, self, other, dims):
+    """X of ``tensordot(self, X, X.ndim) = other``."""
+    if dims:
+        moved = [axis % rank(self) for axis in dims]
+        self = op.Transpose(self, perm=[axis for axis in range(rank(self)) if axis not in moved] + moved)
+    size = op.ReduceProd(op.shape_of(other), keepdims=1)
+    x = linalg_solve(op, op.Reshape(self, op.Concat(size, size, axis=0)), op.Reshape(other, [-1]), True)
+    return op.Reshape(x, op.shape_of(self, rank(other)))
+
+
+# ---- powers and exponentials
+
+
+@translates(aten.linalg_matrix_power.default, aten.matrix_power.default)
+def matrix_power(op, self, n):
+    """The product of n equal matrices, by squaring; of their inverses when n is negative."""
+    if n == 0:
+        return identity_like(op, self)
+    factor = linalg_inv(op, self) if n < 0 else self
+    result = None
+    for bit in reversed(f"{abs(n):b}"):
+        if bit == "1":
+            result = factor if result is None else op.MatMul(result, factor)
+        factor = op.MatMul(factor, factor)
+    return result
+
+
+@translates(aten.linalg_matrix_exp.default, aten.matrix_exp.default)
+def matrix_exp(op, self):
+    """The exponential: Taylor's series of a matrix halved until its norm is below 1/2, then squared as often."""
+    a = op.Cast(self, to=DOUBLE)
+    norm = op.ReduceMax(op.ReduceSum(op.Abs(a), [rank(a) - 2], keepdims=1), [rank(a) - 1], keepdims=1)
+    halvings = op.Max(op.Ceil(op.Div(op.Log(op.Max(norm, 1e-300)), math.log(2))), op.constant(-1, DOUBLE))
+    halvings = op.Add(halvings, 1.0)
+    a = op.Div(a, op.Pow(op.constant(2, DOUBLE), halvings))
+    one = identity_like(op, a)
+    result = one
+    for k in range(18, 0, -1):
+        result = op.Add(one, op.Div(op.MatMul(a, result), float(k)))
+
+    def step(op, k, result):
+        more = op.Less(op.Cast(k, to=DOUBLE), halvings)
+        return [op.Where(more, op.MatMul(result, result), result)]
+
+    most = op.Cast(op.ReduceMax(halvings, keepdims=0), to=ir.DataType.INT64)
+    return op.Cast(repeat(op, most, step, result)[0], to=self.dtype)
+
+
+# ---- norms of matrices
+
+
+def matrix_norm(op, x: ir.Value, order, dim, keepdim: bool) -> ir.Value:
+    """A norm of the matrices in two axes: Frobenius, or the largest or smallest sum of rows or columns."""
+    rows, columns = (axis % rank(x) for axis in dim)
+    if order == "fro":
+        return vector_norm(op, x, 2, [rows, columns], keepdim, None)
+    if not isinstance(order, str) and abs(order) in (1, math.inf):
+        summed, other = (rows, columns) if abs(order) == 1 else (columns, rows)
+        sums = vector_norm(op, x, 1, [summed], True, None)
+        result = extremum(op, "ReduceMax" if order > 0 else "ReduceMin", sums, [other], True)
+        return result if keepdim else op.Squeeze(result, sorted([rows, columns]))
+    raise Untranslatable(f"the norm {order}, which needs singular values")
+
+
+@translates(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
+def linalg_matrix_norm(op, self, ord, dim, keepdim, dtype):
+    """A norm of matrices, computed in *dtype*."""
+    x = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
+    return matrix_norm(op, x, ord, dim, keepdim)
+
+
+@translates(aten.linalg_norm.default, aten.linalg_norm.ord_str)
+def linalg_norm(op, self, ord, dim, keepdim, dtype):
+    """A norm of vectors along one axis (of all elements without *ord*), of matrices along two."""
+    dim = [dim] if isinstance(dim, int) else dim
+    x = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
+    axes = list(range(rank(x))) if dim is None else dim
+    if ord is not None and len(axes) == 2:
+        return matrix_norm(op, x, ord, axes, keepdim)
+    return vector_norm(op, x, 2 if ord is None else ord, dim, keepdim, None)
