@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.emitter import logger
 from experimental_experiment.torch_interpreter.export_options import ExportOptions, stage
 from experimental_experiment.torch_interpreter.signature import (
@@ -27,7 +28,7 @@ from experimental_experiment.torch_interpreter.signature import (
     user_dims,
     user_placeholders,
 )
-from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
+from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of, written_nodes
 
 
 class FunctionModule(torch.nn.Module):
@@ -191,19 +192,30 @@ def restore_storages(program: torch.export.ExportedProgram) -> None:
     FakeTensorProp(module, mode).propagate_dont_convert_inputs(*copy.copy(values))
 
 
+ALWAYS_VIEWS = frozenset(
+    {
+        torch.ops.aten.expand.default,
+        torch.ops.aten.permute.default,
+        torch.ops.aten.select.int,
+        torch.ops.aten.slice.Tensor,
+        torch.ops.aten.t.default,
+        torch.ops.aten.transpose.int,
+        torch.ops.aten.unsqueeze.default,
+        torch.ops.aten.view.default,
+    }
+)
+"""Operators whose result always shares the storage of their first argument."""
+
+
 def lost_storages(graph: torch.fx.Graph) -> bool:
-    """Whether an in-place operator no longer shares the storage of what it writes."""
+    """Whether the result of a view or of a write no longer shares the storage of its argument."""
     for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if (
-            schema is None
-            or not schema.is_mutable
-            or not node.args
-            or not isinstance(node.meta.get("val"), torch.Tensor)
-        ):
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, torch.Tensor):
             continue
-        written = node.args[0]
-        if isinstance(written, torch.fx.Node) and schema.arguments[0].alias_info is not None:
-            if storage_of(written.meta.get("val")) != storage_of(node.meta["val"]):
-                return True
+        shared = written_nodes(node) if registry.written_arguments(node.target) else []
+        if node.target in ALWAYS_VIEWS:
+            shared = [node.args[0]]
+        if shared and storage_of(value) not in [storage_of(argument.meta.get("val")) for argument in shared]:
+            return True
     return False

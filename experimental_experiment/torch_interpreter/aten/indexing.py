@@ -28,7 +28,6 @@ from experimental_experiment.torch_interpreter.registry import translates
 aten = torch.ops.aten
 
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
-MASKS = (BOOL, ir.DataType.UINT8)
 
 WIDER = {
     BOOL: ir.DataType.INT32,
@@ -76,9 +75,7 @@ def index_put(op, self, indices, values, accumulate):
     order = to_front(picked, kept, width)
     sizes = sizes_of(base)
     front_sizes: list[Size] = [*sizes_of(where)[:-1], *[sizes[axis] for axis in kept]]
-    values = expanded(
-        op, without_lead(op, values, len(order)), [front_sizes[axis] for axis in inverse(order)]
-    )
+    values = expanded(op, values, [front_sizes[axis] for axis in inverse(order)])
     front = op.Transpose(base, perm=picked + kept)
     front = scatter_nd(op, front, where, op.Transpose(values, perm=order), accumulate)
     return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(self))
@@ -143,7 +140,7 @@ def take_along_dim(op, self, indices, dim):
 def only_mask(indices: Sequence[ir.Value | None]) -> int | None:
     """The axis of the only index when it is a mask with dimensions, None otherwise."""
     picked = [axis for axis, index in enumerate(indices) if index is not None]
-    if len(picked) == 1 and indices[picked[0]].dtype in MASKS and rank(indices[picked[0]]):
+    if len(picked) == 1 and indices[picked[0]].dtype == BOOL and rank(indices[picked[0]]):
         return picked[0]
     return None
 
@@ -157,7 +154,7 @@ def without_masks(
     """
     flattened: list[ir.Value | None] = []
     for index in indices:
-        if index is None or index.dtype not in MASKS:
+        if index is None or index.dtype != BOOL:
             flattened.append(index if index is None else op.Cast(index, to=INT64))
             continue
         if rank(index) == 0:
@@ -183,11 +180,6 @@ def to_front(picked: list[int], kept: list[int], width: int) -> list[int]:
     return [*range(before, before + width), *range(before), *range(before + width, width + len(kept))]
 
 
-def without_lead(op, x: ir.Value, width: int) -> ir.Value:
-    """*x* without the leading axes of size 1 that it has beyond *width*."""
-    return op.Squeeze(x, list(range(rank(x) - width))) if rank(x) > width else x
-
-
 def compressed(op, x: ir.Value, mask: ir.Value, axis: int) -> ir.Value:
     """The elements under a mask that covers the axes from *axis* on, which become one."""
     mask, width = op.Cast(mask, to=BOOL), rank(mask)
@@ -207,12 +199,12 @@ def under_mask(op, x: ir.Value, mask: ir.Value, axis: int, value: ir.Value, accu
 
 
 def clamped(op, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[ir.Value | None]:
-    """Indices brought into the bounds of their axes."""
+    """Indices brought into the bounds of their axes, negative ones counting from the end."""
     within: list[ir.Value | None] = []
     for axis, index in enumerate(indices):
         if index is not None:
-            last = op.Sub(op.constant(op.size(x, axis)), 1)
-            index = op.Min(op.Max(op.Cast(index, to=INT64), 0), last)
+            size = op.constant(op.size(x, axis))
+            index = op.Min(op.Max(op.Cast(index, to=INT64), op.Neg(size)), op.Sub(size, 1))
         within.append(index)
     return within
 

@@ -96,12 +96,16 @@ def scatter_add(op, self, dim, index, src):
 
 @translates(aten.scatter_reduce.two)
 def scatter_reduce(op, self, dim, index, src, reduce, include_self):
-    """Reduce what comes to a position, with what is there or without."""
+    """Reduce what comes to a position, with what is there or without; onnxruntime's maximum forgets NaN."""
     if reduce == "mean":
         return scattered_mean(op, self, dim, index, src, include_self)
     if not include_self:
         self = scattered(op, self, dim, index, neutral(reduce, self.dtype))
-    return scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+    result = scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+    if reduce in ("sum", "prod") or not self.dtype.is_floating_point():
+        return result
+    is_nan = scattered(op, op.IsNaN(self), dim, index, op.IsNaN(src), "max")
+    return op.Where(is_nan, op.constant(float("nan"), self.dtype), result)
 
 
 # ---- helpers

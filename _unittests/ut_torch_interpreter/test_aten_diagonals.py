@@ -1,0 +1,81 @@
+"""Diagonals: read, written and built, checked against eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+
+
+def floats(*sizes):
+    return torch.arange(torch.Size(sizes).numel(), dtype=torch.float32).reshape(sizes)
+
+
+class TestDiagonals(ExporterTestCase):
+    CASES = {
+        "diagonal": (aten.diagonal.default, floats(3, 4)),
+        "diagonal above": (aten.diagonal.default, floats(3, 4), 2),
+        "diagonal below": (aten.diagonal.default, floats(3, 4), -1),
+        "diagonal outside": (aten.diagonal.default, floats(3, 4), 7),
+        "diagonal of two axes": (aten.diagonal.default, floats(2, 3, 4), 1, -1, 0),
+        "diagonal of an empty matrix": (aten.diagonal.default, floats(0, 3)),
+        "diagonal of booleans": (aten.diagonal.default, floats(3, 3) > 3),
+        "diagonal_copy": (aten.diagonal_copy.default, floats(3, 4), 1),
+        "linalg_diagonal": (aten.linalg_diagonal.default, floats(2, 3, 4), {"offset": 1}),
+        "diag of a matrix": (aten.diag.default, floats(3, 4), 1),
+        "diag of a vector": (aten.diag.default, floats(3), -1),
+        "diag_embed": (aten.diag_embed.default, floats(2, 3)),
+        "diag_embed above": (aten.diag_embed.default, floats(2, 3), 1),
+        "diag_embed below, elsewhere": (aten.diag_embed.default, floats(2, 3), -2, 0, 2),
+        "diag_embed of nan": (aten.diag_embed.default, torch.tensor([float("nan"), float("inf")])),
+        "diag_embed of ints": (aten.diag_embed.default, torch.tensor([1, 2], dtype=torch.int32)),
+        "diagflat": (aten.diagflat.default, floats(2, 2), 1),
+        "diagonal_scatter": (aten.diagonal_scatter.default, floats(3, 4), -floats(3), 1),
+        "diagonal_backward": (aten.diagonal_backward.default, floats(2, 3), [3, 2, 4], 0, 0, 2),
+        "trace": (aten.trace.default, floats(3, 4)),
+        "trace of ints": (aten.trace.default, torch.full((2, 2), 200, dtype=torch.uint8)),
+        "block_diag": (lambda *x: aten.block_diag.default(x), floats(2, 3), floats(2), floats()),
+        "block_diag promotes": (lambda *x: aten.block_diag.default(x), floats(2, 3), torch.tensor([[1, 2]])),
+        "block_diag of a row": (lambda *x: aten.block_diag.default(x), floats(3)),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_fill_diagonal_(self):
+        sizes = {"wide": (2, 5), "tall": (7, 2), "square": (3, 3), "cube": (3, 3, 3)}
+        for promise, shape in sizes.items():
+            for wrap in (False, True):
+                with self.subTest(promise, wrap=wrap):
+                    self.assert_same_as_eager(
+                        lambda x, wrap=wrap: aten.fill_diagonal_.default(x.clone(), 9, wrap),
+                        -floats(*shape),
+                        dynamic=not (wrap and promise == "tall"),  # torch cannot capture it
+                    )
+
+    def test_other_sizes(self):
+        def diagonals(x):
+            return (
+                x.diagonal(),
+                x.diagonal(-1),
+                x[0].diag_embed(1),
+                x.diagonal(1, 1, 0),
+                torch.block_diag(x, x[0]),
+            )
+
+        self.assert_same_as_eager(diagonals, floats(3, 4), others=[(floats(5, 2),), (floats(6, 7),)])
+
+    def test_every_opset(self):
+        for opset in (18, 23, 26):
+            with self.subTest(opset):
+                self.assert_same_as_eager(aten.diagonal.default, floats(3, 4), 1, target_opset=opset)
+                self.assert_same_as_eager(aten.diag_embed.default, floats(2, 3), 1, target_opset=opset)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,183 @@
+"""Indexing: index and index_put with tensors and masks, gather, take, checked against eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+
+
+def floats(*sizes):
+    return torch.arange(torch.Size(sizes).numel(), dtype=torch.float32).reshape(sizes)
+
+
+def reads(*indices):
+    """``x[indices]`` with the tensors among them as inputs of the model."""
+    given = [position for position, index in enumerate(indices) if isinstance(index, torch.Tensor)]
+
+    def read(x, *tensors):
+        places = dict(zip(given, tensors))
+        return aten.index.Tensor(x, [places.get(position) for position in range(len(indices))])
+
+    return read, [indices[position] for position in given]
+
+
+def writes(values, *indices, accumulate=False):
+    """``x[indices] = values``, as a new tensor."""
+    given = [position for position, index in enumerate(indices) if isinstance(index, torch.Tensor)]
+
+    def write(x, values, *tensors):
+        places = dict(zip(given, tensors))
+        at = [places.get(position) for position in range(len(indices))]
+        return aten.index_put.default(x, at, values, accumulate)
+
+    return write, [values, *(indices[position] for position in given)]
+
+
+X = floats(3, 4, 5)
+ROWS, COLUMNS = torch.tensor([0, 2, 2]), torch.tensor([[1], [-1]])
+MASK = torch.tensor([True, False, True])
+FULL = X > 30
+TRUE = torch.tensor(True)
+
+
+class TestIndexing(ExporterTestCase):
+    READS = {
+        "one index": reads(ROWS),
+        "one index of two axes": reads(None, COLUMNS),
+        "int32": reads(ROWS.int()),
+        "negative positions": reads(None, None, -1 - ROWS),
+        "two adjacent indices": reads(ROWS, ROWS),
+        "two adjacent indices not in front": reads(None, ROWS, COLUMNS),
+        "two separated indices": reads(ROWS, None, COLUMNS),
+        "three indices": reads(ROWS, COLUMNS, ROWS),
+        "a 0-d index": reads(torch.tensor(1)),
+        "a 0-d index and another": reads(torch.tensor(1), None, ROWS),
+        "nothing": reads(ROWS[:0]),
+        "a mask": reads(MASK),
+        "a mask of the second axis": reads(None, torch.tensor([True, False, False, True])),
+        "a mask of two axes": reads(FULL[:, :, 0]),
+        "a mask of the last two axes": reads(None, FULL[0]),
+        "a mask of all axes": reads(FULL),
+        "a mask that is false": reads(FULL & ~FULL),
+    }
+    WRITES = {
+        "one index": writes(-floats(3, 4, 5), torch.tensor([0, 2, 1])),
+        "values that broadcast": writes(-floats(5), torch.tensor([0, 2])),
+        "the second axis": writes(-floats(3, 2, 5), None, torch.tensor([3, -4])),
+        "two adjacent indices": writes(-floats(3, 2), None, torch.tensor([0, 2]), torch.tensor([1, 1])),
+        "two separated indices": writes(-floats(2, 4), torch.tensor([0, 2]), None, torch.tensor([1, 1])),
+        "indices that broadcast": writes(-floats(2, 3, 5), COLUMNS, torch.tensor([0, 1, 3])),
+        "one value under a mask": writes(torch.tensor(7.0), MASK),
+        "one value under a mask of two axes": writes(torch.tensor([7.0]), FULL[:, :, 0]),
+        "one value under a mask of the last axes": writes(torch.tensor(7.0), None, FULL[0]),
+        "one value under a mask of all axes": writes(torch.tensor(7.0), FULL),
+        "one value added under a mask": writes(torch.tensor(7.0), MASK, accumulate=True),
+        "values under a mask": writes(-floats(2, 4, 5), MASK),
+        "as many values as the mask has": writes(-floats(int(FULL.sum())), FULL),
+        "a mask and an index": writes(-floats(2, 5), MASK, torch.tensor([1, 0])),
+        "a repeated index adds twice": writes(floats(4, 5), torch.tensor([1, 1, 2]), accumulate=True),
+        "a 0-d mask": writes(torch.tensor(2.0), TRUE),
+    }
+    CASES = {
+        "gather": (aten.gather.default, floats(4, 3), 1, torch.tensor([[2, 0], [1, 1]])),
+        "gather a 0-d tensor": (aten.gather.default, floats(), 0, torch.tensor([0, 0])),
+        "gather at a 0-d index": (aten.gather.default, floats(3), -1, torch.tensor(2)),
+        "gather nothing": (aten.gather.default, floats(5), 0, torch.zeros(2, 0, dtype=torch.int64)),
+        "index_select": (aten.index_select.default, floats(4, 3), -1, torch.tensor([2, 0])),
+        "index_select at a 0-d index": (aten.index_select.default, floats(4, 3), 0, torch.tensor(2)),
+        "index_select of a 0-d tensor": (aten.index_select.default, floats(), 0, torch.tensor([0])),
+        "index_select of booleans": (aten.index_select.default, floats(3) > 1, 0, torch.tensor([2, 0])),
+        "take": (aten.take.default, floats(4, 3), torch.tensor([[11, -1], [0, 4]])),
+        "take_along_dim": (aten.take_along_dim.default, floats(4, 3), torch.tensor([[1], [0], [2], [2]]), 1),
+        "take_along_dim broadcasts": (aten.take_along_dim.default, floats(1, 3), torch.tensor([[1], [0]]), 1),
+        "take_along_dim in flat order": (aten.take_along_dim.default, floats(2, 3), torch.tensor([[5, 0]])),
+        "one_hot": (aten.one_hot.default, torch.tensor([[0, 2], [1, 1]]), 4),
+        "one_hot of a 0-d tensor": (aten.one_hot.default, torch.tensor(1), 3),
+        "_unsafe_index": (lambda x, i: aten._unsafe_index.Tensor(x, [None, i]), X, ROWS),
+        "_unsafe_index_put": (
+            lambda x, i, v: aten._unsafe_index_put.default(x, [i], v),
+            X,
+            ROWS[:2],
+            floats(5),
+        ),
+        "_index_put_impl": (
+            lambda x, i, v: aten._index_put_impl.default(x, [i], v, True),
+            X,
+            ROWS,
+            floats(5),
+        ),
+        "_unsafe_masked_index": (
+            lambda x, m, i: aten._unsafe_masked_index.default(x, m, [i], -5.0),
+            floats(4),
+            MASK,
+            torch.tensor([1, 99, -3]),
+        ),
+        "_unsafe_masked_index_put_accumulate": (
+            lambda x, m, i, v: aten._unsafe_masked_index_put_accumulate.default(x, m, [i], v),
+            floats(4),
+            MASK,
+            torch.tensor([1, 99, 1]),
+            floats(3) + 1,
+        ),
+        "booleans accumulate": (
+            lambda x, i, v: aten.index_put.default(x, [i], v, True),
+            floats(4) > 2,
+            torch.tensor([0, 0, 1]),
+            MASK,
+        ),
+        "float16 accumulates": (
+            lambda x, i, v: aten.index_put.default(x, [i], v, True),
+            floats(4).half(),
+            torch.tensor([0, 0, 1]),
+            floats(3).half(),
+        ),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_reads(self):
+        for promise, (function, args) in self.READS.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(function, X, *args)
+
+    def test_writes(self):
+        for promise, (function, args) in self.WRITES.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(function, X, *args)
+
+    def test_python_indexing(self):
+        def indexed(x, i):
+            return x[..., None, [0, 1]], x[:, i, 1:], x[i, ..., i], x[None, i], x[1, :, i]
+
+        self.assert_same_as_eager(indexed, floats(4, 3, 5), torch.tensor([0, 2]))
+
+    def test_other_sizes(self):
+        def indexed(x, i):
+            return x[i], x[:, i], x.index_put((i,), x[i] + 1), x[x > 1], x.gather(0, i[:, None])
+
+        args = [(floats(6, 5), torch.tensor([1, 0, 4]))]
+        self.assert_same_as_eager(indexed, floats(3, 4), torch.tensor([2, 0]), others=args)
+
+    def test_one_index_is_one_node(self):
+        model = self.assert_same_as_eager(lambda x, i: x[:, i], X, ROWS)
+        self.assertEqual([node.op_type for node in model.graph.node], ["Gather"])
+        model = self.assert_same_as_eager(lambda x, m: x.masked_fill(m, 0.0), floats(3), MASK)
+        self.assertEqual([node.op_type for node in model.graph.node], ["Where"])
+
+    def test_every_opset(self):
+        for opset in (18, 23, 26):
+            with self.subTest(opset):
+                self.assert_same_as_eager(lambda x, i: x[i, :, i], X, ROWS, target_opset=opset)
+                function, args = self.WRITES["a repeated index adds twice"]
+                self.assert_same_as_eager(function, X, *args, target_opset=opset)
+
+
+if __name__ == "__main__":
+    unittest.main()

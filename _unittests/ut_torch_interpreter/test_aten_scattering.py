@@ -1,0 +1,114 @@
+"""Scattering: scatter and its reductions, index_add and its relatives, checked against eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+
+
+def floats(*sizes):
+    return torch.arange(torch.Size(sizes).numel(), dtype=torch.float32).reshape(sizes)
+
+
+INDEX = torch.tensor([[0, 1, 2], [3, 0, 1]])
+TWICE = torch.tensor([[0, 0, 2], [0, 3, 2]])
+LINES = torch.tensor([2, 0, 2])
+NAN = torch.tensor([[float("nan"), 1.0, float("-inf")], [2.0, float("inf"), -0.0]])
+
+
+class TestScattering(ExporterTestCase):
+    CASES = {
+        "scatter": (aten.scatter.src, floats(4, 3), 0, INDEX, -floats(2, 3)),
+        "scatter of the beginning of a source": (aten.scatter.src, floats(4, 3), 0, INDEX, -floats(3, 4)),
+        "scatter a 0-d tensor": (aten.scatter.src, floats(), 0, torch.tensor(0), torch.tensor(3.0)),
+        "scatter a number": (aten.scatter.value, floats(4, 3), 0, INDEX, 2.5),
+        "scatter a number that truncates": (
+            aten.scatter.value,
+            torch.zeros(3, dtype=torch.int64),
+            0,
+            LINES,
+            2.5,
+        ),
+        "scatter nothing": (aten.scatter.src, floats(4), 0, LINES[:0], floats(3)),
+        "scatter int8": (
+            aten.scatter.src,
+            torch.zeros(3, dtype=torch.int8),
+            0,
+            LINES[:2],
+            INDEX[0, 1:].to(torch.int8),
+        ),
+        "scatter that adds": (aten.scatter.reduce, floats(4, 3), 0, TWICE, floats(2, 3), {"reduce": "add"}),
+        "scatter that multiplies": (
+            aten.scatter.reduce,
+            floats(4, 3),
+            0,
+            TWICE,
+            floats(2, 3),
+            {"reduce": "multiply"},
+        ),
+        "a number that adds": (aten.scatter.value_reduce, floats(4, 3), 0, TWICE, 1.5, {"reduce": "add"}),
+        "scatter_add": (aten.scatter_add.default, floats(4, 3), 0, TWICE, floats(2, 3)),
+        "scatter_add of float16": (aten.scatter_add.default, floats(4).half(), 0, LINES, floats(3).half()),
+        "scatter_add of booleans": (aten.scatter_add.default, floats(4) > 2, 0, LINES, floats(3) > 1),
+        "scatter_add of bytes wraps": (
+            aten.scatter_add.default,
+            torch.full((3,), 200, dtype=torch.uint8),
+            0,
+            LINES,
+            torch.full((3,), 40, dtype=torch.uint8),
+        ),
+        "index_add": (aten.index_add.default, floats(4, 3), 0, LINES, floats(3, 3)),
+        "index_add scaled": (aten.index_add.default, floats(3, 4), -1, LINES, floats(3, 3), {"alpha": -2}),
+        "index_add to a 0-d tensor": (aten.index_add.default, floats(), 0, torch.tensor([0]), floats() + 1),
+        "index_copy": (aten.index_copy.default, floats(4, 3), 0, torch.tensor([3, 1]), -floats(2, 3)),
+        "index_copy at a 0-d index": (aten.index_copy.default, floats(4), 0, torch.tensor(3), -floats(1) - 1),
+        "index_fill": (aten.index_fill.int_Scalar, floats(3, 4), 1, LINES, -1),
+        "index_fill with a tensor": (aten.index_fill.int_Tensor, floats(3, 4), 1, LINES, torch.tensor(7.0)),
+        "put": (aten.put.default, floats(3, 4), torch.tensor([[11, 0]]), -floats(1, 2) - 1),
+        "put that adds": (aten.put.default, floats(3, 4), torch.tensor([1, 1]), floats(2) + 1, True),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_every_reduction(self):
+        for reduce in ("sum", "prod", "mean", "amax", "amin"):
+            for include_self in (True, False):
+                kwargs = {"include_self": include_self}
+                with self.subTest(reduce, include_self=include_self):
+                    target = aten.scatter_reduce.two
+                    self.assert_same_as_eager(target, floats(4, 3), 0, TWICE, NAN, reduce, kwargs=kwargs)
+                    ints = torch.tensor([[-7, 4, 2], [2, 9, -5]])
+                    self.assert_same_as_eager(target, ints, 0, TWICE[:1] // 2, ints, reduce, kwargs=kwargs)
+                    half = floats(4, 3).half()
+                    self.assert_same_as_eager(target, half, 1, TWICE // 2, -half, reduce, kwargs=kwargs)
+                    if reduce != "sum":
+                        target = aten.index_reduce.default
+                        self.assert_same_as_eager(
+                            target, floats(4, 3), 0, LINES, -floats(3, 3), reduce, kwargs=kwargs
+                        )
+
+    def test_other_sizes(self):
+        def scattered(x, index, src):
+            return x.scatter(0, index, src), x.scatter_add(1, index, src), x.index_add(0, index[0], src)
+
+        index = torch.tensor([[0, 1], [1, 0]])
+        more = (floats(5, 3), torch.tensor([[2, 1, 0], [1, 0, 2], [0, 1, 1]]), floats(3, 3))
+        self.assert_same_as_eager(scattered, floats(4, 2), index, floats(2, 2), others=[more])
+
+    def test_every_opset(self):
+        for opset in (18, 23, 26):
+            with self.subTest(opset):
+                self.assert_same_as_eager(
+                    aten.scatter_add.default, floats(4, 3), 0, TWICE, floats(2, 3), target_opset=opset
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()
