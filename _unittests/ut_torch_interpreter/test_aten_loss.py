@@ -15,6 +15,9 @@ PIXELS = torch.randint(0, 5, (2, 3, 3), generator=torch.Generator().manual_seed(
 WEIGHT = torch.tensor([0.5, 1.0, 2.0, 0.0, 3.0])
 PROBABILITIES = torch.softmax(SCORES.flip(0), 1)
 LOGS = torch.log_softmax(SCORES, 1)
+CERTAIN = torch.tensor([0.0, 1.0, 0.5, 1e-3, 0.9]).expand(4, 5)
+SURE = PROBABILITIES.flip(1)
+ONE = torch.tensor(2.0)
 
 
 class TestLoss(ExporterTestCase):
@@ -48,19 +51,59 @@ class TestLoss(ExporterTestCase):
         "squared error": (aten.mse_loss.default, SCORES, PROBABILITIES),
         "squared errors, broadcast": (aten.mse_loss.default, SCORES, PROBABILITIES[0], NONE),
         "squared errors, a sum": (aten.mse_loss.default, SCORES.half(), PROBABILITIES.half(), SUM),
+        "huber": (aten.huber_loss.default, SCORES, PROBABILITIES, MEAN, 0.5),
+        "huber, no reduction": (aten.huber_loss.default, SCORES.double(), PROBABILITIES.double(), NONE, 2.0),
+        "smooth": (aten.smooth_l1_loss.default, SCORES, PROBABILITIES, SUM, 0.7),
+        "smooth below nothing": (aten.smooth_l1_loss.default, SCORES, PROBABILITIES, NONE, 0.0),
+        "events": (aten.poisson_nll_loss.default, SCORES, PROBABILITIES, True, False, 1e-8, MEAN),
+        "events, in full": (
+            aten.poisson_nll_loss.default,
+            SCORES.exp(),
+            SCORES.exp() * 2,
+            False,
+            True,
+            1e-8,
+            NONE,
+        ),
         "no element": (aten.mse_loss.default, torch.zeros(0, 2), torch.zeros(0, 2)),
+    }
+
+    PROBABLE = {
+        "binary": (aten.binary_cross_entropy.default, CERTAIN, PROBABILITIES),
+        "binary, weighted": (aten.binary_cross_entropy.default, CERTAIN, PROBABILITIES, WEIGHT, SUM),
+        "logits": (aten.binary_cross_entropy_with_logits.default, SCORES * 30, PROBABILITIES),
+        "logits, weighted": (aten.binary_cross_entropy_with_logits.default, SCORES, PROBABILITIES, WEIGHT, WEIGHT, NONE),
+        "logits, float64": (aten.binary_cross_entropy_with_logits.default, SCORES.double(), PROBABILITIES.double()),
+        "divergence": (aten.kl_div.default, LOGS, CERTAIN),
+        "divergence of logarithms": (aten.kl_div.default, LOGS, LOGS.flip(0), SUM, {"log_target": True}),
+        "divergence, no reduction": (aten.kl_div.default, LOGS.half(), CERTAIN.half(), NONE),
+    }  # fmt: skip
+    GRADIENTS = {
+        "binary": (aten.binary_cross_entropy_backward.default, ONE, SURE, PROBABILITIES, WEIGHT, MEAN),
+        "huber": (aten.huber_loss_backward.default, ONE, SCORES, PROBABILITIES, MEAN, 0.5),
+        "squared error": (aten.mse_loss_backward.default, ONE, SCORES, PROBABILITIES, MEAN),
+        "smooth": (aten.smooth_l1_loss_backward.default, ONE, SCORES, PROBABILITIES, SUM, 0.7),
+        "likelihood": (aten.nll_loss_backward.default, ONE, LOGS, CLASSES, WEIGHT, MEAN, -100, ONE * 5.5),
+        "pixels": (aten.nll_loss2d_backward.default, ONE, IMAGE, PIXELS, None, SUM, -100, ONE * 18),
     }
 
     def check(self, cases):
         for promise, (target, *args) in cases.items():
             with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
 
     def test_classification(self):
         self.check(self.CLASSIFICATION)
 
     def test_regression(self):
         self.check(self.REGRESSION)
+
+    def test_probabilities(self):
+        self.check(self.PROBABLE)
+
+    def test_gradients(self):
+        self.check(self.GRADIENTS)
 
 
 if __name__ == "__main__":

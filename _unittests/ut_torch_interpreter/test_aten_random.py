@@ -42,6 +42,7 @@ class TestRandom(ExporterTestCase):
         "a mean each": (aten.normal.Tensor_float, FLOATS + 1, 3.0),
         "a deviation each": (aten.normal.float_Tensor, 1.0, HALVES + 2),
         "both each, broadcast": (aten.normal.Tensor_Tensor, FLOATS[:, :1], FLOATS[0] + 2),
+        "normal in place": (lambda x: aten.normal_.default(x.clone(), 1.0, 2.0), HALVES),
         "normal, functional": (aten.normal_functional.default, HALVES, 1.0, 2.0),
         "uniform between bounds": (aten.uniform.default, HALVES, -3.0, 5.0),
         "exponential": (aten.exponential.default, FLOATS, 2.0),

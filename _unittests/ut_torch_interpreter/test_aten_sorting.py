@@ -23,6 +23,7 @@ class TestSorting(ExporterTestCase):
         "halves": (aten.sort.default, FLOATS.half()),
         "bfloat16": (aten.sort.default, FLOATS.bfloat16(), 0),
         "booleans": (aten.sort.stable, BOOLS, {"stable": True}),
+        "the first axis": (aten.msort.default, FLOATS.t()),
         "a 0-d tensor": (aten.sort.default, torch.tensor(3.0)),
         "nothing": (aten.sort.default, torch.zeros(2, 0)),
         "argsort": (aten.argsort.default, FLOATS, 1),

@@ -32,6 +32,8 @@ class TestVectorNorm(ExporterTestCase):
         "norm along axes": (aten.norm.ScalarOpt_dim, CUBE, None, [1, 2], True),
         "norm in a dtype": (aten.norm.ScalarOpt_dtype, CUBE.half(), 2, {"dtype": torch.float32}),
         "norm along axes in a dtype": (aten.norm.ScalarOpt_dim_dtype, CUBE, INF, [1], False, {"dtype": torch.float64}),
+        "slices are scaled down": (aten.renorm.default, CUBE, 2, 1, 1.5),
+        "slices of halves": (aten.renorm.default, CUBE.half(), 1, -1, 2.0),
         "frobenius": (aten.frobenius_norm.dim, CUBE, [0, 1]),
     }  # fmt: skip
 
