@@ -103,6 +103,27 @@ class TestExportError(ExporterTestCase):
             str(error), "the input x cannot be translated: ONNX has no dtype for torch.float8_e8m0fnu"
         )
 
+    def test_a_weight_that_onnx_lacks(self):
+        class Held(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mask", torch.empty(2, dtype=torch.uint1))
+
+            def forward(self, x):
+                return x, self.mask
+
+        self.assertRegex(
+            str(self.error(Held(), X)), "the weight mask cannot be translated: ONNX has no dtype"
+        )
+
+    def test_a_sparse_input(self):
+        error = self.error(lambda x: (x,), X.to_sparse())
+        self.assertRegex(str(error), "the input x is torch.sparse_coo: ONNX models take dense tensors")
+
+    def test_an_output_that_is_no_tensor(self):
+        error = self.error(lambda x: (x, "text"), X)
+        self.assertRegex(str(error), "the output output_1 is 'text': ONNX models return tensors and numbers")
+
     def test_a_bug_in_a_translation(self):
         def broken(op, x):
             return [][0]

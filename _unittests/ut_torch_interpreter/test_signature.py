@@ -3,6 +3,10 @@
 import collections
 import dataclasses
 import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
 import unittest
 
 import onnx
@@ -10,7 +14,7 @@ import torch
 from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, to_onnx
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -248,6 +252,9 @@ class TestGivenNames(ExporterTestCase):
             with self.subTest(message):
                 with self.assertRaisesRegex(ValueError, message):
                     to_onnx(Function(lambda x, y: (x + y, x)), (X, Y), **options)
+        for argument in ("input_names", "output_names"):
+            with self.assertRaisesRegex(TypeError, f"{argument} is a list of names, not 'xy'"):
+                to_onnx(Function(lambda x, y: (x + y, x)), (X, Y), **{argument: "xy"})
 
 
 class TestDimensions(ExporterTestCase):
@@ -350,6 +357,31 @@ class TestDimensions(ExporterTestCase):
                     dynamic_shapes=({0: "batch"},),
                     others=[(torch.randn(4, 3),)],
                 )
+
+    def test_an_axis_that_is_not_there(self):
+        for axis in (2, -1):
+            with self.assertRaisesRegex(CaptureError, f"axis {axis} of a tensor of 2 dimensions"):
+                to_onnx(Function(lambda x: x + 1), (X,), dynamic_shapes=({axis: "batch"},))
+
+    def test_same_bytes_in_another_process(self):
+        """Whatever the order of sets is."""
+        script = """
+            import hashlib, torch
+            from experimental_experiment.torch_interpreter import to_onnx
+            module = torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True).requires_grad_(False)
+            for weight in module.parameters():
+                weight.fill_(0.5)
+            model = to_onnx(module, (torch.zeros(5, 2, 3),), dynamic_shapes=({1: "batch"},))
+            print(hashlib.sha256(model.SerializeToString()).hexdigest())
+        """
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        found = {
+            subprocess.run(
+                command, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+            ).stdout
+            for seed in "12"
+        }
+        self.assertEqual(1, len(found))
 
     def test_same_bytes_twice(self):
         def build():

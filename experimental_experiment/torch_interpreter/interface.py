@@ -41,6 +41,7 @@ def rename_inputs(program: Program, names: Sequence[str] | None) -> None:
     """
     entries = [entry for entry in program.inputs if is_input(entry)]
     if names is not None:
+        refuse_text("input_names", names)
         if len(names) != len(entries):
             raise ValueError(
                 f"input_names has {len(names)} names for {len(entries)} inputs: {[e.name for e in entries]}"
@@ -64,6 +65,7 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
     ]
     taken = {entry.name for entry in program.inputs if is_input(entry)}
     if names is not None:
+        refuse_text("output_names", names)
         if len(names) != len(kept):
             raise ValueError(f"output_names has {len(names)} names for {len(kept)} outputs")
         if len(set(names)) != len(names) or taken & set(names):
@@ -79,6 +81,12 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
     return found
 
 
+def refuse_text(argument: str, names: Sequence[str]) -> None:
+    """Raise TypeError when a list of names is one text."""
+    if isinstance(names, str):
+        raise TypeError(f"{argument} is a list of names, not {names!r}")
+
+
 def val_of(leaf: Any) -> Any:
     """The fake value of a leaf of the result, or the Python value that it is."""
     return leaf.meta.get("val", leaf) if isinstance(leaf, torch.fx.Node) else leaf
@@ -88,6 +96,10 @@ def add_input(entry: Input, dimensions: Dimensions) -> ir.Value:
     """The value of an input: a tensor with its symbolic sizes, or a 0-d number."""
     fake = entry.node.meta["val"]
     if isinstance(fake, torch.Tensor):
+        if fake.layout != torch.strided:
+            raise ExportError(
+                f"the input {entry.name} is {fake.layout}: ONNX models take dense tensors", entry.node
+            )
         try:
             dtype = dtypes.onnx_dtype(fake.dtype)
         except Untranslatable as error:

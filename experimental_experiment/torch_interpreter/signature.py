@@ -158,6 +158,9 @@ def user_dims(
             sizes = dict(enumerate(spec))
         elif spec is not None:
             sizes = {None: spec}
+        for axis in sizes:
+            if isinstance(axis, int) and isinstance(leaf, torch.Tensor) and not 0 <= axis < leaf.dim():
+                raise IndexError(f"dynamic_shapes gives axis {axis} of a tensor of {leaf.dim()} dimensions")
         names = {axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)}
         found.setdefault(id(leaf), []).append(names)
         for axis, entry in sizes.items():
