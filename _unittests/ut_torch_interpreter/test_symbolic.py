@@ -1,188 +1,158 @@
-"""Symbolic sizes: arithmetic on sizes, dynamic integers and elements, as Python computes."""
+"""Arithmetic on sizes and on elements of tensors: Python's results, Python's rounding."""
 
 import math
 import unittest
 
 import torch
-from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
+
+D = torch.export.Dim.DYNAMIC
 
 
-class Function(torch.nn.Module):
-    """A module whose forward is a function."""
+class OfSizes(torch.nn.Module):
+    """Calls a function on the sizes of x."""
 
     def __init__(self, function):
         super().__init__()
-        self.forward = function
-
-
-class Numbers(torch.nn.Module):
-    """A tensor, and numbers computed from the number of its rows."""
-
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
+        self.function = function
 
     def forward(self, x):
-        return x + 1, self.number(x.shape[0])
+        return self.function(x.shape[0], x.shape[1]), x + 1
 
 
-X = torch.randn(7, 3)
-OTHERS = [(torch.randn(rows, 3),) for rows in (2, 5, 16)]
+class OfElements(OfSizes):
+    """Calls a function on two elements."""
+
+    def forward(self, x):
+        a, b = x.tolist()
+        return self.function(a, b)
 
 
-class TestSizes(ExporterTestCase):
-    """Numbers computed from ``n = x.shape[0]``."""
+class OfInputs(OfSizes):
+    """Calls a function on tensors."""
 
-    CASES = {
-        "the size": lambda n: n,
-        "a sum": lambda n: n + 3 - 2 * n,
-        "a difference below zero": lambda n: n - 100,
-        "// rounds towards minus infinity": lambda n: (n - 10) // 4,
-        "// by a negative number": lambda n: n // -4,
-        "% has the sign of the divisor": lambda n: (n - 10) % 4,
-        "% of a negative divisor": lambda n: n % -4,
-        "a quotient is a float": lambda n: n / 4,
-        "a power": lambda n: n**2,
-        "a negative": lambda n: -n,
-        "min and max": lambda n: (torch.sym_min(n, 5), torch.sym_max(n, 5)),
-        "an absolute value": lambda n: abs(n - 10),
-        "ceil, floor and trunc": lambda n: (math.ceil(n / 4), math.floor(n / 4), math.trunc((n - 10) / 4)),
-        "int of a float": lambda n: torch.sym_int((n - 10) / 4),
-        "a float": lambda n: torch.sym_float(n) * 0.5,
-        "a square root": lambda n: torch.sym_sqrt(n) if hasattr(torch, "sym_sqrt") else torch._sym_sqrt(n),
-        "a comparison": lambda n: (n > 5, n <= 5, n == 7, n != 7),
-        "a sum of many": lambda n: torch.sym_sum([n, n, 1]),
-        "a choice": lambda n: torch.sym_ite(n > 5, n, 2 * n) if hasattr(torch, "sym_ite") else n,
-        "a negation": lambda n: torch.sym_not(n > 5),
-        "round": lambda n: round(n / 2),
+    def forward(self, x, y):
+        return self.function(x, y)
+
+
+class TestSymbolic(ExporterTestCase):
+    SIZES = {
+        "sums and products": lambda a, b: (a + b, a - b, b - a, a * b, 3 - a, -a, abs(b - a)),
+        "floor division and remainder": lambda a, b: (
+            a // 3,
+            (a - 9) // 4,
+            (a - 9) % 4,
+            (3 - a) // b,
+            -a % b,
+        ),
+        "true division is a float": lambda a, b: (a / b, a / 3, 1 / a),
+        "rounding": lambda a, b: (
+            math.floor(a / b),
+            math.ceil(a / b),
+            math.trunc(-a / b),
+            round(a / 2),
+            round(-b / 2),
+        ),
+        "minimum, maximum, sum, choice": lambda a, b: (
+            torch.sym_min(a, b),
+            torch.sym_max(a, b),
+            torch.sym_max(a, 5),
+            torch.sym_min(a * 2, b + 1),
+            torch.sym_sum([a, b, 2]),
+        ),
+        "powers": lambda a, b: (a**2, a**3, a**0, (a / b) ** 2),
+        "floats": lambda a, b: (a * 0.5, torch.sym_float(a), a / b - 1, torch.sym_sqrt(a)),
+        "chains": lambda a, b: ((a + b) // 2 * 2 + (a % 2), a * b // (a + 1), -(-a // b)),
     }
 
-    def test_numbers(self):
-        for promise, number in self.CASES.items():
+    ELEMENTS = {
+        "sums and products": lambda a, b: (a + b, a - b, a * b, -a, abs(a)),
+        "quotients": lambda a, b: (a // b, a % b, a / b),
+        "comparisons": lambda a, b: (a < b, a <= b, a > b, a >= b, a == b, a != b),
+        "minimum, maximum": lambda a, b: (torch.sym_min(a, b), torch.sym_max(a, b), torch.sym_sum([a, b, 1])),
+        "choice": lambda a, b: torch.sym_ite(a < b, a, b + 1),
+        "not": lambda a, b: torch.sym_not(a < b),
+    }
+
+    def test_sizes(self):
+        others = [(torch.ones(2, 9),), (torch.ones(12, 5),), (torch.ones(9, 9),), (torch.ones(30, 4),)]
+        for promise, function in self.SIZES.items():
             with self.subTest(promise):
                 self.export_and_compare(
-                    Numbers(number),
-                    (X,),
-                    dynamic_shapes=({0: Dim("rows", min=2, max=1000)},),
-                    others=OTHERS,
+                    OfSizes(function), (torch.ones(7, 3),), others=others, dynamic_shapes=({0: D, 1: D},)
                 )
 
-    def test_numbers_in_tensors(self):
-        def function(x):
-            n = x.shape[0]
-            return (
-                x * n,
-                x / n + n // 2,
-                torch.full((n, 2), n),
-                torch.arange(n),
-                x[: n // 2],
-                x[n // 2 :].sum() * (n % 3),
-                x.reshape(n * 3),
-                x.expand(2, n, 3),
-            )
+    def test_integer_elements(self):
+        pairs = [(-7, 3), (7, -3), (-7, -3), (6, 3), (0, 5), (2**40 + 1, 2**20)]
+        others = [(torch.tensor(pair),) for pair in pairs]
+        for promise, function in self.ELEMENTS.items():
+            with self.subTest(promise):
+                self.export_and_compare(OfElements(function), (torch.tensor([7, 3]),), others=others)
 
-        self.export_and_compare(Function(function), (X,), dynamic_shapes=({0: "rows"},), others=OTHERS)
+    def test_float_elements(self):
+        # not 1.0 // 0.1, which is 9 in Python: torch.export captures floor(1.0 / 0.1), which is 10
+        pairs = [(-7.5, 2.0), (7.5, -2.0), (0.7, 0.1), (6.0, -3.0), (0.0, 5.0)]
+        others = [(torch.tensor(pair, dtype=torch.float64),) for pair in pairs]
+        for promise, function in self.ELEMENTS.items():
+            with self.subTest(promise):
+                example = torch.tensor([7.5, 2.0], dtype=torch.float64)
+                self.export_and_compare(OfElements(function), (example,), others=others)
 
-    def test_dynamic_numbers(self):
-        def function(x, n):
-            return x * n, n * 2, n // 2 - n % 5, torch.ones(n), x + n / 3
+    def test_data_dependent_sizes(self):
+        def checked(x, y):
+            a = x.item()
+            torch._check(a >= 0)
+            torch._check(a < y.shape[0])
+            return y[a]
+
+        def repeated(x, y):
+            a = x.item()
+            torch._check(a >= 0)
+            return y.unsqueeze(0).repeat(a, 1) + a
+
+        def sliced(x, y):
+            a = x.item()
+            torch._check(a >= 0)
+            torch._check(a <= y.shape[0])
+            return y[:a] * 2, y[a:]
+
+        def guarded(x, y):
+            a = x.item()
+            torch._check(a >= 10)
+            torch._check(a <= 60)
+            return y + 2 if a // 2 >= 5 else y * 5
+
+        cases = {
+            "an element": (checked, 32, 59),
+            "repetition": (repeated, 32, 3),
+            "slices": (sliced, 32, 10),
+            "checks decide": (guarded, 32, 11),
+            "nonzero": (lambda x, y: (y > x).nonzero(), 1, -1),
+            "a mask": (lambda x, y: y[y > x] * 2, 1, -3),
+        }
+        y = torch.randn(60, generator=torch.Generator().manual_seed(0))
+        for promise, (function, first, other) in cases.items():
+            with self.subTest(promise):
+                self.export_and_compare(
+                    OfInputs(function), (torch.tensor(first), y), others=[(torch.tensor(other), y)]
+                )
+
+    def test_numbers_are_outputs(self):
+        def listed(x, y):
+            return [*y.tolist(), x.item(), x.item() + 1, x.item() > 2]
 
         self.export_and_compare(
-            Function(function),
-            (X, 4),
-            dynamic_shapes=({0: "rows"}, Dim.DYNAMIC),
-            others=[(torch.randn(2, 3), 9)],
+            OfInputs(listed),
+            (torch.tensor(1), torch.tensor([2, 3])),
+            others=[(torch.tensor(5), torch.tensor([-1, 0]))],
         )
 
-    def test_a_number_read_from_a_tensor(self):
-        def function(x, count):
-            n = count.item()
-            torch._check(n >= 0)
-            torch._check(n <= x.shape[0])
-            return x[:n], n + 1, torch.zeros(n)
-
-        self.export_and_compare(
-            Function(function),
-            (X, torch.tensor(4)),
-            dynamic_shapes=({0: "rows"}, None),
-            others=[(torch.randn(9, 3), torch.tensor(8))],
-        )
-
-    def test_a_float_and_a_bool_read_from_a_tensor(self):
-        def function(x, factor):
-            return x * factor.item(), factor.item()
-
-        self.export_and_compare(Function(function), (X, torch.tensor(2.5)))
-
-    def test_the_same_size_is_written_once(self):
-        def function(x):
-            return x.reshape(x.shape[0], 3, 1), torch.zeros(x.shape[0]), x.sum(0) * x.shape[0]
-
-        model = to_onnx(Function(function), (X,), dynamic_shapes=({0: "rows"},))
-        self.assertLessEqual(sum(node.op_type == "Shape" for node in model.graph.node), 1)
-
-    def test_static_sizes_are_constants(self):
-        model = to_onnx(Function(lambda x: x.reshape(x.shape[0] * x.shape[1])), (X,))
-        self.assertEqual(["Reshape"], [node.op_type for node in model.graph.node])
-
-
-class TestNames(ExporterTestCase):
-    """No name of torch's symbols reaches the interface."""
-
-    def names(self, model):
-        infos = [*model.graph.input, *model.graph.output]
-        return [d.dim_param for info in infos for d in info.type.tensor_type.shape.dim if d.dim_param]
-
-    def test_expressions(self):
-        def function(x, y):
-            return torch.cat([x, y]), x.repeat(2, 1), x[1:], x[::2], torch.nonzero(x), x.reshape(-1)
-
-        model = to_onnx(
-            Function(function),
-            (X, torch.randn(4, 3)),
-            dynamic_shapes=({0: "a"}, {0: "b"}),
-        )
-        names = self.names(model)
-        for name in names:
-            self.assertNotRegex(name, r"\b[suz]u?f?\d+\b")
-        self.assertEqual(["a", "b", "a + b", "2*a", "a - 1"], names[:5])
-        self.assertEqual("3*a", names[-1])
-
-    def test_a_name_that_is_taken(self):
-        """An unnamed dimension never gets the name of another."""
-        model = to_onnx(
-            Function(lambda x, y: (x + 1, y + 1)),
-            (X, torch.randn(4, 3)),
-            dynamic_shapes=({0: "y_dim_0"}, {0: Dim.DYNAMIC}),
-        )
-        first, second, *_ = self.names(model)
-        self.assertEqual("y_dim_0", first)
-        self.assertNotEqual(first, second)
-
-    def test_the_same_name_for_two_sizes(self):
-        """A name used for two dimensions says that they are equal: torch checks it."""
-        self.export_and_compare(
-            Function(lambda x, y: x + y),
-            (X, torch.randn(7, 3)),
-            dynamic_shapes=({0: "rows"}, {0: "rows"}),
-            others=[(torch.randn(4, 3), torch.randn(4, 3))],
-        )
-
-    def test_one_name_for_sizes_that_differ(self):
-        def function(x, y):
-            return x.sum() + y.sum()
-
-        args = (X, torch.randn(4, 3))
-        with self.assertRaisesRegex(ValueError, "names 'n' two sizes, 7 and 4"):
-            to_onnx(Function(function), args, dynamic_shapes=({0: "n"}, {0: "n"}))
-        program = torch.export.export(
-            Function(function), args, dynamic_shapes=({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC})
-        )
-        with self.assertRaisesRegex(ValueError, "names 'n' two sizes, 7 and 4"):
-            to_onnx(program, dynamic_shapes=({0: "n"}, {0: "n"}))
+    def test_rounding_to_digits_is_refused(self):
+        module = OfSizes(lambda a, b: round(a / b, 1))
+        with self.assertRaisesRegex(ExportError, "digits"):
+            to_onnx(module, (torch.ones(7, 3),), dynamic_shapes=({0: D, 1: D},))
 
 
 if __name__ == "__main__":

@@ -164,22 +164,39 @@ def python_binary(target: Callable, write: Callable, *others: Callable) -> None:
 
 
 def floordiv(op, a, b):
-    """``a // b`` rounds towards minus infinity; ONNX Div truncates integers."""
-    if a.dtype == DOUBLE:
-        return op.Floor(op.Div(a, b))
-    return op.Div(op.Sub(a, op.Mod(a, b)), b)
+    """``a // b`` rounds towards minus infinity; ONNX Div truncates integers. As CPython, from the remainder for floats."""
+    if a.dtype != DOUBLE:
+        return op.Div(op.Sub(a, op.Mod(a, b)), b)
+    exact = op.Div(op.Sub(a, mod(op, a, b)), b)
+    below = op.Floor(exact)
+    return op.Add(below, op.Cast(op.Greater(op.Sub(exact, below), 0.5), to=DOUBLE))
 
 
 def mod(op, a, b):
     """``a % b`` has the sign of b."""
-    if a.dtype == DOUBLE:
-        return op.Sub(a, op.Mul(b, op.Floor(op.Div(a, b))))
-    return op.Mod(a, b)
+    if a.dtype != DOUBLE:
+        return op.Mod(a, b)
+    remainder = op.Mod(a, b, fmod=1)
+    opposite = op.And(op.Not(op.Equal(remainder, 0.0)), op.Xor(op.Less(remainder, 0.0), op.Less(b, 0.0)))
+    return op.Where(opposite, op.Add(remainder, b), remainder)
 
 
+@translates(operator.pow, math.pow)
 def pow_(op, a, b):
-    """``a ** b``."""
-    return op.Pow(a, b)
+    """``a ** b``; an integer to a small constant power by products, which are exact."""
+    if not isinstance(a, ir.Value) and not isinstance(b, ir.Value):
+        return a**b
+    if is_float(a) or is_float(b):
+        return op.Pow(*common(op, [a, b]))
+    if isinstance(b, ir.Value):
+        raise Untranslatable("an integer to the power of a size: a float if that is negative")
+    if b < 0:
+        return op.Pow(double(op, a), float(b))
+    result = op.constant(1, INT64)
+    for digit in bin(b)[2:]:
+        result = op.Mul(result, result)
+        result = op.Mul(result, a) if digit == "1" else result
+    return result
 
 
 python_binary(operator.add, lambda op, a, b: op.Add(a, b))
@@ -187,7 +204,6 @@ python_binary(operator.sub, lambda op, a, b: op.Sub(a, b))
 python_binary(operator.mul, lambda op, a, b: op.Mul(a, b))
 python_binary(operator.floordiv, floordiv)
 python_binary(operator.mod, mod)
-python_binary(operator.pow, pow_)
 python_binary(operator.eq, lambda op, a, b: op.Equal(a, b))
 python_binary(operator.ne, lambda op, a, b: op.Not(op.Equal(a, b)))
 python_binary(operator.lt, lambda op, a, b: op.Less(a, b))
@@ -241,16 +257,42 @@ def boolean(op: Emitter, x: Number) -> ir.Value:
     return op.Cast(x, to=BOOL) if isinstance(x, ir.Value) else op.constant(bool(x))
 
 
-@translates(operator.and_)
-def and_(op, a, b):
-    """``a & b`` of booleans."""
-    return op.And(boolean(op, a), boolean(op, b))
+def bitwise(target: Callable, logical: str, integral: str) -> None:
+    """Translate ``&``, ``|`` or ``^``: logical on booleans, bit by bit on integers."""
+
+    def translation(op, a, b):
+        if not (isinstance(a, ir.Value) or isinstance(b, ir.Value)):
+            return target(a, b)
+        if is_boolean(a) and is_boolean(b):
+            return op.emit(logical, (boolean(op, a), boolean(op, b)))
+        return op.emit(integral, tuple(common(op, [a, b])))
+
+    translation.__name__ = target.__name__
+    translates(target)(translation)
 
 
-@translates(operator.or_)
-def or_(op, a, b):
-    """``a | b`` of booleans."""
-    return op.Or(boolean(op, a), boolean(op, b))
+def is_boolean(x: Number) -> bool:
+    """Whether a number is a bool."""
+    return x.dtype == BOOL if isinstance(x, ir.Value) else isinstance(x, bool)
+
+
+bitwise(operator.and_, "And", "BitwiseAnd")
+bitwise(operator.or_, "Or", "BitwiseOr")
+bitwise(operator.xor, "Xor", "BitwiseXor")
+
+python_binary(operator.lshift, lambda op, a, b: op.Mul(a, power_of_two(op, b)))
+python_binary(operator.rshift, lambda op, a, b: floordiv(op, a, power_of_two(op, b)))
+
+
+def power_of_two(op, exponent):
+    """``2 ** exponent``, exact below 2 ** 63."""
+    return op.Cast(op.Pow(op.constant(2.0, DOUBLE), op.Cast(exponent, to=DOUBLE)), to=INT64)
+
+
+@translates(operator.invert, operator.inv)
+def invert(op, a):
+    """``~a`` of an integer."""
+    return op.Sub(-1, a) if isinstance(a, ir.Value) else ~a
 
 
 @translates(torch.sym_not, operator.not_)
@@ -286,15 +328,7 @@ def sym_min(op, a, b):
 @translates(torch.sym_sum)
 def sym_sum(op, args):
     """The sum of a list of numbers."""
-    return op.Sum(*common(op, args)) if any(is_float(a) for a in args) else added(op, common(op, args))
-
-
-def added(op: Emitter, values: list[ir.Value]) -> ir.Value:
-    """The sum of INT64 values (onnxruntime has no integer kernel for Sum)."""
-    total = values[0]
-    for value in values[1:]:
-        total = op.Add(total, value)
-    return total
+    return reduce(lambda total, value: op.Add(total, value), common(op, args))
 
 
 @translates(torch.sym_ite)
@@ -326,13 +360,12 @@ def trunc(op, x):
 
 @translates(builtins.round)
 def round_(op, number, ndigits=None):
-    """``round(x)``: half to even, an int without *ndigits*, a float with it."""
+    """``round(x)``: half to even, an int."""
     if not isinstance(number, ir.Value):
         return round(number, ndigits)
-    if ndigits is None:
-        return integer(op, op.Round(double(op, number)))
-    scale = 10.0**ndigits
-    return op.Div(op.Round(op.Mul(double(op, number), scale)), scale)
+    if ndigits is not None:
+        raise Untranslatable("round to a number of digits, which Python does in decimal")
+    return integer(op, op.Round(number)) if is_float(number) else integer(op, number)
 
 
 def float_function(name: str, op_type: str) -> None:
@@ -354,8 +387,21 @@ for _name, _op_type in (
     ("sin", "Sin"),
     ("cos", "Cos"),
     ("tanh", "Tanh"),
+    ("tan", "Tan"),
+    ("sinh", "Sinh"),
+    ("cosh", "Cosh"),
+    ("asin", "Asin"),
+    ("acos", "Acos"),
+    ("atan", "Atan"),
+    ("fabs", "Abs"),
 ):
     float_function(_name, _op_type)
+
+
+@translates(math.log2, torch._sym_log2)
+def log2(op, a):
+    """``math.log2(a)``."""
+    return op.Div(op.Log(double(op, a)), math.log(2)) if isinstance(a, ir.Value) else math.log2(a)
 
 
 # ---- sizes and elements of tensors
@@ -386,6 +432,12 @@ def sym_stride(op, self, dim):
     if all(isinstance(size, int) for size in sizes):
         return math.prod(sizes)
     return op.Squeeze(op.ReduceProd(op.shape(sizes), keepdims=1), [0])
+
+
+@translates(aten.sym_storage_offset.default)
+def sym_storage_offset(op, self):
+    """Where a tensor starts in its memory."""
+    raise Untranslatable("the place of a tensor in its memory is not part of an ONNX model")
 
 
 @translates(aten.item.default, aten._local_scalar_dense.default)
