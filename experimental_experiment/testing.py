@@ -34,6 +34,15 @@ class Call(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
+def each(*functions: Callable) -> Callable:
+    """A function that gives the results of several ones on the same arguments: one export for a family."""
+
+    def results(*args, **kwargs):
+        return [function(*args, **kwargs) for function in functions]
+
+    return results
+
+
 class ExporterTestCase(unittest.TestCase):
     """Exports, checks with onnx, runs in onnxruntime, compares with eager."""
 
@@ -71,6 +80,13 @@ class ExporterTestCase(unittest.TestCase):
                 **options,
             )
         return model
+
+    def assert_cases(self, cases: Mapping[str, Sequence[Any]], **options: Any) -> None:
+        """A table {promise: (function, *arguments)}, keyword arguments in a last dict: each is the same as eager."""
+        for promise, (function, *args) in cases.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(function, *args, kwargs=kwargs, **options)
 
     def export_and_compare(
         self,

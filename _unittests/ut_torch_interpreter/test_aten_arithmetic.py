@@ -1,28 +1,185 @@
-"""Arithmetic: same values, shapes and dtypes as eager."""
+"""Arithmetic: promotion, overflow, float16 and powers of integers, as eager."""
 
 import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import ExporterTestCase, each
 
 aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
 INTS = torch.tensor([[-7, 3], [0, 5]])
-FLOATS = torch.tensor([[-1.5, 2.0], [0.0, float("inf")]])
+OTHER_INTS = torch.tensor([[2, -3], [4, 0]])
+LARGE = torch.tensor([2**53 + 1, -(2**62), 3037000499, 10**18])
+BYTES = torch.tensor([200, 100, 0, 255], dtype=torch.uint8)
+BOOLS = torch.tensor([True, False, True, False])
+FLOATS = torch.tensor([[-1.5, 2.0], [0.0, INF]])
+EDGES = torch.tensor([NAN, INF, -INF, -0.0, 0.0, 1.5, -1.5, 100.0, 1e-6, 3.0])
+OTHERS = torch.tensor([1.0, NAN, INF, 0.0, -0.0, -INF, 0.3, -0.3, 2.0, -2.0])
+HALVES = EDGES.half()
 
 
 class TestArithmetic(ExporterTestCase):
-    CASES = {
-        "alpha scales the second operand": (aten.add.Tensor, FLOATS, FLOATS.t(), {"alpha": 2}),
-        "an int and a float number make a float": (aten.add.Tensor, INTS, 0.5),
-        "integers divide to a float": (aten.div.Tensor, INTS, torch.tensor(2)),
+    SUMS = {
+        "alpha scales the second operand": (
+            each(aten.add.Tensor, aten.sub.Tensor, aten.subtract.Tensor, aten.rsub.Tensor),
+            FLOATS,
+            FLOATS.t(),
+            {"alpha": 2},
+        ),
+        "infinities and NaN": (
+            each(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.multiply.Tensor, aten.rsub.Tensor),
+            EDGES,
+            OTHERS,
+        ),
+        "an int and a float number make a float": (
+            each(
+                aten.add.Tensor,
+                aten.add.Scalar,
+                aten.sub.Scalar,
+                aten.subtract.Scalar,
+                aten.mul.Scalar,
+                aten.multiply.Scalar,
+                aten.rsub.Scalar,
+            ),
+            INTS,
+            0.5,
+        ),
+        "a 0-d tensor does not promote its kind": (
+            each(aten.add.Tensor, aten.mul.Tensor),
+            torch.ones(3, dtype=torch.float16),
+            torch.tensor(2.0, dtype=torch.float64),
+        ),
+        "bytes wrap": (each(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor), BYTES, 300),
+        "booleans add as or, multiply as and": (
+            each(aten.add.Tensor, aten.mul.Tensor),
+            BOOLS,
+            torch.tensor([True, True, False, False]),
+        ),
+        "alpha 0 leaves a boolean": (aten.add.Tensor, BOOLS, ~BOOLS, {"alpha": 0}),
+        "a boolean and an int": (each(aten.add.Tensor, aten.mul.Tensor), BOOLS, torch.arange(4)),
+        "float16 overflows in a sum, not beside a factor": (
+            each(aten.add.Tensor, aten.mul.Tensor, aten.div.Tensor),
+            HALVES,
+            1e5,
+        ),
+        "a float16 factor may be a float32 scalar": (aten.mul.Tensor, HALVES, torch.tensor(1e5)),
+        "a scaled float16 rounds once": (aten.add.Tensor, HALVES, OTHERS.half(), {"alpha": 0.1}),
+        "bfloat16": (
+            each(aten.add.Tensor, aten.mul.Tensor, aten.div.Tensor),
+            EDGES.bfloat16(),
+            OTHERS.bfloat16(),
+        ),
+        "an empty sum": (aten.add.Tensor, torch.zeros(0, 3), 1),
+        "two 0-d tensors": (aten.add.Tensor, torch.tensor(1), torch.tensor(2.5)),
+    }
+    QUOTIENTS = {
+        "integers divide to a float": (
+            each(aten.div.Tensor, aten.divide.Tensor, aten.true_divide.Tensor),
+            INTS,
+            torch.tensor([[2, -3], [4, 7]]),
+        ),
+        "a number divides": (
+            each(aten.div.Scalar, aten.divide.Scalar, aten.true_divide.Scalar),
+            INTS,
+            3,
+        ),
+        "a division by zero": (aten.div.Tensor, EDGES, OTHERS),
+        "float16 divides by a number it does not hold": (aten.div.Tensor, HALVES, 1e-8),
+        "inverses": (aten.reciprocal.default, EDGES),
+        "inverses of integers": (aten.reciprocal.default, torch.tensor([1, -4, 0])),
+    }
+    PRODUCTS = {
+        "addcmul and addcdiv": (
+            each(aten.addcmul.default, aten.addcdiv.default),
+            EDGES,
+            OTHERS,
+            EDGES,
+            {"value": 0.3},
+        ),
+        "a float16 product does not overflow inside": (
+            aten.addcmul.default,
+            torch.ones(2, dtype=torch.float16),
+            torch.full((2,), 300.0, dtype=torch.float16),
+            torch.full((2,), 300.0, dtype=torch.float16),
+            {"value": 0.1},
+        ),
+        "addcmul of integers": (aten.addcmul.default, INTS, INTS, INTS, {"value": 2}),
+        "lerp with a number": (aten.lerp.Scalar, EDGES, OTHERS, 0.3),
+        "lerp ends exactly": (aten.lerp.Scalar, torch.tensor([1e8]), torch.tensor([1.0]), 1),
+        "lerp with a tensor": (aten.lerp.Tensor, EDGES, OTHERS, torch.linspace(-1, 2, 10)),
+    }
+    SIGNS = {
+        "signs of floats": (
+            each(
+                aten.abs.default,
+                aten.neg.default,
+                aten.negative.default,
+                aten.positive.default,
+                aten.sign.default,
+                aten.sgn.default,
+            ),
+            EDGES,
+        ),
+        "signs of integers": (each(aten.abs.default, aten.neg.default, aten.sign.default), INTS),
+        "unsigned integers wrap": (each(aten.abs.default, aten.neg.default, aten.sign.default), BYTES),
+        "signs of booleans": (aten.sign.default, BOOLS),
+    }
+    POWERS = {
+        "powers of floats": (aten.pow.Tensor_Tensor, EDGES, OTHERS),
+        "a square root": (aten.pow.Tensor_Scalar, EDGES, 0.5),
+        "an inverse square root": (aten.pow.Tensor_Scalar, EDGES, -0.5),
+        "a float16 root is a power": (aten.pow.Tensor_Scalar, HALVES, 0.5),
+        "a number to the power of floats": (aten.pow.Scalar, 2, EDGES),
+        "large integers are exact, then wrap": (
+            lambda x: [aten.pow.Tensor_Scalar(x, k) for k in (0, 1, 2, 3, 7)],
+            LARGE,
+        ),
+        "bytes wrap in a power": (aten.pow.Tensor_Scalar, BYTES, 3),
+        "integers to the power of integers": (aten.pow.Tensor_Tensor, INTS, OTHER_INTS),
+        "a number to the power of integers": (aten.pow.Scalar, 3, OTHER_INTS.abs()),
+        "an empty integer power": (aten.pow.Tensor_Tensor, INTS[:0], INTS[:0]),
+        "broadcast integer powers": (aten.pow.Tensor_Tensor, INTS, torch.tensor([3, 2])),
+        "an integer to a float power": (aten.pow.Tensor_Scalar, INTS, 1.5),
+        "squares": (aten.square.default, LARGE),
+        "the square of a boolean is an integer": (aten.square.default, BOOLS),
+        "float powers are float64": (aten.float_power.Tensor_Tensor, EDGES, OTHERS),
+        "float powers of a number": (aten.float_power.Scalar, 2, INTS),
+        "float powers with a number": (aten.float_power.Tensor_Scalar, INTS, 2),
     }
 
-    def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+    def test_sums(self):
+        self.assert_cases(self.SUMS)
+
+    def test_quotients(self):
+        self.assert_cases(self.QUOTIENTS)
+
+    def test_products(self):
+        self.assert_cases(self.PRODUCTS)
+
+    def test_signs(self):
+        self.assert_cases(self.SIGNS)
+
+    def test_powers(self):
+        self.assert_cases(self.POWERS)
+
+    def test_other_sizes(self):
+        self.assert_same_as_eager(
+            aten.add.Tensor, INTS, OTHER_INTS, others=[(INTS.repeat(2, 3), INTS.repeat(2, 3))]
+        )
+        self.assert_same_as_eager(
+            aten.pow.Tensor_Tensor, INTS, INTS.abs(), others=[(INTS.repeat(2, 3), OTHER_INTS.repeat(2, 3))]
+        )
+
+    def test_opsets(self):
+        family = each(aten.add.Tensor, aten.div.Tensor, aten.pow.Tensor_Tensor, aten.maximum.default)
+        for opset in (18, 23, 26):
+            with self.subTest(opset=opset):
+                self.assert_same_as_eager(family, EDGES, OTHERS, target_opset=opset, dynamic=False)
+
+    def test_a_negative_power_of_integers_is_refused_by_torch(self):
+        with self.assertRaises(RuntimeError):
+            aten.pow.Tensor_Scalar(INTS, -1)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def relu6(op, self):
 
 @translates(aten.hardtanh.default)
 def hardtanh(op, self, min_val, max_val):
-    """Between *min_val* and *max_val*."""
-    return op.Clip(self, op.constant(min_val, self.dtype), op.constant(max_val, self.dtype))
+    """Between *min_val* and *max_val*, which integers truncate."""
+    return clamp(op, self, fitted(self, min_val), fitted(self, max_val))
 
 
 @translates(aten.leaky_relu.default)
@@ -101,7 +101,13 @@ def random_slopes(op, self: ir.Value, lower: float, upper: float) -> ir.Value:
 @translates(aten.threshold.default)
 def threshold(op, self, threshold, value):
     """*value* where the elements are not above the threshold; NaN stays."""
-    return op.Where(op.LessOrEqual(self, threshold), op.constant(value, self.dtype), self)
+    value = op.constant(fitted(self, value), self.dtype)
+    return op.Where(op.LessOrEqual(self, fitted(self, threshold)), value, self)
+
+
+def fitted(self: ir.Value, number: float) -> float:
+    """A number in the kind of *self*: integers truncate it."""
+    return number if self.dtype.is_floating_point() else int(number)
 
 
 # ---- exponential units

@@ -48,8 +48,12 @@ def signbit(op, self):
 def copysign(op, self, other):
     """The magnitude of *self* with the sign of *other*."""
     self, other = promote_to_float(op, self, other)
-    magnitude = op.Abs(self)
-    return op.Where(signbit(op, other), op.Neg(magnitude), magnitude)
+    return op.Mul(op.Abs(self), sign_of(op, other))
+
+
+def sign_of(op, x: ir.Value) -> ir.Value:
+    """-1 or 1, to multiply by: onnxruntime's Where loses the sign of -0.0."""
+    return op.Where(signbit(op, x), op.constant(-1, x.dtype), op.constant(1, x.dtype))
 
 
 @translates(aten.ldexp.Tensor)

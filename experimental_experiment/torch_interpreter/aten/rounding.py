@@ -30,10 +30,10 @@ rounds(aten.round.default, "Round")
 
 @translates(aten.trunc.default, aten.fix.default)
 def trunc(op, self):
-    """Towards zero, which keeps the sign of a zero."""
+    """Towards zero, a product that keeps the sign: onnxruntime's Where loses that of -0.0."""
     if not self.dtype.is_floating_point():
         return self
-    return op.Where(op.Less(self, 0), op.Ceil(self), op.Floor(self))
+    return op.Mul(op.Sign(self), op.Floor(op.Abs(self)))
 
 
 @translates(aten.frac.default)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.exponential import expm1, float_function, log1p
-from experimental_experiment.torch_interpreter.aten.floating_point import signbit
+from experimental_experiment.torch_interpreter.aten.floating_point import sign_of, signbit
 from experimental_experiment.torch_interpreter.promotion import cast, float_dtype, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -161,7 +161,7 @@ def atan2(op, self, other):
     angle = in_float64("Atan", atan)(op, ratio)
     angle = op.Where(op.Greater(y, x), op.Sub(math.pi / 2, angle), angle)
     angle = op.Where(signbit(op, other), op.Sub(math.pi, angle), angle)
-    return cast(op, op.Where(signbit(op, self), op.Neg(angle), angle), dtype)
+    return cast(op, op.Mul(angle, sign_of(op, self)), dtype)
 
 
 @translates(aten.hypot.default)

@@ -1,0 +1,91 @@
+"""Bitwise operators and shifts: signs, widths, booleans, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase, each
+
+aten = torch.ops.aten
+INTS = torch.tensor([7, -7, 0, 2**62, -(2**63), 100])
+OTHERS = torch.tensor([2, 3, -1, 1, 63, 64])
+BYTES = torch.tensor([200, 100, 255], dtype=torch.uint8)
+BOOLS = torch.tensor([True, False, True])
+OF_TENSORS = each(
+    aten.bitwise_and.Tensor,
+    aten.bitwise_or.Tensor,
+    aten.bitwise_xor.Tensor,
+    aten.__and__.Tensor,
+    aten.__or__.Tensor,
+    aten.__xor__.Tensor,
+)
+OF_NUMBERS = each(
+    aten.bitwise_and.Scalar,
+    aten.bitwise_or.Scalar,
+    aten.bitwise_xor.Scalar,
+    aten.__and__.Scalar,
+    aten.__or__.Scalar,
+    aten.__xor__.Scalar,
+)
+FROM_NUMBERS = each(
+    aten.bitwise_and.Scalar_Tensor, aten.bitwise_or.Scalar_Tensor, aten.bitwise_xor.Scalar_Tensor
+)
+SHIFTS = each(
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_right_shift.Tensor,
+    aten.__lshift__.Tensor,
+    aten.__rshift__.Tensor,
+)
+
+
+def shifts_by_numbers(x):
+    """Shifts by several numbers, in and out of range."""
+    return [
+        shift(x, count)
+        for count in (0, 3, 7, 64, -1)
+        for shift in (
+            aten.bitwise_left_shift.Tensor_Scalar,
+            aten.bitwise_right_shift.Tensor_Scalar,
+            aten.__lshift__.Scalar,
+            aten.__rshift__.Scalar,
+        )
+    ]
+
+
+class TestBitwise(ExporterTestCase):
+    CASES = {
+        "integers": (OF_TENSORS, INTS, OTHERS),
+        "booleans": (OF_TENSORS, BOOLS, ~BOOLS),
+        "bytes and integers promote": (OF_TENSORS, BYTES, torch.tensor([3, -300, 5])),
+        "numbers": (OF_NUMBERS, INTS, 5),
+        "a boolean and a number": (OF_NUMBERS, BOOLS, True),
+        "of a number": (FROM_NUMBERS, 5, INTS),
+        "flipped bits": (aten.bitwise_not.default, INTS),
+        "flipped bytes": (aten.bitwise_not.default, BYTES),
+        "flipped booleans": (aten.bitwise_not.default, BOOLS),
+        "shifts": (SHIFTS, INTS, OTHERS),
+        "shifts of int8": (
+            SHIFTS,
+            torch.tensor([100, -100, -1], dtype=torch.int8),
+            torch.tensor([1, 7, 8], dtype=torch.int8),
+        ),
+        "shifts of bytes": (SHIFTS, BYTES, torch.tensor([1, 7, 8], dtype=torch.uint8)),
+        "shifts by numbers": (shifts_by_numbers, INTS.int()),
+        "shifts of a number": (
+            each(aten.bitwise_left_shift.Scalar_Tensor, aten.bitwise_right_shift.Scalar_Tensor),
+            -300,
+            OTHERS,
+        ),
+        "empty": (OF_TENSORS, INTS[:0], OTHERS[:0]),
+    }
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+    def test_opsets(self):
+        for opset in (18, 26):
+            self.assert_same_as_eager(OF_TENSORS, INTS, OTHERS, target_opset=opset, dynamic=False)
+
+
+if __name__ == "__main__":
+    unittest.main()

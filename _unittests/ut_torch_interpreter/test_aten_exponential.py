@@ -1,0 +1,62 @@
+"""Exponentials and logarithms: digits near 0, infinities, float64, integers, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase, each
+
+aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+EDGES = torch.tensor([NAN, INF, -INF, -0.0, 0.0, 1.5, -1.5, 88.0, -88.0, 1e-6, -1e-6, 0.3, -0.99, -1.0])
+OTHERS = torch.tensor([1.0, NAN, INF, 0.0, -0.0, 2.5, 0.3, 88.0, 7.0, -1e-6, 1e-6, 1e30, -INF, 0.0])
+FAMILY = each(
+    aten.exp.default,
+    aten.exp2.default,
+    aten.expm1.default,
+    aten.log.default,
+    aten.log10.default,
+    aten.log1p.default,
+    aten.log2.default,
+    aten.rsqrt.default,
+    aten.sqrt.default,
+)
+ERRORS = each(aten.erf.default, aten.erfc.default)
+SUMS = each(aten.logaddexp.default, aten.logaddexp2.default)
+
+
+class TestExponential(ExporterTestCase):
+    CASES = {
+        "floats": (FAMILY, EDGES),
+        "float64": (FAMILY, EDGES.double()),
+        "float16": (FAMILY, EDGES.half()),
+        "bfloat16": (FAMILY, EDGES.bfloat16()),
+        "integers give floats": (FAMILY, torch.tensor([0, 1, 2, -3])),
+        "booleans give floats": (FAMILY, torch.tensor([True, False])),
+        "empty": (FAMILY, EDGES[:0]),
+        "error functions": (ERRORS, EDGES),
+        "error functions of integers": (ERRORS, torch.tensor([0, 1, -2])),
+        "sums of exponentials": (SUMS, EDGES, OTHERS),
+        "equal infinities": (SUMS, EDGES, EDGES),
+        "sums of exponentials in float64": (SUMS, EDGES.double(), OTHERS.double()),
+        "sums of exponentials in float16": (SUMS, EDGES.half(), OTHERS.half()),
+        "logit": (aten.logit.default, EDGES),
+        "logit with eps": (aten.logit.default, EDGES, 0.1),
+        "logit of float16 with an eps that it rounds": (aten.logit.default, EDGES.half(), 1e-6),
+        "0 log 0 is 0": (aten.xlogy.Tensor, EDGES, OTHERS),
+        "x log of a number": (aten.xlogy.Scalar_Other, EDGES, 3.0),
+        "a number log x": (aten.xlogy.Scalar_Self, 0, OTHERS),
+        "x log y of integers": (aten.xlogy.Tensor, torch.tensor([0, 2]), torch.tensor([0, 3])),
+    }
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+    def test_small_numbers_keep_their_digits(self):
+        tiny = torch.tensor([1e-7, -1e-7, 3e-6, 1e-20])
+        ratios = each(lambda x: torch.log1p(x) / x, lambda x: torch.expm1(x) / x)
+        self.assert_same_as_eager(ratios, tiny)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,47 @@
+"""Rounding: ties, signs of zeros, decimals, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase, each
+
+aten = torch.ops.aten
+EDGES = torch.tensor([0.5, 1.5, 2.5, -0.5, -2.5, -0.0, 3.7, -3.7, 1e10, float("nan"), float("-inf"), 12.345])
+INTS = torch.tensor([15, -25, 7])
+FAMILY = each(
+    aten.ceil.default,
+    aten.floor.default,
+    aten.round.default,
+    aten.trunc.default,
+    aten.fix.default,
+)
+
+
+def decimals(x):
+    """round to several numbers of decimals."""
+    return [aten.round.decimals(x, decimals=k) for k in (0, 1, 2, -1)]
+
+
+class TestRounding(ExporterTestCase):
+    CASES = {
+        "floats, ties to even": (FAMILY, EDGES),
+        "float64": (FAMILY, EDGES.double()),
+        "float16": (FAMILY, EDGES.half()),
+        "bfloat16": (FAMILY, EDGES.bfloat16()),
+        "integers are round": (FAMILY, INTS),
+        "the fraction has the sign": (aten.frac.default, EDGES),
+        "decimals": (decimals, EDGES),
+        "decimals of float16": (decimals, EDGES.half()),
+        "empty": (FAMILY, EDGES[:0]),
+    }
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+    def test_truncation_keeps_the_sign_of_zero(self):
+        self.assert_same_as_eager(lambda x: aten.reciprocal(aten.trunc(x)), torch.tensor([-0.5, 0.5]))
+
+
+if __name__ == "__main__":
+    unittest.main()

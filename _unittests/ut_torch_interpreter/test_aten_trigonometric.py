@@ -1,0 +1,65 @@
+"""Trigonometric and hyperbolic functions: quadrants, zeros of either sign, float64, as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase, each
+
+aten = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+EDGES = torch.tensor([NAN, INF, -INF, -0.0, 0.0, 1.0, -1.0, 0.99, -0.3, 1e-6, 30.0, -7.5, 1e30, -1e30])
+SIGNED = torch.tensor([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e30, 3.0])
+FUNCTIONS = each(
+    aten.cos.default,
+    aten.cosh.default,
+    aten.deg2rad.default,
+    aten.rad2deg.default,
+    aten.sin.default,
+    aten.sinc.default,
+    aten.sinh.default,
+    aten.tan.default,
+    aten.tanh.default,
+)
+INVERSES = each(
+    aten.acos.default,
+    aten.arccos.default,
+    aten.acosh.default,
+    aten.arccosh.default,
+    aten.asin.default,
+    aten.arcsin.default,
+    aten.asinh.default,
+    aten.arcsinh.default,
+    aten.atan.default,
+    aten.arctan.default,
+    aten.atanh.default,
+    aten.arctanh.default,
+)
+OF_TWO = each(aten.atan2.default, aten.arctan2.default, aten.hypot.default)
+MODERATE = EDGES[3:12]
+
+
+class TestTrigonometric(ExporterTestCase):
+    CASES = {
+        "functions": (FUNCTIONS, MODERATE),
+        "functions of float64": (FUNCTIONS, MODERATE.double()),
+        "functions of float16": (FUNCTIONS, MODERATE.half()),
+        "functions of bfloat16": (FUNCTIONS, MODERATE.bfloat16()),
+        "functions of integers": (FUNCTIONS, torch.tensor([0, 1, -3])),
+        "functions of infinities": (FUNCTIONS, EDGES[:3]),
+        "inverses": (INVERSES, EDGES),
+        "inverses of float64 keep its digits": (INVERSES, EDGES.double()),
+        "inverses of float16": (INVERSES, EDGES.half()),
+        "inverses of integers": (INVERSES, torch.tensor([0, 1, -3])),
+        "every quadrant": (OF_TWO, SIGNED[:, None], SIGNED[None]),
+        "every quadrant in float64": (OF_TWO, SIGNED[:, None].double(), SIGNED[None].double()),
+        "every quadrant in float16": (OF_TWO, SIGNED[:, None].half(), SIGNED[None].half()),
+        "the angle of integers": (aten.atan2.default, torch.tensor([1, 0, -1]), torch.tensor([-1, 0, 2])),
+    }
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+
+if __name__ == "__main__":
+    unittest.main()
