@@ -1,0 +1,64 @@
+"""Adaptive pooling: same values, positions, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+IMAGE, SIGNAL, VOLUME = normal(2, 3, 9, 8), normal(2, 3, 9), normal(2, 3, 5, 6, 4)
+INFINITE = torch.tensor([[[1.0, float("inf"), 2.0, float("nan"), 3.0]]])
+
+
+class TestAdaptivePooling(ExporterTestCase):
+    CASES = {
+        "mean, one axis": (aten.adaptive_avg_pool1d.default, SIGNAL, [4]),
+        "mean of everything": (aten.adaptive_avg_pool2d.default, IMAGE, [1, 1]),
+        "mean of everything, no batch": (aten.adaptive_avg_pool2d.default, IMAGE[0], [1, 1]),
+        "mean of everything, float64": (aten.adaptive_avg_pool2d.default, IMAGE.double(), [1, 1]),
+        "mean of equal windows": (aten.adaptive_avg_pool2d.default, IMAGE, [3, 2]),
+        "mean of windows that overlap": (aten.adaptive_avg_pool2d.default, IMAGE, [4, 5]),
+        "mean of windows larger than the input": (aten.adaptive_avg_pool2d.default, IMAGE, [11, 3]),
+        "mean, three axes": (aten.adaptive_avg_pool3d.default, VOLUME, [3, 3, 4]),
+        "mean, no batch": (aten.adaptive_avg_pool3d.default, VOLUME[0], [2, 5, 3]),
+        "an empty batch": (aten.adaptive_avg_pool2d.default, IMAGE[:0], [4, 5]),
+        "a window without the infinity": (aten.adaptive_avg_pool1d.default, INFINITE, [3]),
+        "mean, float64": (aten.adaptive_avg_pool2d.default, IMAGE.double(), [4, 5]),
+        "mean, float16": (aten.adaptive_avg_pool2d.default, IMAGE.half(), [4, 5]),
+        "mean, bfloat16": (aten.adaptive_avg_pool1d.default, SIGNAL.bfloat16(), [4]),
+        "the operators behind them": (aten._adaptive_avg_pool2d.default, IMAGE, [4, 5]),
+        "the operators behind them, three axes": (aten._adaptive_avg_pool3d.default, VOLUME, [2, 3, 3]),
+        "maximum, one axis": (aten.adaptive_max_pool1d.default, SIGNAL, [4]),
+        "maximum, two axes": (aten.adaptive_max_pool2d.default, IMAGE, [4, 5]),
+        "maximum, three axes": (aten.adaptive_max_pool3d.default, VOLUME, [3, 4, 3]),
+        "maximum, no batch": (aten.adaptive_max_pool2d.default, IMAGE[0], [4, 5]),
+        "the first of equals": (aten.adaptive_max_pool2d.default, torch.ones(1, 1, 5, 5), [3, 2]),
+        "maximum, float64": (aten.adaptive_max_pool2d.default, IMAGE.double(), [1, 3]),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_other_sizes(self):
+        for target in (aten.adaptive_avg_pool2d.default, aten.adaptive_max_pool2d.default):
+            for size in ([1, 1], [3, 2], [7, 12]):
+                with self.subTest(target=target, size=size):
+                    self.assert_same_as_eager(
+                        target, IMAGE, size, others=[(normal(4, 3, 6, 7), size), (normal(4, 3, 14, 24), size)]
+                    )
+
+
+if __name__ == "__main__":
+    unittest.main()

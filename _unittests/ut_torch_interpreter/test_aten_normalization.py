@@ -1,0 +1,226 @@
+"""Normalization: same values, statistics, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+IMAGE = normal(3, 6, 5, 4)
+WEIGHT, BIAS, MEAN, VAR = normal(6), normal(6), normal(6), torch.rand(6, generator=GENERATOR) + 0.5
+STATISTICS = WEIGHT, BIAS, MEAN, VAR
+FAR = normal(3, 6, 5) + 1000.0
+
+
+class TestNormalization(ExporterTestCase):
+    CASES = {
+        "batch, running statistics": (aten.batch_norm.default, IMAGE, *STATISTICS, False, 0.1, 1e-5, True),
+        "batch, two axes": (aten.batch_norm.default, IMAGE[..., 0, 0], *STATISTICS, False, 0.1, 1e-5, True),
+        "batch, no weight": (aten.batch_norm.default, IMAGE, None, None, MEAN, VAR, False, 0.1, 1e-3, True),
+        "batch, its own statistics": (
+            aten.batch_norm.default,
+            IMAGE,
+            WEIGHT,
+            BIAS,
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+            True,
+        ),
+        "batch, float64": (
+            aten.batch_norm.default,
+            IMAGE.double(),
+            *(x.double() for x in STATISTICS),
+            False,
+            0.1,
+            1e-5,
+            True,
+        ),
+        "batch, float16": (
+            aten.batch_norm.default,
+            IMAGE.half(),
+            *(x.half() for x in STATISTICS),
+            False,
+            0.1,
+            1e-5,
+            True,
+        ),
+        "batch, bfloat16 with float32 statistics": (
+            aten.batch_norm.default,
+            IMAGE.bfloat16(),
+            *STATISTICS,
+            False,
+            0.1,
+            1e-5,
+            True,
+        ),
+        "batch, empty": (aten.batch_norm.default, IMAGE[:0], *STATISTICS, False, 0.1, 1e-5, True),
+        "native, running statistics": (aten.native_batch_norm.default, IMAGE, *STATISTICS, False, 0.1, 1e-5),
+        "native, training": (
+            aten.native_batch_norm.default,
+            IMAGE,
+            WEIGHT,
+            BIAS,
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+        ),
+        "legit, no statistics": (
+            aten._native_batch_norm_legit.no_stats,
+            IMAGE,
+            WEIGHT,
+            BIAS,
+            True,
+            0.1,
+            1e-5,
+        ),
+        "legit, no training": (
+            aten._native_batch_norm_legit_no_training.default,
+            IMAGE,
+            *STATISTICS,
+            0.1,
+            1e-5,
+        ),
+        "functional, training": (
+            aten._native_batch_norm_legit_functional.default,
+            IMAGE,
+            *STATISTICS,
+            True,
+            0.1,
+            1e-5,
+        ),
+        "no update": (aten._batch_norm_no_update.default, IMAGE, *STATISTICS, 0.1, 1e-5),
+        "functional update": (aten._batch_norm_with_update_functional.default, IMAGE, *STATISTICS, 0.1, 1e-5),
+        "layer": (aten.layer_norm.default, IMAGE, [4], normal(4), normal(4), 1e-5),
+        "layer, two axes, no bias": (aten.layer_norm.default, IMAGE, [5, 4], normal(5, 4), None, 1e-3),
+        "layer, no weight": (aten.layer_norm.default, IMAGE, [6, 5, 4], None, None, 1e-5),
+        "layer, far from zero": (aten.layer_norm.default, FAR, [5], None, None, 1e-5),
+        "layer, float64": (aten.layer_norm.default, IMAGE.double(), [4], normal(4).double(), None, 1e-5),
+        "layer, float16": (
+            aten.layer_norm.default,
+            IMAGE.half(),
+            [4],
+            normal(4).half(),
+            normal(4).half(),
+            1e-5,
+        ),
+        "layer, bfloat16 with a float32 weight": (
+            aten.layer_norm.default,
+            IMAGE.bfloat16(),
+            [4],
+            normal(4),
+            normal(4),
+            1e-5,
+        ),
+        "layer, empty": (aten.layer_norm.default, IMAGE[:0], [4], normal(4), None, 1e-5),
+        "native layer": (aten.native_layer_norm.default, IMAGE, [5, 4], normal(5, 4), None, 1e-5),
+        "native layer, float64": (aten.native_layer_norm.default, IMAGE.double(), [4], None, None, 1e-5),
+        "root mean square": (aten.rms_norm.default, IMAGE, [4], normal(4), 1e-6),
+        "root mean square, no eps": (aten.rms_norm.default, IMAGE, [5, 4]),
+        "root mean square, float16": (aten.rms_norm.default, IMAGE.half(), [4], normal(4).half()),
+        "root mean square, float64": (aten.rms_norm.default, IMAGE.double(), [4], normal(4).double()),
+        "root mean square and its factor": (aten._fused_rms_norm.default, IMAGE, [4], normal(4), 1e-6),
+        "group": (aten.group_norm.default, IMAGE, 3, WEIGHT, BIAS, 1e-5),
+        "group, no weight, two axes": (aten.group_norm.default, IMAGE[..., 0, 0], 2),
+        "group, float64": (aten.group_norm.default, IMAGE.double(), 3, WEIGHT.double(), BIAS.double()),
+        "group, float16": (aten.group_norm.default, IMAGE.half(), 3, WEIGHT.half(), BIAS.half()),
+        "native group": (aten.native_group_norm.default, IMAGE, WEIGHT, BIAS, 3, 6, 20, 2, 1e-5),
+        "instance": (aten.instance_norm.default, IMAGE, WEIGHT, BIAS, None, None, True, 0.1, 1e-5, True),
+        "instance, running statistics": (
+            aten.instance_norm.default,
+            IMAGE,
+            *STATISTICS,
+            False,
+            0.1,
+            1e-5,
+            True,
+        ),
+        "instance, float64": (
+            aten.instance_norm.default,
+            IMAGE.double(),
+            None,
+            None,
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+            True,
+        ),
+        "instance, bfloat16": (
+            aten.instance_norm.default,
+            IMAGE.bfloat16(),
+            None,
+            None,
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+            True,
+        ),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_new_running_statistics(self):
+        calls = {
+            "batch": lambda x, m, v: (
+                aten.batch_norm.default(x, WEIGHT, BIAS, m, v, True, 0.3, 1e-5, True),
+                m,
+                v,
+            ),
+            "native": lambda x, m, v: (
+                *aten.native_batch_norm.default(x, WEIGHT, BIAS, m, v, True, 0.3, 1e-5),
+                m,
+                v,
+            ),
+            "legit": lambda x, m, v: (
+                *aten._native_batch_norm_legit.default(x, WEIGHT, BIAS, m, v, True, 0.3, 1e-5),
+                m,
+                v,
+            ),
+            "update": lambda x, m, v: (
+                *aten._batch_norm_with_update.default(x, WEIGHT, BIAS, m, v, 0.3, 1e-5)[:3],
+                m,
+                v,
+            ),
+            "instance": lambda x, m, v: (
+                aten.instance_norm.default(x, WEIGHT, BIAS, m, v, True, 0.3, 1e-5, True),
+                m,
+                v,
+            ),
+        }
+        for promise, call in calls.items():
+            with self.subTest(promise):
+                written = lambda x, m, v, call=call: call(x, m + 0, v + 0)
+                self.assert_same_as_eager(written, IMAGE, MEAN, VAR, others=[(normal(5, 6, 2, 3), BIAS, VAR)])
+
+    def test_opsets(self):
+        for opset in (18, 23, 26):
+            for eps in (None, 1e-6):
+                with self.subTest(opset=opset, eps=eps):
+                    self.assert_same_as_eager(
+                        aten.rms_norm.default, IMAGE, [5, 4], normal(5, 4), eps, target_opset=opset
+                    )
+
+
+if __name__ == "__main__":
+    unittest.main()

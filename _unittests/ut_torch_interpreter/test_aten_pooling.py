@@ -1,0 +1,131 @@
+"""Pooling over windows: same values, positions, shapes and dtypes as eager."""
+
+import itertools
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+IMAGE, SIGNAL, VOLUME = normal(2, 3, 9, 8), normal(2, 3, 9), normal(2, 3, 5, 6, 4)
+TIES = torch.tensor([[[[1.0, 1.0, 0.0, -0.0], [1.0, float("inf"), float("inf"), 0.0]]]])
+INTS = torch.randint(-(2**62), 2**62, (2, 3, 6, 5), generator=GENERATOR)
+
+
+class TestPooling(ExporterTestCase):
+    CASES = {
+        "maximum, one axis": (aten.max_pool1d.default, SIGNAL, [3], [2], [1]),
+        "maximum, two axes": (aten.max_pool2d.default, IMAGE, [3, 2], [2, 1], [1, 0], [1, 2]),
+        "maximum, three axes": (aten.max_pool3d.default, VOLUME, [2, 3, 2], [1, 2, 2]),
+        "the stride is the kernel by default": (aten.max_pool2d.default, IMAGE, [3, 2]),
+        "no batch": (aten.max_pool2d.default, IMAGE[0], [3, 2]),
+        "an empty batch": (aten.max_pool2d.default, IMAGE[:0], [3, 2]),
+        "only minus infinity": (
+            aten.max_pool2d.default,
+            torch.full((1, 1, 4, 4), float("-inf")),
+            [2, 2],
+        ),
+        "a window with a gap wider than the kernel": (
+            aten.max_pool1d.default,
+            SIGNAL,
+            [2],
+            [3],
+            [1],
+            [4],
+            True,
+        ),
+        "int64 stays exact": (aten.max_pool2d.default, INTS, [2, 3], [1, 2], [1, 1], [1, 1], True),
+        "uint8": (aten.max_pool2d.default, (INTS % 256).to(torch.uint8), [2, 2]),
+        "float16": (aten.max_pool2d.default, IMAGE.half(), [2, 2]),
+        "bfloat16": (aten.max_pool2d.default, IMAGE.bfloat16(), [2, 2]),
+        "positions, one axis": (aten.max_pool1d_with_indices.default, SIGNAL, [3], [2], [1]),
+        "positions are flat in their channel": (
+            aten.max_pool2d_with_indices.default,
+            IMAGE,
+            [3, 2],
+            [2, 1],
+            [1, 0],
+            [2, 1],
+        ),
+        "positions, three axes": (
+            aten.max_pool3d_with_indices.default,
+            VOLUME,
+            [2, 3, 2],
+            [1, 2, 2],
+            [1, 1, 0],
+            [1, 1, 1],
+            True,
+        ),
+        "the first of equals": (aten.max_pool2d_with_indices.default, TIES, [2, 2], [1, 1]),
+        "positions in integers": (
+            aten.max_pool2d_with_indices.default,
+            INTS,
+            [2, 3],
+            [1, 2],
+            [1, 1],
+            [1, 1],
+            True,
+        ),
+        "positions without a batch": (aten.max_pool2d_with_indices.default, IMAGE[0], [3, 3], [2, 2]),
+        "mean, one axis": (aten.avg_pool1d.default, SIGNAL, [3], [2], [1]),
+        "mean, two axes": (aten.avg_pool2d.default, IMAGE, [3, 2], [2, 1], [1, 1]),
+        "mean, three axes": (aten.avg_pool3d.default, VOLUME, [2, 3, 2], [1, 2, 2], [1, 1, 1]),
+        "mean without the padding": (aten.avg_pool2d.default, IMAGE, [3, 2], [2, 1], [1, 1], True, False),
+        "a divisor of one's own": (aten.avg_pool2d.default, IMAGE, [3, 2], [2, 1], [1, 1], True, True, 5),
+        "a divisor, three axes": (
+            aten.avg_pool3d.default,
+            VOLUME,
+            [2, 3, 2],
+            [1, 2, 2],
+            [1, 1, 1],
+            True,
+            False,
+            -3,
+        ),
+        "mean, float64": (aten.avg_pool2d.default, IMAGE.double(), [3, 2], [2, 3], [1, 1], True),
+        "mean of integers truncates": (aten.avg_pool2d.default, INTS >> 20, [3, 2], [2, 3], [1, 1], True),
+        "mean, float16": (aten.avg_pool2d.default, IMAGE.half(), [3, 2], [2, 3], [1, 1], True),
+        "mean, no batch": (aten.avg_pool2d.default, IMAGE[0], [3, 2]),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_last_window_of_ceil_mode(self):
+        corners = list(itertools.product((2, 3), (1, 2, 3), (0, 1)))
+
+        def pools(x):
+            for kernel, stride, padding in corners:
+                window = [kernel], [stride], [padding]
+                yield aten.avg_pool1d.default(x, *window, True, True)
+                yield aten.avg_pool1d.default(x, *window, True, False)
+                yield from aten.max_pool1d_with_indices.default(x, *window, [1], True)
+
+        every = lambda x: list(pools(x))
+        for size in (5, 6, 7):
+            with self.subTest(size=size):
+                self.assert_same_as_eager(every, normal(1, 2, size), others=[(normal(3, 2, size + 4),)])
+
+    def test_opsets(self):
+        for opset in (18, 23, 26):
+            with self.subTest(opset=opset):
+                self.assert_same_as_eager(aten.max_pool2d.default, IMAGE, [3, 2], target_opset=opset)
+                self.assert_same_as_eager(
+                    aten.avg_pool2d.default, IMAGE, [3, 2], [2, 2], [1, 1], True, target_opset=opset
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()
