@@ -15,6 +15,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.exponential import log1p
+from experimental_experiment.torch_interpreter.composite import signature_of
 from experimental_experiment.torch_interpreter.promotion import cast, float_dtype, promote_to_float
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -97,14 +98,23 @@ def special(*targets: torch._ops.OpOverload) -> Callable:
     """Register a function of one float64 value for a tensor of any dtype; integers give float32."""
 
     def register(function: Callable) -> Callable:
-        def translation(op, self):
-            return cast(op, function(op, op.Cast(self, to=DOUBLE)), float_dtype(self))
-
-        translation.__name__, translation.__doc__ = function.__name__, function.__doc__
-        translates(*targets)(translation)
+        for target in targets:
+            translates(target)(of_one_tensor(target, function))
         return function
 
     return register
+
+
+def of_one_tensor(target: torch._ops.OpOverload, function: Callable) -> Callable:
+    """The translation of *target*, whose only argument ATen calls ``self``, ``x`` or ``input``."""
+
+    def translation(op, **arguments):
+        (x,) = arguments.values()
+        return cast(op, function(op, op.Cast(x, to=DOUBLE)), float_dtype(x))
+
+    translation.__name__, translation.__doc__ = function.__name__, function.__doc__
+    translation.__signature__ = signature_of(target)
+    return translation
 
 
 def horner(op, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
