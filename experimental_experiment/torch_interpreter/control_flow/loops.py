@@ -54,50 +54,88 @@ def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=()):
     return list(results)
 
 
+BLOCK = 64
+"""Turns whose results are joined at once: a sequence of onnxruntime is copied, pointer by pointer, when it grows."""
+
+
 @translates("higher_order::simple_loop_for")
 def simple_loop_for(op, n_iter, body_fn, operands, concatenation_dims=None):
-    """One Loop whose results grow in sequences, each joined once: a cost linear in the number of turns.
+    """A Loop whose results grow in sequences, each joined at the end: a cost linear in the number of turns.
 
-    Each sequence starts with an empty tensor where its other sizes are known outside of the loop: no turn at all gives that.
+    The turns are taken in blocks, a Loop in a Loop, so that no sequence is long. The first element of a sequence of blocks is an
+    empty tensor where its other sizes are known outside of the loop: no turn at all gives that.
     """
     refuse_writes("the body of simple_loop_for", body_fn)
     wanted = fakes(body_fn.results)
     axes = [dim % fake.dim() for dim, fake in zip(concatenation_dims or [0] * len(wanted), wanted)]
-    start = [first_sequence(op, fake, axis) for fake, axis in zip(wanted, axes)]
+    turns = op.Cast(op.constant(n_iter, ir.DataType.INT64), to=ir.DataType.INT64)
 
-    def step(inner, iteration, go, *sequences):
-        results = inline_as_tensors(body_fn, inner, [iteration, *operands], wanted)
-        return [go, *(insert(inner, *pair) for pair in zip(sequences, results))]
+    def results(inner, number):
+        return inline_as_tensors(body_fn, inner, [number, *operands], wanted)
+
+    def block(inner, number):
+        first = inner.Mul(number, BLOCK)
+        count = inner.Min(inner.Sub(turns, first), BLOCK)
+        start = [empty_sequence(inner, fake) for fake in wanted]
+        sequences = grow(inner, count, start, lambda body, k: results(body, body.Add(first, k)))
+        return [joined(inner, sequence, axis) for sequence, axis in zip(sequences, axes)]
+
+    start = [first_sequence(op, fake, axis) for fake, axis in zip(wanted, axes)]
+    if not isinstance(n_iter, ir.Value) and n_iter <= BLOCK:
+        sequences = grow(op, turns, start, results)
+    else:
+        sequences = grow(op, op.Div(op.Add(turns, BLOCK - 1), BLOCK), start, block)
+    return [
+        op.Cast(joined(op, sequence, axis), to=onnx_dtype(fake.dtype))
+        for sequence, axis, fake in zip(sequences, axes, wanted)
+    ]
+
+
+def grow(op, count, start, results):
+    """A Loop that appends what ``results(inner, number)`` gives to sequences, *count* times."""
+
+    def step(inner, number, go, *sequences):
+        return [go, *(insert(inner, *pair) for pair in zip(sequences, results(inner, number)))]
 
     body = op.subgraph(step, [ITERATION, GO, *start])
-    turns = op.Cast(op.constant(n_iter, ir.DataType.INT64), to=ir.DataType.INT64)
-    sequences = op.Loop(turns, None, *start, body=body, outputs=len(start))
+    sequences = op.Loop(count, None, *start, body=body, outputs=len(start))
     typed(sequences, start)
-    return [joined(op, *each) for each in zip(sequences, wanted, axes)]
+    return sequences
+
+
+def stored(fake):
+    """The dtype that a sequence keeps a tensor in: ONNX has no sequence of bfloat16."""
+    dtype = onnx_dtype(fake.dtype)
+    return ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 else dtype
+
+
+def empty_sequence(op, fake):
+    """A sequence of no tensor."""
+    return as_sequence(op.SequenceEmpty(dtype=stored(fake)), stored(fake))
 
 
 def first_sequence(op, fake, axis):
     """A sequence of one empty tensor, or of none when another size than that of *axis* is unknown outside of the loop."""
-    dtype = onnx_dtype(fake.dtype)
-    dtype = ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 else dtype  # no sequence of bfloat16 in ONNX
     sizes = [0 if k == axis else op.context.dimensions.value(op, size) for k, size in enumerate(fake.shape)]
     if any(size is None for size in sizes):
-        sequence = op.SequenceEmpty(dtype=dtype)
-    else:
-        sequence = op.SequenceConstruct(op.Expand(op.constant(0, dtype), op.shape(sizes)))
-    sequence.type, sequence.shape = ir.SequenceType(ir.TensorType(dtype)), None
-    return sequence
+        return empty_sequence(op, fake)
+    empty = op.Expand(op.constant(0, stored(fake)), op.shape(sizes))
+    return as_sequence(op.SequenceConstruct(empty), stored(fake))
 
 
 def insert(op, sequence, value):
     """The sequence with one tensor more, in its dtype."""
-    result = op.SequenceInsert(sequence, op.Cast(value, to=sequence.dtype))
-    result.type, result.shape = sequence.type, None
-    return result
+    return as_sequence(op.SequenceInsert(sequence, op.Cast(value, to=sequence.dtype)), sequence.dtype)
 
 
-def joined(op, sequence, fake, axis):
+def as_sequence(value, dtype):
+    """*value*, declared as a sequence of tensors of any shape."""
+    value.type, value.shape = ir.SequenceType(ir.TensorType(dtype)), None
+    return value
+
+
+def joined(op, sequence, axis):
     """The tensors of a sequence, concatenated."""
     result = op.ConcatFromSequence(sequence, axis=axis)
-    result.type, result.shape = ir.TensorType(sequence.dtype), ir.Shape([None] * fake.dim())
-    return op.Cast(result, to=onnx_dtype(fake.dtype))
+    result.type = ir.TensorType(sequence.dtype)
+    return result
