@@ -128,7 +128,7 @@ def rand(op, size, dtype):
     return below_one(op, blank(op, size), declared(op))
 
 
-@translates(aten.rand_like.default)
+@translates(aten.rand_like.default, aten.rand_like.generator)
 def rand_like(op, self, dtype):
     """Uniform between 0 and 1 in the shape of *self*."""
     return below_one(op, self, declared(op))
@@ -146,13 +146,18 @@ def randint_low(op, low, high, size, dtype):
     return integers(op, blank(op, size), low, high, declared(op))
 
 
-@translates(aten.randint_like.default, aten.randint_like.Tensor)
+@translates(
+    aten.randint_like.default,
+    aten.randint_like.generator,
+    aten.randint_like.Tensor,
+    aten.randint_like.Tensor_generator,
+)
 def randint_like(op, self, high, dtype):
     """Uniform integers from 0 to *high*, excluded, in the shape of *self*."""
     return integers(op, self, 0, high, declared(op))
 
 
-@translates(aten.randint_like.low_dtype)
+@translates(aten.randint_like.low_dtype, aten.randint_like.low_generator_dtype)
 def randint_like_low(op, self, low, high, dtype):
     """Uniform integers from *low* to *high*, excluded, in the shape of *self*."""
     return integers(op, self, low, high, declared(op))
@@ -165,7 +170,7 @@ def randn(op, size, dtype):
     return op.Cast(normal(op, blank(op, size), wide(dtype)), to=dtype)
 
 
-@translates(aten.randn_like.default)
+@translates(aten.randn_like.default, aten.randn_like.generator)
 def randn_like(op, self, dtype):
     """Normal of mean 0 and deviation 1 in the shape of *self*."""
     dtype = declared(op)
