@@ -1,4 +1,4 @@
-"""Linear systems: solve, inverse, triangular systems; powers, exponentials and norms of matrices.
+"""Linear systems: solve, inverse, triangular systems; powers and exponentials of matrices.
 
 Computed in float64 whatever the dtype. A system that has no solution gives infinities or NaN where torch raises an error.
 Source of semantics: https://pytorch.org/docs/stable/linalg.html.
@@ -11,7 +11,6 @@ import math
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.factorization import (
     chosen,
     column,
@@ -24,8 +23,6 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     row,
     transposed,
 )
-from experimental_experiment.torch_interpreter.aten.reduction import extremum
-from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
@@ -230,37 +227,3 @@ def matrix_exp(op, self):
 
     most = op.Cast(op.ReduceMax(halvings, keepdims=0), to=ir.DataType.INT64)
     return op.Cast(repeat(op, most, step, result)[0], to=self.dtype)
-
-
-# ---- norms of matrices
-
-
-def matrix_norm(op, x: ir.Value, order, dim, keepdim: bool) -> ir.Value:
-    """A norm of the matrices in two axes: Frobenius, or the largest or smallest sum of rows or columns."""
-    rows, columns = (axis % rank(x) for axis in dim)
-    if order == "fro":
-        return vector_norm(op, x, 2, [rows, columns], keepdim, None)
-    if not isinstance(order, str) and abs(order) in (1, math.inf):
-        summed, other = (rows, columns) if abs(order) == 1 else (columns, rows)
-        sums = vector_norm(op, x, 1, [summed], True, None)
-        result = extremum(op, "ReduceMax" if order > 0 else "ReduceMin", sums, [other], True)
-        return result if keepdim else op.Squeeze(result, sorted([rows, columns]))
-    raise Untranslatable(f"the norm {order}, which needs singular values")
-
-
-@translates(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
-def linalg_matrix_norm(op, self, ord, dim, keepdim, dtype):
-    """A norm of matrices, computed in *dtype*."""
-    x = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
-    return matrix_norm(op, x, ord, dim, keepdim)
-
-
-@translates(aten.linalg_norm.default, aten.linalg_norm.ord_str)
-def linalg_norm(op, self, ord, dim, keepdim, dtype):
-    """A norm of vectors along one axis (of all elements without *ord*), of matrices along two."""
-    dim = [dim] if isinstance(dim, int) else dim
-    x = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
-    axes = list(range(rank(x))) if dim is None else dim
-    if ord is not None and len(axes) == 2:
-        return matrix_norm(op, x, ord, axes, keepdim)
-    return vector_norm(op, x, 2 if ord is None else ord, dim, keepdim, None)
