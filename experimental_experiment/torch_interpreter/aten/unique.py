@@ -51,7 +51,10 @@ def unique_consecutive(op, self, return_inverse, return_counts, dim):
 
 @translates(aten.unique_dim.default)
 def unique_dim(op, self, dim, sorted, return_inverse, return_counts):
-    """The distinct slices along an axis in lexicographic order, the place of each slice, how often each occurs."""
+    """The distinct slices along an axis in lexicographic order, the place of each slice, how often each occurs.
+
+    Slices that hold NaN have no order, neither in torch nor in ONNX.
+    """
     kept = self.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE, INT64)
     wide = ir.DataType.FLOAT if self.dtype in dtypes.FLOATS else INT64
     comparable = self if kept else op.Cast(self, to=wide)
