@@ -113,6 +113,7 @@ class TestArithmetic(ExporterTestCase):
         "signs of floats": (
             each(
                 aten.abs.default,
+                aten.absolute.default,
                 aten.neg.default,
                 aten.negative.default,
                 aten.positive.default,

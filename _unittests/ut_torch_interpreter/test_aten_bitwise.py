@@ -52,6 +52,17 @@ def shifts_by_numbers(x):
     ]
 
 
+def in_place(a, b):
+    """&= to >>= of tensors and numbers, on a copy and on a view of it."""
+    a = a.clone()
+    row = a[0]
+    for write in (aten.__iand__, aten.__ior__, aten.__ixor__, aten.__ilshift__, aten.__irshift__):
+        write.Tensor(row, b[0])
+        write.Scalar(a, 3)
+    a &= b
+    return a, row
+
+
 class TestBitwise(ExporterTestCase):
     CASES = {
         "integers": (OF_TENSORS, INTS, OTHERS),
@@ -76,6 +87,7 @@ class TestBitwise(ExporterTestCase):
             -300,
             OTHERS,
         ),
+        "in place, through a view": (in_place, INTS.reshape(2, 3), OTHERS.reshape(2, 3)),
         "empty": (OF_TENSORS, INTS[:0], OTHERS[:0]),
     }
 

@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter.promotion import (
     result_dtype,
     wide,
 )
-from experimental_experiment.torch_interpreter.registry import elementwise, translates
+from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 BOOL, INT64, DOUBLE = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.DOUBLE
@@ -121,7 +121,10 @@ def lerp(op, self, end, weight):
 # ---- signs
 
 
-elementwise(aten.abs.default, "Abs")
+@translates(aten.abs.default, aten.absolute.default)
+def abs_(op, self):
+    """The magnitude; the lowest integer is its own."""
+    return op.Abs(self)
 
 
 @translates(aten.neg.default, aten.negative.default)

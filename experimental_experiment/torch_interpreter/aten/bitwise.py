@@ -1,6 +1,7 @@
 """Bitwise operators and shifts, of integers and booleans.
 
-Source of semantics: torch.bitwise_and and its kin; Python's ``&``, ``|``, ``^``, ``<<``, ``>>`` on tensors are the same.
+Source of semantics: torch.bitwise_and and its kin; Python's ``&``, ``|``, ``^``, ``<<``, ``>>`` on tensors are the same,
+and ``&=`` to ``>>=``, whose names have no functional twin, write what these give.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ bitwise(
     aten.bitwise_and.Scalar_Tensor,
     aten.__and__.Tensor,
     aten.__and__.Scalar,
+    aten.__iand__.Tensor,
+    aten.__iand__.Scalar,
 )
 bitwise(
     "BitwiseOr",
@@ -46,6 +49,8 @@ bitwise(
     aten.bitwise_or.Scalar_Tensor,
     aten.__or__.Tensor,
     aten.__or__.Scalar,
+    aten.__ior__.Tensor,
+    aten.__ior__.Scalar,
 )
 bitwise(
     "BitwiseXor",
@@ -55,6 +60,8 @@ bitwise(
     aten.bitwise_xor.Scalar_Tensor,
     aten.__xor__.Tensor,
     aten.__xor__.Scalar,
+    aten.__ixor__.Tensor,
+    aten.__ixor__.Scalar,
 )
 
 
@@ -70,6 +77,8 @@ def bitwise_not(op, self):
     aten.bitwise_left_shift.Scalar_Tensor,
     aten.__lshift__.Tensor,
     aten.__lshift__.Scalar,
+    aten.__ilshift__.Tensor,
+    aten.__ilshift__.Scalar,
 )
 def left_shift(op, self, other):
     """``self << other``; 0 when the shift is negative or not less than the number of bits."""
@@ -84,6 +93,8 @@ def left_shift(op, self, other):
     aten.bitwise_right_shift.Scalar_Tensor,
     aten.__rshift__.Tensor,
     aten.__rshift__.Scalar,
+    aten.__irshift__.Tensor,
+    aten.__irshift__.Scalar,
 )
 def right_shift(op, self, other):
     """``self >> other``, which keeps the sign; the sign alone when the shift is negative or too large."""
