@@ -26,6 +26,7 @@ class TestFactorization(ExporterTestCase):
         "lu": (aten.linalg_lu.default, A),
         "lu of a tall matrix": (aten.linalg_lu.default, TALL),
         "lu of a wide matrix": (aten.linalg_lu.default, WIDE),
+        "lu of no matrix": (aten.linalg_lu.default, torch.zeros(0, 3, 2)),
         "lu_unpack": (aten.lu_unpack.default, *LU),
         "det": (aten.det.default, A),
         "det of a singular matrix": (aten.det.default, torch.zeros(3, 3)),

@@ -21,6 +21,7 @@ class TestMatrixNorm(ExporterTestCase):
         "linalg_norm": (aten.linalg_norm.default, B),
         "linalg_norm of vectors": (aten.linalg_norm.default, B, 3, [1], True),
         "linalg_norm of matrices": (aten.linalg_norm.default, B, math.inf, [0, 1]),
+        "the norm of nothing": (aten.linalg_norm.default, torch.zeros(5, 0), 1, None, True),
         "linalg_norm by name": (aten.linalg_norm.ord_str, B, "fro", [0, 1]),
         "linalg_norm of a matrix": (aten.linalg_norm.default, B[0], 1),
         "the largest singular value": (aten.linalg_matrix_norm.default, B, 2),

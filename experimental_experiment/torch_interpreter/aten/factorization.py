@@ -124,6 +124,8 @@ def lu(op, a: ir.Value, pivot: bool = True) -> tuple[ir.Value, ir.Value, ir.Valu
         a = op.Sub(a, op.Mul(factor, row(op, chosen(op, op.Greater(columns, k), across))))
         return op.Where(op.And(column(op, below), op.Equal(columns, k)), factor, a), order, pivots, sign
 
+    if 0 in a.shape:
+        return a, order, pivots, sign
     return repeat(op, count, step, a, order, pivots, sign)
 
 

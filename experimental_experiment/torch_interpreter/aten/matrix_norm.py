@@ -22,7 +22,7 @@ aten = torch.ops.aten
 def matrix_norm(op, x: ir.Value, order, dim, keepdim: bool) -> ir.Value:
     """A norm of the matrices in two axes: of their elements, of sums of rows or columns, of singular values."""
     rows, columns = (axis % rank(x) for axis in dim)
-    if order == "fro":
+    if order == "fro" or 0 in (x.shape[rows], x.shape[columns]):
         return vector_norm(op, x, 2, [rows, columns], keepdim, None)
     both = sorted([rows, columns])
     if order == "nuc" or abs(order) == 2:

@@ -19,12 +19,12 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     lu,
     lu_info,
     order_of,
+    permutation,
     repeat,
     row,
     transposed,
 )
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -103,6 +103,8 @@ def solved(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
 def permuted_solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> ir.Value:
     """X of ``A X = B`` from L and U in one matrix and the order of their rows."""
     b = common_batch(op, b, factors)
+    if 0 in b.shape:
+        return b
     places = op.Expand(column(op, order), op.shape_of(b))
     return triangular(
         op, factors, triangular(op, factors, op.GatherElements(b, places, axis=-2), False, True), True
@@ -137,14 +139,21 @@ def linalg_solve_ex(op, A, B, left):
 
 @translates(aten.linalg_lu_solve.default)
 def linalg_lu_solve(op, LU, pivots, B, left, adjoint):
-    """X of ``A X = B`` from the factors of A."""
-    if not left or adjoint:
-        raise Untranslatable("a system from the right, or transposed")
+    """X of ``A X = B``, or of ``X A = B``, or of one with the transpose of A, from the factors of A."""
+    factors, b = op.Cast(LU, to=DOUBLE), op.Cast(B, to=DOUBLE)
+    b = common_batch(op, b if left else transposed(op, b), factors)
+    factors = common_batch(op, factors, b)
     order = order_of(op, pivots, LU)
-    b = op.Cast(B, to=DOUBLE)
-    if rank(b) > rank(LU):
-        order = op.Expand(order, op.Concat(op.shape_of(b, 0, -2), op.constant([1]), axis=0))
-    return op.Cast(permuted_solution(op, op.Cast(LU, to=DOUBLE), order, b), to=B.dtype)
+    if rank(factors) > rank(LU):
+        order = op.Expand(order, op.shape_of(factors, 0, -1))
+    if left != adjoint:
+        x = permuted_solution(op, factors, order, b)
+    else:
+        # the transpose of P L U is U^T L^T P^T
+        flipped = transposed(op, factors)
+        x = triangular(op, flipped, triangular(op, flipped, b, False), True, True)
+        x = op.MatMul(permutation(op, order, DOUBLE), x)
+    return op.Cast(x if left else transposed(op, x), to=B.dtype)
 
 
 @translates(aten.lu_solve.default)
