@@ -80,6 +80,12 @@ class TestScan(ControlFlowTestCase):
     }
 
     ASSOCIATIVE = {
+        "the operator itself": (
+            lambda s, x: torch.ops.higher_order.associative_scan(lambda a, b: [a * b], [x], ()),
+            (X,),
+            [(LONG,), (X[:1],)],
+            ({0: D},),
+        ),
         "products and sums": (
             lambda s, x: associative_scan(lambda a, b: a * b + a, x, 0, combine_mode="generic"),
             (torch.linspace(-1, 1, 24).reshape(8, 3),),
@@ -111,12 +117,6 @@ class TestScan(ControlFlowTestCase):
     def test_strict(self):
         cases = {
             "recurrent": self.CASES["weights are captured, cond inside"],
-            "map captures a size": (
-                lambda s, x: torch_map(lambda row: row * x.shape[0], x),
-                (X,),
-                [(LONG,)],
-                ({0: D},),
-            ),
         }
         self.assert_cases(cases, export_options=ExportOptions(strict=True))
 

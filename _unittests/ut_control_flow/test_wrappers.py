@@ -50,12 +50,22 @@ def writes_views(s, x):
     return y + z
 
 
+SUBGRAPH = torch.fx.symbolic_trace(lambda x: (x.sin() + 1,))
+
+
 class TestWrappers(ControlFlowTestCase):
     CASES = {
         "no_grad, the region writes a tensor from outside": (without_gradients, (X,)),
         "hints": (lambda s, x: hints_wrapper(lambda x: x.sin(), (x,), {}, hints={"a": 1}), (X,)),
         "strict_mode": (lambda s, x: strict_mode(lambda x: (x.sin(), x + 1), (x,)), (X,)),
         "checkpoint": (lambda s, x: checkpoint(lambda y: s.lin(y).sin(), x, use_reentrant=False), (X,)),
+        "a subgraph called twice": (
+            lambda s, x: torch.ops.higher_order.invoke_subgraph(
+                SUBGRAPH, "a", torch.ops.higher_order.invoke_subgraph(SUBGRAPH, "a", x)[0]
+            ),
+            (X,),
+        ),
+        "wrap": (lambda s, x: torch.ops.higher_order.wrap(SUBGRAPH, x), (X,)),
         "out_dtype": (
             lambda s, x: torch.ops.higher_order.out_dtype(
                 torch.ops.aten.mm.default, torch.int32, x.to(torch.int8), x.t().to(torch.int8)

@@ -27,8 +27,11 @@ higher_order = torch.ops.higher_order
 
 
 @translates(higher_order.while_loop)
-def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=()):
-    """One Loop without a trip count; the body ends by computing the next condition."""
+def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=(), mutated_arg_indices=""):
+    """One Loop without a trip count; the body ends by computing the next condition.
+
+    *mutated_arg_indices* says what is looked up here: which operands are written, none.
+    """
     refuse_writes("a function of while_loop", cond_fn, body_fn)
     given = fakes(body_fn.placeholders)[: len(carried_inputs)]
     wanted = fakes(body_fn.results)

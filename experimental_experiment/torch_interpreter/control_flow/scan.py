@@ -45,3 +45,30 @@ def scan(op, combine_fn, init, xs, additional_inputs=()):
 def map_(op, f, xs, pos_args=()):
     """A scan that carries nothing."""
     return scan(op, f, [], xs, pos_args)
+
+
+@translates(higher_order.associative_scan)
+def associative_scan(op, combine_fn, xs, additional_inputs=()):
+    """A scan that gives each carry as a row; the first one is the first row itself, whatever the function says.
+
+    torch.export unrolls it; this is for the graphs of TorchDynamo.
+    """
+    refuse_writes("the function of associative_scan", combine_fn)
+    wanted = fakes(combine_fn.results)
+    start = [op.Gather(x, 0, axis=0) for x in xs]
+    is_first = op.Equal(op.Range(0, op.size(xs[0], 0), 1), 0)
+
+    def step(inner, *values):
+        *operands, first = values
+        rows = operands[len(xs) :]
+        combined = inline_as_tensors(combine_fn, inner, [*operands, *additional_inputs], wanted)
+        results = [inner.Where(first, row, value) for row, value in zip(rows, combined)]
+        return [*results, *results]
+
+    likes = [*start, *(slice_type("row", x) for x in [*xs, is_first])]
+    body = op.subgraph(step, likes)
+    results = op.Scan(
+        *start, *xs, is_first, body=body, num_scan_inputs=len(xs) + 1, outputs=len(body.outputs)
+    )
+    typed(results, body.outputs, stacked=len(xs))
+    return list(results[len(xs) :])
