@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.comparison import clamp
+from experimental_experiment.torch_interpreter.aten.error_function import erf
 from experimental_experiment.torch_interpreter.aten.exponential import softened
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -158,7 +159,7 @@ def composed_gelu(op, self, approximate):
         cube = op.Mul(op.Mul(op.Mul(self, self), self), 0.044715)
         inner = op.Tanh(op.Mul(op.Add(self, cube), math.sqrt(2 / math.pi)))
     else:
-        inner = op.Erf(op.Mul(self, math.sqrt(0.5)))
+        inner = erf(op, op.Mul(self, math.sqrt(0.5)))
     return op.Mul(op.Mul(self, 0.5), op.Add(inner, 1.0))
 
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.activation import halves
+from experimental_experiment.torch_interpreter.aten.error_function import erf
 from experimental_experiment.torch_interpreter.aten.exponential import softened
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -173,7 +174,7 @@ def gelu_backward(op, grad_output, self, approximate):
         bend, slope = op.Tanh(inner), op.Mul(op.Add(op.Mul(square, 3 * 0.044715), 1.0), scale)
         density = op.Mul(op.Mul(op.Sub(1.0, op.Mul(bend, bend)), slope), 0.5)
     else:
-        bend = op.Erf(op.Mul(self, math.sqrt(0.5)))
+        bend = erf(op, op.Mul(self, math.sqrt(0.5)))
         density = op.Mul(op.Exp(op.Mul(square, -0.5)), 1 / math.sqrt(2 * math.pi))
     phi = op.Mul(op.Add(bend, 1.0), 0.5)
     return op.Mul(grad_output, op.Add(phi, op.Mul(self, density)))

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, roots, and what is made of them: logaddexp, logit, xlogy, erf.
+"""Exponentials, logarithms, roots, and what is made of them: logaddexp, logit, xlogy.
 
 Source of semantics: https://pytorch.org/docs/stable/torch.html#pointwise-ops. Integers give float32. Where onnxruntime computes
 float32 only, a float64 form is composed from operators that it has in float64. Sines to hyperbolic tangents are in ``trigonometric``.
@@ -76,13 +76,6 @@ def log_in_base(base: float) -> Callable:
     return log
 
 
-def erfc(op, x):
-    """``1 - erf(x)``."""
-    return op.Sub(1.0, op.Erf(x))
-
-
-float_function("Erf", aten.erf.default)
-float_function(erfc, aten.erfc.default)
 float_function("Exp", aten.exp.default)
 float_function(exp2, aten.exp2.default)
 float_function(expm1, aten.expm1.default)
