@@ -61,6 +61,7 @@ class TestConversion(ExporterTestCase):
         "chalf": (aten.chalf.default, floats(2, 3)),
         "the same bits, signed": (aten.view.dtype, torch.tensor([1, 200], dtype=torch.uint8), torch.int8),
         "the bits of booleans": (aten.view.dtype, floats(3) > 1, torch.uint8),
+        "a copy of the same bits": (aten.view_copy.dtype, torch.tensor([1, -2]).int(), torch.uint32),
         "the same dtype": (aten.view.dtype, floats(3), torch.float32),
     }
 
@@ -81,6 +82,8 @@ class TestConversion(ExporterTestCase):
     def test_bits_need_an_operator_of_opset_26(self):
         with self.assertRaisesRegex(Exception, "BitCast, of opset 26"):
             self.assert_same_as_eager(aten.view.dtype, floats(3), torch.int32)
+        self.assert_same_as_eager(aten.view.dtype, floats(3), torch.int32, target_opset=26)
+        self.assert_same_as_eager(aten.view.dtype, torch.tensor([1, 2]).int(), torch.float32, target_opset=26)
         with self.assertRaisesRegex(Exception, "another width"):
             self.assert_same_as_eager(aten.view.dtype, floats(4), torch.int16)
 

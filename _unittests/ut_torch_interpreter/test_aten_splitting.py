@@ -19,6 +19,7 @@ class TestSplitting(ExporterTestCase):
         "split in one piece": (aten.split.Tensor, floats(5, 3), 7),
         "split of an empty axis": (aten.split.Tensor, floats(0, 3), 2),
         "unsafe_split": (aten.unsafe_split.Tensor, floats(4, 3), 2, 0),
+        "split_copy": (aten.split_copy.Tensor, floats(5, 3), 2, 1),
         "split into sizes": (aten.split.sizes, floats(5, 3), [1, 4]),
         "split_with_sizes": (aten.split_with_sizes.default, floats(5, 3), [1, 0, 2], -1),
         "unsafe_split_with_sizes": (aten.unsafe_split_with_sizes.default, floats(5, 3), [2, 3]),

@@ -371,7 +371,7 @@ def holds_floats(value: Any) -> bool:
 def as_array(value: Any, dtype: ir.DataType | None) -> np.ndarray:
     """An array of *dtype* (None: INT64, FLOAT or BOOL as the value says), exactly equal to *value*."""
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().numpy()
+        value = ir.tensor_adapters.TorchTensor(value.detach().cpu()).numpy()
     array = np.asarray(value)
     if dtype is None:
         if isinstance(value, np.ndarray | np.generic):

@@ -112,7 +112,7 @@ def put_alias(op, base, new):
     return new
 
 
-@translates(aten.view.dtype)
+@translates(aten.view.dtype, aten.view_copy.dtype)
 def view_dtype(op, self, dtype):
     """The same bits read as another dtype of the same width; integers of one width are a cast apart."""
     to = dtypes.onnx_dtype(dtype)

@@ -13,6 +13,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.masking import coordinates, flat
 from experimental_experiment.torch_interpreter.aten.shaping import (
+    Axis,
     Size,
     broadcast_sizes,
     expanded,
@@ -64,13 +65,18 @@ def index(op, self, indices):
 
 @translates(aten.index_put.default, aten._unsafe_index_put.default)
 def index_put(op, self, indices, values, accumulate):
-    """Move the indexed axes to the front, ScatterND there, move them back; one value under a mask is a Where."""
+    """Move the indexed axes to the front, ScatterND there, move them back.
+
+    One value under a mask is a Where; a vector behind the first axis is a ScatterElements, which moves nothing (a cache).
+    """
     values = op.Cast(values, to=self.dtype)
     if (masked := only_mask(indices)) is not None and all(size == 1 for size in values.shape):
         return under_mask(op, self, indices[masked], masked, values, accumulate)
     base, indices = without_masks(op, self, indices)
     picked = [axis for axis, index in enumerate(indices) if index is not None]
     kept = [axis for axis in range(rank(base)) if axis not in picked]
+    if len(picked) == 1 and picked[0] > 0 and rank(indices[picked[0]]) == 1:
+        return put_along(op, base, picked[0], indices[picked[0]], values, "add" if accumulate else None)
     where, width = positions_of(op, [indices[axis] for axis in picked])
     order = to_front(picked, kept, width)
     sizes = sizes_of(base)
@@ -189,6 +195,17 @@ def compressed(op, x: ir.Value, mask: ir.Value, axis: int) -> ir.Value:
     return op.Compress(x, flat(op, mask), axis=axis)
 
 
+def put_along(
+    op, x: ir.Value, axis: int, index: ir.Value, values: ir.Value, reduction: str | None
+) -> ir.Value:
+    """Write slices at the positions of a vector along one axis."""
+    sizes = sizes_of(x)
+    sizes[axis] = Axis(index, 0)
+    column = op.Unsqueeze(index, [other for other in range(rank(x)) if other != axis])
+    values = expanded(op, values, sizes)
+    return scatter_elements(op, x, expanded(op, column, sizes), values, axis, reduction)
+
+
 def under_mask(op, x: ir.Value, mask: ir.Value, axis: int, value: ir.Value, accumulate: bool) -> ir.Value:
     """One value under a mask that covers the axes from *axis* on."""
     mask = op.Unsqueeze(op.Cast(mask, to=BOOL), list(range(rank(mask), rank(x) - axis)))
@@ -207,6 +224,17 @@ def clamped(op, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[ir.Valu
             index = op.Min(op.Max(op.Cast(index, to=INT64), op.Neg(size)), op.Sub(size, 1))
         within.append(index)
     return within
+
+
+def scatter_elements(
+    op, x: ir.Value, index: ir.Value, values: ir.Value, axis: int, reduction: str | None
+) -> ir.Value:
+    """ScatterElements in a dtype that onnxruntime reduces; booleans add as a logical or, multiply as a logical and."""
+    computed = WIDER.get(x.dtype, x.dtype) if reduction is not None else x.dtype
+    if x.dtype == BOOL:
+        reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
+    parts = op.Cast(x, to=computed), index, op.Cast(values, to=computed)
+    return op.Cast(op.ScatterElements(*parts, axis=axis, reduction=reduction), to=x.dtype)
 
 
 def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: bool) -> ir.Value:

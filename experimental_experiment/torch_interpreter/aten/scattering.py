@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
-from experimental_experiment.torch_interpreter.aten.indexing import WIDER, has_size
+from experimental_experiment.torch_interpreter.aten.indexing import has_size, scatter_elements
 from experimental_experiment.torch_interpreter.aten.masking import flat
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped, sizes_of
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -118,11 +118,7 @@ def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | 
         x, index = flat(op, x), flat(op, index)
         src = flat(op, src) if isinstance(src, ir.Value) else src
     src = covered(op, src, index, x.dtype)
-    computed = WIDER.get(x.dtype, x.dtype) if reduction is not None else x.dtype
-    if x.dtype == BOOL:
-        reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
-    parts = [op.Cast(x, to=computed), op.Cast(index, to=INT64), op.Cast(src, to=computed)]
-    result = op.Cast(op.ScatterElements(*parts, axis=dim, reduction=reduction), to=x.dtype)
+    result = scatter_elements(op, x, op.Cast(index, to=INT64), src, dim, reduction)
     return op.Reshape(result, op.constant([], INT64)) if not sizes and rank(result) else result
 
 

@@ -87,7 +87,7 @@ def put_hsplit_at(op, base, new, indices, position):
     return put_tensor_split_at(op, base, new, indices, min(1, rank(base) - 1), position)
 
 
-@translates(aten.split.Tensor, aten.unsafe_split.Tensor)
+@translates(aten.split.Tensor, aten.split_copy.Tensor, aten.unsafe_split.Tensor)
 def split(op, self, split_size, dim):
     """Pieces of *split_size*, the last one smaller; torch.export has fixed their number."""
     size = op.size(self, dim)
