@@ -125,6 +125,10 @@ class TestComplexStructure(ExporterTestCase):
         "adjoint": (aten.adjoint.default, X),
         "mH": (aten.mH.default, X),
         "matrix_H": (aten.matrix_H.default, M),
+        "addmm": (aten.addmm.default, randn(2), M, randn(4, 2), {"alpha": 2 - 1j, "beta": 0.5j}),
+        "addmm without self": (aten.addmm.default, randn(2) * torch.nan, M, randn(4, 2), {"beta": 0}),
+        "addmv": (aten.addmv.default, randn(3), M, randn(4)),
+        "baddbmm": (aten.baddbmm.default, randn(3, 5), X, randn(2, 4, 5), {"alpha": 3}),
         "bmm": (aten.bmm.default, X, randn(2, 4, 5)),
         "dot": (aten.dot.default, randn(4), randn(4)),
         "einsum": (aten.einsum.default, "ij,kj,j->ik", [M, randn(2, 4), randn(4)]),
@@ -153,7 +157,8 @@ class TestComplexStructure(ExporterTestCase):
         """Every case, with static sizes."""
         for promise, (target, *args) in cases.items():
             with self.subTest(promise):
-                self.assert_same_as_eager(target, *args, dynamic=False)
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
 
     def test_elements_that_move(self):
         self.check(self.MOVED)

@@ -220,7 +220,7 @@ def chalf(op, self):
 @translates_complex(aten.abs.default)
 def abs_(op, self):
     """The length."""
-    return op.ReduceL2(self, [rank(self) - 1], keepdims=0)
+    return length_of(op, parts(op, self))
 
 
 @translates_complex(aten.angle.default)
@@ -392,6 +392,12 @@ def silu(op, z: Parts) -> Parts:
     return product(op, z, sigmoid(op, z))
 
 
+def hyperbolic_tangent(op, z: Parts) -> Parts:
+    """``tanh z`` from the tangents of its parts: ``(t + i u) / (1 + i t u)``."""
+    t, u = op.Tanh(z[0]), op.Tan(z[1])
+    return quotient(op, (t, u), (op.CastLike(1, t), op.Mul(t, u)))
+
+
 elementary(aten.cos.default, cosine)
 elementary(aten.cosh.default, hyperbolic_cosine)
 elementary(aten.exp.default, exponential)
@@ -401,6 +407,7 @@ elementary(aten.silu.default, silu)
 elementary(aten.sin.default, sine)
 elementary(aten.sinh.default, hyperbolic_sine)
 elementary(aten.sqrt.default, root)
+elementary(aten.tanh.default, hyperbolic_tangent)
 
 
 def atan2(op, y, x) -> ir.Value:
@@ -422,8 +429,12 @@ def is_negative(op, x) -> ir.Value:
 
 
 def length_of(op, z: Parts) -> ir.Value:
-    """``sqrt(a^2 + b^2)``."""
-    return op.Sqrt(op.Add(op.Mul(z[0], z[0]), op.Mul(z[1], z[1])))
+    """``sqrt(a^2 + b^2)`` without overflow; infinite when a part is."""
+    a, b = (op.Abs(part) for part in z)
+    high, low = op.Max(a, b), op.Min(a, b)
+    ratio = op.Div(low, op.Where(op.Equal(high, 0), op.CastLike(1, high), high))
+    length = op.Mul(high, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1)))
+    return op.Where(op.Or(op.IsInf(a), op.IsInf(b)), op.CastLike(math.inf, high), length)
 
 
 # ---- comparison
@@ -447,6 +458,12 @@ def comparable(op, name: str, value: Any) -> tuple[Any, Any]:
     if not isinstance(value, ir.Value):
         return complex(value).real, complex(value).imag
     return parts(op, value) if is_complex(given(op, name)) else (value, 0)
+
+
+@translates_complex(aten.logical_not.default)
+def logical_not(op, self):
+    """Whether both parts are zero."""
+    return op.And(*(op.Equal(part, 0) for part in parts(op, self)))
 
 
 @translates_complex(aten.isnan.default)

@@ -15,7 +15,15 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import registry
-from experimental_experiment.torch_interpreter.aten.complex import Parts, given, is_complex, join, parts
+from experimental_experiment.torch_interpreter.aten.complex import (
+    Parts,
+    given,
+    is_complex,
+    join,
+    parts,
+    parts_of,
+    product,
+)
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
@@ -254,6 +262,35 @@ multilinear(aten.outer.default, "self", "vec2")
 multilinear(aten.tensordot.default, "self", "other")
 
 
+@translates_complex(aten.addmm.default)
+def addmm(op, self, mat1, mat2, beta, alpha):
+    """``beta * self + alpha * mat1 @ mat2``."""
+    return scaled_sum(op, self, mat1, mat2, beta, alpha)
+
+
+@translates_complex(aten.addmv.default)
+def addmv(op, self, mat, vec, beta, alpha):
+    """``beta * self + alpha * mat @ vec``."""
+    return scaled_sum(op, self, mat, vec, beta, alpha)
+
+
+@translates_complex(aten.baddbmm.default)
+def baddbmm(op, self, batch1, batch2, beta, alpha):
+    """``beta * self[b] + alpha * batch1[b] @ batch2[b]``."""
+    return scaled_sum(op, self, batch1, batch2, beta, alpha)
+
+
+def scaled_sum(op, self, left, right, beta, alpha) -> ir.Value:
+    """``beta * self + alpha * left @ right``; beta=0 ignores NaN in *self*."""
+    (a, b), (c, d) = parts(op, left), parts(op, right)
+    matrices = op.Sub(op.MatMul(a, c), op.MatMul(b, d)), op.Add(op.MatMul(a, d), op.MatMul(b, c))
+    result = product(op, parts_of(op, "alpha", alpha), matrices)
+    if beta == 0:
+        return join(op, *result)
+    added = product(op, parts_of(op, "beta", beta), parts(op, self))
+    return join(op, *(op.Add(x, y) for x, y in zip(result, added)))
+
+
 @translates_complex(aten.linear.default)
 def linear(op, input, weight, bias):
     """``input @ weight.T + bias``."""
@@ -277,10 +314,10 @@ def linalg_vecdot(op, x, y, dim):
     return join(op, *conjugate_product(op, x, y, lambda a, b: op.ReduceSum(op.Mul(a, b), [dim], keepdims=0)))
 
 
-def conjugate_product(op, left, right, product: Callable) -> Parts:
+def conjugate_product(op, left, right, multiplied: Callable) -> Parts:
     """The parts of a product, linear in both, of the conjugate of the left with the right."""
     (a, b), (c, d) = parts(op, left), parts(op, right)
-    return op.Add(product(a, c), product(b, d)), op.Sub(product(a, d), product(b, c))
+    return op.Add(multiplied(a, c), multiplied(b, d)), op.Sub(multiplied(a, d), multiplied(b, c))
 
 
 @translates_complex(aten.adjoint.default, aten.mH.default, aten.matrix_H.default)
