@@ -5,7 +5,8 @@ import unittest
 import torch
 import torch.nn.functional as F
 
-from _unittests.ut_control_flow.holder import ControlFlowTestCase
+from _unittests.ut_control_flow.holder import ControlFlowTestCase, OneInput
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 from experimental_experiment.torch_interpreter.control_flow.autocast import DISPATCH_KEY, LOWER, PROMOTE
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -93,6 +94,22 @@ class TestAutocast(ControlFlowTestCase):
                 return s.lin(x)
 
         self.assert_cases({"cuda": (function, (X,))})
+
+    def test_casts_that_the_program_does_not_show_are_refused(self):
+        def function(s, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return F.bilinear(x, x, torch.ones(2, 4, 4))
+
+        with self.assertRaisesRegex(ExportError, "bilinear.*autocast casts inside"):
+            to_onnx(OneInput(function), (X,))
+
+    def test_recurrent_cells(self):
+        gru, cell = torch.nn.GRU(4, 5), torch.nn.LSTMCell(4, 5)
+        cases = {
+            "a layer": (lambda s, x: gru(x.unsqueeze(0))[0], (X,)),
+            "a cell": (lambda s, x: cell(x)[0], (X,)),
+        }
+        self.assert_cases(self.under(torch.bfloat16, cases))
 
     def test_the_tables_name_operators_of_torch(self):
         """Each name of the tables has an autocast kernel; every other operator that has one is computed in float32."""

@@ -99,7 +99,7 @@ def split(op, self, split_size, dim):
     return pieces(op, self, [*[split_size] * (count - 1), last], dim)
 
 
-@writes_through(aten.split.Tensor)
+@writes_through(aten.split.Tensor, aten.unsafe_split.Tensor)
 def put_split(op, base, new, split_size, dim, position):
     """The other pieces around the new one."""
     return joined(op, split(op, base, split_size, dim), new, dim, position)
@@ -113,7 +113,7 @@ def split_with_sizes(op, self, split_sizes, dim):
     return pieces(op, self, split_sizes, dim)
 
 
-@writes_through(aten.split_with_sizes.default)
+@writes_through(aten.split_with_sizes.default, aten.unsafe_split_with_sizes.default)
 def put_split_with_sizes(op, base, new, split_sizes, dim, position):
     """The other pieces around the new one."""
     return joined(op, pieces(op, base, split_sizes, dim), new, dim, position)

@@ -16,7 +16,10 @@ import torch
 
 from experimental_experiment.torch_interpreter.composite import placed, signature_of, traced_call, write
 from experimental_experiment.torch_interpreter.dtypes import FLOATS, onnx_dtype
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import Translation
+
+aten = torch.ops.aten
 
 DISPATCH_KEY = "AutocastCPU"
 
@@ -26,6 +29,10 @@ LOWER = frozenset(
     "scaled_dot_product_attention".split()
 )
 """Operators computed in the dtype of the region; the others that have an autocast kernel are computed in float32."""
+
+HIDDEN = frozenset({aten._trilinear.default, aten.mkldnn_rnn_layer.default})
+"""Operators whose kernels cast without a trace of it in the program: bilinear; an LSTM, whose results torch.export calls
+float32 when they are not."""
 
 PROMOTE = frozenset({"cat", "index_copy", "stack"})
 """Operators computed in float32 when one argument is float32, in the dtype of the region otherwise."""
@@ -49,6 +56,9 @@ class Autocast:
         if self.may_decompose(node):
             given, fakes, _ = placed(nodes_by_name(node), nodes_by_name(node))
             traced = traced_call(node.target, node.target, given, fakes, self, pre_dispatch=False)
+            called = {call.target for call in traced.graph.nodes}
+            if called & HIDDEN:
+                raise Untranslatable("autocast casts inside of it, where the program does not show it")
             if makes_casts(traced):
                 return dataclasses.replace(translation, function=tracing(node, traced))
         return translation
