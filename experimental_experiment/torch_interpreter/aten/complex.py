@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.interpreter import is_complex
@@ -220,7 +221,7 @@ def chalf(op, self):
 @translates_complex(aten.abs.default)
 def abs_(op, self):
     """The length."""
-    return length_of(op, parts(op, self))
+    return hypot(op, *parts(op, self))
 
 
 @translates_complex(aten.angle.default)
@@ -348,12 +349,12 @@ def exponential(op, z: Parts) -> Parts:
 
 def logarithm(op, z: Parts) -> Parts:
     """``log |z| + i angle(z)``."""
-    return op.Log(length_of(op, z)), atan2(op, z[1], z[0])
+    return op.Log(hypot(op, *z)), atan2(op, z[1], z[0])
 
 
 def root(op, z: Parts) -> Parts:
     """The square root with a real part that is not negative."""
-    length = length_of(op, z)
+    length = hypot(op, *z)
     half = op.Sqrt(op.Mul(op.Add(length, op.Abs(z[0])), 0.5))
     other = op.Div(op.Abs(z[1]), op.Where(op.Equal(half, 0), op.CastLike(1, half), op.Mul(half, 2)))
     right = op.GreaterOrEqual(z[0], 0)
@@ -408,33 +409,6 @@ elementary(aten.sin.default, sine)
 elementary(aten.sinh.default, hyperbolic_sine)
 elementary(aten.sqrt.default, root)
 elementary(aten.tanh.default, hyperbolic_tangent)
-
-
-def atan2(op, y, x) -> ir.Value:
-    """The angle of the point (x, y), in (-pi, pi]; signed zeros and infinities as in C."""
-    high, low = op.Max(op.Abs(x), op.Abs(y)), op.Min(op.Abs(x), op.Abs(y))
-    slope = op.Div(low, op.Where(op.Equal(high, 0), op.CastLike(1, high), high))
-    slope = op.Where(op.And(op.IsInf(high), op.Equal(high, low)), op.CastLike(1, high), slope)
-    result = op.Atan(slope)
-    result = op.Where(
-        op.Greater(op.Abs(y), op.Abs(x)), op.Sub(op.CastLike(math.pi / 2, result), result), result
-    )
-    result = op.Where(is_negative(op, x), op.Sub(op.CastLike(math.pi, result), result), result)
-    return op.Where(is_negative(op, y), op.Neg(result), result)
-
-
-def is_negative(op, x) -> ir.Value:
-    """Whether the sign bit is set, that of zero too."""
-    return op.Less(op.Where(op.Equal(x, 0), op.Reciprocal(x), x), 0)
-
-
-def length_of(op, z: Parts) -> ir.Value:
-    """``sqrt(a^2 + b^2)`` without overflow; infinite when a part is."""
-    a, b = (op.Abs(part) for part in z)
-    high, low = op.Max(a, b), op.Min(a, b)
-    ratio = op.Div(low, op.Where(op.Equal(high, 0), op.CastLike(1, high), high))
-    length = op.Mul(high, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1)))
-    return op.Where(op.Or(op.IsInf(a), op.IsInf(b)), op.CastLike(math.inf, high), length)
 
 
 # ---- comparison
