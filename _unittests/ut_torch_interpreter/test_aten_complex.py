@@ -90,6 +90,8 @@ class TestComplex(ExporterTestCase):
         "sigmoid": (aten.sigmoid.default, Z),
         "silu": (aten.silu.default, Z),
         "sin": (aten.sin.default, Z),
+        "sin in complex128": (aten.sin.default, Z.to(torch.complex128)),
+        "log in complex128": (aten.log.default, Z.to(torch.complex128)),
         "sinh": (aten.sinh.default, Z),
         "sqrt": (aten.sqrt.default, Z),
         "sqrt of axes": (aten.sqrt.default, torch.tensor([0, -1, 4, -2j, 2j])),
