@@ -38,7 +38,7 @@ class TestPadding(ExporterTestCase):
         "continue and crop": (aten.pad.default, IMAGE, [3, -2, -1, 4], "circular"),
         "continue an empty batch": (aten.pad.default, IMAGE[0, :0], [3, 2], "circular"),
         "the operator behind circular": (aten._pad_circular.default, IMAGE[0], [1, 2]),
-        "a mode that is a number": (aten._pad_enum.default, IMAGE[0], [1, 2], 1),
+        "a mode that is a number": (aten._pad_enum.default, IMAGE[0], [1, 2], 0),
         "reflection_pad1d": (aten.reflection_pad1d.default, IMAGE[0], [1, 2]),
         "reflection_pad2d": (aten.reflection_pad2d.default, IMAGE, [1, 2, 3, 4]),
         "reflection_pad3d": (aten.reflection_pad3d.default, IMAGE[None], [1, 2, 3, 4, 1, 0]),

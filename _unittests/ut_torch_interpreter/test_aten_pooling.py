@@ -114,9 +114,9 @@ class TestPooling(ExporterTestCase):
                 yield from aten.max_pool1d_with_indices.default(x, *window, [1], True)
 
         every = lambda x: list(pools(x))
-        for size in (5, 6, 7):
+        for size in (5, 6):
             with self.subTest(size=size):
-                self.assert_same_as_eager(every, normal(1, 2, size), others=[(normal(3, 2, size + 4),)])
+                self.assert_same_as_eager(every, normal(2, 2, size), others=[(normal(3, 2, size + 4),)])
 
     def test_opsets(self):
         for opset in (18, 23, 26):

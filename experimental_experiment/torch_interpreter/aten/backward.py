@@ -35,7 +35,6 @@ from experimental_experiment.torch_interpreter.registry import translates
 aten = torch.ops.aten
 
 composite(
-    aten.embedding_dense_backward.default,
     aten.native_batch_norm_backward.default,
     aten.native_group_norm_backward.default,
     aten.native_layer_norm_backward.default,
@@ -95,6 +94,27 @@ def gradient_of_weight(op, small, large, weight, stride, padding, dilation, grou
     right = op.Reshape(taken, op.shape([batch, groups, inner, volume(op, extent)]), allowzero=1)
     product = op.MatMul(left, op.Transpose(right, perm=[0, 1, 3, 2]))
     return op.Reshape(op.ReduceSum(product, [0], keepdims=0), op.shape_of(weight))
+
+
+# ---- embedding
+
+
+@translates(aten.embedding_dense_backward.default)
+def embedding_dense_backward(op, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    """The gradient of every looked up row added to the row, over its number of uses if *scale_grad_by_freq*."""
+    width = op.size(grad_output, -1)
+    rows = op.Reshape(op.Cast(indices, to=ir.DataType.INT64), [-1, 1])
+    grad = op.Reshape(grad_output, op.shape([-1, width]))
+    wide = op.Cast(grad, to=ir.DataType.FLOAT) if grad.dtype == ir.DataType.FLOAT16 else grad
+    if isinstance(padding_idx, ir.Value) or padding_idx >= 0:
+        wide = op.Where(op.Equal(rows, padding_idx), op.constant(0, wide.dtype), wide)
+    zero = op.constant(0, wide.dtype)
+    total = op.ScatterND(op.Expand(zero, op.shape([num_weights, width])), rows, wide, reduction="add")
+    if scale_grad_by_freq:
+        ones = op.Expand(op.constant(1, wide.dtype), op.Shape(rows))
+        uses = op.ScatterND(op.Expand(zero, op.shape([num_weights, 1])), rows, ones, reduction="add")
+        total = op.Div(total, op.Max(uses, 1.0))
+    return op.Cast(total, to=grad_output.dtype)
 
 
 # ---- pooling

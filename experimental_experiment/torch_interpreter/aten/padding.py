@@ -18,7 +18,7 @@ aten = torch.ops.aten
 MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """torch's names of the modes, and ONNX's."""
 
-ENUMERATION = ("constant", "reflect", "replicate", "circular")
+ENUMERATION = ("reflect", "replicate", "circular", "constant")
 """The modes as ATen numbers them."""
 
 

@@ -31,7 +31,6 @@ PADDINGS = ("zeros", "border", "reflection")
     aten.grid_sampler.default,
     aten.grid_sampler_2d.default,
     aten.grid_sampler_3d.default,
-    aten._grid_sampler_2d_cpu_fallback.default,
 )
 def grid_sampler(op, input, grid, interpolation_mode, padding_mode, align_corners):
     """*input* (N, C, *spatial*) at the points of *grid* (N, *out*, axes), which range from -1 to 1, last axis first."""

@@ -1,0 +1,316 @@
+"""Gradients: same values, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+IMAGE, VOLUME = normal(2, 3, 7, 8), normal(2, 3, 5, 6, 4)
+BIG = normal(2, 3, 11, 4)
+FLAT, WEIGHT = normal(2, 6, 5), normal(6)
+WINDOW = [3, 2], [2, 2], [1, 1]
+LARGEST = aten.max_pool2d_with_indices.default(IMAGE, *WINDOW, [1, 1], True)[1]
+LARGEST3 = aten.max_pool3d_with_indices.default(VOLUME, [2, 3, 2], [2, 2, 1])[1]
+ADAPTED = aten.adaptive_max_pool2d.default(IMAGE, [5, 3])[1]
+ADAPTED3 = aten.adaptive_max_pool3d.default(VOLUME, [3, 3, 3])[1]
+FRACTION = aten.fractional_max_pool2d.default(IMAGE, [2, 3], [4, 3], torch.full((2, 3, 2), 0.3))[1]
+FRACTION3 = aten.fractional_max_pool3d.default(VOLUME, [2, 3, 2], [3, 2, 2], torch.full((2, 3, 3), 0.3))[1]
+BY_LAYER = aten.native_layer_norm.default(FLAT, [5], None, None, 1e-5)[1:]
+BY_GROUP = aten.native_group_norm.default(FLAT, WEIGHT, None, 2, 6, 5, 3, 1e-5)[1:]
+BY_BATCH = aten.native_batch_norm.default(FLAT, WEIGHT, None, None, None, True, 0.1, 1e-5)[1:]
+EVERY = [True, True, True]
+
+
+def like(indices):
+    """Gradients of outputs that have the shape of *indices*."""
+    return normal(*indices.shape)
+
+
+class TestBackward(ExporterTestCase):
+    CASES = {
+        "convolution with groups": (
+            aten.convolution_backward.default,
+            normal(2, 6, 4, 3),
+            normal(2, 4, 9, 8),
+            normal(6, 2, 3, 2),
+            [6],
+            [2, 3],
+            [1, 0],
+            [2, 1],
+            False,
+            [0, 0],
+            2,
+            EVERY,
+        ),
+        "convolution, only the weight": (
+            aten.convolution_backward.default,
+            normal(2, 6, 5),
+            normal(2, 4, 9),
+            normal(6, 4, 3),
+            [6],
+            [2],
+            [1],
+            [1],
+            False,
+            [0],
+            1,
+            [False, True, False],
+        ),
+        "convolution, float64": (
+            aten.convolution_backward.default,
+            normal(2, 6, 5).double(),
+            normal(2, 4, 9).double(),
+            normal(6, 4, 3).double(),
+            [6],
+            [2],
+            [1],
+            [1],
+            False,
+            [0],
+            1,
+            EVERY,
+        ),
+        "transposed convolution": (
+            aten.convolution_backward.default,
+            normal(2, 6, 18, 23),
+            normal(2, 4, 9, 8),
+            normal(4, 3, 2, 2),
+            [6],
+            [2, 3],
+            [0, 0],
+            [1, 1],
+            True,
+            [0, 0],
+            2,
+            EVERY,
+        ),
+        "rows of an embedding": (
+            aten.embedding_dense_backward.default,
+            normal(3, 4, 5),
+            torch.randint(0, 7, (3, 4), generator=GENERATOR),
+            7,
+            2,
+            False,
+        ),
+        "rows over their uses": (
+            aten.embedding_dense_backward.default,
+            normal(3, 4, 5),
+            torch.randint(0, 7, (3, 4), generator=GENERATOR),
+            7,
+            -1,
+            True,
+        ),
+        "largest elements": (
+            aten.max_pool2d_with_indices_backward.default,
+            like(LARGEST),
+            IMAGE,
+            *WINDOW,
+            [1, 1],
+            True,
+            LARGEST,
+        ),
+        "largest elements, float16": (
+            aten.max_pool2d_with_indices_backward.default,
+            like(LARGEST).half(),
+            IMAGE.half(),
+            *WINDOW,
+            [1, 1],
+            True,
+            LARGEST,
+        ),
+        "largest elements, three axes": (
+            aten.max_pool3d_with_indices_backward.default,
+            like(LARGEST3),
+            VOLUME,
+            [2, 3, 2],
+            [2, 2, 1],
+            [0] * 3,
+            [1] * 3,
+            False,
+            LARGEST3,
+        ),
+        "adaptive largest": (aten.adaptive_max_pool2d_backward.default, like(ADAPTED), IMAGE, ADAPTED),
+        "adaptive largest, three axes": (
+            aten.adaptive_max_pool3d_backward.default,
+            like(ADAPTED3),
+            VOLUME,
+            ADAPTED3,
+        ),
+        "fractional largest": (
+            aten.fractional_max_pool2d_backward.default,
+            like(FRACTION),
+            IMAGE,
+            [2, 3],
+            [4, 3],
+            FRACTION,
+        ),
+        "fractional largest, three axes": (
+            aten.fractional_max_pool3d_backward.default,
+            like(FRACTION3),
+            VOLUME,
+            [2, 3, 2],
+            [3, 2, 2],
+            FRACTION3,
+        ),
+        "mean": (aten.avg_pool2d_backward.default, like(LARGEST), IMAGE, *WINDOW, True, True, None),
+        "mean without the padding": (
+            aten.avg_pool2d_backward.default,
+            like(LARGEST),
+            IMAGE,
+            *WINDOW,
+            True,
+            False,
+            None,
+        ),
+        "mean, a divisor": (aten.avg_pool2d_backward.default, like(LARGEST), IMAGE, *WINDOW, True, False, 5),
+        "mean, three axes": (
+            aten.avg_pool3d_backward.default,
+            like(LARGEST3),
+            VOLUME,
+            [2, 3, 2],
+            [2, 2, 1],
+            [0] * 3,
+            False,
+            True,
+            None,
+        ),
+        "adaptive mean": (aten._adaptive_avg_pool2d_backward.default, normal(2, 3, 5, 3), IMAGE),
+        "adaptive mean, three axes": (
+            aten._adaptive_avg_pool3d_backward.default,
+            normal(2, 3, 3, 3, 3),
+            VOLUME,
+        ),
+        "mirrored, one axis": (
+            aten.reflection_pad1d_backward.default,
+            normal(2, 3, 11),
+            normal(2, 3, 6),
+            [2, 3],
+        ),
+        "mirrored, two axes": (
+            aten.reflection_pad2d_backward.default,
+            normal(3, 7, 6),
+            normal(3, 6, 5),
+            [2, -1, 1, 0],
+        ),
+        "mirrored, three axes": (
+            aten.reflection_pad3d_backward.default,
+            normal(2, 2, 6, 6, 6),
+            normal(2, 2, 4, 5, 3),
+            [1, 2, 0, 1, 1, 1],
+        ),
+        "repeated, one axis": (
+            aten.replication_pad1d_backward.default,
+            normal(2, 3, 11),
+            normal(2, 3, 6),
+            [2, 3],
+        ),
+        "repeated, two axes": (
+            aten.replication_pad2d_backward.default,
+            normal(3, 7, 6),
+            normal(3, 6, 5),
+            [2, -1, 1, 0],
+        ),
+        "repeated, three axes": (
+            aten.replication_pad3d_backward.default,
+            normal(2, 2, 6, 6, 6),
+            normal(2, 2, 4, 5, 3),
+            [1, 2, 0, 1, 1, 1],
+        ),
+        "layer": (
+            aten.native_layer_norm_backward.default,
+            normal(2, 6, 5),
+            FLAT,
+            [5],
+            *BY_LAYER,
+            normal(5),
+            normal(5),
+            EVERY,
+        ),
+        "group": (
+            aten.native_group_norm_backward.default,
+            normal(2, 6, 5),
+            FLAT,
+            *BY_GROUP,
+            WEIGHT,
+            2,
+            6,
+            5,
+            3,
+            EVERY,
+        ),
+        "batch": (
+            aten.native_batch_norm_backward.default,
+            normal(2, 6, 5),
+            FLAT,
+            WEIGHT,
+            None,
+            None,
+            *BY_BATCH,
+            True,
+            1e-5,
+            EVERY,
+        ),
+        "nearest, one axis": (aten.upsample_nearest1d_backward.default, normal(2, 3, 11), [11], [2, 3, 5]),
+        "nearest, two axes": (aten.upsample_nearest2d_backward.default, BIG, [11, 4], [2, 3, 5, 7]),
+        "nearest, three axes": (
+            aten.upsample_nearest3d_backward.default,
+            normal(1, 2, 5, 4, 9),
+            [5, 4, 9],
+            [1, 2, 3, 5, 4],
+        ),
+        "nearest-exact, one axis": (
+            aten._upsample_nearest_exact1d_backward.default,
+            normal(2, 3, 11),
+            [11],
+            [2, 3, 5],
+        ),
+        "nearest-exact, two axes": (
+            aten._upsample_nearest_exact2d_backward.default,
+            BIG,
+            [11, 4],
+            [2, 3, 5, 7],
+        ),
+        "nearest-exact, three axes": (
+            aten._upsample_nearest_exact3d_backward.default,
+            normal(1, 2, 5, 4, 9),
+            [5, 4, 9],
+            [1, 2, 3, 5, 4],
+        ),
+        "linear": (aten.upsample_linear1d_backward.default, normal(2, 3, 11), [11], [2, 3, 5], False),
+        "bilinear": (aten.upsample_bilinear2d_backward.default, BIG, [11, 4], [2, 3, 5, 7], True),
+        "bilinear, float64": (
+            aten.upsample_bilinear2d_backward.default,
+            BIG.double(),
+            [11, 4],
+            [2, 3, 5, 7],
+            False,
+        ),
+        "trilinear": (
+            aten.upsample_trilinear3d_backward.default,
+            normal(1, 2, 5, 4, 9),
+            [5, 4, 9],
+            [1, 2, 3, 5, 4],
+            False,
+        ),
+        "bicubic": (aten.upsample_bicubic2d_backward.default, BIG, [11, 4], [2, 3, 5, 7], False),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,174 @@
+"""Quantization: same values, masks, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+import torch.ao.quantization.fx._decomposed
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+decomposed = torch.ops.quantized_decomposed
+X = normal(3, 4, 5) * 3
+SCALE, ZERO = torch.tensor(0.037), torch.tensor(3, dtype=torch.int32)
+SCALES = torch.rand(4, generator=GENERATOR) * 0.1 + 0.01
+ZEROS = torch.tensor([0, 1, -3, 7], dtype=torch.int32)
+STEPS = torch.randint(-128, 128, (3, 4), generator=GENERATOR).to(torch.int8)
+
+
+class TestQuantization(ExporterTestCase):
+    CASES = {
+        "uint8": (aten.fake_quantize_per_tensor_affine.default, X, 0.037, 3, 0, 255),
+        "a narrow range of int8": (aten.fake_quantize_per_tensor_affine.default, X, 0.037, 3, -127, 127),
+        "four bits": (aten.fake_quantize_per_tensor_affine.default, X, 0.37, 3, 0, 15),
+        "sixteen bits": (aten.fake_quantize_per_tensor_affine.default, X, 0.00037, 3, -32768, 32767),
+        "float16": (aten.fake_quantize_per_tensor_affine.default, X.half(), 0.037, 3, 0, 255),
+        "ties go to the even step": (
+            aten.fake_quantize_per_tensor_affine.default,
+            torch.arange(-6.0, 7.0) / 4,
+            0.5,
+            0,
+            -128,
+            127,
+        ),
+        "a scale that is a tensor": (
+            aten.fake_quantize_per_tensor_affine.tensor_qparams,
+            X,
+            SCALE,
+            ZERO,
+            -128,
+            127,
+        ),
+        "the mask": (aten.fake_quantize_per_tensor_affine_cachemask.default, X, 0.037, 3, -20, 27),
+        "enabled": (
+            aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
+            X,
+            SCALE,
+            ZERO,
+            torch.tensor([1]),
+            -20,
+            27,
+        ),
+        "disabled": (
+            aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
+            X,
+            SCALE,
+            ZERO,
+            torch.tensor([0]),
+            -20,
+            27,
+        ),
+        "by channel": (aten.fake_quantize_per_channel_affine.default, X, SCALES, ZEROS, 1, -128, 127),
+        "by channel, a float zero point": (
+            aten.fake_quantize_per_channel_affine.default,
+            X,
+            SCALES,
+            ZEROS + 0.3,
+            1,
+            -128,
+            127,
+        ),
+        "by channel, the mask": (
+            aten.fake_quantize_per_channel_affine_cachemask.default,
+            X,
+            SCALES,
+            ZEROS,
+            1,
+            -20,
+            27,
+        ),
+        "learnable": (
+            aten._fake_quantize_learnable_per_tensor_affine.default,
+            X,
+            torch.tensor([0.05]),
+            torch.tensor([2.5]),
+            -128,
+            127,
+        ),
+        "learnable by channel": (
+            aten._fake_quantize_learnable_per_channel_affine.default,
+            X,
+            SCALES,
+            ZEROS + 0.5,
+            1,
+            0,
+            255,
+        ),
+        "PT2E, int8": (decomposed.quantize_per_tensor.default, X, 0.05, 3, -128, 127, torch.int8),
+        "PT2E, a narrow range": (decomposed.quantize_per_tensor.default, X, 0.05, 3, -127, 127, torch.int8),
+        "PT2E, uint16": (decomposed.quantize_per_tensor.default, X, 0.05, 3, 0, 65535, torch.uint16),
+        "PT2E, a tensor": (decomposed.quantize_per_tensor.tensor, X, SCALE, ZERO, -128, 127, torch.int8),
+        "PT2E, back": (decomposed.dequantize_per_tensor.default, STEPS, 0.05, 3, -128, 127, torch.int8),
+        "PT2E, back from int32": (
+            decomposed.dequantize_per_tensor.default,
+            STEPS.int(),
+            0.05,
+            3,
+            -(2**31),
+            2**31 - 1,
+            torch.int32,
+        ),
+        "PT2E, back, a tensor": (
+            decomposed.dequantize_per_tensor.tensor,
+            STEPS,
+            SCALE,
+            ZERO,
+            -128,
+            127,
+            torch.int8,
+        ),
+        "PT2E by channel": (
+            decomposed.quantize_per_channel.default,
+            X,
+            SCALES,
+            ZEROS,
+            -2,
+            -128,
+            127,
+            torch.int8,
+        ),
+        "PT2E by channel, back": (
+            decomposed.dequantize_per_channel.default,
+            STEPS,
+            SCALES,
+            ZEROS,
+            1,
+            -128,
+            127,
+            torch.int8,
+        ),
+        "PT2E by channel, no zero points": (
+            decomposed.dequantize_per_channel.default,
+            STEPS,
+            SCALES,
+            None,
+            1,
+            -128,
+            127,
+            torch.int8,
+        ),
+    }
+
+    def test_same_as_eager(self):
+        # torch.export cannot make the sizes of several of these dynamic
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(target, *args, dynamic=False)
+
+    def test_quantized_tensor(self):
+        there_and_back = lambda x: aten.dequantize.self(
+            aten.quantize_per_tensor.default(x, 0.1, 3, torch.quint8)
+        )
+        self.assert_same_as_eager(there_and_back, X, dynamic=False)
+
+
+if __name__ == "__main__":
+    unittest.main()

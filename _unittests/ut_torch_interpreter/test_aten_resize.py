@@ -1,0 +1,111 @@
+"""Resizing: same values, shapes and dtypes as eager."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+SIGNAL, IMAGE, VOLUME = normal(2, 3, 7), normal(2, 3, 7, 5), normal(1, 2, 3, 4, 5)
+NEAREST = (
+    (aten.upsample_nearest1d, SIGNAL, [10]),
+    (aten.upsample_nearest2d, IMAGE, [14, 8]),
+    (aten.upsample_nearest3d, VOLUME, [5, 2, 9]),
+    (aten._upsample_nearest_exact1d, SIGNAL, [10]),
+    (aten._upsample_nearest_exact2d, IMAGE, [14, 8]),
+    (aten._upsample_nearest_exact3d, VOLUME, [5, 2, 9]),
+)
+WEIGHTED = (
+    (aten.upsample_linear1d, SIGNAL, [10]),
+    (aten.upsample_bilinear2d, IMAGE, [14, 3]),
+    (aten.upsample_trilinear3d, VOLUME, [5, 2, 9]),
+    (aten.upsample_bicubic2d, IMAGE, [14, 3]),
+    (aten._upsample_bilinear2d_aa, IMAGE, [14, 3]),
+    (aten._upsample_bicubic2d_aa, IMAGE, [14, 3]),
+)
+
+
+class TestResize(ExporterTestCase):
+    CASES = {
+        "nearest, twice": (aten.upsample_nearest2d.vec, IMAGE, None, [2.0, 2.0]),
+        "nearest, factors that are not whole": (aten.upsample_nearest1d.vec, SIGNAL, None, [1.7]),
+        "nearest, smaller": (aten.upsample_nearest3d.vec, VOLUME, None, [0.5, 0.4, 1.0]),
+        "nearest, size": (aten.upsample_nearest2d.vec, IMAGE, [21, 3], None),
+        "nearest, integers": (aten.upsample_nearest2d.vec, (IMAGE * 9).to(torch.uint8), [21, 3], None),
+        "nearest, float64": (aten.upsample_nearest2d.vec, IMAGE.double(), None, [2.0, 3.0]),
+        "nearest-exact, one axis": (aten._upsample_nearest_exact1d.vec, SIGNAL, None, [1.7]),
+        "nearest-exact, two axes": (aten._upsample_nearest_exact2d.vec, IMAGE, [10, 3], None),
+        "nearest-exact, three axes": (aten._upsample_nearest_exact3d.vec, VOLUME, None, [2.0, 2.0, 2.0]),
+        "nearest-exact, float16": (aten._upsample_nearest_exact1d.vec, SIGNAL.half(), None, [1.7]),
+        "linear": (aten.upsample_linear1d.vec, SIGNAL, None, False, [1.7]),
+        "linear, an axis that keeps its size": (aten.upsample_linear1d.vec, SIGNAL, None, False, [1.1]),
+        "bilinear, twice": (aten.upsample_bilinear2d.vec, IMAGE, None, False, [2.0, 2.0]),
+        "bilinear, corners": (aten.upsample_bilinear2d.vec, IMAGE, [11, 1], True, None),
+        "bilinear, float64": (aten.upsample_bilinear2d.vec, IMAGE.double(), [11, 3], False, None),
+        "bilinear, float64, corners": (aten.upsample_bilinear2d.vec, IMAGE.double(), [11, 1], True, None),
+        "bilinear, float16": (aten.upsample_bilinear2d.vec, IMAGE.half(), [11, 3], False, None),
+        "bilinear, bfloat16, factors": (
+            aten.upsample_bilinear2d.vec,
+            IMAGE.bfloat16(),
+            None,
+            False,
+            [1.3, 2.2],
+        ),
+        "bilinear, empty": (aten.upsample_bilinear2d.vec, IMAGE[:0], [11, 3], False, None),
+        "trilinear": (aten.upsample_trilinear3d.vec, VOLUME, None, True, [1.5, 2.0, 0.5]),
+        "bicubic": (aten.upsample_bicubic2d.vec, IMAGE, [11, 3], False, None),
+        "bicubic, factors": (aten.upsample_bicubic2d.vec, IMAGE, None, False, [1.1, 2.3]),
+        "bicubic, float64, corners": (aten.upsample_bicubic2d.vec, IMAGE.double(), [11, 3], True, None),
+        "antialiased, smaller": (aten._upsample_bilinear2d_aa.vec, normal(1, 2, 20, 30), [7, 9], False, None),
+        "antialiased, corners": (aten._upsample_bilinear2d_aa.vec, normal(1, 2, 20, 30), [7, 40], True, None),
+        "antialiased, factors": (aten._upsample_bilinear2d_aa.vec, IMAGE, None, False, [1.1, 0.6]),
+        "antialiased cubic": (aten._upsample_bicubic2d_aa.vec, normal(1, 2, 20, 30), [7, 40], False, None),
+        "antialiased cubic, float64": (aten._upsample_bicubic2d_aa.vec, IMAGE.double(), [3, 4], True, None),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_sizes_without_factors(self):
+        for packet, x, size in NEAREST:
+            with self.subTest(packet=packet):
+                self.assert_same_as_eager(packet.default, x, size)
+                scales = [out / old for out, old in zip(size, x.shape[2:])]
+                self.assert_same_as_eager(packet.default, x, size, *scales)
+        for packet, x, size in WEIGHTED:
+            with self.subTest(packet=packet):
+                self.assert_same_as_eager(packet.default, x, size, False)
+                self.assert_same_as_eager(packet.default, x, size, True)
+
+    def test_other_sizes(self):
+        modes = ("nearest", "nearest-exact", "bilinear", "bicubic")
+
+        def resized(x, y):
+            for mode in modes:
+                yield torch.nn.functional.interpolate(x, size=y.shape[2:], mode=mode)
+                yield torch.nn.functional.interpolate(x, scale_factor=(2, 1.5), mode=mode)
+                if mode not in ("nearest", "nearest-exact"):
+                    yield torch.nn.functional.interpolate(x, size=y.shape[2:], mode=mode, antialias=True)
+
+        for opset, dtype in ((18, torch.float32), (20, torch.float64), (26, torch.float32)):
+            with self.subTest(opset=opset, dtype=dtype):
+                others = [(normal(3, 3, 3, 4, dtype=dtype), normal(1, 1, 5, 3, dtype=dtype))]
+                x, y = IMAGE.to(dtype), normal(1, 1, 9, 11, dtype=dtype)
+                every = lambda x, y: list(resized(x, y))
+                self.assert_same_as_eager(every, x, y, others=others, target_opset=opset)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,77 @@
+"""Sampling at the points of a grid: same values, shapes and dtypes as eager."""
+
+import itertools
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape, dtype=torch.float32):
+    """Normal numbers, the same at every run."""
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+IMAGE, GRID = normal(2, 3, 5, 6), normal(2, 4, 3, 2)
+VOLUME, POINTS = normal(2, 2, 4, 3, 5), normal(2, 2, 3, 2, 3)
+THETA = normal(2, 2, 3)
+
+
+class TestSampling(ExporterTestCase):
+    CASES = {
+        "an image": (aten.grid_sampler.default, IMAGE, GRID, 0, 0, False),
+        "a volume": (aten.grid_sampler.default, VOLUME, POINTS, 0, 1, True),
+        "grid_sampler_2d": (aten.grid_sampler_2d.default, IMAGE, GRID, 2, 2, False),
+        "grid_sampler_3d": (aten.grid_sampler_3d.default, VOLUME, POINTS, 1, 0, False),
+        "float16, an element": (aten.grid_sampler_2d.default, IMAGE.half(), GRID.half(), 1, 0, False),
+        "far outside": (aten.grid_sampler_2d.default, IMAGE, GRID * 1e10, 0, 1, False),
+        "infinitely far": (aten.grid_sampler_2d.default, IMAGE, GRID * float("inf"), 0, 1, True),
+        "one element": (aten.grid_sampler_2d.default, IMAGE[..., :1, :1].double(), GRID.double(), 0, 2, True),
+        "affine grid": (aten.affine_grid_generator.default, THETA, [2, 3, 4, 5], False),
+        "affine grid, corners": (aten.affine_grid_generator.default, THETA, [2, 3, 4, 5], True),
+        "affine grid, one element": (aten.affine_grid_generator.default, THETA, [2, 3, 1, 5], True),
+        "affine grid, three axes": (
+            aten.affine_grid_generator.default,
+            normal(2, 3, 4),
+            [2, 3, 4, 5, 2],
+            True,
+        ),
+        "affine grid, float64": (aten.affine_grid_generator.default, THETA.double(), [2, 3, 4, 5], False),
+    }
+
+    def test_same_as_eager(self):
+        for promise, (target, *args) in self.CASES.items():
+            with self.subTest(promise):
+                kwargs = args.pop() if isinstance(args[-1], dict) else {}
+                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_every_mode(self):
+        modes = list(itertools.product((0, 1, 2), (0, 1, 2), (False, True)))
+
+        def samples(image, grid, volume, points):
+            for mode, padding, corners in modes:
+                yield aten.grid_sampler.default(image, grid, mode, padding, corners)
+                if mode < 2:
+                    yield aten.grid_sampler.default(volume, points, mode, padding, corners)
+
+        every = lambda *tensors: list(samples(*tensors))
+        tensors = IMAGE, GRID, VOLUME, POINTS
+        for opset, dtype in ((18, torch.float32), (20, torch.float32), (26, torch.float64)):
+            with self.subTest(opset=opset, dtype=dtype):
+                given = [x.to(dtype) for x in tensors]
+                self.assert_same_as_eager(every, *given, target_opset=opset, dynamic=False)
+
+    def test_other_sizes(self):
+        def sample(x, theta):
+            grid = aten.affine_grid_generator.default(theta, list(x.shape), False)
+            return aten.grid_sampler.default(x, grid, 0, 0, False)
+
+        self.assert_same_as_eager(sample, IMAGE, THETA, others=[(normal(3, 3, 8, 4), normal(3, 2, 3))])
+
+
+if __name__ == "__main__":
+    unittest.main()
