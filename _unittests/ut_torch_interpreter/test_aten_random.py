@@ -42,12 +42,6 @@ class TestRandom(ExporterTestCase):
         "uniform like, a generator": (aten.rand_like.generator, FLOATS, {"generator": None}),
         "normal like, a generator": (aten.randn_like.generator, FLOATS, {"generator": None}),
         "integers like, a generator": (aten.randint_like.generator, INTS, 7, {"generator": None}),
-        "integers below a tensor, a generator": (
-            aten.randint_like.Tensor_generator,
-            INTS,
-            torch.tensor(7),
-            {"generator": None},
-        ),
         "integers between bounds like, a generator": (
             aten.randint_like.low_generator_dtype,
             INTS,

@@ -146,12 +146,7 @@ def randint_low(op, low, high, size, dtype):
     return integers(op, blank(op, size), low, high, declared(op))
 
 
-@translates(
-    aten.randint_like.default,
-    aten.randint_like.generator,
-    aten.randint_like.Tensor,
-    aten.randint_like.Tensor_generator,
-)
+@translates(aten.randint_like.default, aten.randint_like.generator, aten.randint_like.Tensor)
 def randint_like(op, self, high, dtype):
     """Uniform integers from 0 to *high*, excluded, in the shape of *self*."""
     return integers(op, self, 0, high, declared(op))
