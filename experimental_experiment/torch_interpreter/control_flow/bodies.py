@@ -6,7 +6,7 @@ Source of semantics: ONNX If, Loop and Scan; ``torch._higher_order_ops``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -120,9 +120,6 @@ def inline_as_tensors(
 
 
 def with_absent(results: Sequence[ir.Value], wanted: Sequence[Any]) -> list[Any]:
-    """The results, None and Python numbers put back where *wanted* has them."""
+    """The results, None put back where *wanted* has it."""
     given = iter(results)
     return [None if fake is None else next(given) for fake in wanted]
-
-
-Step = Callable[..., Sequence[ir.Value]]

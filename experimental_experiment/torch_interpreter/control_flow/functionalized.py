@@ -46,33 +46,25 @@ def auto_functionalized_v2(op, _mutable_op, _all_bases, **kwargs):
 
 
 def call(op, target: Any, arguments: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """What an operator that writes its arguments returns, and their new values.
-
-    Raises Untranslatable when it has no translation.
-    """
+    """What a custom operator that writes its arguments returns, and their new values; built-in ones are never functionalized so."""
     if not isinstance(target, torch._ops.OpOverload):
         raise Untranslatable(f"{target} was functionalized: export without decompositions")
-    twin = registry.twin(target)
-    found = translation_of(op, target) or (translation_of(op, twin) if twin is not None else None)
-    if found is None:
-        raise Untranslatable(f"{target} has no translation")
-    function = twin if translation_of(op, target) is None else target
-    listed = registry.schema_names(function)
-    results = registry.invoke(found, op, function, [], {k: v for k, v in arguments.items() if k in listed})
+    results = registry.invoke(translation_of(op, target), op, target, [], arguments)
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     count = len(registry.written_arguments(target))
-    if function is twin and twin is not None:
-        return (results if target._schema.returns else []), results[:count]
     return results[: len(results) - count], results[len(results) - count :]
 
 
-def translation_of(op, target: Any) -> registry.Translation | None:
-    """The translation of an operator, this export's own first."""
+def translation_of(op, target: Any) -> registry.Translation:
+    """The translation of an operator, this export's own first.
+
+    Raises Untranslatable when it has none.
+    """
     for table in (op.context.translations, registry.TRANSLATIONS):
         for key in registry.keys(target):
             if key in table:
                 return table[key]
-    return None
+    raise Untranslatable(f"{target} has no translation")
 
 
 def layout_of(name: str, kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -115,10 +107,7 @@ def view_of(op, layout: dict[str, Any]) -> Callable | None:
 @translates(higher_order.with_effects)
 def with_effects(op, token, target, *args, **kwargs):
     """The operator itself; the token only orders it."""
-    found = translation_of(op, target)
-    if found is None:
-        raise Untranslatable(f"{target} has no translation")
-    results = registry.invoke(found, op, target, list(args), kwargs)
+    results = registry.invoke(translation_of(op, target), op, target, list(args), kwargs)
     returned = list(results) if isinstance(results, (list, tuple)) else [results]
     return [token, *returned]
 
@@ -133,7 +122,5 @@ def run_const_graph(op, graph: Body, args):
 def out_dtype(op, target, output_dtype, *args):
     """The operator computed in the dtype of its result: wider than its arguments, it does not overflow."""
     found = translation_of(op, target)
-    if found is None:
-        raise Untranslatable(f"{target} has no translation")
     wide = [op.Cast(x, to=onnx_dtype(output_dtype)) if isinstance(x, ir.Value) else x for x in args]
     return registry.invoke(found, op, target, wide, {})
