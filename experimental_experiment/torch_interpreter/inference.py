@@ -6,13 +6,13 @@ Source of semantics: ``onnx.shape_inference.infer_node_outputs`` and ``onnx.refe
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -130,12 +130,18 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     )
     feeds = {value.name: value.const_value.numpy() for value in node.inputs}
     with np.errstate(all="ignore"):
-        results = ReferenceEvaluator(model).run(None, feeds)
+        results = evaluator_class()(model).run(None, feeds)
     arrays = [np.asarray(result) for result in results]
     exact = all(
         a.dtype == o.dtype.numpy() and a.shape == o.shape.numpy() for a, o in zip(arrays, node.outputs)
     )
     return arrays if exact else None
+
+
+@functools.cache
+def evaluator_class() -> type:
+    """``onnx.reference.ReferenceEvaluator``, imported by the first constant that is folded: it takes a while."""
+    return importlib.import_module("onnx.reference").ReferenceEvaluator
 
 
 def unique(values) -> list[ir.Value]:
