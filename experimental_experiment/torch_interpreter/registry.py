@@ -96,9 +96,10 @@ def translates(*targets, views: bool = False, table: dict[Any, Translation] = TR
 
 
 def registering_line() -> tuple[str, int]:
-    """The line that is registering a translation now: outside this file and outside `composite`."""
+    """The line that is registering a translation now: outside this file, `composite`, and ``register`` of other decorators."""
     frame = sys._getframe(1)
-    while frame.f_globals.get("__name__") in (__name__, f"{__package__}.composite"):
+    inside = (__name__, f"{__package__}.composite")
+    while frame.f_globals.get("__name__") in inside or frame.f_code.co_name == "register":
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
