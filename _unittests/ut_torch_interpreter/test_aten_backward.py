@@ -24,7 +24,6 @@ LARGEST3 = aten.max_pool3d_with_indices.default(VOLUME, [2, 3, 2], [2, 2, 1])[1]
 ADAPTED = aten.adaptive_max_pool2d.default(IMAGE, [5, 3])[1]
 ADAPTED3 = aten.adaptive_max_pool3d.default(VOLUME, [3, 3, 3])[1]
 FRACTION = aten.fractional_max_pool2d.default(IMAGE, [2, 3], [4, 3], torch.full((2, 3, 2), 0.3))[1]
-FRACTION3 = aten.fractional_max_pool3d.default(VOLUME, [2, 3, 2], [3, 2, 2], torch.full((2, 3, 3), 0.3))[1]
 BY_LAYER = aten.native_layer_norm.default(FLAT, [5], None, None, 1e-5)[1:]
 BY_GROUP = aten.native_group_norm.default(FLAT, WEIGHT, None, 2, 6, 5, 3, 1e-5)[1:]
 BY_BATCH = aten.native_batch_norm.default(FLAT, WEIGHT, None, None, None, True, 0.1, 1e-5)[1:]
@@ -153,14 +152,6 @@ class TestBackward(ExporterTestCase):
             [2, 3],
             [4, 3],
             FRACTION,
-        ),
-        "fractional largest, three axes": (
-            aten.fractional_max_pool3d_backward.default,
-            like(FRACTION3),
-            VOLUME,
-            [2, 3, 2],
-            [3, 2, 2],
-            FRACTION3,
         ),
         "mean": (aten.avg_pool2d_backward.default, like(LARGEST), IMAGE, *WINDOW, True, True, None),
         "mean without the padding": (

@@ -154,12 +154,6 @@ def fractional_max_pool2d_backward(op, grad_output, self, kernel_size, output_si
     return added_at(op, grad_output, self, indices, 2)
 
 
-@translates(aten.fractional_max_pool3d_backward.default)
-def fractional_max_pool3d_backward(op, grad_output, self, kernel_size, output_size, indices):
-    """Each gradient goes to the element that was the largest."""
-    return added_at(op, grad_output, self, indices, 3)
-
-
 def added_at(op, grad_output, self, indices, axes):
     """Each gradient added at the flat position that the forward operator gave."""
     sizes = [op.size(self, axis - axes) for axis in range(axes)]
