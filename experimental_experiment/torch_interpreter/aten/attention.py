@@ -118,8 +118,9 @@ def repeated_heads(op, query, key):
 def fits_attention(op, query, key, value, attn_mask, scale, enable_gqa) -> bool:
     """Whether onnxruntime's Attention gives what eager gives.
 
-    Measured with onnxruntime 1.31: it refuses empty tensors, batches and masks that broadcast over positions, bfloat16 and negative scales;
-    its scale is a float32; it gives 0, not the mean of the values, where a whole row of a float mask is the lowest float.
+    Measured with onnxruntime 1.31: it refuses empty tensors, bfloat16, negative scales, batches that broadcast and
+    masks that broadcast over positions; its scale is a float32; it gives 0, not the mean of the values, where a
+    whole row of a float mask is the lowest float.
     """
     if not op.has("Attention") or query.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
         return False
@@ -236,6 +237,9 @@ def split_heads(op, x, num_head):
 
 
 def closed_to(op, mask, mask_type):
-    """Where attention is closed, by batch, head, query and key: *mask* is over queries and keys (0), over batch and keys (1), over all (2)."""
+    """Where attention is closed, by batch, head, query and key.
+
+    *mask_type*: the mask is over queries and keys (0), over batch and keys (1), over all (2).
+    """
     mask = op.Cast(mask, to=ir.DataType.BOOL)
     return op.Unsqueeze(mask, [1, 2]) if mask_type == 1 else mask
