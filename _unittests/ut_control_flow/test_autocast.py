@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, OneInput
-from experimental_experiment.torch_interpreter import ExportError, to_onnx
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.control_flow.autocast import DISPATCH_KEY, LOWER, PROMOTE
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -102,6 +102,16 @@ class TestAutocast(ControlFlowTestCase):
 
         with self.assertRaisesRegex(ExportError, "bilinear.*autocast casts inside"):
             to_onnx(OneInput(function), (X,))
+
+    def test_a_strict_capture_is_refused(self):
+        """torch gives float32 to the fake values of a region captured by TorchDynamo, whose results are bfloat16."""
+
+        def function(s, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return s.lin(x)
+
+        with self.assertRaisesRegex(ExportError, "strict=False"):
+            to_onnx(OneInput(function), (X,), export_options=ExportOptions(strict=True))
 
     def test_recurrent_cells(self):
         gru, cell = torch.nn.GRU(4, 5), torch.nn.LSTMCell(4, 5)

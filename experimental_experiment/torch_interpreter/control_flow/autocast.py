@@ -52,6 +52,10 @@ class Autocast:
     def adapt(self, translation: Translation, node: torch.fx.Node) -> Translation:
         """The translation of *node* with the casts of its inputs, or of its decomposition if that has some."""
         if has_kernel(node.target, DISPATCH_KEY):
+            if base_name(node.target) in LOWER and getattr(node.meta["val"], "dtype", None) == torch.float32:
+                raise Untranslatable(
+                    "under autocast it is float32 for a strict torch.export, which it is not: capture with strict=False"
+                )
             return dataclasses.replace(translation, function=self.casting(translation.function, node.target))
         if self.may_decompose(node):
             given, fakes, _ = placed(nodes_by_name(node), nodes_by_name(node))
