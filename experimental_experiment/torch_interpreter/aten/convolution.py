@@ -59,7 +59,6 @@ def _convolution_mode(op, input, weight, bias, stride, padding, dilation, groups
 
 @translates(
     aten.convolution.default,
-    aten.convolution_overrideable.default,
 )
 def convolution(op, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     """Any convolution, transposed or not."""

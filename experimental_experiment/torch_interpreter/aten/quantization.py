@@ -153,7 +153,7 @@ def dequantized(op, steps, scale, zero_point, axis=EVERY_AXIS):
 # ---- quantized tensors of ATen
 
 
-@translates(aten.quantize_per_tensor.default, aten.quantize_per_tensor.tensor_qparams)
+@translates(aten.quantize_per_tensor.default)
 def quantize_per_tensor(op, self, scale, zero_point, dtype):
     """A quantized tensor as the floats that it stands for, which is also how torch.export describes it."""
     kinds = {torch.quint8: UINT8, torch.qint8: INT8}
