@@ -120,9 +120,13 @@ class TestExamples(unittest.TestCase):
         )
         self.assertIn("output: present_3_value", out.getvalue())
 
+    def test_export_a_loop(self):
+        text = run_example("export_a_loop.py")
+        self.assertEqual(text.count("discrepancy of the ONNX model: 0.0"), 2)
+
     def test_every_example_is_tested_here(self):
         found = {name for name in os.listdir(os.path.join(ROOT, "examples")) if name.endswith(".py")}
-        self.assertEqual(found, {"custom_operators.py", "llama_decoder.py"})
+        self.assertEqual(found, {"custom_operators.py", "export_a_loop.py", "llama_decoder.py"})
 
 
 class TestReadme(unittest.TestCase):

@@ -67,6 +67,8 @@ LENSES = {
     "split": (aten.split.Tensor, [3, 1]),
     "split into sizes": (aten.split.sizes, [[1, 2], 0]),
     "split_with_sizes": (aten.split_with_sizes.default, [[1, 3], 1]),
+    "unsafe_split": (aten.unsafe_split.Tensor, [3, 1]),
+    "unsafe_split_with_sizes": (aten.unsafe_split_with_sizes.default, [[1, 3], 1]),
     "squeeze": (aten.squeeze.default, []),
     "squeeze an axis": (aten.squeeze.dim, [0]),
     "squeeze axes": (aten.squeeze.dims, [[0, 1]]),

@@ -446,6 +446,10 @@ class Walk:
         """A new value with the dtype of the storage it is written to, broadcast to its shape."""
         old = view.read(self.op)
         value = self.op.Cast(self.op.constant(value, old.dtype), to=old.dtype)
+        if value.shape is None:
+            value.shape = (
+                old.shape
+            )  # what writes into a tensor has its shape, or is broadcast to it by its translation
         if rank(value) != rank(old):
             value = self.op.Expand(value, self.op.shape_of(old))
         return value

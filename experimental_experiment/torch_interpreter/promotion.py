@@ -57,7 +57,11 @@ def promoted(kinds: tuple[tuple[Any, str], ...]) -> torch.dtype:
         dtype = torch.result_type(result, sample)
         is_tensor = any(isinstance(x, torch.Tensor) for x in (result, sample))
         dims = max((x.dim() for x in (result, sample) if isinstance(x, torch.Tensor)), default=0)
-        result = torch.empty((1,) * dims, dtype=dtype, device="meta") if is_tensor else torch.zeros((), dtype=dtype).item()
+        result = (
+            torch.empty((1,) * dims, dtype=dtype, device="meta")
+            if is_tensor
+            else torch.zeros((), dtype=dtype).item()
+        )
     return result.dtype if isinstance(result, torch.Tensor) else torch.result_type(result, result)
 
 

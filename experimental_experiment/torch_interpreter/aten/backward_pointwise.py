@@ -15,7 +15,7 @@ from experimental_experiment.torch_interpreter.aten.error_function import erf
 from experimental_experiment.torch_interpreter.aten.exponential import softened
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import cast, rounded_once, wide
+from experimental_experiment.torch_interpreter.promotion import cast, promote_to_float, rounded_once, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -224,4 +224,5 @@ def log_softmax_backward_data(op, grad_output, output, dim, input_dtype):
 @translates(aten.native_dropout_backward.default)
 def native_dropout_backward(op, grad_output, mask, scale):
     """The gradient of the kept elements, scaled."""
-    return op.Mul(grad_output, op.Mul(op.Cast(mask, to=grad_output.dtype), scale))
+    grad_output, scale = promote_to_float(op, grad_output, float(scale))
+    return op.Mul(grad_output, op.Mul(op.CastLike(mask, grad_output), scale))

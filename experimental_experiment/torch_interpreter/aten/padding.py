@@ -70,6 +70,8 @@ def padded_as(op, self, pad, mode, value=None):
     if mode == "constant":
         return constant_pad_nd(op, self, pad, 0 if value is None else value)
     axes, begin, end = amounts(self, pad)
+    if any(is_negative(amount) for amount in [*begin, *end]) and mode == "replicate":
+        return repeated_edges(op, self, axes, begin, end)
     if mode == "circular" and (op.opset < 19 or 0 in self.shape):
         return wrapped(op, self, axes, begin, end)
     return op.Pad(self, op.shape([*begin, *end]), None, axes, mode=MODES[mode]) if axes else self
@@ -87,6 +89,21 @@ def amounts(self: ir.Value, pad: list[Size]) -> tuple[list[int], list[Size], lis
     ]
     axes, begin, end = (list(items) for items in zip(*reversed(found))) if found else ([], [], [])
     return axes, begin, end
+
+
+def is_negative(amount: Size) -> bool:
+    """Whether an amount is known to crop."""
+    return isinstance(amount, int) and amount < 0
+
+
+def repeated_edges(op, self, axes, begin, end):
+    """Replication with crops, which onnxruntime refuses when they leave nothing inside: positions kept within the axis."""
+    for axis, before, after in zip(axes, begin, end):
+        size = op.size(self, axis)
+        positions = op.Sub(counted(op, plus(op, plus(op, size, before), after)), before)
+        last = op.Sub(op.constant(size), 1)
+        self = op.Gather(self, op.Min(op.Max(positions, 0), last), axis=axis)
+    return self
 
 
 def wrapped(op, self, axes, begin, end):

@@ -220,6 +220,13 @@ def polygamma(op, n, self):
     return cast(op, result, float_dtype(self))
 
 
+@translates(aten.polygamma_.default)
+def polygamma_(op, self, n):
+    """`polygamma` in place, its arguments being the other way round: what it returns, then what it writes."""
+    result = polygamma(op, n, self)
+    return result, result
+
+
 @translates(aten.mvlgamma.default, aten.special_multigammaln.default)
 def mvlgamma(op, self, p):
     """The logarithm of the multivariate gamma function of dimension p."""

@@ -10,6 +10,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.spatial import Size, batched, counted, minus, volume
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -31,8 +32,8 @@ def scattered(op, x, indices, sizes: list[Size], reduction: str):
     """Zeros of the spatial *sizes* that receive *x* at flat positions; several at one position are added with ``add``."""
     outer = [op.size(x, axis) for axis in range(rank(x) - len(sizes))]
     dtype = x.dtype
-    if reduction == "add" and dtype == ir.DataType.FLOAT16:
-        # onnxruntime adds no float16 in ScatterElements
+    if reduction == "add" and dtype in LOW_PRECISION:
+        # onnxruntime adds neither float16 nor bfloat16 in ScatterElements
         x = op.Cast(x, to=ir.DataType.FLOAT)
     zeros = op.Expand(op.constant(0, x.dtype), op.shape([*outer, volume(op, sizes)]))
     flat = op.shape([*outer, volume(op, [op.size(x, axis) for axis in range(len(outer), rank(x))])])
@@ -70,7 +71,8 @@ def fractional(op, self, kernel_size, output_size, random_samples, order: list[i
             places = op.Unsqueeze(places, others)
             position = places if position is None else op.Add(op.Mul(position, size), places)
         order_of_axes = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
-        where = op.Reshape(op.Transpose(position, perm=order_of_axes), op.shape([*outer, -1]))
+        count = volume(op, [*kernel_size, *output_size])
+        where = op.Reshape(op.Transpose(position, perm=order_of_axes), op.shape([*outer, count]))
         flat = op.Reshape(x, op.shape([*outer, volume(op, sizes)]))
         shape = op.shape([*outer, volume(op, kernel_size), *output_size])
         values = op.Reshape(op.GatherElements(flat, where, axis=2), shape)
