@@ -57,11 +57,12 @@ def fractional_max_pool3d(op, self, kernel_size, output_size, random_samples):
 def fractional(op, self, kernel_size, output_size, random_samples, order: list[int]):
     """The windows of every channel gathered at their flat positions; *order* is the column of samples of each axis."""
     axes = len(output_size)
-    columns = op.Split(random_samples, axis=2, num_outputs=axes, outputs=axes)
 
     def run(x):
         sizes = [op.size(x, axis + 2) for axis in range(axes)]
         outer = [op.size(x, 0), op.size(x, 1)]
+        used = op.Slice(random_samples, [0], op.shape(outer[:1]), [0])  # a single input takes the first ones
+        columns = op.Split(used, axis=2, num_outputs=axes, outputs=axes)
         position = None
         for axis, (size, out, kernel) in enumerate(zip(sizes, output_size, kernel_size)):
             start = op.Unsqueeze(starts(op, columns[order[axis]], size, out, kernel), [2])
