@@ -17,6 +17,11 @@ OTHER_DTYPES = {
 """Architectures that are also exported with weights of other dtypes."""
 
 
+SCALES = {("t5", torch.float16): 4, ("t5", torch.bfloat16): 4}
+"""Multiples of the tolerance. T5 does not scale its scores: its logits, up to 4, are off the float64 model's by 0.003 in eager
+and 0.0025 in ONNX for float16, by 0.027 and 0.025 for bfloat16: one unit in the last place of the largest."""
+
+
 class TestArchitectures(ExporterTestCase):
     """One test for each builder is added below."""
 
@@ -45,7 +50,11 @@ class TestArchitectures(ExporterTestCase):
 def add(name: str, dtype: torch.dtype | None = None) -> None:
     """Add the test of one architecture."""
     suffix = "" if dtype is None else f"_{str(dtype).removeprefix('torch.')}"
-    setattr(TestArchitectures, f"test_{name}{suffix}", lambda self: self.check(name, dtype))
+    setattr(
+        TestArchitectures,
+        f"test_{name}{suffix}",
+        lambda self: self.check(name, dtype, SCALES.get((name, dtype), 1.0)),
+    )
 
 
 for _name in BUILDERS:
