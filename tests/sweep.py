@@ -23,6 +23,8 @@ from tests.known_failures import KNOWN_FAILURES
 
 DOCUMENT = os.path.join(os.path.dirname(__file__), "..", "docs", "conformance.md")
 TIMEOUT = 180
+SAMPLES = 3
+"""Samples of each case: the first, the middle and the last; the known failures are those of this number."""
 Name = tuple[str, str, str]
 
 
@@ -145,7 +147,7 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="*", default=[], help="dtypes, for example float32 int64")
     parser.add_argument("--kinds", nargs="*", default=[], help="operator, inplace, eval, train")
     parser.add_argument("--tenth", action="store_true", help="the fixed tenth that CI runs")
-    parser.add_argument("--samples", type=int, default=4, help="samples of each case")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of each case")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument(
         "--output", help="Markdown file to write (default: docs/conformance.md for a whole sweep)"

@@ -2,7 +2,7 @@
 
 import unittest
 
-from tests.sweep import sweep, tenth, unexpected
+from tests.sweep import SAMPLES, sweep, tenth, unexpected
 
 
 class TestModules(unittest.TestCase):
@@ -10,7 +10,7 @@ class TestModules(unittest.TestCase):
 
     def check(self, names):
         """No case fails outside of the known failures, and no known failure passes."""
-        results = list(sweep(tenth(names), samples=3, workers=2))
+        results = list(sweep(tenth(names), samples=SAMPLES, workers=2))
         self.assertGreater(len(results), 5)
         self.assertEqual(unexpected(results), [])
 
