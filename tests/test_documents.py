@@ -10,6 +10,8 @@ from torch.export import Dim
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
+torch.manual_seed(0)
+
 
 class MyModule(torch.nn.Module):
     def __init__(self):

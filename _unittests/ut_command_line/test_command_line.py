@@ -14,6 +14,8 @@ import onnx.parser
 
 from experimental_experiment.command_line import main
 
+torch.manual_seed(0)
+
 MODELS = textwrap.dedent(
     """
     import torch

@@ -7,6 +7,8 @@ import torch
 from experimental_experiment.testing import ExporterTestCase, each
 from experimental_experiment.torch_interpreter import to_onnx
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
 EDGES = torch.tensor(

@@ -6,6 +6,8 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase, each
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 G = torch.linspace(-1, 2, 20).reshape(4, 5)
 X = torch.tensor(

@@ -8,6 +8,8 @@ from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import Call, ExporterTestCase, each
 from experimental_experiment.torch_interpreter import to_onnx
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 X = torch.linspace(-2, 2, 24).reshape(2, 3, 4)
 FAMILY = each(

@@ -6,6 +6,8 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 
+torch.manual_seed(0)
+
 
 class TestLinearCrossEntropy(ExporterTestCase):
     def test_same_as_eager(self):

@@ -7,6 +7,8 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 A = torch.randn(2, 4, 4) + 3 * torch.eye(4)
 B = torch.randn(2, 4, 3)

@@ -8,6 +8,8 @@ from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 NETWORKS = {
     "lstm": (torch.nn.LSTM, {}),

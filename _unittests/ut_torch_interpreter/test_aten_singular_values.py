@@ -7,6 +7,8 @@ import torch
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter.errors import ExportError
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 A = torch.randn(2, 4, 4)
 WIDE = torch.randn(3, 5)

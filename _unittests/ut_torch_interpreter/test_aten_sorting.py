@@ -6,6 +6,8 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
 FLOATS = torch.tensor([[1.0, NAN, 3.0, INF, 1.0, NAN], [-INF, 3.4028234663852886e38, INF, -0.0, 0.0, NAN]])

@@ -6,6 +6,8 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 X = torch.randn(2, 40)
 HANN = torch.hann_window(16) + 0.1

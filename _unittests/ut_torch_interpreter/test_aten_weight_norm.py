@@ -6,6 +6,8 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 
+torch.manual_seed(0)
+
 aten = torch.ops.aten
 V = torch.randn(4, 3, 2)
 

@@ -13,6 +13,8 @@ from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
+torch.manual_seed(0)
+
 
 class Model(torch.nn.Module):
     """A layer, a view that is written, a buffer."""

@@ -8,6 +8,8 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.errors import ShapeContradiction, Untranslatable
 
+torch.manual_seed(0)
+
 X = torch.randn(2, 3)
 
 

@@ -18,6 +18,8 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD
 
+torch.manual_seed(0)
+
 X = torch.randn(2, 8)
 
 
