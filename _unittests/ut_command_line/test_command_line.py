@@ -14,8 +14,6 @@ import onnx.parser
 
 from experimental_experiment.command_line import main
 
-torch.manual_seed(0)
-
 MODELS = textwrap.dedent(
     """
     import torch

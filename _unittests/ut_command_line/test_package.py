@@ -16,8 +16,6 @@ import unittest
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown
 
-torch.manual_seed(0)
-
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 NEEDLESS = (
