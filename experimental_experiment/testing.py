@@ -28,10 +28,14 @@ class Call(torch.nn.Module):
 
     def forward(self, *tensors):
         """Call the function with these tensors in the place of the first ones."""
+        args, kwargs = self.arguments(tensors)
+        return self.function(*args, **kwargs)
+
+    def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple, dict]:
+        """The arguments of the function with these tensors in the place of the first ones."""
         given = iter(tensors)
         leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
-        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self.spec)
-        return self.function(*args, **kwargs)
+        return torch.utils._pytree.tree_unflatten(leaves, self.spec)
 
 
 def each(*functions: Callable) -> Callable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-TIES = "torch does not say which of equal elements comes first: the values agree, the indices do not"
 ROUNDED = "eager rounds every step to the half precision, onnxruntime the result only"
 SPARSE = "ONNX has no sparse tensors"
 SIGNS = "nothing fixes the signs of the vectors: refused, the values alone are translated"
@@ -13,13 +12,9 @@ HASH = "an exclusive or over the bits of all elements: refused"
 ALL = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 FLOATS = ALL[:4]
 HALVES = ("float16", "bfloat16")
-INTEGERS = ("int64", "int32", "uint8")
 SINGLE_AND_DOUBLE = ("float32", "float64")
 
 FAMILIES: list[tuple[str, tuple[str, ...], tuple[str, ...], str]] = [
-    ("operator", ("argsort", "sort"), ("bfloat16", "float16", "bool", "uint8"), TIES),
-    ("operator", ("kthvalue", "topk"), INTEGERS, TIES),
-    ("operator", ("mode",), ("bfloat16", "float16", "bool", *INTEGERS), TIES),
     ("operator", ("addbmm", "grid_sampler_2d", "grid_sampler_3d", "nn.functional.grid_sample"), HALVES, ROUNDED),
     ("operator", ("gradient",), ("float16",), ROUNDED),
     ("operator", ("_unsafe_masked_index_put_accumulate",), ("bfloat16",), ROUNDED),

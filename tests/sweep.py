@@ -28,7 +28,7 @@ SAMPLES = 3
 Name = tuple[str, str, str]
 
 
-def worker(pipe: Connection, samples: int) -> None:
+def worker(pipe: Connection, samples: int, seed: int) -> None:
     """Answer case names with verdicts until the pipe closes."""
     import torch
 
@@ -41,13 +41,15 @@ def worker(pipe: Connection, samples: int) -> None:
         except EOFError:
             return
         try:
-            found = verdict(name, samples)
+            found = verdict(name, samples, seed)
         except Exception as error:  # reported as the verdict of this case
             found = Verdict("error", f"{type(error).__name__}: {error}".splitlines()[0][:300])
         pipe.send((found.status, found.detail, found.dynamic))
 
 
-def sweep(names: list[Name], samples: int, workers: int) -> Iterator[tuple[Name, str, str, int]]:
+def sweep(
+    names: list[Name], samples: int, workers: int, seed: int = 0
+) -> Iterator[tuple[Name, str, str, int]]:
     """Name, status, detail and number of dynamic samples of every case, in the order they end."""
     context = multiprocessing.get_context("spawn")
     waiting = collections.deque(names)
@@ -56,7 +58,7 @@ def sweep(names: list[Name], samples: int, workers: int) -> Iterator[tuple[Name,
 
     def start() -> tuple[multiprocessing.Process, Connection]:
         ours, theirs = context.Pipe()
-        process = context.Process(target=worker, args=(theirs, samples), daemon=True)
+        process = context.Process(target=worker, args=(theirs, samples, seed), daemon=True)
         process.start()
         theirs.close()
         return process, ours
@@ -148,6 +150,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="*", default=[], help="operator, inplace, eval, train")
     parser.add_argument("--tenth", action="store_true", help="the fixed tenth that CI runs")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of each case")
+    parser.add_argument("--seed", type=int, default=0, help="seed that the samples are drawn with")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument(
         "--output", help="Markdown file to write (default: docs/conformance.md for a whole sweep)"
@@ -166,7 +169,7 @@ def main() -> int:
         names = [name for name in names if name[0] in options.kinds]
     if options.tenth:
         names = tenth(names)
-    iterator = sweep(names, options.samples, options.workers)
+    iterator = sweep(names, options.samples, options.workers, options.seed)
     if sys.stderr.isatty():
         from tqdm import tqdm
 
