@@ -7,6 +7,7 @@ from torch._higher_order_ops import associative_scan, scan
 from torch._higher_order_ops.map import map as torch_map
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput, TwoInputs
+from experimental_experiment.comparison import run, session
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -126,8 +127,29 @@ class TestScan(ControlFlowTestCase):
                 case = self.CASES["another axis, reversed, of any length"]
                 self.assert_cases({"backwards": case}, target_opset=opset)
 
+    def test_no_row_gives_the_carries_and_no_row(self):
+        """torch refuses it, onnxruntime's Scan would end the process."""
+        cases = {
+            "scan": (recurrent, (X[:0], H + 1), [H + 1, X[:0]]),
+            "map": (
+                lambda s, x, y: torch_map(lambda x: (s.lin(x), x > 0), x),
+                (X[:0], H),
+                [X[:0], X[:0] > 0],
+            ),
+            "associative_scan": (
+                lambda s, x, y: torch.ops.higher_order.associative_scan(lambda a, b: [a * b], [x], ()),
+                (X[:0], H),
+                [X[:0]],
+            ),
+        }
+        for name, (function, inputs, expected) in cases.items():
+            with self.subTest(name):
+                model = to_onnx(TwoInputs(function), (X, H), dynamic_shapes=({0: D}, None))
+                given = len(model.graph.input)
+                torch.testing.assert_close(run(session(model), inputs[:given]), expected)
+
     def test_bodies_declare_the_types_of_rows_and_carries(self):
-        model = to_onnx(TwoInputs(recurrent), (X, H), dynamic_shapes=({0: D}, None))
+        model = to_onnx(TwoInputs(recurrent), (X, H))
         (node,) = [node for node in model.graph.node if node.op_type == "Scan"]
         (body,) = [attribute.g for attribute in node.attribute if attribute.name == "body"]
         for value in [*body.input, *body.output]:
