@@ -50,6 +50,14 @@ class ShapeContradiction(ExportError):
 
 HINTS = (
     (
+        r"improper combine_fn",
+        "a strict capture takes torch._higher_order_ops.scan, torch.ops.higher_order.scan needs strict=False",
+    ),
+    (
+        r"to have same metadata|object of type 'Node' has no len",
+        "a carry keeps its shape from turn to turn, in a list for torch.ops.higher_order.scan: collect what grows with experimental_experiment.higher_order_ops.simple_loop_for",
+    ),
+    (
         r"data-dependent|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized",
         "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where",
     ),

@@ -85,8 +85,8 @@ def stage(name: str):
     try:
         yield
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        first = lines[0] if lines else ""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        first = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
         raise CaptureError(
             f"{name} failed with {type(error).__name__}: {first}", hint=capture_hint(error)
         ) from error
