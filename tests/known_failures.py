@@ -21,8 +21,6 @@ FAMILIES: list[tuple[str, tuple[str, ...], tuple[str, ...], str]] = [
     ("inplace", ("addbmm", "addr"), ("bfloat16",), ROUNDED),
     ("operator", ("matrix_exp",), ("float32", *HALVES), "eager's float32 is off by 0.2 % for large norms, ours is computed in float64"),
     ("operator", ("as_strided.partial_views",), ALL, "the strides reach memory that the tensor given to the model does not hold: refused"),
-    ("operator", ("igamma", "igammac"), FLOATS, "no translation yet: refused"),
-    ("inplace", ("igamma", "igammac"), FLOATS, "no translation yet: refused"),
     ("operator", ("to_sparse",), ALL, SPARSE),
     ("operator", ("hash_tensor",), ALL, HASH),
     ("operator", ("linalg.eigh", "linalg.svd", "svd", "svd_lowrank", "pca_lowrank"), SINGLE_AND_DOUBLE, SIGNS),
