@@ -64,7 +64,8 @@ class Context:
         node: the FX node translated now.
         modules: the calls of modules that it comes from, see `functions`.
         region: the autocast region translated now, which adapts the translation of each node; None outside.
-        functions: local functions of the model.
+        functions: local functions of the model, callees first.
+        regions: the local function of each region that is translated once, see `control_flow.invoke_subgraph`.
         warned: what was logged once already.
         dimensions: names of the symbolic sizes (`symbolic.Dimensions`).
     """
@@ -79,7 +80,8 @@ class Context:
     node: torch.fx.Node | None = None
     modules: tuple[tuple[str, str, str], ...] = ()
     region: Any = None
-    functions: dict[Any, ir.Function] = dataclasses.field(default_factory=dict)
+    functions: list[ir.Function] = dataclasses.field(default_factory=list)
+    regions: dict[Any, Any] = dataclasses.field(default_factory=dict)
     translations: dict[Any, Any] = dataclasses.field(default_factory=dict)
     warned: set[str] = dataclasses.field(default_factory=set)
     dimensions: Any = None

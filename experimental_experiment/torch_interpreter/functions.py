@@ -52,7 +52,6 @@ class Cutter:
         self.context = context
         self.chosen = chosen
         self.shared: dict[str, ir.Function] = {}
-        self.small = set(context.constants.values())
 
     def cut(self, nodes: Sequence[ir.Node], depth: int) -> list[ir.Node]:
         """Nodes with the calls of modules at *depth* and deeper made functions; one that calls nothing stays."""
@@ -69,11 +68,7 @@ class Cutter:
     def replace(self, nodes: list[ir.Node], call: Call) -> ir.Node:
         """One node that calls the function made of *nodes*, which leave the graph."""
         inside = set(with_subgraphs(nodes))
-        made = {value for node in inside for value in node.outputs}
-        bound = made | {value for node in inside for graph in graphs_of(node) for value in graph.inputs}
-        used = unique(value for node in nodes for value in captured(node) if value not in bound)
-        inputs = [value for value in used if value not in self.small]
-        constants = [value for value in used if value in self.small]
+        inputs, constants = read_from_outside(nodes, self.context)
         outputs = [v for node in nodes for v in node.outputs if is_used_outside(v, inside)]
         text = Canonical(inputs).text(nodes, outputs)
         graph = self.model.graph
@@ -114,31 +109,42 @@ class Cutter:
         constants: list[ir.Value],
         outputs: list[ir.Value],
     ) -> ir.Function:
-        """The function of *nodes*: its inputs are new values, its constants nodes."""
-        formal = {value: ir.Value(name=f"{value.name}_formal", type=value.type) for value in inputs}
-        first = []
-        for value in constants:
-            node = ir.node("Constant", [], {"value": value.const_value})
-            node.outputs[0].name = f"{value.name}_inside"
-            formal[value] = node.outputs[0]
-            first.append(node)
-        for node in with_subgraphs(nodes):
-            for index, value in enumerate(node.inputs):
-                if value in formal:
-                    node.replace_input_with(index, formal[value])
+        """The function of *nodes*, under *name* or, when that is taken, *name* and a number."""
         taken = {existing for where, existing, _ in self.model.functions if where == domain}
         unused = (f"{name}_{count}" if count else name for count in range(len(taken) + 1))
-        imports = {node.domain: 1 for node in nodes if node.domain} | {"": self.context.opset}
-        body = ir.Graph(
-            [formal[value] for value in inputs],
-            outputs,
-            nodes=[*first, *nodes],
-            name=name,
-            opset_imports=imports,
-        )
-        function = ir.Function(domain, next(n for n in unused if n not in taken), graph=body, attributes=[])
+        free = next(candidate for candidate in unused if candidate not in taken)
+        function = local_function(self.context, domain, free, nodes, inputs, constants, outputs)
         self.model.functions[function.identifier()] = function
         return function
+
+
+def local_function(
+    context: Context,
+    domain: str,
+    name: str,
+    nodes: Sequence[ir.Node],
+    inputs: Sequence[ir.Value],
+    constants: Sequence[ir.Value],
+    outputs: Sequence[ir.Value],
+) -> ir.Function:
+    """A function of *nodes*, which are in no graph: its inputs are new values, its constants nodes."""
+    formal = {value: ir.Value(name=f"{value.name}_formal", type=value.type) for value in inputs}
+    first = []
+    for value in constants:
+        node = ir.node("Constant", [], {"value": value.const_value})
+        node.outputs[0].name = f"{value.name}_inside"
+        formal[value] = node.outputs[0]
+        first.append(node)
+    domains = set()
+    for node in with_subgraphs(nodes):
+        domains.add(node.domain)
+        for index, value in enumerate(node.inputs):
+            if value in formal:
+                node.replace_input_with(index, formal[value])
+    imports = {used: context.domains.get(used, 1) for used in sorted(domains)} | {"": context.opset}
+    formals = [formal[value] for value in inputs]
+    graph = ir.Graph(formals, outputs, nodes=[*first, *nodes], name=name, opset_imports=imports)
+    return ir.Function(domain, name, graph=graph, attributes=[])
 
 
 class Canonical:
@@ -206,6 +212,16 @@ def captured(node: ir.Node) -> Iterable[ir.Value]:
             yield from graph.outputs
 
 
+def read_from_outside(nodes: Sequence[ir.Node], context: Context) -> tuple[list[ir.Value], list[ir.Value]]:
+    """What nodes read that is not theirs, in order: values, and the small constants of the model."""
+    inside = set(with_subgraphs(nodes))
+    bound = {value for node in inside for value in node.outputs}
+    bound |= {value for node in inside for graph in graphs_of(node) for value in graph.inputs}
+    used = dict.fromkeys(value for node in nodes for value in captured(node) if value not in bound)
+    small = set(context.constants.values())
+    return [value for value in used if value not in small], [value for value in used if value in small]
+
+
 def forget_inputs(nodes: Iterable[ir.Node]) -> None:
     """Let nodes that left the model read nothing: what they read may be unused now."""
     for node in with_subgraphs(nodes):
@@ -216,8 +232,3 @@ def forget_inputs(nodes: Iterable[ir.Node]) -> None:
 def is_used_outside(value: ir.Value, inside: set[ir.Node]) -> bool:
     """Whether something else than these nodes reads a value."""
     return value.is_graph_output() or any(user not in inside for user, _ in value.uses())
-
-
-def unique(values: Iterable[ir.Value]) -> list[ir.Value]:
-    """The values without repetition, in order."""
-    return list(dict.fromkeys(values))

@@ -103,7 +103,7 @@ def to_onnx(
         graph,
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
         producer_name="experimental_experiment",
-        functions=list(context.functions.values()),
+        functions=context.functions,
     )
     progress("optimize", 1)
     clean(model, optimize)

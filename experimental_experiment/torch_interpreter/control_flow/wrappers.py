@@ -55,12 +55,6 @@ def checkpoint(op, wrapped_func, *args, **kwargs):
     return wrapped_func.inline_views(op, *args)
 
 
-@translates(higher_order.invoke_subgraph, views=True)
-def invoke_subgraph(op, subgraph, identifier, *operands):
-    """A region that is compiled once: its body, at each call."""
-    return subgraph.inline_views(op, *operands)
-
-
 @translates(higher_order.hints_wrapper, views=True)
 def hints_wrapper(op, body_func, args, kwargs, hints):
     """The hints are for compilers."""
