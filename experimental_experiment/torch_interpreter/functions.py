@@ -20,12 +20,12 @@ MODULES = "modules"
 Call = tuple[str, str, str]
 
 
-def class_names(classes: bool | Collection[type | str]) -> Collection[str] | None:
-    """The qualified names of the classes chosen, None for all.
+def class_names(classes: bool | Collection[type]) -> Collection[str] | None:
+    """The qualified names of the classes chosen, None for all or when there are none.
 
-    Raises TypeError when *classes* is neither True nor a collection of module classes.
+    Raises TypeError when *classes* is neither a bool nor a collection of module classes.
     """
-    if classes is True:
+    if isinstance(classes, bool):
         return None
     if not isinstance(classes, Collection) or isinstance(classes, str):
         raise TypeError(f"modules_as_functions is True or a set of classes of modules, not {classes!r}")
@@ -37,9 +37,9 @@ def class_names(classes: bool | Collection[type | str]) -> Collection[str] | Non
     return names
 
 
-def extract(model: ir.Model, context: Context, classes: bool | Collection[type]) -> None:
+def extract(model: ir.Model, context: Context, classes: Collection[str] | None) -> None:
     """Replace the nodes of every submodule (of these classes) by calls of functions, callees first in the model."""
-    cutter = Cutter(model, context, class_names(classes))
+    cutter = Cutter(model, context, classes)
     cutter.cut(list(model.graph), 0)
     model.graph.opset_imports.update({domain: 1 for domain, _, _ in model.functions})
 

@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
-from experimental_experiment.torch_interpreter.functions import extract
+from experimental_experiment.torch_interpreter.functions import class_names, extract
 from experimental_experiment.torch_interpreter.interface import (
     Weights,
     add_input,
@@ -74,7 +74,7 @@ def to_onnx(
             ``"outputs"`` makes written buffers inputs, and every new value an output, after the others.
         modules_as_functions: True makes every submodule a local function named by its class, in a domain named
             by its package, equal modules sharing one whose inputs are the weights; a set of classes chooses.
-        inline: True inlines every local function at the end, False and None keep them.
+        inline: True leaves no local function, for the optimizer's sake; False and None keep them.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
         progress: called with a stage and its number of steps, returns a function to call at each step.
@@ -89,6 +89,7 @@ def to_onnx(
     """
     opset, domains = opsets(target_opset)
     table = registry.per_call_table(translations)
+    classes = class_names(modules_as_functions)
     if mutated_buffers not in ("drop", "outputs"):
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
@@ -106,12 +107,11 @@ def to_onnx(
         functions=context.functions,
     )
     progress("optimize", 1)
-    clean(model, optimize)
-    if modules_as_functions:
-        extract(model, context, modules_as_functions)
     if inline:
         InlinePass()(model)
-    if modules_as_functions or inline:
+    clean(model, optimize)
+    if modules_as_functions and not inline:
+        extract(model, context, classes)
         clean(model, optimize=False)
     progress("write", 1)
     if filename is not None:
