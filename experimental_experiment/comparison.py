@@ -97,7 +97,8 @@ def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
     """A tensor of onnxruntime as torch sees it."""
     if value.element_type() == onnx.TensorProto.BFLOAT16:
         return torch.from_dlpack(value).clone()
-    return torch.from_numpy(np.array(value.numpy()))
+    array = np.array(value.numpy())
+    return torch.from_numpy(array.view(array.dtype.str))  # uint64 comes as C's unsigned long long
 
 
 def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Difference:

@@ -7,7 +7,6 @@ SPARSE = "ONNX has no sparse tensors"
 SIGNS = "nothing fixes the signs of the vectors: refused, the values alone are translated"
 FIXED_POINT = "ATen interpolates uint8 in fixed-point arithmetic: refused"
 GENERAL = "eigenvalues of a matrix that is not symmetric, LDL factors: refused"
-HASH = "an exclusive or over the bits of all elements: refused"
 
 ALL = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 FLOATS = ALL[:4]
@@ -22,7 +21,6 @@ FAMILIES: list[tuple[str, tuple[str, ...], tuple[str, ...], str]] = [
     ("operator", ("matrix_exp",), ("float32", *HALVES), "eager's float32 is off by 0.2 % for large norms, ours is computed in float64"),
     ("operator", ("as_strided.partial_views",), ALL, "the strides reach memory that the tensor given to the model does not hold: refused"),
     ("operator", ("to_sparse",), ALL, SPARSE),
-    ("operator", ("hash_tensor",), ALL, HASH),
     ("operator", ("linalg.eigh", "linalg.svd", "svd", "svd_lowrank", "pca_lowrank"), SINGLE_AND_DOUBLE, SIGNS),
     ("operator", ("linalg.eig", "linalg.eigvals", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"), SINGLE_AND_DOUBLE, GENERAL),
     ("operator", ("_upsample_bilinear2d_aa", "nn.functional.interpolate.bicubic", "nn.functional.interpolate.bilinear", "nn.functional.upsample_bilinear"), ("uint8",), FIXED_POINT),

@@ -1,5 +1,6 @@
 """Bitwise operators and shifts: signs, widths, booleans, as eager."""
 
+import math
 import unittest
 
 import torch
@@ -35,6 +36,15 @@ SHIFTS = each(
     aten.bitwise_right_shift.Tensor,
     aten.__lshift__.Tensor,
     aten.__rshift__.Tensor,
+)
+
+HASHES = each(
+    aten.hash_tensor.default,
+    lambda x: aten.hash_tensor.default(x, [0]),
+    lambda x: aten.hash_tensor.default(x, [-1], keepdim=True),
+)
+FLOATS = torch.tensor(
+    [[1.5, -1.5, math.inf, -math.inf], [math.nan, -0.0, 1e-42, 3e38], [7, 0.1, 1e-5, -1e10]]
 )
 
 
@@ -88,6 +98,18 @@ class TestBitwise(ExporterTestCase):
             OTHERS,
         ),
         "in place, through a view": (in_place, INTS.reshape(2, 3), OTHERS.reshape(2, 3)),
+        "hash of integers": (HASHES, INTS.reshape(2, 3)),
+        "hash of bytes, of booleans": (lambda a, b: [HASHES(a[None]), HASHES(b[None])], BYTES, BOOLS),
+        "hash of floats": (HASHES, FLOATS),
+        "hash of float64": (HASHES, FLOATS.double() * 1e-310),
+        "hash of float16": (HASHES, FLOATS.half()),
+        "hash of a long row": (aten.hash_tensor.default, torch.randn(1000)),
+        "hash of all axes": (
+            lambda x: aten.hash_tensor.default(x, [0, -1], keepdim=True),
+            INTS.int().reshape(2, 3),
+        ),
+        "hash of one number": (aten.hash_tensor.default, torch.tensor(-2.5)),
+        "hash of an empty row": (lambda x: aten.hash_tensor.default(x, [0]), torch.ones(3, 0)),
         "empty": (OF_TENSORS, INTS[:0], OTHERS[:0]),
     }
 
@@ -97,6 +119,7 @@ class TestBitwise(ExporterTestCase):
     def test_opsets(self):
         for opset in (18, 26):
             self.assert_same_as_eager(OF_TENSORS, INTS, OTHERS, target_opset=opset, dynamic=False)
+            self.assert_same_as_eager(HASHES, FLOATS, target_opset=opset)
 
 
 if __name__ == "__main__":

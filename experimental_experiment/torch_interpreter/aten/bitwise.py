@@ -1,4 +1,4 @@
-"""Bitwise operators and shifts, of integers and booleans.
+"""Bitwise operators and shifts, of integers and booleans; the hash of a tensor.
 
 Source of semantics: torch.bitwise_and and its kin; Python's ``&``, ``|``, ``^``, ``<<``, ``>>`` on tensors are the same,
 and ``&=`` to ``>>=``, whose names have no functional twin, write what these give.
@@ -11,11 +11,16 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.floating_point import bits_of
+from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 BOOL, INT64, UINT64 = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.UINT64
+DOUBLE = ir.DataType.DOUBLE
 
 
 def bitwise(op_type: str, of_booleans: str, *targets: torch._ops.OpOverload) -> None:
@@ -126,3 +131,30 @@ def shift(op, self: ir.Value, count: ir.Value, direction: str) -> ir.Value:
     # C++ leaves a shift by 64 undefined
     count = op.Cast(op.Clip(count, op.constant(0), op.constant(63)), to=UINT64)
     return op.Cast(op.BitShift(wide, count, direction=direction), to=self.dtype)
+
+
+@translates(aten.hash_tensor.default)
+def hash_tensor(op, self, dim, keepdim):
+    """The exclusive or, over some axes, of the bits of integers as int64 and of floats as float64."""
+    is_float = self.dtype.is_floating_point()
+    bits = bits_of(op, op.Cast(self, to=DOUBLE)) if is_float else op.Cast(self, to=INT64)
+    axes = axes_of(self, dim)
+    kept = [axis for axis in range(rank(self)) if axis not in axes]
+    length = count(op, self, axes)
+    if not isinstance(length, int):
+        raise Untranslatable("the number of elements is not constant")
+    shape = op.shape([*(op.size(self, axis) for axis in kept), length])
+    rows = op.Reshape(op.Transpose(bits, perm=kept + axes), shape)
+    result = op.Cast(folded(op, rows, length), to=UINT64)
+    return op.Unsqueeze(result, axes) if keepdim else result
+
+
+def folded(op, x: ir.Value, length: int) -> ir.Value:
+    """The exclusive or of the elements along the last axis: the first half with the second, until one is left."""
+    last = rank(x) - 1
+    while length > 1:
+        half = length // 2
+        pair = op.BitwiseXor(op.Slice(x, [0], [half], [last]), op.Slice(x, [half], [2 * half], [last]))
+        x = op.Concat(pair, op.Slice(x, [2 * half], [length], [last]), axis=last) if length % 2 else pair
+        length -= half
+    return op.Squeeze(x, [last])

@@ -13,6 +13,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import mul, pow_
 from experimental_experiment.torch_interpreter.aten.comparison import filled
+from experimental_experiment.torch_interpreter.emitter import INT64_MIN
 from experimental_experiment.torch_interpreter.promotion import (
     LOW_PRECISION,
     cast,
@@ -23,6 +24,7 @@ from experimental_experiment.torch_interpreter.promotion import (
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
+INT64 = ir.DataType.INT64
 
 PRECISIONS = {
     ir.DataType.FLOAT16: (11, -13, 16),
@@ -89,6 +91,21 @@ def parts(op, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
 def power_of_two(op, exponent: ir.Value) -> ir.Value:
     """``2 ** exponent``, exact."""
     return op.Pow(op.constant(2, exponent.dtype), exponent)
+
+
+def bits_of(op, x: ir.Value) -> ir.Value:
+    """The bits of a float64 as INT64; before opset 26 those of ``torch.nan`` for every NaN."""
+    if op.has("BitCast"):
+        return op.BitCast(x, to=INT64)
+    mantissa, exponent, special = parts(op, x)
+    stored = op.Max(exponent, -1021.0)
+    digits = op.Mul(mantissa, power_of_two(op, op.Add(op.Sub(exponent, stored), 53.0)))
+    field = op.Mul(op.Cast(op.Add(stored, 1021.0), to=INT64), 1 << 52)
+    bits = op.Add(field, op.Cast(digits, to=INT64))
+    of_special = op.Where(op.IsNaN(x), op.constant(0x7FF8 << 48), op.constant(0x7FF << 52))
+    of_special = op.Where(op.Equal(x, 0), op.constant(0), of_special)
+    bits = op.Where(special, of_special, bits)
+    return op.Where(signbit(op, x), op.Add(bits, INT64_MIN), bits)
 
 
 @translates(aten.nextafter.default)
