@@ -5,7 +5,6 @@ from __future__ import annotations
 ROUNDED = "eager rounds every step to the half precision, onnxruntime the result only"
 SPARSE = "ONNX has no sparse tensors"
 SIGNS = "nothing fixes the signs of the vectors: refused, the values alone are translated"
-FIXED_POINT = "ATen interpolates uint8 in fixed-point arithmetic: refused"
 GENERAL = "eigenvalues of a matrix that is not symmetric, LDL factors: refused"
 
 ALL = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
@@ -23,7 +22,6 @@ FAMILIES: list[tuple[str, tuple[str, ...], tuple[str, ...], str]] = [
     ("operator", ("to_sparse",), ALL, SPARSE),
     ("operator", ("linalg.eigh", "linalg.svd", "svd", "svd_lowrank", "pca_lowrank"), SINGLE_AND_DOUBLE, SIGNS),
     ("operator", ("linalg.eig", "linalg.eigvals", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"), SINGLE_AND_DOUBLE, GENERAL),
-    ("operator", ("_upsample_bilinear2d_aa", "nn.functional.interpolate.bicubic", "nn.functional.interpolate.bilinear", "nn.functional.upsample_bilinear"), ("uint8",), FIXED_POINT),
     ("operator", ("broadcast_shapes",), ("float32",), "onnxruntime refuses a model without inputs whose output is empty"),
 ]  # fmt: skip
 """Kind, operators, dtypes and reason."""

@@ -1,10 +1,12 @@
 """Resizing: same values, shapes and dtypes as eager."""
 
+import functools
+import itertools
 import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import ExporterTestCase, each
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -31,6 +33,17 @@ WEIGHTED = (
     (aten.upsample_bicubic2d, IMAGE, [14, 3]),
     (aten._upsample_bilinear2d_aa, IMAGE, [14, 3]),
     (aten._upsample_bicubic2d_aa, IMAGE, [14, 3]),
+)
+
+CORNERS = (
+    lambda packet, x, size: packet.vec(x, size, False, None),
+    lambda packet, x, size: packet.vec(x, size, True, None),
+)
+OF_BYTES = (
+    aten.upsample_bilinear2d,
+    aten.upsample_bicubic2d,
+    aten._upsample_bilinear2d_aa,
+    aten._upsample_bicubic2d_aa,
 )
 
 
@@ -67,6 +80,13 @@ class TestResize(ExporterTestCase):
         "bicubic, float64, corners": (aten.upsample_bicubic2d.vec, IMAGE.double(), [11, 3], True, None),
         "antialiased, smaller": (aten._upsample_bilinear2d_aa.vec, normal(1, 2, 20, 30), [7, 9], False, None),
         "antialiased, corners": (aten._upsample_bilinear2d_aa.vec, normal(1, 2, 20, 30), [7, 40], True, None),
+        "antialiased, corners, one row": (
+            aten._upsample_bilinear2d_aa.vec,
+            normal(1, 2, 20, 30),
+            [1, 4],
+            True,
+            None,
+        ),
         "antialiased, factors": (aten._upsample_bilinear2d_aa.vec, IMAGE, None, False, [1.1, 0.6]),
         "antialiased cubic": (aten._upsample_bicubic2d_aa.vec, normal(1, 2, 20, 30), [7, 40], False, None),
         "antialiased cubic, float64": (aten._upsample_bicubic2d_aa.vec, IMAGE.double(), [3, 4], True, None),
@@ -77,6 +97,21 @@ class TestResize(ExporterTestCase):
             with self.subTest(promise):
                 kwargs = args.pop() if isinstance(args[-1], dict) else {}
                 self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_bytes(self):
+        """ATen interpolates them in integers on the CPUs that have AVX2, in floats elsewhere."""
+        if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+            self.skipTest("ATen has integer kernels for AVX2 only")
+        every = each(*(functools.partial(resized, packet) for packet in OF_BYTES for resized in CORNERS))
+        sizes = (((9, 14), [20, 5]), ((40, 33), [11, 33]), ((1, 60), [3, 7]))
+        for (size, out), channels in itertools.product(sizes, (3, 5)):
+            with self.subTest(size=size, out=out, channels=channels):
+                image = torch.randint(0, 256, (2, channels, *size), dtype=torch.uint8)
+                self.assert_same_as_eager(every, image, out, dynamic=False)
+                last = ((image > 99).byte() * 255).contiguous(memory_format=torch.channels_last)
+                self.assert_same_as_eager(every, last, out, dynamic=False)
+        factors = (image, None, False, [0.7, 1.3])
+        self.assert_cases({str(packet): (packet.vec, *factors) for packet in OF_BYTES})
 
     def test_sizes_without_factors(self):
         for packet, x, size in NEAREST:
@@ -99,10 +134,15 @@ class TestResize(ExporterTestCase):
                 if mode not in ("nearest", "nearest-exact"):
                     yield torch.nn.functional.interpolate(x, size=y.shape[2:], mode=mode, antialias=True)
 
-        for opset, dtype in ((18, torch.float32), (20, torch.float64), (26, torch.float32)):
+        for opset, dtype, scale in (
+            (18, torch.float32, 1),
+            (20, torch.float64, 1),
+            (26, torch.float32, 1),
+            (20, torch.uint8, 99),
+        ):
             with self.subTest(opset=opset, dtype=dtype):
-                others = [(normal(3, 3, 3, 4, dtype=dtype), normal(1, 1, 5, 3, dtype=dtype))]
-                x, y = IMAGE.to(dtype), normal(1, 1, 9, 11, dtype=dtype)
+                others = [((normal(3, 3, 3, 4) * scale).to(dtype), normal(1, 1, 5, 3))]
+                x, y = (IMAGE * scale).to(dtype), normal(1, 1, 9, 11)
                 every = lambda x, y: list(resized(x, y))
                 self.assert_same_as_eager(every, x, y, others=others, target_opset=opset)
 

@@ -1,7 +1,8 @@
 """Resizing: nearest, nearest-exact, linear, bilinear, trilinear, bicubic and the antialiased ones.
 
 Source of semantics: torch.nn.functional.interpolate and ATen's UpSample.h. ONNX Resize where it reads the same positions; otherwise every
-axis is gathered at the positions that ATen computes, in its precision: a nearest neighbour is one element or another.
+axis is gathered at the positions that ATen computes, in its precision: a nearest neighbour is one element or another. Bytes are
+interpolated in integers, as ATen does on every CPU that has AVX2.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 
-FLOAT, DOUBLE, INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
+FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
 
 IN_RESIZE = frozenset({FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 """Floats that onnxruntime's Resize computes."""
+
+DIGITS = 22
+"""The most binary digits that ATen gives to a weight of bytes."""
 
 CHECKED = 8192
 """Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
@@ -218,9 +222,10 @@ def far(op, t, a):
 
 def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable):
     """Resize when it computes this; otherwise a weighted sum of the elements of *taps*, axis by axis."""
-    if x.dtype not in IN_RESIZE and x.dtype != DOUBLE:
-        raise Untranslatable(f"{mode} interpolation of {x.dtype.name}")
     axes = list(range(2, rank(x)))
+    if x.dtype == UINT8 and len(axes) == 2:
+        return of_bytes(op, x, sizes, scales, align_corners, taps)
+    check_float(x)
     if x.dtype in IN_RESIZE:
         attributes = dict(axes=axes, mode=mode, cubic_coeff_a=-0.75 if mode == "cubic" else None)
         if align_corners or not any(scales):
@@ -278,11 +283,13 @@ def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: fl
 
     Source: ``_compute_indices_min_size_weights_aa`` of ATen; onnxruntime's own antialiasing weights elements outside of the image.
     """
-    if x.dtype not in IN_RESIZE and x.dtype != DOUBLE:
-        raise Untranslatable(f"antialiased interpolation of {x.dtype.name}")
+    if x.dtype != UINT8:
+        check_float(x)
     wide = op.Cast(x, to=computing_dtype(x))
     for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
         step = step_of(op, wide.dtype, op.size(x, axis), out, scale, align_corners, copied=True)
+        if align_corners:
+            step = op.Where(op.Greater(op.constant(out), 1), step, op.constant(0.0, step.dtype))
         stretch = op.Max(step, 1.0)
         center = op.Mul(step, op.Add(op.Cast(counted(op, out), to=step.dtype), 0.5))
         support = op.Mul(stretch, reach)
@@ -294,11 +301,15 @@ def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: fl
         distance = op.Abs(op.Div(op.Add(op.Sub(place, column[0]), 0.5), stretch))
         weights = op.Where(inside, kernel(op, distance), op.constant(0.0, step.dtype))
         weights = op.Div(weights, op.ReduceSum(weights, [1], keepdims=1))
-        if axis == 3:
-            wide = op.MatMul(wide, op.Transpose(weights, perm=[1, 0]))
-        else:
-            wide = op.MatMul(weights, wide)
+        wide = (
+            weighted(op, wide, weights, weights, axis) if x.dtype == UINT8 else along(op, weights, wide, axis)
+        )
     return op.Cast(wide, to=x.dtype)
+
+
+def along(op, weights, x, axis: int):
+    """The product of a matrix with the columns of *x*, or with its rows for the last axis."""
+    return op.MatMul(x, op.Transpose(weights, perm=[1, 0])) if axis == 3 else op.MatMul(weights, x)
 
 
 def whole(op, value):
@@ -317,7 +328,46 @@ def hat(op, t):
     return op.Where(op.Less(t, 1.0), near(op, t, -0.5), outer)
 
 
+# ---- bytes
+
+
+def of_bytes(op, x, sizes, scales, align_corners, taps: Callable):
+    """Bytes along two axes in the integers of ATen's AVX2 kernels, the last axis first."""
+    wide = op.Cast(x, to=DOUBLE)
+    for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
+        size = op.size(x, axis)
+        places = op.Cast(counted(op, size), to=DOUBLE)
+        weights, totals = op.constant(0.0, DOUBLE), []
+        for index, weight in taps(op, DOUBLE, size, out, scale, align_corners):
+            here = op.Equal(op.Unsqueeze(op.Cast(index, to=DOUBLE), [1]), places)
+            weights = op.Add(weights, op.Where(here, op.Unsqueeze(weight, [1]), op.constant(0.0, DOUBLE)))
+            totals.append(weights)
+        wide = weighted(op, wide, weights, op.Max(*totals), axis)
+    return op.Cast(wide, to=x.dtype)
+
+
+def weighted(op, x, weights, seen, axis: int):
+    """Bytes, held as float64, times weights rounded to as many binary digits as the largest one *seen* lets int16 hold.
+
+    Source: ``_compute_index_ranges_int16_weights`` of ATen. The products are exact; each axis is rounded to bytes.
+    """
+    digits = op.constant(2.0 ** np.arange(1, DIGITS + 1), DOUBLE)
+    filled = op.Floor(op.Add(op.Mul(op.ReduceMax(seen, keepdims=0), digits), 0.5))
+    fits = op.Cast(op.Less(filled, 2.0**15), to=DOUBLE)
+    unit = op.Pow(op.constant(2.0, DOUBLE), op.ReduceSum(fits, keepdims=0))
+    scaled = op.Mul(weights, unit)
+    rounded = op.Mul(op.Sign(scaled), op.Floor(op.Add(op.Abs(scaled), 0.5)))
+    total = op.Add(along(op, rounded, x, axis), op.Mul(unit, 0.5))
+    return op.Clip(op.Floor(op.Div(total, unit)), 0.0, 255.0)
+
+
 # ---- shared
+
+
+def check_float(x: ir.Value) -> None:
+    """Raise Untranslatable when an interpolation is not computed in floats."""
+    if x.dtype not in IN_RESIZE and x.dtype != DOUBLE:
+        raise Untranslatable(f"interpolation of {x.dtype.name}")
 
 
 def target(op, x, output_size, scale_factors) -> tuple[list[Size], list[float | None]]:
@@ -336,7 +386,7 @@ def target(op, x, output_size, scale_factors) -> tuple[list[Size], list[float | 
 
 def computing_dtype(x: ir.Value) -> ir.DataType:
     """The dtype in which torch computes positions and weights."""
-    return DOUBLE if x.dtype == DOUBLE else FLOAT
+    return DOUBLE if x.dtype in (DOUBLE, UINT8) else FLOAT
 
 
 def step_of(
