@@ -110,7 +110,8 @@ class TestResize(ExporterTestCase):
                 self.assert_same_as_eager(every, image, out, dynamic=False)
                 last = ((image > 99).byte() * 255).contiguous(memory_format=torch.channels_last)
                 self.assert_same_as_eager(every, last, out, dynamic=False)
-        factors = (image, None, False, [0.7, 1.3])
+        # 7 rows times 1.05 are 7 rows: copied
+        factors = (torch.arange(98).byte().reshape(1, 1, 7, 14), None, False, [1.05, 1.3])
         self.assert_cases({str(packet): (packet.vec, *factors) for packet in OF_BYTES})
 
     def test_sizes_without_factors(self):

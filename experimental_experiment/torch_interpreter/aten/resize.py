@@ -180,9 +180,9 @@ def cubic(op, x, sizes, scales, align_corners):
     return interpolated(op, x, sizes, scales, align_corners, "cubic", cubic_taps)
 
 
-def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool):
+def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool, copied=True):
     """The two elements of an axis that every output reads, and their weights."""
-    step = step_of(op, dtype, size, out, scale, align_corners, copied=True)
+    step = step_of(op, dtype, size, out, scale, align_corners, copied)
     place = op.Max(positions(op, step, out, align_corners), 0.0)
     last = minus(op, size, 1)
     below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
@@ -190,9 +190,9 @@ def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_cor
     return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
 
 
-def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool):
+def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool, copied=False):
     """The four elements of an axis that every output reads, and their weights."""
-    place = positions(op, step_of(op, dtype, size, out, scale, align_corners), out, align_corners)
+    place = positions(op, step_of(op, dtype, size, out, scale, align_corners, copied), out, align_corners)
     floor = op.Floor(place)
     first, last = op.Cast(floor, to=INT64), minus(op, size, 1)
     indices = [op.Min(op.Max(op.Add(first, offset), 0), last) for offset in (-1, 0, 1, 2)]
@@ -338,7 +338,7 @@ def of_bytes(op, x, sizes, scales, align_corners, taps: Callable):
         size = op.size(x, axis)
         places = op.Cast(counted(op, size), to=DOUBLE)
         weights, totals = op.constant(0.0, DOUBLE), []
-        for index, weight in taps(op, DOUBLE, size, out, scale, align_corners):
+        for index, weight in taps(op, DOUBLE, size, out, scale, align_corners, copied=True):
             here = op.Equal(op.Unsqueeze(op.Cast(index, to=DOUBLE), [1]), places)
             weights = op.Add(weights, op.Where(here, op.Unsqueeze(weight, [1]), op.constant(0.0, DOUBLE)))
             totals.append(weights)
