@@ -50,6 +50,14 @@ class ShapeContradiction(ExportError):
 
 HINTS = (
     (
+        r"aliasing during higher order op",
+        "a branch or a body returns one of its inputs, a view of one, or one tensor twice: clone it",
+    ),
+    (
+        r"unsupported branch return type|HOP body output unsupported",
+        "branches and bodies return tensors: torch.tensor(n) for a number",
+    ),
+    (
         r"improper combine_fn",
         "a strict capture takes torch._higher_order_ops.scan, torch.ops.higher_order.scan needs strict=False",
     ),

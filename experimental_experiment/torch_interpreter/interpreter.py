@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter import dtypes, registry
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
@@ -178,6 +179,12 @@ class Walk:
             held = getattr(held, part)
         if isinstance(held, torch.fx.GraphModule):
             return Body(held, self.dimensions)
+        if isinstance(held, FakeTensor):
+            raise ExportError(
+                f"torch.export kept no values for {node.target}, a tensor that a function reads from outside",
+                node,
+                "give it to the function as an operand",
+            )
         if isinstance(held, torch.Tensor):
             name = self.op.context.names.unique(node.target)
             tensor = ir.tensor_adapters.TorchTensor(held.detach(), name=name)
@@ -267,11 +274,14 @@ class Walk:
     def translation(self, node: torch.fx.Node, target: Any) -> registry.Translation:
         """The translation of a target: this export's own first, then the registry's.
 
-        A complex argument asks for the complex table; a complex result of real arguments looks there first.
+        A complex argument asks for the complex table; a complex result of real arguments looks there first. The bodies
+        of a higher-order operator say themselves what is complex.
         """
         tables = [self.op.context.translations]
         arguments = [*node.all_input_nodes, *node.args, *node.kwargs.values()]
-        if any(is_complex(argument) for argument in arguments):
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            tables.append(registry.TRANSLATIONS)
+        elif any(is_complex(argument) for argument in arguments):
             tables.append(registry.COMPLEX)
         elif is_complex(node):
             tables += [registry.COMPLEX, registry.TRANSLATIONS]

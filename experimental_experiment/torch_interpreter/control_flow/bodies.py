@@ -78,10 +78,15 @@ def carried_type(label: str, value: ir.Value, *others: Any) -> ir.Value:
     sizes: list[int | None] = []
     for axis, size in enumerate(value.shape):
         agreed = all(
-            isinstance(other, torch.Tensor) and same_size(other.shape[axis], size) for other in others
+            isinstance(other, torch.Tensor) and same_size(sizes_of(other)[axis], size) for other in others
         )
         sizes.append(size if isinstance(size, int) and agreed else None)
     return ir.Value(name=label, type=ir.TensorType(value.dtype), shape=ir.Shape(sizes))
+
+
+def sizes_of(fake: torch.Tensor) -> list[int | torch.SymInt]:
+    """The sizes of the value of a fake tensor: a complex one has an axis more."""
+    return [*fake.shape, 2] if fake.dtype.is_complex else [*fake.shape]
 
 
 def same_size(size: Any, known: Any) -> bool:

@@ -17,6 +17,7 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import (
     fakes,
     inline_as_tensors,
     refuse_writes,
+    sizes_of,
     typed,
 )
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
@@ -119,7 +120,9 @@ def empty_sequence(op, fake):
 
 def first_sequence(op, fake, axis):
     """A sequence of one empty tensor, or of none when another size than that of *axis* is unknown outside of the loop."""
-    sizes = [0 if k == axis else op.context.dimensions.value(op, size) for k, size in enumerate(fake.shape)]
+    sizes = [
+        0 if k == axis else op.context.dimensions.value(op, size) for k, size in enumerate(sizes_of(fake))
+    ]
     if any(size is None for size in sizes):
         return empty_sequence(op, fake)
     empty = op.Expand(op.constant(0, stored(fake)), op.shape(sizes))

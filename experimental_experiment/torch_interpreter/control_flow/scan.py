@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import (
     fakes,
     inline_as_tensors,
     refuse_writes,
+    sizes_of,
     slice_type,
     typed,
     with_absent,
@@ -63,9 +64,8 @@ def without_rows(op, start, rows):
     """The carries and empty results, whose other sizes are 0 where only the function could tell them."""
     empty = []
     for fake in rows:
-        sizes = [op.context.dimensions.value(op, size) for size in fake.shape]
-        pair = [2] if fake.dtype.is_complex else []
-        shape = op.shape([0, *(0 if size is None else size for size in sizes), *pair])
+        sizes = [op.context.dimensions.value(op, size) for size in sizes_of(fake)]
+        shape = op.shape([0, *(0 if size is None else size for size in sizes)])
         empty.append(op.Expand(op.constant(0, onnx_dtype(fake.dtype)), shape))
     return [*start, *empty]
 
