@@ -22,7 +22,6 @@ FAMILIES: list[tuple[str, tuple[str, ...], tuple[str, ...], str]] = [
     ("operator", ("to_sparse",), ALL, SPARSE),
     ("operator", ("linalg.eigh", "linalg.svd", "svd", "svd_lowrank", "pca_lowrank"), SINGLE_AND_DOUBLE, SIGNS),
     ("operator", ("linalg.eig", "linalg.eigvals", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"), SINGLE_AND_DOUBLE, GENERAL),
-    ("operator", ("broadcast_shapes",), ("float32",), "onnxruntime refuses a model without inputs whose output is empty"),
 ]  # fmt: skip
 """Kind, operators, dtypes and reason."""
 
