@@ -110,6 +110,10 @@ class TestActivation(ExporterTestCase):
         "float16": (softmaxes, MATRIX.half()),
         "bfloat16": (softmaxes, MATRIX.bfloat16()),
         "NaN and infinity": (softmaxes, torch.tensor([[NAN, 1.0], [INF, 1.0]])),
+        "NaN and infinity in float64": (
+            softmaxes,
+            torch.tensor([[NAN, 1.0, -2.0], [INF, 1.0, -INF], [-INF, -INF, -INF]], dtype=torch.float64),
+        ),
         "a masked row is 0 when safe, NaN otherwise": (softmaxes, torch.full((2, 3), -INF)),
         "0-d": (softmaxes, torch.tensor(3.0)),
         "empty": (softmaxes, MATRIX[:0]),
@@ -126,6 +130,12 @@ class TestActivation(ExporterTestCase):
 
     def test_units(self):
         self.assert_cases(self.CASES)
+
+    def test_sigmoids_far_down_keep_their_digits(self):
+        far = torch.tensor([-17.0, -30.0, -80.0, -88.0, -110.0, 20.0])
+        logs = each(lambda x: aten.sigmoid.default(x).log(), lambda x: aten.silu.default(x).neg().log())
+        self.assert_same_as_eager(lambda x: aten.sigmoid.default(x).log(), far)
+        self.assert_same_as_eager(logs, far.double(), scale=1e-5)
 
     def test_gates(self):
         self.assert_cases(self.GATES)

@@ -42,6 +42,12 @@ class TestAdaptivePooling(ExporterTestCase):
         "maximum, three axes": (aten.adaptive_max_pool3d.default, VOLUME, [3, 4, 3]),
         "maximum, no batch": (aten.adaptive_max_pool2d.default, IMAGE[0], [4, 5]),
         "the first of equals": (aten.adaptive_max_pool2d.default, torch.ones(1, 1, 5, 5), [3, 2]),
+        "the last NaN": (aten.adaptive_max_pool1d.default, torch.cat([INFINITE, INFINITE], 2), [2]),
+        "a window of minus infinity": (
+            aten.adaptive_max_pool1d.default,
+            INFINITE.nan_to_num(1.0) * -float("inf"),
+            [2],
+        ),
         "maximum, float64": (aten.adaptive_max_pool2d.default, IMAGE.double(), [1, 3]),
     }
 

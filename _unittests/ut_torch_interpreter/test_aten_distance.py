@@ -44,6 +44,12 @@ class TestDistance(ExporterTestCase):
         "pdist": (aten.pdist.default, randn(5, 3)),
         "pdist of order 1": (aten.pdist.default, randn(4, 3), 1.0),
         "pdist of order inf": (aten._pdist_forward.default, randn(4, 3), math.inf),
+        "the largest difference that is a number": (
+            aten.cdist.default,
+            torch.tensor([[1.0, math.nan], [math.inf, 2.0]]),
+            torch.tensor([[math.inf, 3.0], [0.5, math.nan]]),
+            math.inf,
+        ),
         "_cdist_forward": (aten._cdist_forward.default, randn(4, 3), randn(5, 3), 2.0, None),
         "_euclidean_dist": (aten._euclidean_dist.default, randn(4, 3), randn(5, 3)),
     }  # fmt: skip

@@ -38,6 +38,7 @@ class TestLoss(ExporterTestCase):
         "probabilities of one sample": (aten.cross_entropy_loss.default, SCORES[0], PROBABILITIES[0], None, NONE),
         "halves": (aten.cross_entropy_loss.default, SCORES.half(), CLASSES),
         "float64": (aten.cross_entropy_loss.default, SCORES.double(), CLASSES, WEIGHT.double()),
+        "a score that is NaN, float64": (aten.cross_entropy_loss.default, SCORES.double() / SCORES[:1].sign().relu(), CLASSES, None, NONE),
         "likelihood": (aten.nll_loss.default, LOGS, CLASSES, WEIGHT),
         "likelihood of pixels": (aten.nll_loss2d.default, IMAGE, PIXELS, None, SUM),
         "likelihood of any rank": (aten.nll_loss_nd.default, IMAGE[:, :, 0], PIXELS[:, 0], WEIGHT, NONE, 3),

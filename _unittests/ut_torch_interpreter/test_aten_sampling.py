@@ -65,6 +65,28 @@ class TestSampling(ExporterTestCase):
                 given = [x.to(dtype) for x in tensors]
                 self.assert_same_as_eager(every, *given, target_opset=opset, dynamic=False)
 
+    def test_points_that_are_not_numbers(self):
+        nowhere = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30])
+        grid, points = GRID.clone(), POINTS.clone()
+        grid[:, :, 0, 0], grid[:, :, 1, 1] = nowhere, nowhere
+        points[:, 0, :, 0, 0], points[:, 1, :, 1, 2] = nowhere[:3], nowhere[1:]
+
+        def samples(image, grid, volume, points):
+            for mode, padding in itertools.product((0, 1, 2), (0, 1, 2)):
+                # what a reflection gives far outside is made of rounding
+                near = [
+                    x.where(x.isinf() | (x.abs() < 1e9) | x.isnan(), 0.1) if padding == 2 else x
+                    for x in (grid, points)
+                ]
+                yield aten.grid_sampler.default(image, near[0], mode, padding, False)
+                if mode < 2:
+                    yield aten.grid_sampler.default(volume, near[1], mode, padding, False)
+
+        for dtype in (torch.float32, torch.float64):
+            with self.subTest(dtype=dtype):
+                given = [x.to(dtype) for x in (IMAGE, grid, VOLUME, points)]
+                self.assert_same_as_eager(lambda *tensors: list(samples(*tensors)), *given, dynamic=False)
+
     def test_image_of_its_own_grid(self):
         def sample(x, theta):
             grid = aten.affine_grid_generator.default(theta, list(x.shape), False)

@@ -1,5 +1,6 @@
 """Pooling with positions: same values, shapes and dtypes as eager."""
 
+import math
 import unittest
 
 import torch
@@ -39,6 +40,13 @@ class TestUnpooling(ExporterTestCase):
             IMAGE,
             [3, 2],
             [1, 4],
+            uniform(2, 3, 2),
+        ),
+        "fractional, the last NaN": (
+            aten.fractional_max_pool2d.default,
+            IMAGE.where(IMAGE > 0, math.nan),
+            [2, 3],
+            [4, 3],
             uniform(2, 3, 2),
         ),
         "fractional, no batch": (

@@ -1,7 +1,7 @@
 """What is cheap to avoid while emitting: nodes that change nothing, a reshape of a reshape, a shape that is known.
 
 Each function receives the emitter, the inputs and the attributes of the node about to be written, and returns an equal
-value that exists already, or None.
+value, or None.
 """
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ def cast_like(op, x, like):
 def identity(op, x):
     """Identity is its input."""
     return x
+
+
+def log(op, x):
+    """The logarithm of a sigmoid that onnxruntime rounds to 0: its digits come back with ``1 / (1 + exp(-x))``."""
+    sigmoid = x.producer()
+    if sigmoid is None or sigmoid.op_type != "Sigmoid" or x.dtype != ir.DataType.FLOAT:
+        return None
+    return op.Log(op.Reciprocal(op.Add(op.Exp(op.Neg(sigmoid.inputs[0])), 1.0)))
 
 
 def concat(op, *inputs, axis):
@@ -133,6 +141,7 @@ SIMPLIFICATIONS = {
     "Concat": concat,
     "Expand": expand,
     "Identity": identity,
+    "Log": log,
     "Reshape": reshape,
     "Shape": shape,
     "Squeeze": squeeze,

@@ -7,13 +7,14 @@ form is composed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.comparison import clamp
 from experimental_experiment.torch_interpreter.aten.error_function import erf
-from experimental_experiment.torch_interpreter.aten.exponential import softened
+from experimental_experiment.torch_interpreter.aten.exponential import expm1, logistic, softened
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote_to_float, rounded_once
@@ -32,7 +33,7 @@ def relu(op, self):
 @translates(aten.sigmoid.default)
 def sigmoid(op, self):
     """``1 / (1 + exp(-self))``; integers give floats."""
-    return op.Sigmoid(*promote_to_float(op, self))
+    return logistic(op, *promote_to_float(op, self))
 
 
 @translates(aten.relu6.default)
@@ -125,8 +126,7 @@ def elu(op, self, alpha, scale, input_scale):
 @rounded_once
 def composed_elu(op, self, alpha, scale, input_scale):
     """elu with any scales; Min keeps the branch that is not taken finite."""
-    grown = op.Exp(op.Mul(op.Min(self, 0), input_scale))
-    negative = op.Mul(op.Sub(grown, 1.0), alpha * scale)
+    negative = op.Mul(expm1(op, op.Mul(op.Min(self, 0), input_scale)), alpha * scale)
     return op.Where(op.LessOrEqual(self, 0), negative, op.Mul(self, scale))
 
 
@@ -146,7 +146,7 @@ def selu(op, self):
 
 @translates(aten.gelu.default)
 def gelu(op, self, approximate):
-    """``x * Phi(x)``, Phi being exact or approximated by a tanh."""
+    """``x * Phi(x)``, Phi being exact or approximated by a tanh; inf for inf, where torch's loops give inf or NaN."""
     if op.has("Gelu") and self.dtype != DOUBLE:
         return op.Gelu(self, approximate=approximate)
     return composed_gelu(op, self, approximate)
@@ -166,7 +166,7 @@ def composed_gelu(op, self, approximate):
 @translates(aten.silu.default)
 def silu(op, self):
     """``x * sigmoid(x)``."""
-    return op.Mul(self, op.Sigmoid(self))
+    return op.Mul(self, logistic(op, self))
 
 
 @translates(aten.mish.default)
@@ -240,7 +240,7 @@ def softshrink(op, self, lambd):
 def glu(op, self, dim):
     """The first half times the sigmoid of the second."""
     first, second = halves(op, self, dim)
-    return op.Mul(first, op.Sigmoid(second))
+    return op.Mul(first, logistic(op, second))
 
 
 def halves(op, self: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
@@ -265,31 +265,44 @@ def safe_softmax(op, self, dim, dtype):
 @translates(aten.softmax.int)
 def softmax(op, self, dim, dtype):
     """exp, divided by its sum along *dim*, computed in *dtype*."""
-    return normalized(op, "Softmax", self, dim, dtype)
+    return normalized(op, softmax_along, self, dim, dtype)
 
 
 @translates(aten.log_softmax.int)
 def log_softmax(op, self, dim, dtype):
     """The logarithm of softmax."""
-    return normalized(op, "LogSoftmax", self, dim, dtype)
+    return normalized(op, log_softmax_along, self, dim, dtype)
 
 
 @translates(aten._softmax.default)
 def softmax_of_half(op, self, dim, half_to_float):
     """softmax, of float16 into float32 when asked."""
-    return normalized(op, "Softmax", self, dim, torch.float32 if half_to_float else None)
+    return normalized(op, softmax_along, self, dim, torch.float32 if half_to_float else None)
 
 
 @translates(aten._log_softmax.default)
 def log_softmax_of_half(op, self, dim, half_to_float):
     """log_softmax, of float16 into float32 when asked."""
-    return normalized(op, "LogSoftmax", self, dim, torch.float32 if half_to_float else None)
+    return normalized(op, log_softmax_along, self, dim, torch.float32 if half_to_float else None)
 
 
-def normalized(op, op_type: str, self: ir.Value, dim: int, dtype: torch.dtype | None) -> ir.Value:
-    """Softmax or LogSoftmax; ONNX asks a 0-d tensor for one axis."""
+def normalized(op, write: Callable, self: ir.Value, dim: int, dtype: torch.dtype | None) -> ir.Value:
+    """``write(op, x, axis)``, a softmax or its logarithm; a 0-d tensor is given one axis."""
     if dtype is not None:
         self = op.Cast(self, to=onnx_dtype(dtype))
     if rank(self) == 0:
-        return op.Squeeze(op.emit(op_type, (op.Unsqueeze(self, [0]),), {"axis": 0}), [0])
-    return op.emit(op_type, (self,), {"axis": dim})
+        return op.Squeeze(write(op, op.Unsqueeze(self, [0]), 0), [0])
+    return write(op, self, dim)
+
+
+def softmax_along(op, x: ir.Value, axis: int) -> ir.Value:
+    """ONNX Softmax."""
+    return op.Softmax(x, axis=axis)
+
+
+def log_softmax_along(op, x: ir.Value, axis: int) -> ir.Value:
+    """ONNX LogSoftmax; composed in float64, where onnxruntime's gives numbers for rows that hold NaN or infinity."""
+    if x.dtype != DOUBLE:
+        return op.LogSoftmax(x, axis=axis)
+    shifted = op.Sub(x, op.ReduceMax(x, [axis], keepdims=1))
+    return op.Sub(shifted, op.Log(op.ReduceSum(op.Exp(shifted), [axis], keepdims=1)))

@@ -102,8 +102,14 @@ def pdist(op, self, p):
 
 
 def norms_of_differences(op, x1, x2, p):
-    """The p-norms of all differences of a row of *x1* and a row of *x2*, the batches broadcasting."""
-    return norm_of_rows(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p)
+    """The p-norms of all differences of a row of *x1* and a row of *x2*, the batches broadcasting.
+
+    torch's cdist passes over NaN where p is infinite.
+    """
+    rows = op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3]))
+    if math.isinf(p):
+        rows = op.Where(op.IsNaN(rows), op.constant(0, rows.dtype), rows)
+    return norm_of_rows(op, rows, p)
 
 
 def norm_of_rows(op, rows, p):

@@ -48,7 +48,7 @@ def signbit(op, self):
 
 @translates(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(op, self, other):
-    """The magnitude of *self* with the sign of *other*."""
+    """The magnitude of *self* with the sign of *other*; the sign of a NaN is not seen."""
     self, other = promote_to_float(op, self, other)
     return op.Mul(op.Abs(self), sign_of(op, other))
 

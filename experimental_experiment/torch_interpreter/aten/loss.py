@@ -9,6 +9,8 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.activation import log_softmax_along
+from experimental_experiment.torch_interpreter.aten.exponential import softened
 from experimental_experiment.torch_interpreter.aten.reduction import HALVES, mean_dim, reduce
 from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -46,7 +48,7 @@ def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduc
     """Binary cross entropy after a sigmoid, stable; *pos_weight* weighs the targets that are 1."""
     self, target, weight, pos_weight = promote(op, self, target, weight, pos_weight)
     one = op.CastLike(1.0, self)
-    sure = op.Sub(op.Min(self, 0.0), soft_zero(op, self))
+    sure = op.Sub(op.Min(self, 0.0), softened(op, op.Neg(op.Abs(self))))
     if pos_weight is not None:
         sure = op.Mul(sure, op.Add(op.Mul(op.Sub(pos_weight, one), target), one))
     loss = op.Sub(op.Mul(op.Sub(one, target), self), sure)
@@ -57,7 +59,7 @@ def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduc
 def cross_entropy_loss(op, self, target, weight, reduction, ignore_index, label_smoothing):
     """The negative log likelihood after a log-softmax; targets are classes, or probabilities when they are floats."""
     axis = class_axis(self)
-    logs = op.LogSoftmax(self, axis=axis)
+    logs = log_softmax_along(op, self, axis)
     if target.dtype in dtypes.FLOATS:
         return likelihood_of_probabilities(op, logs, target, weight, reduction, label_smoothing)
     loss, total = likelihood(op, logs, target, weight, reduction, ignore_index)
@@ -186,12 +188,3 @@ def reduced(op, loss, reduction: int) -> ir.Value:
     if reduction == NONE:
         return loss
     return reduce(op, "ReduceSum", loss, None) if reduction == SUM else mean_dim(op, loss, None, False, None)
-
-
-def soft_zero(op, self) -> ir.Value:
-    """``log(1 + exp(-|self|))``."""
-    negative = op.Neg(op.Abs(self))
-    if self.dtype == ir.DataType.DOUBLE:
-        # onnxruntime has no float64 kernel for Softplus
-        return op.Log(op.Add(op.Exp(negative), 1.0))
-    return op.Softplus(negative)

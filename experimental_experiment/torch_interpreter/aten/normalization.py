@@ -132,6 +132,12 @@ def layer_norm(op, input, normalized_shape, weight, bias, eps):
     if any(x.dtype != input.dtype for x in given):
         widened = [None if x is None else wide(op, x) for x in (input, weight, bias)]
         return op.Cast(layer_norm(op, widened[0], normalized_shape, *widened[1:], eps), to=input.dtype)
+    if input.dtype == ir.DataType.DOUBLE:
+        # the attribute epsilon is a float32
+        mean, var = moments(op, input, list(range(axis, 0)))
+        result = op.Mul(op.Sub(input, mean), reciprocal_root(op, var, eps))
+        result = result if weight is None else op.Mul(result, weight)
+        return result if bias is None else op.Add(result, bias)
     if weight is None:
         weight = ones_like_axes(op, input, axis)
     return op.LayerNormalization(input, weight, bias, axis=axis, epsilon=eps)
@@ -150,7 +156,7 @@ def rms_norm(op, input, normalized_shape, weight, eps):
     """Divide by the root of the mean square over the last axes; no eps is the smallest step of the computing dtype."""
     axis = -len(normalized_shape)
     same = weight is None or weight.dtype == input.dtype
-    if op.has("RMSNormalization") and same and input.dtype not in HALVES:
+    if op.has("RMSNormalization") and same and input.dtype == ir.DataType.FLOAT:
         scale = ones_like_axes(op, input, axis) if weight is None else weight
         return op.RMSNormalization(input, scale, axis=axis, epsilon=smallest_step(input, eps))
     return by_root_mean_square(op, input, normalized_shape, weight, eps)[0]

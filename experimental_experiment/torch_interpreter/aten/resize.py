@@ -221,7 +221,11 @@ def far(op, t, a):
 
 
 def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable):
-    """Resize when it computes this; otherwise a weighted sum of the elements of *taps*, axis by axis."""
+    """Resize when it computes this; otherwise a weighted sum of the elements of *taps*, axis by axis.
+
+    On a thousand elements an axis, Resize and torch round positions in float32 by 1e-4 each, not alike; the sum, which rounds as
+    torch does, takes 10 to 40 times as long.
+    """
     axes = list(range(2, rank(x)))
     if x.dtype == UINT8 and len(axes) == 2:
         return of_bytes(op, x, sizes, scales, align_corners, taps)

@@ -34,14 +34,22 @@ PADDINGS = ("zeros", "border", "reflection")
 )
 def grid_sampler(op, input, grid, interpolation_mode, padding_mode, align_corners):
     """*input* (N, C, *spatial*) at the points of *grid* (N, *out*, axes), which range from -1 to 1, last axis first."""
-    padding = PADDINGS[padding_mode]
-    if input.dtype not in IN_RESIZE or (rank(input) == 5 and op.opset < 20):
-        return gathered(op, input, grid, MODES[interpolation_mode], padding, align_corners)
-    mode = (MODES if op.opset >= 20 else OLD_MODES)[interpolation_mode]
-    if padding == "border":
-        # far outside is the border too, but onnxruntime computes 0 where the position does not fit an integer
-        grid = op.Clip(grid, -10.0, 10.0)
-    return op.GridSample(input, grid, mode=mode, padding_mode=padding, align_corners=int(align_corners))
+    method, padding, axes = MODES[interpolation_mode], PADDINGS[padding_mode], rank(input) - 2
+    if input.dtype not in IN_RESIZE or (axes == 3 and op.opset < 20):
+        return gathered(op, input, grid, method, padding, align_corners)
+    mode = method if op.opset >= 20 else OLD_MODES[interpolation_mode]
+    # onnxruntime reads anywhere when a position does not fit an integer
+    points = grid if padding == "reflection" else op.Clip(grid, -10.0, 10.0)
+    attributes = dict(mode=mode, padding_mode=padding, align_corners=int(align_corners))
+    if axes == 2 and (method == "cubic" or (method == "linear" and padding == "zeros")):
+        # at a point that is not finite ATen's weights are NaN
+        nan = op.ReduceSum(op.Mul(grid, 0.0), [-1], keepdims=0)
+        return op.Add(op.GridSample(input, points, **attributes), op.Unsqueeze(nan, [1]))
+    if axes == 3 or padding == "zeros":
+        # there ATen reads nothing, or the last element
+        is_finite = op.Equal(op.Mul(points, 0.0), 0.0)
+        points = op.Where(is_finite, points, op.constant(-10.0 if padding == "zeros" else 1.0, grid.dtype))
+    return op.GridSample(input, points, **attributes)
 
 
 def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
@@ -51,7 +59,7 @@ def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
     coordinates = reversed(op.Split(op.CastLike(grid, wide), axis=-1, num_outputs=axes, outputs=axes))
     sizes = [op.size(input, axis + 2) for axis in range(axes)]
     taps = [
-        taps_of(op, op.Squeeze(coordinate, [-1]), size, mode, padding, align_corners)
+        taps_of(op, op.Squeeze(coordinate, [-1]), size, mode, padding, align_corners, axes)
         for coordinate, size in zip(coordinates, sizes)
     ]
     outer = [op.size(input, 0), op.size(input, 1)]
@@ -68,18 +76,20 @@ def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
     return op.Cast(total, to=input.dtype)
 
 
-def taps_of(op, coordinate, size: Size, mode: str, padding: str, align_corners: bool):
-    """The positions along one axis that a point reads, as whole floats, and their weights."""
+def taps_of(op, coordinate, size: Size, mode: str, padding: str, align_corners: bool, axes: int):
+    """The positions along one axis that a point reads, as whole floats, and their weights; nothing is read at NaN in a volume."""
     place = unnormalized(op, coordinate, size, align_corners)
+    if axes == 3 and padding == "zeros":
+        place = op.Where(op.Equal(op.Mul(place, 0.0), 0.0), place, op.constant(-100.0, place.dtype))
     if mode == "cubic":
         floor = op.Floor(place)
         weights = cubic_weights(op, op.Sub(place, floor))
         read = [
-            inside_of(op, op.Add(floor, offset), size, padding, align_corners)
+            inside_of(op, op.Add(floor, offset), size, padding, align_corners, axes)
             for offset in (-1.0, 0.0, 1.0, 2.0)
         ]
         return list(zip(read, weights))
-    place = inside_of(op, place, size, padding, align_corners)
+    place = inside_of(op, place, size, padding, align_corners, axes)
     if mode == "nearest":
         return [(op.Round(place), None)]
     floor = op.Floor(place)
@@ -95,8 +105,8 @@ def unnormalized(op, coordinate, size: Size, align_corners: bool):
     return op.Div(op.Sub(op.Mul(op.Add(coordinate, 1.0), size), 1.0), 2.0)
 
 
-def inside_of(op, place, size: Size, padding: str, align_corners: bool):
-    """A position, moved into the axis when the padding says so."""
+def inside_of(op, place, size: Size, padding: str, align_corners: bool, axes: int):
+    """A position, moved into the axis when the padding says so: NaN to its start in an image, to its end in a volume."""
     if padding == "zeros":
         return place
     last = op.CastLike(op.constant(minus(op, size, 1)), place)
@@ -108,7 +118,8 @@ def inside_of(op, place, size: Size, padding: str, align_corners: bool):
         even = op.Equal(op.Mod(flips, 2.0, fmod=1), 0.0)
         reflected = op.Add(op.Where(even, extra, op.Sub(span, extra)), low)
         place = op.Where(op.Equal(span, 0.0), op.constant(0.0, place.dtype), reflected)
-    return op.Min(op.Max(place, 0.0), last)
+    inside = op.Min(op.Max(place, 0.0), last)
+    return op.Where(op.IsNaN(inside), op.constant(0.0, place.dtype) if axes == 2 else last, inside)
 
 
 def located(op, corner, sizes: list[Size]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.pooling import largest_of
 from experimental_experiment.torch_interpreter.aten.spatial import Size, batched, counted, minus, volume
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION
@@ -77,7 +78,7 @@ def fractional(op, self, kernel_size, output_size, random_samples, order: list[i
         flat = op.Reshape(x, op.shape([*outer, volume(op, sizes)]))
         shape = op.shape([*outer, volume(op, kernel_size), *output_size])
         values = op.Reshape(op.GatherElements(flat, where, axis=2), shape)
-        chosen = op.ArgMax(values, axis=2, keepdims=1)
+        chosen = largest_of(op, values, 2)
         indices = op.GatherElements(op.Reshape(where, shape), chosen, axis=2)
         return op.Squeeze(op.GatherElements(values, chosen, axis=2), [2]), op.Squeeze(indices, [2])
 
