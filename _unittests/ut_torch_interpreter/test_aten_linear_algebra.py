@@ -92,11 +92,23 @@ class TestLinearAlgebra(ExporterTestCase):
         "matmul of uint8": (aten.matmul.default, torch.full((2, 3), 200, dtype=torch.uint8), torch.full((3,), 200, dtype=torch.uint8)),
         "matmul of int32": (aten.matmul.default, randint(3, 3, dtype=torch.int32), randint(3, 3, dtype=torch.int32)),
         "matmul over nothing": (aten.matmul.default, randn(2, 3, 0), randn(0, 4)),
+        "matmul over nothing, transposed": (lambda a, b: a @ b.mT, randn(2, 3, 0), randn(2, 3, 0)),
+        "matmul over nothing with a vector": (aten.matmul.default, randn(2, 3, 0), randn(0)),
+        "matmul of a vector over nothing": (aten.matmul.default, randn(0), randn(2, 0, 3)),
+        "mv over nothing": (aten.mv.default, randn(3, 0), randn(0)),
         "mm": (aten.mm.default, randn(2, 3), randn(3, 4)),
         "mv": (aten.mv.default, randn(2, 3), randn(3)),
         "outer promotes": (aten.outer.default, randint(4), randn(3)),
         "outer of booleans": (aten.outer.default, randn(4) > 0, randn(3) > 0),
     }  # fmt: skip
+
+    def test_vectors_without_an_element(self):
+        for function, args, other in (
+            (torch.mv, (randn(3, 4), randn(4)), (randn(3, 0), randn(0))),
+            (torch.matmul, (randn(4), randn(2, 4, 3)), (randn(0), randn(2, 0, 3))),
+        ):
+            with self.subTest(function.__name__):
+                self.assert_same_as_eager(function, *args, others=[other])
 
     def test_same_as_eager(self):
         for promise, (target, *args) in self.CASES.items():

@@ -65,6 +65,14 @@ class TestNormalization(ExporterTestCase):
             1e-5,
             True,
         ),
+        "batch, one empty axis": (torch.nn.functional.batch_norm, *[torch.ones(0)] * 3),
+        "batch, one empty axis, training": (
+            torch.nn.functional.batch_norm,
+            *[torch.ones(0)] * 3,
+            None,
+            None,
+            True,
+        ),
         "batch, empty": (aten.batch_norm.default, IMAGE[:0], *STATISTICS, False, 0.1, 1e-5, True),
         "native, running statistics": (aten.native_batch_norm.default, IMAGE, *STATISTICS, False, 0.1, 1e-5),
         "native, training": (

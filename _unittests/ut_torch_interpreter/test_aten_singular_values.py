@@ -49,10 +49,15 @@ class TestSingularValues(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+        self.assert_cases(self.CASES)
+
+    def test_other_sizes(self):
+        others = [(torch.randn(size),) for size in ((1, 1), (2, 2), (2, 5), (5, 2), (6, 6), (1, 7), (7, 1))]
+        for function in (torch.linalg.svdvals, torch.linalg.pinv, torch.linalg.matrix_rank):
+            with self.subTest(function.__name__):
+                self.assert_same_as_eager(function, WIDE, others=others)
+        squares = [(other + other.mT,) for other in (torch.randn(k, k) for k in range(1, 7))]
+        self.assert_same_as_eager(torch.linalg.eigvalsh, SYMMETRIC[0], others=squares)
 
     def test_vectors_are_refused(self):
         for function in (lambda x: torch.linalg.svd(x)[0], lambda x: torch.linalg.eigh(x)[1]):

@@ -1,4 +1,4 @@
-"""What is cheap to avoid while emitting: nodes that change nothing, a reshape of a reshape, a shape that is known.
+"""What is cheap to avoid while emitting: nodes that change nothing, a reshape of a reshape, what onnxruntime gets wrong.
 
 Each function receives the emitter, the inputs and the attributes of the node about to be written, and returns an equal
 value, or None.
@@ -105,6 +105,27 @@ def no_axes(x: ir.Value, axes: ir.Value | None) -> ir.Value | None:
     return x if axes is not None and axes.const_value is not None and axes.const_value.size == 0 else None
 
 
+def matmul(op, a, b):
+    """Zeros for a product over an empty axis; matrices instead of a vector where that axis may be empty.
+
+    onnxruntime 1.31 does not set the results of products over nothing with a vector, or with a transposed matrix.
+    """
+    if not (a.shape and b.shape):
+        return None
+    summed, ranks = a.shape[-1], (len(a.shape), len(b.shape))
+    if summed == 0 and ranks != (1, 1):
+        row = op.Expand(op.constant(0, a.dtype), op.shape([*(op.size(a, k) for k in range(ranks[0] - 1)), 1]))
+        rows = [op.size(b, k) for k in range(ranks[1])]
+        rows[max(0, ranks[1] - 2)] = 1
+        return op.MatMul(row, op.Expand(op.constant(0, b.dtype), op.shape(rows)))
+    if isinstance(summed, int) or (1 not in ranks) or ranks == (1, 1):
+        return None
+    if ranks[0] == 1:
+        row = op.shape([*(op.size(b, k) for k in range(ranks[1] - 2)), 1, op.size(a, 0)])
+        return op.Squeeze(op.MatMul(op.Expand(a, row), b), [ranks[1] - 2])
+    return op.Squeeze(op.MatMul(a, op.Unsqueeze(b, [1])), [ranks[0] - 1])
+
+
 def reduction(op_type: str):
     """The simplification of a reduction: axes are counted from the start.
 
@@ -142,6 +163,7 @@ SIMPLIFICATIONS = {
     "Expand": expand,
     "Identity": identity,
     "Log": log,
+    "MatMul": matmul,
     "Reshape": reshape,
     "Shape": shape,
     "Squeeze": squeeze,

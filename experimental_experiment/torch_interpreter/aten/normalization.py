@@ -29,6 +29,9 @@ def batch_norm(
     op, input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
 ):  # fmt: skip
     """Normalize each channel, with running statistics or, when training, with the batch's, then updates the former."""
+    if rank(input) == 1:  # torch only takes an empty tensor
+        kept = (running_mean, running_var) if training and running_mean is not None else ()
+        return (input, *kept) if kept else input
     result, _, _, *new = with_statistics(
         op, input, weight, bias, running_mean, running_var, training, momentum, eps
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 
-import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -19,9 +18,18 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     on_diagonal,
     repeat,
     row,
+    smallest_size,
     transposed,
 )
-from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.aten.spatial import (
+    is_int,
+    larger,
+    minus,
+    plus,
+    quotient,
+    times,
+)
+from experimental_experiment.torch_interpreter.emitter import INT64_MIN, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -34,16 +42,18 @@ SWEEPS = 15
 
 def orthogonalized(op, a: ir.Value) -> tuple[ir.Value, ir.Value]:
     """``A V`` with orthogonal columns, and the orthogonal V, for float64 matrices."""
-    rows, size = op.size(a, -2), op.size(a, -1)
-    if not isinstance(size, int):
-        raise Untranslatable("the number of columns is not constant")
-    half = (size + 1) // 2
-    last = rank(a) - 1
-    # an odd column plays against a column of zeros
+    rows, size, last = op.size(a, -2), op.size(a, -1), rank(a) - 1
+    half = quotient(op, plus(op, size, 1), 2)
+    pairs = times(op, half, 2)
     stacked = op.Concat(a, identity_like(op, a, -1), axis=last - 1)
-    if size % 2:
-        stacked = op.Concat(stacked, op.Mul(op.Slice(stacked, [0], [1], [last]), 0.0), axis=last)
-    order = [0, half, *range(1, half - 1), *range(half + 1, 2 * half), half - 1] if half > 1 else [0, 1]
+    # an odd column plays against a column of zeros
+    missing = minus(op, pairs, size)
+    if not is_int(missing, 0):
+        zeros = op.Mul(op.Slice(stacked, [0], op.shape([missing]), [last]), 0.0)
+        stacked = op.Concat(stacked, zeros, axis=last)
+    ends = op.shape([0, half]), op.shape([minus(op, half, 1)])
+    middle = op.Range(1, minus(op, half, 1), 1), op.Range(plus(op, half, 1), pairs, 1)
+    order = op.Slice(op.Concat(ends[0], *middle, ends[1], axis=0), [0], op.shape([pairs]), [0])
 
     def step(op, k, stacked):
         left, right = op.Split(stacked, axis=last, num_outputs=2, outputs=2)
@@ -62,26 +72,28 @@ def orthogonalized(op, a: ir.Value) -> tuple[ir.Value, ir.Value]:
         return [op.Gather(op.Concat(turned_left, turned_right, axis=last), order, axis=last)]
 
     # the tournament ends with every column where it started
-    (stacked,) = repeat(op, SWEEPS * (2 * half - 1), step, stacked)
-    stacked = op.Slice(stacked, [0], [size], [last])
+    (stacked,) = repeat(op, times(op, minus(op, pairs, 1), SWEEPS), step, stacked)
+    stacked = op.Slice(stacked, [0], op.shape([size]), [last])
     return op.Split(stacked, op.shape([rows, size]), axis=last - 1, outputs=2)
 
 
-def taller(op, a: ir.Value) -> ir.Value:
-    """Float64 matrices with the singular values of *a*, with no more columns than rows."""
+def taller(op, a: ir.Value) -> tuple[ir.Value, bool]:
+    """Float64 matrices with the singular values of *a*, and whether they are transposed: the fewer columns, the fewer turns.
+
+    Columns beyond the number of rows, when the sizes are not known, end as zeros.
+    """
     sizes = op.size(a, -2), op.size(a, -1)
-    if not all(isinstance(size, int) for size in sizes):
-        raise Untranslatable("the sizes of the matrix are not constant")
+    is_wide = all(isinstance(size, int) for size in sizes) and sizes[0] < sizes[1]
     a = op.Cast(a, to=DOUBLE)
-    return a if sizes[0] >= sizes[1] else transposed(op, a)
+    return (transposed(op, a) if is_wide else a), is_wide
 
 
 def singular_values(op, a: ir.Value) -> ir.Value:
     """The singular values as float64, the largest first."""
     last = rank(a) - 1
-    columns, _ = orthogonalized(op, taller(op, a))
+    columns, _ = orthogonalized(op, taller(op, a)[0])
     lengths = op.ReduceL2(columns, [last - 1], keepdims=0)
-    return op.TopK(lengths, op.shape([op.size(columns, last)]), axis=last - 1, outputs=2)[0]
+    return op.TopK(lengths, op.shape([smallest_size(op, a)]), axis=last - 1, outputs=2)[0]
 
 
 def symmetric(op, a: ir.Value, uplo: str) -> ir.Value:
@@ -146,8 +158,7 @@ def linalg_eigvalsh(op, self, UPLO):
     bound = op.ReduceMax(sums, [last - 1], keepdims=1)
     moved = op.Add(a, op.Mul(identity_like(op, a), bound))
     values = op.Sub(singular_values(op, moved), op.Squeeze(bound, [last]))
-    reverse = np.arange(op.size(a, -1))[::-1].copy()
-    return op.Cast(op.Gather(values, reverse, axis=last - 1), to=self.dtype)
+    return op.Cast(op.Slice(values, [-1], [INT64_MIN], [last - 1], [-1]), to=self.dtype)
 
 
 @translates(aten.linalg_eigh.default)
@@ -167,8 +178,9 @@ def threshold(op, a: ir.Value, values: ir.Value, atol, rtol) -> ir.Value:
     """
     atol = beside(op, 0.0 if atol is None else atol)
     if rtol is None:
-        default = torch.finfo(dtypes.torch_dtype(a.dtype)).eps * max(op.size(a, -2), op.size(a, -1))
-        rtol = op.Where(op.Greater(atol, 0.0), op.constant(0, DOUBLE), op.constant(default, DOUBLE))
+        size = op.Cast(op.constant(larger(op, op.size(a, -2), op.size(a, -1))), to=DOUBLE)
+        default = op.Mul(size, torch.finfo(dtypes.torch_dtype(a.dtype)).eps)
+        rtol = op.Where(op.Greater(atol, 0.0), op.constant(0, DOUBLE), default)
     else:
         rtol = beside(op, rtol)
     return op.Max(atol, op.Mul(rtol, op.Slice(values, [0], [1], [rank(values) - 1])))
@@ -216,15 +228,15 @@ def linalg_matrix_rank_tol_tensor(op, input, tol, hermitian):
 def linalg_pinv(op, self, atol, rtol, hermitian):
     """The pseudoinverse: ``V S^-2 (A V)^T`` over the singular values above the threshold."""
     a = symmetric(op, self, "L") if hermitian else self
-    columns, v = orthogonalized(op, taller(op, a))
+    a, is_wide = taller(op, a)
+    columns, v = orthogonalized(op, a)
     last = rank(a) - 1
     values = op.ReduceL2(columns, [last - 1], keepdims=0)
     largest = op.ReduceMax(values, [last - 1], keepdims=1)
-    kept = op.Greater(values, threshold(op, a, largest, atol, rtol))
+    kept = op.Greater(values, threshold(op, self, largest, atol, rtol))
     squares = op.Where(kept, op.Mul(values, values), op.constant(1, DOUBLE))
     scale = op.Where(kept, op.Reciprocal(squares), op.constant(0, DOUBLE))
     result = op.MatMul(op.Mul(v, row(op, scale)), transposed(op, columns))
-    is_wide = op.size(a, -2) < op.size(a, -1)
     return op.Cast(transposed(op, result) if is_wide else result, to=self.dtype)
 
 
