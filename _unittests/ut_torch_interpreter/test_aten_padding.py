@@ -33,6 +33,8 @@ class TestPadding(ExporterTestCase):
         "bfloat16 mirrors": (aten.pad.default, IMAGE[0].bfloat16(), [1, 1], "reflect"),
         "mirror one axis": (aten.pad.default, IMAGE[0], [3, 2], "reflect"),
         "mirror three axes": (aten.pad.default, IMAGE[None], [1, 2, 0, 1, 2, 1], "reflect"),
+        "mirror and crop": (aten.pad.default, IMAGE[0], [4, -3], "reflect"),
+        "crop and mirror": (aten.pad.default, IMAGE, [-1, 2, -3, 2], "reflect"),
         "repeat edges": (aten.pad.default, IMAGE, [3, 7, 1, 0], "replicate"),
         "continue with the other end": (aten.pad.default, IMAGE, [3, 6, 1, 0], "circular"),
         "continue and crop": (aten.pad.default, IMAGE, [3, -2, -1, 4], "circular"),
@@ -52,6 +54,18 @@ class TestPadding(ExporterTestCase):
             with self.subTest(promise):
                 kwargs = args.pop() if isinstance(args[-1], dict) else {}
                 self.assert_same_as_eager(target, *args, kwargs=kwargs)
+
+    def test_crops_at_every_opset(self):
+        def pads(x):
+            return [
+                torch.nn.functional.pad(x, amounts, mode=mode)
+                for mode in ("constant", "reflect", "replicate", "circular")
+                for amounts in ([2, -3], [-3, 1], [-1, -1], [3, -2], [-2, 4])
+            ]
+
+        for opset in (18, 20, 26):
+            with self.subTest(opset=opset):
+                self.assert_same_as_eager(pads, IMAGE[0], others=[(normal(2, 5, 9),)], target_opset=opset)
 
     def test_symbolic_amounts(self):
         def pads(x, y):

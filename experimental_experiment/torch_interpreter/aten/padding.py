@@ -70,10 +70,11 @@ def padded_as(op, self, pad, mode, value=None):
     if mode == "constant":
         return constant_pad_nd(op, self, pad, 0 if value is None else value)
     axes, begin, end = amounts(self, pad)
-    if any(is_negative(amount) for amount in [*begin, *end]) and mode == "replicate":
-        return repeated_edges(op, self, axes, begin, end)
-    if mode == "circular" and (op.opset < 19 or 0 in self.shape):
-        return wrapped(op, self, axes, begin, end)
+    crops = any(is_negative(amount) for amount in [*begin, *end])
+    if crops and mode in INSIDE:  # onnxruntime crops first and refuses what then reaches too far
+        return gathered(op, self, axes, begin, end, INSIDE[mode])
+    if mode == "circular" and (op.opset < 19 or 0 in self.shape):  # nothing: onnxruntime refuses to wrap it
+        return gathered(op, self, axes, begin, end, wrapped)
     return op.Pad(self, op.shape([*begin, *end]), None, axes, mode=MODES[mode]) if axes else self
 
 
@@ -96,20 +97,31 @@ def is_negative(amount: Size) -> bool:
     return isinstance(amount, int) and amount < 0
 
 
-def repeated_edges(op, self, axes, begin, end):
-    """Replication with crops, which onnxruntime refuses when they leave nothing inside: positions kept within the axis."""
+def repeated(op, positions, size, before, after):
+    """Replication: positions kept within the axis."""
+    return op.Min(op.Max(positions, 0), op.Sub(op.constant(size), 1))
+
+
+def mirrored(op, positions, size, before, after):
+    """Reflection: positions folded at the first element, then at the last one."""
+    last = op.Sub(op.constant(size), 1)
+    return op.Sub(last, op.Abs(op.Sub(last, op.Abs(positions))))
+
+
+def wrapped(op, positions, size, before, after):
+    """Circular padding: torch crops first, then positions are modulo what is left."""
+    start, stop = (op.Max(op.Neg(op.constant(amount)), 0) for amount in (before, after))
+    return op.Add(op.Mod(op.Sub(positions, start), op.Sub(op.Sub(op.constant(size), start), stop)), start)
+
+
+def gathered(op, self, axes, begin, end, position):
+    """Pad by gathering, on each axis, the positions from -begin to size + end as *position* brings them inside."""
     for axis, before, after in zip(axes, begin, end):
         size = op.size(self, axis)
         positions = op.Sub(counted(op, plus(op, plus(op, size, before), after)), before)
-        last = op.Sub(op.constant(size), 1)
-        self = op.Gather(self, op.Min(op.Max(positions, 0), last), axis=axis)
+        self = op.Gather(self, position(op, positions, size, before, after), axis=axis)
     return self
 
 
-def wrapped(op, self, axes, begin, end):
-    """Circular padding before opset 19, or of nothing, which onnxruntime refuses: positions modulo the size."""
-    for axis, before, after in zip(axes, begin, end):
-        size = op.size(self, axis)
-        positions = op.Sub(counted(op, plus(op, plus(op, size, before), after)), before)
-        self = op.Gather(self, op.Mod(positions, size), axis=axis)
-    return self
+INSIDE = {"replicate": repeated, "reflect": mirrored}
+"""Where the elements come from when an amount crops."""
