@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
 from experimental_experiment.torch_interpreter.aten.trigonometric import (
     atan2,
     cosh,
@@ -185,21 +186,7 @@ def alias(op, self):
     return self
 
 
-@writes_complex_through(
-    aten.alias.default,
-    aten.contiguous.default,
-    aten.detach.default,
-    aten.lift_fresh.default,
-    aten.positive.default,
-    aten.resolve_conj.default,
-    aten.resolve_neg.default,
-    aten.to.device,
-    aten.to.dtype,
-    aten.to.dtype_layout,
-)
-def put_alias(op, base, new):
-    """The new elements: what shares its memory has its dtype."""
-    return new
+writes_complex_through(*UNCHANGED)(put_alias)
 
 
 @translates_complex(aten.to.dtype, aten.to.device, aten.to.dtype_layout)

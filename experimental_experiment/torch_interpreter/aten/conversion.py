@@ -91,8 +91,7 @@ def type_as(op, self, other):
     return op.Cast(self, to=other.dtype)
 
 
-@writes_through(
-    aten._to_copy.default,
+UNCHANGED = (
     aten.alias.default,
     aten.contiguous.default,
     aten.detach.default,
@@ -103,10 +102,11 @@ def type_as(op, self, other):
     aten.to.device,
     aten.to.dtype,
     aten.to.dtype_layout,
-    aten.to.other,
-    aten.to.prim_Device,
-    aten.type_as.default,
 )
+"""Views, or copies, with the elements of their base, real or complex."""
+
+
+@writes_through(*UNCHANGED, aten._to_copy.default, aten.to.other, aten.to.prim_Device, aten.type_as.default)
 def put_alias(op, base, new):
     """The new elements: what shares its memory has its dtype."""
     return new

@@ -52,17 +52,8 @@ def embedding_bag(
 
 @translates(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 def _embedding_bag(
-    op,
-    weight,
-    indices,
-    offsets,
-    scale_grad_by_freq,
-    mode,
-    sparse,
-    per_sample_weights,
-    include_last_offset,
-    padding_idx,
-):
+    op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
+):  # fmt: skip
     """Like `embedding_bag`; a negative padding_idx is none."""
     padding = padding_idx if padding_idx >= 0 else None
     return bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)
@@ -70,17 +61,8 @@ def _embedding_bag(
 
 @translates(aten.embedding_bag.padding_idx)
 def embedding_bag_padding(
-    op,
-    weight,
-    indices,
-    offsets,
-    scale_grad_by_freq,
-    mode,
-    sparse,
-    per_sample_weights,
-    include_last_offset,
-    padding_idx,
-):
+    op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
+):  # fmt: skip
     """Like `embedding_bag`; rows at *padding_idx*, counted from the end when negative, are left out."""
     if padding_idx is not None and padding_idx < 0:
         size = op.size(weight, 0)

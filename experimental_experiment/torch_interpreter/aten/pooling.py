@@ -7,6 +7,7 @@ axis: onnxruntime's own ceil_mode keeps windows that torch drops. Dtypes without
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -87,38 +88,6 @@ class Geometry:
 # ---- maximum
 
 
-def max_pool(axes: int):
-    """The translation of the maximum over *axes* spatial axes."""
-
-    def translation(op, self, kernel_size, stride, padding, dilation, ceil_mode):
-        """The largest element of every window."""
-        found = Geometry(op, self, axes, kernel_size, stride, padding, dilation, ceil_mode)
-        return batched(op, self, axes, lambda x: largest(op, x, found))
-
-    return translation
-
-
-translates(aten.max_pool1d.default)(max_pool(1))
-translates(aten.max_pool2d.default)(max_pool(2))
-translates(aten.max_pool3d.default)(max_pool(3))
-
-
-def max_pool_with_indices(axes: int):
-    """The translation of the maximum and its position over *axes* spatial axes."""
-
-    def translation(op, self, kernel_size, stride, padding, dilation, ceil_mode):
-        """The largest element of every window and where it is, flat in its channel."""
-        found = Geometry(op, self, axes, kernel_size, stride, padding, dilation, ceil_mode)
-        return batched(op, self, axes, lambda x: largest_with_indices(op, x, found))
-
-    return translation
-
-
-translates(aten.max_pool1d_with_indices.default)(max_pool_with_indices(1))
-translates(aten.max_pool2d_with_indices.default)(max_pool_with_indices(2))
-translates(aten.max_pool3d_with_indices.default)(max_pool_with_indices(3))
-
-
 def largest(op, x, found: Geometry):
     """The largest element of every window of (N, C, *spatial*).
 
@@ -144,6 +113,25 @@ def largest_with_indices(op, x, found: Geometry):
     positions = padded(op, numbered(op, found.sizes), found.begin, found.end)
     where, _ = columns(op, positions, found.kernel, found.stride, found.dilation)
     return first_largest(op, taken, where, [op.size(x, 0), op.size(x, 1)], volume(op, found.kernel), counts)
+
+
+def max_pool(write: Callable, axes: int) -> Callable:
+    """The translation that writes a maximum over *axes* spatial axes."""
+
+    def translation(op, self, kernel_size, stride, padding, dilation, ceil_mode):
+        found = Geometry(op, self, axes, kernel_size, stride, padding, dilation, ceil_mode)
+        return batched(op, self, axes, lambda x: write(op, x, found))
+
+    translation.__doc__ = write.__doc__
+    return translation
+
+
+translates(aten.max_pool1d.default)(max_pool(largest, 1))
+translates(aten.max_pool2d.default)(max_pool(largest, 2))
+translates(aten.max_pool3d.default)(max_pool(largest, 3))
+translates(aten.max_pool1d_with_indices.default)(max_pool(largest_with_indices, 1))
+translates(aten.max_pool2d_with_indices.default)(max_pool(largest_with_indices, 2))
+translates(aten.max_pool3d_with_indices.default)(max_pool(largest_with_indices, 3))
 
 
 def first_largest(op, taken, positions, outer: list[Size], elements: Size, counts: list[Size]):
