@@ -20,6 +20,9 @@ PREFERRED = ("tensor(float)", "tensor(int64)", "tensor(bool)", "tensor(string)")
 STRINGS = {"direction": "forward", "equation": "a,a->a", "to": 1, "mode": "linear"}
 FIXED = {"Cast": {"to": 1}, "Einsum": {"equation": "a,a->a"}, "BitShift": {"direction": "LEFT"}}
 
+INLINED = {"ReduceLogSumExp": {"T": ["FLOAT16"]}, "Softplus": {"T": ["FLOAT16"]}}
+"""Operators that onnxruntime replaces by their ONNX function at opset 18, which overflows in float16."""
+
 
 def attributes(schema: onnx.defs.OpSchema) -> dict:
     """Some value for every required attribute."""
@@ -98,6 +101,9 @@ def main() -> None:
                         short = ir.DataType(DTYPES[dtype]).name
                         if short not in missing:
                             missing.append(short)
+    for name, inlined in INLINED.items():
+        for variable, dtypes in inlined.items():
+            table.setdefault(name, {}).setdefault(variable, []).extend(dtypes)
     folder = os.path.join(os.path.dirname(__file__), "..", "experimental_experiment", "torch_interpreter")
     with open(os.path.join(folder, "kernels.json"), "w") as file:
         json.dump(table, file, indent=0, sort_keys=True)

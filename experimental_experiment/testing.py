@@ -8,10 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import torch
 
 from experimental_experiment.comparison import compare, session
-from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter import ExportOptions, onnx_export, to_onnx
+from experimental_experiment.torch_interpreter.inference import schema_of
+
+OPSETS = (onnx_export.DEFAULT_OPSET, 18, 23, onnx_export.OPSETS[-1])
+"""Every case is translated for these versions of ai.onnx, and run where the model is not that of a version before."""
 
 
 class Call(torch.nn.Module):
@@ -47,6 +52,40 @@ def each(*functions: Callable) -> Callable:
     return results
 
 
+class CapturedOnce:
+    """ExportOptions that call torch.export once for several exports: it is most of their time."""
+
+    def __init__(self, options: ExportOptions):
+        self.options = options
+        self.program: torch.export.ExportedProgram | None = None
+
+    def capture(self, *arguments: Any) -> torch.export.ExportedProgram:
+        """The program of the first call, whatever the arguments."""
+        if self.program is None:
+            self.program = self.options.capture(*arguments)
+        return self.program
+
+    def decomposed(self, program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+        """See ExportOptions."""
+        return self.options.decomposed(program)
+
+
+def versions(model: onnx.ModelProto) -> dict[str, int]:
+    """The operator sets that a model imports."""
+    return {entry.domain: entry.version for entry in model.opset_import}
+
+
+def computation(model: onnx.ModelProto) -> tuple:
+    """What a model computes: two versions of ai.onnx give the same when no operator changed between them."""
+    imported = versions(model)
+    schemas = set()
+    for node in ir.from_proto(model).graph.all_nodes():
+        schema = schema_of(node.op_type, imported[node.domain], node.domain)
+        schemas.add((node.domain, node.op_type, schema and schema.since_version))
+    functions = [function.SerializeToString(deterministic=True) for function in model.functions]
+    return model.graph.SerializeToString(deterministic=True), tuple(functions), frozenset(schemas)
+
+
 class ExporterTestCase(unittest.TestCase):
     """Exports, checks with onnx, runs in onnxruntime, compares with eager."""
 
@@ -67,7 +106,7 @@ class ExporterTestCase(unittest.TestCase):
         """One function (an operator, a lambda) on these arguments, with static and with dynamic dimensions.
 
         *others*: other arguments to run the dynamic model on, of other sizes. *scale* multiplies the tolerances of
-        the dtype, with a comment that says why. Other keyword arguments go to `to_onnx`.
+        the dtype, with a comment that says why. Other keyword arguments go to `to_onnx`. See `export_and_compare`.
         """
         module = Call(function, args, kwargs or {})
         tensors = module.tensors()
@@ -99,17 +138,31 @@ class ExporterTestCase(unittest.TestCase):
         kwargs: Mapping[str, Any] | None = None,
         others: Sequence[Any] = (),
         scale: float = 1.0,
+        target_opset: int | Mapping[str, int] | None = None,
+        export_options: ExportOptions | None = None,
         **options: Any,
     ) -> onnx.ModelProto:
-        """Export a module, then compare on the example and on *others*: tuples of arguments, or (args, kwargs) pairs."""
-        model = to_onnx(module, copy.deepcopy(args), copy.deepcopy(kwargs), **options)
-        onnx.checker.check_model(model, full_check=True)
-        self.assert_matches(model, module, args, kwargs, scale)
-        for other in others:
-            is_pair = len(other) == 2 and isinstance(other[0], tuple) and isinstance(other[1], dict)
-            more_args, more_kwargs = other if is_pair else (tuple(other), None)
-            self.assert_matches(model, module, more_args, more_kwargs, scale)
-        return model
+        """Export a module, then compare on the example and on *others*: tuples of arguments, or (args, kwargs) pairs.
+
+        It is captured once, then translated for each of OPSETS, or for *target_opset* alone. Returns the first model.
+        """
+        options["export_options"] = CapturedOnce(export_options or ExportOptions())
+        models: dict[tuple, onnx.ModelProto] = {}
+        for opset in OPSETS if target_opset is None else (target_opset,):
+            model = to_onnx(
+                module, copy.deepcopy(args), copy.deepcopy(kwargs), target_opset=opset, **options
+            )
+            found = computation(model)
+            if found in models:
+                continue
+            models[found] = model
+            onnx.checker.check_model(model, full_check=True)
+            self.assert_matches(model, module, args, kwargs, scale)
+            for other in others:
+                is_pair = len(other) == 2 and isinstance(other[0], tuple) and isinstance(other[1], dict)
+                more_args, more_kwargs = other if is_pair else (tuple(other), None)
+                self.assert_matches(model, module, more_args, more_kwargs, scale)
+        return next(iter(models.values()))
 
     def assert_matches(
         self,
@@ -121,4 +174,5 @@ class ExporterTestCase(unittest.TestCase):
     ) -> None:
         """Every output of the ONNX model is eager's: dtype, shape, values."""
         for found in compare(copy.deepcopy(module), session(model), args, kwargs, scale):
-            self.assertTrue(found.within, f"{found}")
+            opsets = versions(model) if isinstance(model, onnx.ModelProto) else model
+            self.assertTrue(found.within, f"{found} with {opsets}")

@@ -143,14 +143,6 @@ class TestActivation(ExporterTestCase):
     def test_softmax(self):
         self.assert_cases(self.SOFTMAXES)
 
-    def test_opsets(self):
-        for opset in (18, 23, 26):
-            for dtype in (torch.float32, torch.bfloat16):
-                with self.subTest(opset=opset, dtype=dtype):
-                    x = EDGES.to(dtype)
-                    self.assert_same_as_eager(UNITS, x, target_opset=opset, dynamic=False)
-                    self.assert_same_as_eager(with_arguments, x, target_opset=opset, dynamic=False)
-
     def test_other_sizes(self):
         self.assert_same_as_eager(aten.glu.default, torch.rand(3, 4), 1, others=[(torch.rand(2, 6),)])
         self.assert_same_as_eager(softmaxes, torch.rand(3, 4), others=[(torch.rand(2, 6),)])

@@ -52,10 +52,7 @@ class TestAdaptivePooling(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_other_sizes(self):
         for target in (aten.adaptive_avg_pool2d.default, aten.adaptive_max_pool2d.default):

@@ -172,12 +172,6 @@ class TestArithmetic(ExporterTestCase):
             aten.pow.Tensor_Tensor, INTS, INTS.abs(), others=[(INTS.repeat(2, 3), OTHER_INTS.repeat(2, 3))]
         )
 
-    def test_opsets(self):
-        family = each(aten.add.Tensor, aten.div.Tensor, aten.pow.Tensor_Tensor, aten.maximum.default)
-        for opset in (18, 23, 26):
-            with self.subTest(opset=opset):
-                self.assert_same_as_eager(family, EDGES, OTHERS, target_opset=opset, dynamic=False)
-
     def test_a_negative_power_of_integers_is_refused_by_torch(self):
         with self.assertRaises(RuntimeError):
             aten.pow.Tensor_Scalar(INTS, -1)

@@ -116,11 +116,6 @@ class TestBitwise(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 
-    def test_opsets(self):
-        for opset in (18, 26):
-            self.assert_same_as_eager(OF_TENSORS, INTS, OTHERS, target_opset=opset, dynamic=False)
-            self.assert_same_as_eager(HASHES, FLOATS, target_opset=opset)
-
 
 if __name__ == "__main__":
     unittest.main()

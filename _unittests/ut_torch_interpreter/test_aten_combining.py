@@ -74,10 +74,7 @@ class TestCombining(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_repeats_that_are_data(self):
         def repeated(x, repeats):
@@ -103,12 +100,6 @@ class TestCombining(ExporterTestCase):
             )
 
         self.assert_same_as_eager(grown, floats(2, 3), floats(2, 4), others=[(floats(5, 2), floats(5, 7))])
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(joining(aten.cat.default), floats(2), floats(3), target_opset=opset)
-                self.assert_same_as_eager(aten.repeat.default, floats(2, 3), [2, 1, 2], target_opset=opset)
 
 
 if __name__ == "__main__":

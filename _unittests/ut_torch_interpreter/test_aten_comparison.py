@@ -133,12 +133,6 @@ class TestComparison(ExporterTestCase):
     def test_kinds_of_elements(self):
         self.assert_cases(self.KINDS_OF_ELEMENTS)
 
-    def test_opsets(self):
-        for opset in (18, 26):
-            with self.subTest(opset=opset):
-                self.assert_same_as_eager(KINDS, EDGES.half(), target_opset=opset, dynamic=False)
-                self.assert_same_as_eager(clamps, EDGES, target_opset=opset, dynamic=False)
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -113,10 +113,7 @@ class TestComplex(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+        self.assert_cases(self.CASES, dynamic=False)
 
     def test_dynamic_sizes(self):
         self.assert_same_as_eager(lambda z, w: (z * w).abs(), Z, Z * 2, others=[(Z.t(), Z.t())])

@@ -159,18 +159,11 @@ class TestComplexStructure(ExporterTestCase):
         "vdot": (aten.vdot.default, randn(4), randn(4)),
     }  # fmt: skip
 
-    def check(self, cases):
-        """Every case, with static sizes."""
-        for promise, (target, *args) in cases.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
-
     def test_elements_that_move(self):
-        self.check(self.MOVED)
+        self.assert_cases(self.MOVED, dynamic=False)
 
     def test_products_and_sums(self):
-        self.check(self.SUMS)
+        self.assert_cases(self.SUMS, dynamic=False)
 
     def test_dynamic_sizes(self):
         def move(z):

@@ -58,18 +58,7 @@ class TestContraction(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
-
-    def test_target_opsets(self):
-        for target_opset in (18, 20, 23, 26):
-            with self.subTest(target_opset):
-                tensors = [randn(2, 1, 3, 4), randn(5, 4, 6)]
-                self.assert_same_as_eager(
-                    aten.einsum.default, "...ij,...jk", tensors, target_opset=target_opset
-                )
+        self.assert_cases(self.CASES)
 
 
 if __name__ == "__main__":

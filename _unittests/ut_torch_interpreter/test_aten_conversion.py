@@ -66,10 +66,7 @@ class TestConversion(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_every_pair_of_dtypes(self):
         for source in DTYPES:

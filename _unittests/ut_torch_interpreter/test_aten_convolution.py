@@ -193,10 +193,7 @@ class TestConvolution(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_other_sizes(self):
         for dtype in (torch.float32, torch.float64):
@@ -204,11 +201,6 @@ class TestConvolution(ExporterTestCase):
                 weight = normal(6, 4, 3, 2, dtype=dtype)
                 same = lambda x, weight=weight: aten.conv2d.default(x, weight, None, [2, 1], [1, 1])
                 self.assert_same_as_eager(same, IMAGE.to(dtype), others=[(normal(3, 4, 12, 7, dtype=dtype),)])
-
-    def test_opsets(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset=opset):
-                self.assert_same_as_eager(aten.conv2d.default, IMAGE, normal(6, 4, 3, 2), target_opset=opset)
 
 
 if __name__ == "__main__":

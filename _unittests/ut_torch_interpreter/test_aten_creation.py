@@ -67,10 +67,7 @@ class TestCreation(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_bounds_that_are_tensors(self):
         low, high = torch.tensor(1.0), torch.tensor(4)
@@ -106,14 +103,6 @@ class TestCreation(ExporterTestCase):
             return torch.zeros(n, 2), torch.arange(n), torch.eye(n), torch.arange(1, n, 2), torch.ones_like(x)
 
         self.assert_same_as_eager(created, floats(3), others=[(floats(8),), (floats(2),)])
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(
-                    lambda x: torch.full((x.shape[0],), 2), floats(2), target_opset=opset
-                )
-                self.assert_same_as_eager(lambda x: torch.arange(x.shape[0]), floats(2), target_opset=opset)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,7 @@ class TestEmbedding(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
+        self.assert_cases(self.CASES)
 
     def test_every_float(self):
         for dtype in (torch.float16, torch.bfloat16, torch.float64):

@@ -58,10 +58,7 @@ class TestFactorization(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+        self.assert_cases(self.CASES, dynamic=False)
 
     def test_dynamic_sizes(self):
         for target in (aten.linalg_det.default, aten.linalg_qr.default):

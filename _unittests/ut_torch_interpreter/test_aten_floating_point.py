@@ -53,7 +53,7 @@ class TestFloatingPoint(ExporterTestCase):
 
     def test_family(self):
         family = each(aten.signbit.default, aten.frexp.Tensor)
-        self.assert_same_as_eager(family, EDGES, target_opset=18)
+        self.assert_same_as_eager(family, EDGES)
 
 
 if __name__ == "__main__":

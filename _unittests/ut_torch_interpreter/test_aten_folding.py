@@ -54,10 +54,7 @@ class TestFolding(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_other_sizes(self):
         unfold = lambda x: torch.nn.functional.unfold(x, (3, 2), padding=1, stride=2)

@@ -36,18 +36,12 @@ class TestHistogram(ExporterTestCase):
         "a grid of given edges": (aten.histogramdd.TensorList_bins, POINTS, [EDGES, EDGES[1:]], None, torch.rand(4, 5)),
     }  # fmt: skip
 
-    def check(self, cases, **options):
-        for promise, (target, *args) in cases.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, **options)
-
     def test_same_as_eager(self):
-        self.check(self.CASES)
+        self.assert_cases(self.CASES)
 
     def test_static_sizes(self):
         """torch.export knows no symbolic sizes for these."""
-        self.check(self.STATIC, dynamic=False)
+        self.assert_cases(self.STATIC, dynamic=False)
 
 
 if __name__ == "__main__":

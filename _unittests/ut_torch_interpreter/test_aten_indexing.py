@@ -140,20 +140,15 @@ class TestIndexing(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_reads(self):
-        for promise, (function, args) in self.READS.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(function, X, *args)
+        self.assert_cases({promise: (function, X, *args) for promise, (function, args) in self.READS.items()})
 
     def test_writes(self):
-        for promise, (function, args) in self.WRITES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(function, X, *args)
+        self.assert_cases(
+            {promise: (function, X, *args) for promise, (function, args) in self.WRITES.items()}
+        )
 
     def test_python_indexing(self):
         def indexed(x, i):
@@ -173,13 +168,6 @@ class TestIndexing(ExporterTestCase):
         self.assertEqual([node.op_type for node in model.graph.node], ["Gather"])
         model = self.assert_same_as_eager(lambda x, m: x.masked_fill(m, 0.0), floats(3), MASK)
         self.assertEqual([node.op_type for node in model.graph.node], ["Where"])
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(lambda x, i: x[i, :, i], X, ROWS, target_opset=opset)
-                function, args = self.WRITES["a repeated index adds twice"]
-                self.assert_same_as_eager(function, X, *args, target_opset=opset)
 
 
 if __name__ == "__main__":

@@ -111,16 +111,7 @@ class TestLinearAlgebra(ExporterTestCase):
                 self.assert_same_as_eager(function, *args, others=[other])
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
-
-    def test_target_opsets(self):
-        for target_opset in (18, 20, 23, 26):
-            with self.subTest(target_opset):
-                matrices = randn(3), randn(2, 3), randn(3, 3)
-                self.assert_same_as_eager(aten.addmm.default, *matrices, target_opset=target_opset)
+        self.assert_cases(self.CASES)
 
     def test_sizes_may_change(self):
         others = [(randn(7, 3), randn(4, 3), randn(4)), (randn(2, 5), randn(6, 5), randn(6))]

@@ -88,23 +88,17 @@ class TestLoss(ExporterTestCase):
         "pixels": (aten.nll_loss2d_backward.default, ONE, IMAGE, PIXELS, None, SUM, -100, ONE * 18),
     }
 
-    def check(self, cases):
-        for promise, (target, *args) in cases.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
-
     def test_classification(self):
-        self.check(self.CLASSIFICATION)
+        self.assert_cases(self.CLASSIFICATION)
 
     def test_regression(self):
-        self.check(self.REGRESSION)
+        self.assert_cases(self.REGRESSION)
 
     def test_probabilities(self):
-        self.check(self.PROBABLE)
+        self.assert_cases(self.PROBABLE)
 
     def test_gradients(self):
-        self.check(self.GRADIENTS)
+        self.assert_cases(self.GRADIENTS)
 
 
 if __name__ == "__main__":

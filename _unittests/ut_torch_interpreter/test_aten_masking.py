@@ -66,16 +66,7 @@ class TestMasking(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(aten.where.self, MASK, floats(3), floats(2, 3), target_opset=opset)
-                self.assert_same_as_eager(aten.nonzero.default, MASK, target_opset=opset)
+        self.assert_cases(self.CASES)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,7 @@ class TestMatrixNorm(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args, dynamic=False)
+        self.assert_cases(self.CASES, dynamic=False)
 
 
 if __name__ == "__main__":

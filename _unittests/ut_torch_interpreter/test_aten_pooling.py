@@ -98,10 +98,7 @@ class TestPooling(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_last_window_of_ceil_mode(self):
         corners = list(itertools.product((2, 3), (1, 2, 3), (0, 1)))
@@ -117,14 +114,6 @@ class TestPooling(ExporterTestCase):
         for size in (5, 6):
             with self.subTest(size=size):
                 self.assert_same_as_eager(every, normal(2, 2, size), others=[(normal(3, 2, size + 4),)])
-
-    def test_opsets(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset=opset):
-                self.assert_same_as_eager(aten.max_pool2d.default, IMAGE, [3, 2], target_opset=opset)
-                self.assert_same_as_eager(
-                    aten.avg_pool2d.default, IMAGE, [3, 2], [2, 2], [1, 1], True, target_opset=opset
-                )
 
 
 if __name__ == "__main__":

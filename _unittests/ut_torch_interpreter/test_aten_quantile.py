@@ -49,17 +49,11 @@ class TestQuantile(ExporterTestCase):
         for how in ("lower", "higher", "nearest", "midpoint")
     }
 
-    def check(self, cases):
-        for promise, (target, *args) in cases.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
-
     def test_middles(self):
-        self.check(self.MIDDLES)
+        self.assert_cases(self.MIDDLES)
 
     def test_quantiles(self):
-        self.check(self.QUANTILES)
+        self.assert_cases(self.QUANTILES)
 
 
 if __name__ == "__main__":

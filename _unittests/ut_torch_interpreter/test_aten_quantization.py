@@ -159,9 +159,7 @@ class TestQuantization(ExporterTestCase):
 
     def test_same_as_eager(self):
         # torch.export cannot make the sizes of several of these dynamic
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args, dynamic=False)
+        self.assert_cases(self.CASES, dynamic=False)
 
     def test_quantized_tensor(self):
         there_and_back = lambda x: aten.dequantize.self(

@@ -72,10 +72,7 @@ class TestScattering(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_every_reduction(self):
         for reduce in ("sum", "prod", "mean", "amax", "amin"):
@@ -101,13 +98,6 @@ class TestScattering(ExporterTestCase):
         index = torch.tensor([[0, 1], [1, 0]])
         more = (floats(5, 3), torch.tensor([[2, 1, 0], [1, 0, 2], [0, 1, 1]]), floats(3, 3))
         self.assert_same_as_eager(scattered, floats(4, 2), index, floats(2, 2), others=[more])
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(
-                    aten.scatter_add.default, floats(4, 3), 0, TWICE, floats(2, 3), target_opset=opset
-                )
 
 
 if __name__ == "__main__":

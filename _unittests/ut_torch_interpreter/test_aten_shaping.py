@@ -70,16 +70,7 @@ class TestShaping(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(aten.view.default, floats(2, 3, 4), [-1, 4], target_opset=opset)
-                self.assert_same_as_eager(aten.squeeze.dim, floats(1, 3), 0, target_opset=opset)
-                self.assert_same_as_eager(aten.expand.default, floats(1, 3), [2, 3], target_opset=opset)
+        self.assert_cases(self.CASES)
 
     def test_symbolic_sizes_of_other_tensors(self):
         def views(x, y):

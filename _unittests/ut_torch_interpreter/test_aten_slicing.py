@@ -44,17 +44,7 @@ class TestSlicing(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(aten.slice.Tensor, floats(5, 3), 0, 1, 3, target_opset=opset)
-                self.assert_same_as_eager(
-                    aten.slice_scatter.default, floats(5, 3), -floats(3, 3), 0, 0, None, 2, target_opset=opset
-                )
+        self.assert_cases(self.CASES)
 
     def test_symbolic_bounds(self):
         def cut(x, y):

@@ -56,10 +56,7 @@ class TestSolving(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
+        self.assert_cases(self.CASES, dynamic=False)
 
     def test_dynamic_sizes(self):
         self.assert_same_as_eager(aten.linalg_inv.default, A, others=[(torch.randn(3, 5, 5),)])

@@ -37,15 +37,7 @@ class TestSorting(ExporterTestCase):
     }  # fmt: skip
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
-
-    def test_every_opset(self):
-        for target_opset in (18, 23, 26):
-            with self.subTest(target_opset=target_opset):
-                self.assert_same_as_eager(aten.sort.default, FLOATS, target_opset=target_opset, dynamic=False)
+        self.assert_cases(self.CASES)
 
     def test_k_is_a_size(self):
         self.assert_same_as_eager(

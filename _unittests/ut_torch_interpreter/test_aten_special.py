@@ -62,9 +62,7 @@ class TestSpecial(ExporterTestCase):
                 self.assert_same_as_eager(aten.erfinv.default, x, dynamic=False)
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args, dynamic=False)
+        self.assert_cases(self.CASES, dynamic=False)
 
     def test_dynamic_sizes(self):
         self.assert_same_as_eager(

@@ -36,18 +36,11 @@ class TestSpectrogram(ExporterTestCase):
             aten.istft.default, torch.stft(X, 16, 4, onesided=False, return_complex=True), 16, 4, None, None, True, False, False),
     }  # fmt: skip
 
-    def check(self, cases):
-        """Every case, with static sizes."""
-        for promise, (target, *args) in cases.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs, dynamic=False)
-
     def test_stft(self):
-        self.check(self.STFT)
+        self.assert_cases(self.STFT, dynamic=False)
 
     def test_istft(self):
-        self.check(self.ISTFT)
+        self.assert_cases(self.ISTFT, dynamic=False)
 
     def test_windows(self):
         windows = {

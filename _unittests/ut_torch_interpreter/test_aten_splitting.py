@@ -46,14 +46,7 @@ class TestSplitting(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(aten.split.Tensor, floats(5, 3), 2, target_opset=opset)
+        self.assert_cases(self.CASES)
 
     def test_tensor_split_at_the_positions_of_a_tensor(self):
         target = aten.tensor_split.tensor_indices_or_sections

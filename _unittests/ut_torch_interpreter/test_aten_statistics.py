@@ -36,10 +36,7 @@ class TestVariance(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_other_sizes(self):
         others = [(torch.randn(4, 1, 5),), (torch.randn(1, 2, 3),), (torch.zeros(2, 0, 3),)]

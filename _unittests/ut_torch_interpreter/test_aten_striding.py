@@ -38,10 +38,7 @@ class TestStriding(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
-                self.assert_same_as_eager(target, *args, kwargs=kwargs)
+        self.assert_cases(self.CASES)
 
     def test_of_a_transposed_tensor(self):
         def strided(x):
@@ -69,11 +66,6 @@ class TestStriding(ExporterTestCase):
         self.assert_same_as_eager(resized, floats(3, 4), floats(2, 3), dynamic=False)
         with self.assertRaisesRegex(Exception, "not initialized"):
             self.assert_same_as_eager(lambda x: x.clone().resize_(9), floats(3), dynamic=False)
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(aten.unfold.default, floats(2, 7), 1, 3, 2, target_opset=opset)
 
 
 if __name__ == "__main__":

@@ -53,17 +53,7 @@ class TestTransposing(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
-
-    def test_every_opset(self):
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.assert_same_as_eager(
-                    aten.permute.default, floats(2, 3, 4), [2, 0, 1], target_opset=opset
-                )
-                self.assert_same_as_eager(aten.roll.default, floats(3, 4), [1], [1], target_opset=opset)
+        self.assert_cases(self.CASES)
 
     def test_other_sizes(self):
         def moved(x):

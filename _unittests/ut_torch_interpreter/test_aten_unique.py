@@ -36,9 +36,7 @@ class TestUnique(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
+        self.assert_cases(self.CASES)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,7 @@ class TestWeightNorm(ExporterTestCase):
     }
 
     def test_same_as_eager(self):
-        for promise, (target, *args) in self.CASES.items():
-            with self.subTest(promise):
-                self.assert_same_as_eager(target, *args)
+        self.assert_cases(self.CASES)
 
     def test_parametrized_convolution(self):
         module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(3, 4, 2), dim=2)
