@@ -149,9 +149,7 @@ class ExporterTestCase(unittest.TestCase):
         options["export_options"] = CapturedOnce(export_options or ExportOptions())
         models: dict[tuple, onnx.ModelProto] = {}
         for opset in OPSETS if target_opset is None else (target_opset,):
-            model = to_onnx(
-                module, copy.deepcopy(args), copy.deepcopy(kwargs), target_opset=opset, **options
-            )
+            model = to_onnx(module, copy.deepcopy(args), copy.deepcopy(kwargs), target_opset=opset, **options)
             found = computation(model)
             if found in models:
                 continue

@@ -1,13 +1,18 @@
 """Arithmetic on sizes and on elements of tensors: Python's results, Python's rounding."""
 
+import builtins
 import math
+import operator
 import unittest
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
+aten = torch.ops.aten
 D = torch.export.Dim.DYNAMIC
 
 
@@ -153,6 +158,142 @@ class TestSymbolic(ExporterTestCase):
         module = OfSizes(lambda a, b: round(a / b, 1))
         with self.assertRaisesRegex(ExportError, "digits"):
             to_onnx(module, (torch.ones(7, 3),), dynamic_shapes=({0: D, 1: D},))
+
+    def test_properties_of_tensors(self):
+        """As torch.export names them where it does not use their values."""
+
+        def properties(x):
+            sizes = aten.sym_size.int(x, 0), aten.sym_size.int(x, -1), aten.sym_numel.default(x)
+            return *sizes, aten.sym_stride.int(x, 0), aten.sym_stride.int(x, -1), x + 1
+
+        self.assert_same_as_eager(properties, torch.ones(3, 4), others=[(torch.ones(5, 2),)])
+        for x in (torch.ones(3, 4), torch.ones(3, 4).t()):
+            for target, *more in ((aten.sym_stride.int, 0), (aten.sym_storage_offset.default,)):
+                with self.subTest(target, contiguous=x.is_contiguous()):
+                    module = calling(target, [x], *more)
+                    if target is aten.sym_stride.int and x.is_contiguous():
+                        self.assert_matches(to_onnx(module), module, (x,))
+                    else:
+                        with self.assertRaisesRegex(ExportError, "is not part of an ONNX model"):
+                            to_onnx(module)
+
+    def test_elements(self):
+        for element in (aten.item.default, aten._local_scalar_dense.default):
+            for x in (torch.tensor([[-3]], dtype=torch.int8), torch.tensor(2.5).half(), torch.tensor(True)):
+                with self.subTest(element, dtype=x.dtype):
+                    module = calling(element, [x])
+                    self.assert_matches(to_onnx(module), module, (x,))
+
+
+KINDS = {int: torch.int64, float: torch.float64, bool: torch.bool}
+INTEGERS = [(7, 3), (-7, 3), (7, -3), (-7, -3), (0, 5), (2**53 + 1, 2)]
+FLOATS = [(7.5, 2.0), (-7.5, 2.0), (0.7, -0.1), (0.0, 3.0), (2.0, 2.0)]
+BOOLS = [(True, False), (True, True), (False, False)]
+
+
+def calling(target, tensors, *more, elements=False, as_list=False):
+    """A program of one call, on tensors or on their elements, which are one list or several arguments."""
+    graph, mode = torch.fx.Graph(), FakeTensorMode(shape_env=ShapeEnv())
+    inputs = [graph.placeholder(f"x{position}") for position in range(len(tensors))]
+    for node, tensor in zip(inputs, tensors):
+        node.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
+    if elements:
+        inputs = [graph.call_function(aten.item.default, (node,)) for node in inputs]
+    graph.output((graph.call_function(target, (inputs,) if as_list else (*inputs, *more)),))
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+class TestFunctionsOfPython(ExporterTestCase):
+    """Each function that a program may call on numbers: torch.export writes them where its user writes ``a // b``."""
+
+    ARITHMETIC = (
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.floordiv,
+        operator.mod,
+        operator.truediv,
+        operator.eq,
+        operator.ne,
+        operator.lt,
+        operator.le,
+        operator.gt,
+        operator.ge,
+        torch.sym_max,
+        builtins.max,
+        torch.sym_min,
+        builtins.min,
+    )
+    LOGIC = (operator.and_, operator.or_, operator.xor)
+    SHIFTS = (operator.lshift, operator.rshift)
+    SIGNS = (operator.neg, operator.pos, operator.abs, builtins.abs, torch.sym_float, torch.sym_int)
+    ROUNDINGS = (math.ceil, math.floor, math.trunc, builtins.round)
+    OF_FLOATS = (
+        (math.sqrt, torch._sym_sqrt),
+        (math.sin, torch._sym_sin),
+        (math.cos, torch._sym_cos),
+        (math.tanh, torch._sym_tanh),
+        (math.tan, torch._sym_tan),
+        (math.sinh, torch._sym_sinh),
+        (math.cosh, torch._sym_cosh),
+        (math.asin, torch._sym_asin),
+        (math.acos, torch._sym_acos),
+        (math.atan, torch._sym_atan),
+        (math.log2, torch._sym_log2),
+        (math.exp, math.log, math.fabs),
+    )
+
+    def assert_python(self, target, calls, **options):
+        """The model of the first call is right for all of them."""
+        as_tensors = lambda call: [torch.tensor(x, dtype=KINDS[type(x)]) for x in call]
+        with self.subTest(target, kinds=[type(x) for x in calls[0]]):
+            module = calling(target, as_tensors(calls[0]), elements=True, **options)
+            model = to_onnx(module)
+            for call in calls:
+                self.assert_matches(model, module, tuple(as_tensors(call)))
+
+    def test_arithmetic(self):
+        for target in self.ARITHMETIC:
+            self.assert_python(target, INTEGERS)
+            self.assert_python(target, FLOATS)
+            if target not in (builtins.max, builtins.min):  # an int or a float, as the values say
+                self.assert_python(target, [(a, int(b) or 1) for a, b in FLOATS])
+
+    def test_powers(self):
+        self.assert_python(operator.pow, [(abs(a), b) for a, b in FLOATS[:2] + FLOATS[3:]])
+        self.assert_python(math.pow, [(2.5, -3.0), (0.0, 2.0)])
+
+    def test_bits(self):
+        for target in self.LOGIC:
+            self.assert_python(target, INTEGERS)
+            self.assert_python(target, BOOLS)
+        for target in self.SHIFTS:
+            self.assert_python(target, [(a, abs(b)) for a, b in INTEGERS])
+        for target in (operator.invert, operator.inv):
+            self.assert_python(target, [(a,) for a, _ in INTEGERS])
+        for target in (operator.not_, torch.sym_not):
+            self.assert_python(target, [(True,), (False,)])
+
+    def test_signs(self):
+        for target in self.SIGNS:
+            self.assert_python(target, [(a,) for a, _ in INTEGERS])
+            self.assert_python(target, [(a,) for a, _ in FLOATS])
+
+    def test_roundings(self):
+        for target in self.ROUNDINGS:
+            self.assert_python(target, [(0.5,), (1.5,), (2.5,), (-0.5,), (-2.5,), (-2.6,), (1e15 + 0.5,)])
+            self.assert_python(target, [(7,), (-7,)])
+
+    def test_functions_of_floats(self):
+        for names in self.OF_FLOATS:
+            for target in names:
+                self.assert_python(target, [(0.3,), (1.0,), (0.875,)])
+                self.assert_python(target, [(1,)])
+
+    def test_choices_and_sums(self):
+        self.assert_python(torch.sym_ite, [(True, 2, 3), (False, 2, 3)])
+        self.assert_python(torch.sym_ite, [(True, 2.5, 0.5), (False, 2.5, 0.5)])
+        self.assert_python(torch.sym_sum, [(1, 2, 2**53), (4, 5, 6)], as_list=True)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,8 @@ def operators_of(function: Any) -> tuple[set[str], set[str]]:
         seen.add(id(item))
         if isinstance(item, str):
             used.update({item} & first_versions().keys())
+        elif isinstance(item, torch._ops.OpOverload) and item in registry.TRANSLATIONS:
+            left.append(registry.TRANSLATIONS[item].function)
         elif isinstance(item, functools.partial):
             left += [item.func, *item.args, *item.keywords.values()]
         elif isinstance(item, dict):

@@ -63,6 +63,10 @@ WIDER = {
 """Where to compute when an operator has no kernel for a dtype. Only float64 loses digits, and that is logged."""
 
 
+NOT_RUN = {"RandomNormalLike": 22, "RandomUniformLike": 22, "RoiAlign": 22}
+"""The operators without any kernel in onnxruntime 1.31 as of a version of ai.onnx."""
+
+
 def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
     """The ONNX dtype of a torch dtype; Untranslatable when ONNX lacks it."""
     if dtype not in TORCH_TO_ONNX:

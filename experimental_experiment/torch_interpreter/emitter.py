@@ -147,6 +147,11 @@ class Emitter:
             if simpler is not None:
                 return simpler
         restored: dict[str, ir.DataType] = {}
+        if not domain and self.opset >= dtypes.NOT_RUN.get(op_type, self.opset + 1):
+            last = dtypes.NOT_RUN[op_type] - 1
+            self.context.warn_once(
+                f"onnxruntime has no kernel for {op_type} after opset {last}: lower target_opset"
+            )
         if kinds is not None:
             values, restored = self.widened(op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)

@@ -20,7 +20,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
 
 aten = torch.ops.aten
 INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
@@ -368,40 +368,35 @@ def round_(op, number, ndigits=None):
     return integer(op, op.Round(number)) if is_float(number) else integer(op, number)
 
 
-def float_function(name: str, op_type: str) -> None:
-    """Translate ``math.name`` and ``torch._sym_name``, computed in float64."""
+def float_function(name: str, target: torch._ops.OpOverload) -> None:
+    """Translate ``math.name`` and ``torch._sym_name``: ATen's function in float64."""
     python = getattr(math, name)
 
     def translation(op, a):
-        return op.emit(op_type, (double(op, a),)) if isinstance(a, ir.Value) else python(a)
+        return TRANSLATIONS[target].function(op, double(op, a)) if isinstance(a, ir.Value) else python(a)
 
     translation.__name__ = name
     symbolic = getattr(torch, f"_sym_{name}", None)
     translates(python, *([symbolic] if symbolic is not None else []))(translation)
 
 
-for _name, _op_type in (
-    ("sqrt", "Sqrt"),
-    ("exp", "Exp"),
-    ("log", "Log"),
-    ("sin", "Sin"),
-    ("cos", "Cos"),
-    ("tanh", "Tanh"),
-    ("tan", "Tan"),
-    ("sinh", "Sinh"),
-    ("cosh", "Cosh"),
-    ("asin", "Asin"),
-    ("acos", "Acos"),
-    ("atan", "Atan"),
-    ("fabs", "Abs"),
+for _name, _target in (
+    ("sqrt", aten.sqrt.default),
+    ("exp", aten.exp.default),
+    ("log", aten.log.default),
+    ("log2", aten.log2.default),
+    ("sin", aten.sin.default),
+    ("cos", aten.cos.default),
+    ("tanh", aten.tanh.default),
+    ("tan", aten.tan.default),
+    ("sinh", aten.sinh.default),
+    ("cosh", aten.cosh.default),
+    ("asin", aten.asin.default),
+    ("acos", aten.acos.default),
+    ("atan", aten.atan.default),
+    ("fabs", aten.abs.default),
 ):
-    float_function(_name, _op_type)
-
-
-@translates(math.log2, torch._sym_log2)
-def log2(op, a):
-    """``math.log2(a)``."""
-    return op.Div(op.Log(double(op, a)), math.log(2)) if isinstance(a, ir.Value) else math.log2(a)
+    float_function(_name, _target)
 
 
 # ---- sizes and elements of tensors

@@ -55,6 +55,8 @@ def feature_alpha_dropout(op, input, p, train):
 
 def keeps(op, like: ir.Value, p: float) -> ir.Value:
     """A random mask in the shape of a value, true with probability ``1 - p``."""
+    if p == 1:
+        return op.Expand(op.constant(False), op.shape_of(like))
     uniform = op.RandomUniformLike(like, dtype=ir.DataType.FLOAT)
     return op.GreaterOrEqual(uniform, float(p))
 

@@ -238,6 +238,8 @@ def forward(op, x, axis, n, kept) -> ir.Value:
         result = op.DFT(x, n, axis, onesided=onesided)
     else:
         result = op.DFT(x, n, axis=axis, onesided=onesided)
+        if result.shape is None:  # what ONNX infers of opset 17's DFT when n is not constant
+            result.shape = ir.Shape([None] * rank(x))
     return op.Cast(result, to=dtype)
 
 
