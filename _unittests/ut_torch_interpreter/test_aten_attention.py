@@ -176,6 +176,18 @@ class TestTransformer(ExporterTestCase):
                         layer, (self.X,), kwargs, export_options=ExportOptions(strict=True)
                     )
 
+    def test_fused_layer(self):
+        norms, weights = (randn(8) + 1, randn(8)) * 2, (randn(16, 8), randn(16), randn(8, 16), randn(8))
+        projections = randn(24, 8), randn(24), randn(8, 8), randn(8)
+        for use_gelu, norm_first, mask, kind in (
+            (True, False, None, None),
+            (False, True, TestMultiheadAttention.PADDING, 1),
+        ):
+            with self.subTest(use_gelu=use_gelu, norm_first=norm_first):
+                layer = aten._transformer_encoder_layer_fwd.default
+                options = (use_gelu, norm_first, 1e-5, *norms, *weights, mask, kind)
+                self.assert_same_as_eager(layer, self.X, 8, 2, *projections, *options)
+
     def test_native_attention(self):
         weights = [randn(24, 8), randn(24), randn(8, 8), randn(8)]
         masks = {

@@ -46,6 +46,20 @@ HASHES = each(
 FLOATS = torch.tensor(
     [[1.5, -1.5, math.inf, -math.inf], [math.nan, -0.0, 1e-42, 3e38], [7, 0.1, 1e-5, -1e10]]
 )
+IN_PLACE = (
+    aten.__iand__.Tensor,
+    aten.__ior__.Tensor,
+    aten.__ixor__.Tensor,
+    aten.__ilshift__.Tensor,
+    aten.__irshift__.Tensor,
+)
+IN_PLACE_OF_NUMBERS = (
+    aten.__iand__.Scalar,
+    aten.__ior__.Scalar,
+    aten.__ixor__.Scalar,
+    aten.__ilshift__.Scalar,
+    aten.__irshift__.Scalar,
+)
 
 
 def shifts_by_numbers(x):
@@ -66,9 +80,10 @@ def in_place(a, b):
     """&= to >>= of tensors and numbers, on a copy and on a view of it."""
     a = a.clone()
     row = a[0]
-    for write in (aten.__iand__, aten.__ior__, aten.__ixor__, aten.__ilshift__, aten.__irshift__):
-        write.Tensor(row, b[0])
-        write.Scalar(a, 3)
+    for write in IN_PLACE:
+        write(row, b[0])
+    for write in IN_PLACE_OF_NUMBERS:
+        write(a, 3)
     a &= b
     return a, row
 

@@ -115,6 +115,13 @@ class TestComplex(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES, dynamic=False)
 
+    def test_conversions(self):
+        for target, args in ((aten.to.device, ("cpu", torch.complex128)), (aten.to.dtype_layout, ())):
+            with self.subTest(target):
+                self.assert_same_as_eager(
+                    target, Z, *args, kwargs={} if args else {"dtype": torch.complex128}
+                )
+
     def test_dynamic_sizes(self):
         self.assert_same_as_eager(lambda z, w: (z * w).abs(), Z, Z * 2, others=[(Z.t(), Z.t())])
 

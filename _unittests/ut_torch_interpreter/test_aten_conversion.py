@@ -34,6 +34,7 @@ class TestConversion(ExporterTestCase):
         "to a dtype": (aten.to.dtype, floats(3), torch.int32),
         "to its own dtype": (aten.to.dtype, floats(3), torch.float32),
         "to a device and a dtype": (aten.to.device, floats(3), "cpu", torch.float16),
+        "to what a device stands for": (aten.to.prim_Device, floats(3), torch.device("cpu"), torch.float64),
         "to a layout": (aten.to.dtype_layout, floats(3), {"dtype": torch.float64}),
         "to the dtype of another": (aten.to.other, floats(3), INTS),
         "to complex": (aten.to.dtype, floats(3), torch.complex64),

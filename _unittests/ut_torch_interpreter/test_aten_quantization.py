@@ -1,5 +1,6 @@
 """Quantization: same values, masks, shapes and dtypes as eager."""
 
+import importlib.util
 import unittest
 
 import torch
@@ -21,6 +22,7 @@ X = normal(3, 4, 5) * 3
 SCALE, ZERO = torch.tensor(0.037), torch.tensor(3, dtype=torch.int32)
 SCALES = torch.rand(4, generator=GENERATOR) * 0.1 + 0.01
 ZEROS = torch.tensor([0, 1, -3, 7], dtype=torch.int32)
+LOW, HIGH = torch.tensor(-128), torch.tensor(127)
 STEPS = torch.randint(-128, 128, (3, 4), generator=GENERATOR).to(torch.int8)
 
 
@@ -106,6 +108,18 @@ class TestQuantization(ExporterTestCase):
         "PT2E, a narrow range": (decomposed.quantize_per_tensor.default, X, 0.05, 3, -127, 127, torch.int8),
         "PT2E, uint16": (decomposed.quantize_per_tensor.default, X, 0.05, 3, 0, 65535, torch.uint16),
         "PT2E, a tensor": (decomposed.quantize_per_tensor.tensor, X, SCALE, ZERO, -128, 127, torch.int8),
+        "PT2E, everything a tensor": (
+            lambda x, s, z: decomposed.quantize_per_tensor.tensor2(x, s, z, LOW, HIGH, torch.int8),
+            X,
+            SCALE,
+            ZERO,
+        ),
+        "PT2E, back, everything a tensor": (
+            lambda x, s, z: decomposed.dequantize_per_tensor.tensor2(x, s, z, LOW, HIGH, torch.int8),
+            STEPS,
+            SCALE,
+            ZERO,
+        ),
         "PT2E, back": (decomposed.dequantize_per_tensor.default, STEPS, 0.05, 3, -128, 127, torch.int8),
         "PT2E, back from int32": (
             decomposed.dequantize_per_tensor.default,
@@ -166,6 +180,59 @@ class TestQuantization(ExporterTestCase):
             aten.quantize_per_tensor.default(x, 0.1, 3, torch.quint8)
         )
         self.assert_same_as_eager(there_and_back, X, dynamic=False)
+
+
+def in_full(parameter, block_size):
+    """The parameters of blocks, for every element."""
+    for axis, count in enumerate(block_size):
+        parameter = parameter.repeat_interleave(count, axis)
+    return parameter
+
+
+def quantize_affine(input, block_size, scale, zero_point, output_dtype, quant_min, quant_max):
+    """What torchao computes."""
+    steps = torch.round(input / in_full(scale, block_size)) + in_full(zero_point, block_size)
+    return steps.clamp(quant_min, quant_max).to(output_dtype)
+
+
+def dequantize_affine(input, block_size, scale, zero_point, input_dtype, quant_min, quant_max, output_dtype):
+    """What torchao computes."""
+    return ((input - in_full(zero_point, block_size)) * in_full(scale, block_size)).to(output_dtype)
+
+
+class TestTorchao(ExporterTestCase):
+    """torchao's operators, under their two names, defined here by their schemas when it is not installed."""
+
+    BLOCKS = "Tensor input, int[] block_size, Tensor scale, Tensor zero_point, ScalarType"
+    RANGE = "Scalar? quant_min, Scalar? quant_max"
+
+    @classmethod
+    def setUpClass(cls):
+        if importlib.util.find_spec("torchao") is not None:
+            raise unittest.SkipTest("torchao defines its operators itself")
+        cls.libraries = [torch.library.Library(name, "FRAGMENT") for name in ("torchao", "quant")]
+        for library in cls.libraries:
+            library.define(f"quantize_affine({cls.BLOCKS} output_dtype, {cls.RANGE}) -> Tensor")
+            library.define(
+                f"dequantize_affine({cls.BLOCKS} input_dtype, {cls.RANGE}, ScalarType output_dtype) -> Tensor"
+            )
+            for function in (quantize_affine, dequantize_affine):
+                library.impl(function.__name__, function, "CompositeExplicitAutograd")
+
+    def test_blocks(self):
+        scales, zeros = (
+            torch.rand(3, 2, generator=GENERATOR) * 0.1 + 0.01,
+            torch.tensor([[0, 3], [-5, 1], [2, 0]]),
+        )
+        blocks, limits = [1, 4], (-100, 127)
+        for quantize in (torch.ops.torchao.quantize_affine.default, torch.ops.quant.quantize_affine.default):
+            with self.subTest(quantize):
+                args = (X[:, 0, :4].repeat(1, 2), blocks, scales, zeros, torch.int8, *limits)
+                self.assert_same_as_eager(quantize, *args, dynamic=False)
+        for back in (torch.ops.torchao.dequantize_affine.default, torch.ops.quant.dequantize_affine.default):
+            with self.subTest(back):
+                args = (STEPS.repeat(1, 2), blocks, scales, zeros, torch.int8, *limits, torch.float16)
+                self.assert_same_as_eager(back, *args, dynamic=False)
 
 
 if __name__ == "__main__":

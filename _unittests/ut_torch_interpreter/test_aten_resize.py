@@ -19,20 +19,20 @@ def normal(*shape, dtype=torch.float32):
 
 SIGNAL, IMAGE, VOLUME = normal(2, 3, 7), normal(2, 3, 7, 5), normal(1, 2, 3, 4, 5)
 NEAREST = (
-    (aten.upsample_nearest1d, SIGNAL, [10]),
-    (aten.upsample_nearest2d, IMAGE, [14, 8]),
-    (aten.upsample_nearest3d, VOLUME, [5, 2, 9]),
-    (aten._upsample_nearest_exact1d, SIGNAL, [10]),
-    (aten._upsample_nearest_exact2d, IMAGE, [14, 8]),
-    (aten._upsample_nearest_exact3d, VOLUME, [5, 2, 9]),
+    (aten.upsample_nearest1d.default, SIGNAL, [10]),
+    (aten.upsample_nearest2d.default, IMAGE, [14, 8]),
+    (aten.upsample_nearest3d.default, VOLUME, [5, 2, 9]),
+    (aten._upsample_nearest_exact1d.default, SIGNAL, [10]),
+    (aten._upsample_nearest_exact2d.default, IMAGE, [14, 8]),
+    (aten._upsample_nearest_exact3d.default, VOLUME, [5, 2, 9]),
 )
 WEIGHTED = (
-    (aten.upsample_linear1d, SIGNAL, [10]),
-    (aten.upsample_bilinear2d, IMAGE, [14, 3]),
-    (aten.upsample_trilinear3d, VOLUME, [5, 2, 9]),
-    (aten.upsample_bicubic2d, IMAGE, [14, 3]),
-    (aten._upsample_bilinear2d_aa, IMAGE, [14, 3]),
-    (aten._upsample_bicubic2d_aa, IMAGE, [14, 3]),
+    (aten.upsample_linear1d.default, SIGNAL, [10]),
+    (aten.upsample_bilinear2d.default, IMAGE, [14, 3]),
+    (aten.upsample_trilinear3d.default, VOLUME, [5, 2, 9]),
+    (aten.upsample_bicubic2d.default, IMAGE, [14, 3]),
+    (aten._upsample_bilinear2d_aa.default, IMAGE, [14, 3]),
+    (aten._upsample_bicubic2d_aa.default, IMAGE, [14, 3]),
 )
 
 CORNERS = (
@@ -112,15 +112,15 @@ class TestResize(ExporterTestCase):
         self.assert_cases({str(packet): (packet.vec, *factors) for packet in OF_BYTES})
 
     def test_sizes_without_factors(self):
-        for packet, x, size in NEAREST:
-            with self.subTest(packet=packet):
-                self.assert_same_as_eager(packet.default, x, size)
+        for target, x, size in NEAREST:
+            with self.subTest(target):
+                self.assert_same_as_eager(target, x, size)
                 scales = [out / old for out, old in zip(size, x.shape[2:])]
-                self.assert_same_as_eager(packet.default, x, size, *scales)
-        for packet, x, size in WEIGHTED:
-            with self.subTest(packet=packet):
-                self.assert_same_as_eager(packet.default, x, size, False)
-                self.assert_same_as_eager(packet.default, x, size, True)
+                self.assert_same_as_eager(target, x, size, *scales)
+        for target, x, size in WEIGHTED:
+            with self.subTest(target):
+                self.assert_same_as_eager(target, x, size, False)
+                self.assert_same_as_eager(target, x, size, True)
 
     def test_other_sizes(self):
         modes = ("nearest", "nearest-exact", "bilinear", "bicubic")

@@ -36,6 +36,7 @@ class TestSpecial(ExporterTestCase):
         "the fourth derivative": (aten.special_polygamma.default, 4, LINE.abs() + 0.1),
         "polygamma of integers": (aten.polygamma.default, 2, torch.arange(1, 5)),
         "polygamma in float64": (aten.polygamma.default, 2, LINE.double().abs() + 0.1),
+        "polygamma in place": (lambda x: (aten.polygamma_.default(x := x.clone(), 1), x), LINE + 0.1),
         "mvlgamma": (aten.mvlgamma.default, LINE.abs() + 2, 3),
         "multigammaln": (aten.special_multigammaln.default, LINE.abs() + 2, 1),
         "zeta": (aten.special_zeta.default, torch.tensor([[2.0], [3.5], [1.0], [0.5]]), torch.tensor([0.5, 1, 20, -1])),

@@ -1,12 +1,15 @@
 """The registry: overloads, checked while importing, bound by ATen's names."""
 
+import ast
 import inspect
 import os
+import pathlib
 import unittest
+from collections.abc import Iterator
 
 import torch
 
-from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter import catalog, registry
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import (
     TRANSLATIONS,
@@ -73,6 +76,42 @@ class TestRegistering(unittest.TestCase):
             with self.subTest(target):
                 check_names(target, translation.function)
                 self.assertTrue(os.path.exists(os.path.join(package, translation.file)))
+
+
+def written_names(source: str) -> Iterator[str]:
+    """The dotted names in a source, ``torch.ops.`` left out, after names like ``aten = torch.ops.aten``."""
+    aliases: dict[str, str] = {}
+
+    def dotted(node: ast.AST) -> str | None:
+        if isinstance(node, ast.Name):
+            return aliases.get(node.id, node.id)
+        owner = dotted(node.value) if isinstance(node, ast.Attribute) else None
+        return owner and f"{owner}.{node.attr}"
+
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and dotted(node.value):
+            aliases[node.targets[0].id] = dotted(node.value)
+        name = dotted(node)
+        if name:
+            yield name.removeprefix("torch.ops.")
+
+
+class TestCases(unittest.TestCase):
+    def test_every_key_has_a_case(self):
+        """The tests write out each key of the registry, those of complex numbers in the tests of their file.
+
+        Not those of control flow: users write ``torch.cond`` or ``torch.no_grad``, and torch.export their keys.
+        """
+        tests = pathlib.Path(__file__).parent.glob("test_*.py")
+        written = {path.stem: set(written_names(path.read_text())) for path in tests}
+        missing = set()
+        for name, role, place in catalog.registered():
+            family = pathlib.Path(place).stem.partition("_")[0] if role == " (complex)" else ""
+            prefix = f"test_aten_{family}" if family else "test_"
+            names = set().union(*(names for stem, names in written.items() if stem.startswith(prefix)))
+            if "control_flow" not in place and not {name, f"{name}.default"} & names:
+                missing.add(f"{name}{role}")
+        self.assertEqual(missing, set())
 
 
 class TestBinding(unittest.TestCase):

@@ -26,7 +26,6 @@ aten = torch.ops.aten
     aten.lift.default,
     aten.lift_fresh.default,
     aten.lift_fresh_copy.default,
-    aten.pin_memory.default,
     aten.resolve_conj.default,
     aten.resolve_neg.default,
 )
