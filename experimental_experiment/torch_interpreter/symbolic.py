@@ -373,7 +373,11 @@ def float_function(name: str, target: torch._ops.OpOverload) -> None:
     python = getattr(math, name)
 
     def translation(op, a):
-        return TRANSLATIONS[target].function(op, double(op, a)) if isinstance(a, ir.Value) else python(a)
+        if not isinstance(a, ir.Value):
+            return python(a)
+        x = double(op, a)
+        x = op.copy(x) if x.meta.get("number") else x  # ATen makes a float32 of a number that is not a tensor
+        return TRANSLATIONS[target].function(op, x)
 
     translation.__name__ = name
     symbolic = getattr(torch, f"_sym_{name}", None)
