@@ -25,8 +25,9 @@ DEPTH = {predispatch._vmap_increment_nesting: 1, predispatch._vmap_decrement_nes
 
 @dataclasses.dataclass
 class Region:
-    """The nodes of one region, outermost vmap to its end, in order."""
+    """The nodes of one region, outermost vmap to its end, in order. *live*: the nodes of the graph that matter."""
 
+    live: Container[torch.fx.Node]
     nodes: list[torch.fx.Node] = dataclasses.field(default_factory=list)
 
     def inputs(self) -> list[torch.fx.Node]:
@@ -38,7 +39,11 @@ class Region:
     def outputs(self) -> list[torch.fx.Node]:
         """The nodes of the region that are read behind it."""
         inside = set(self.nodes)
-        return [node for node in self.nodes if any(user not in inside for user in node.users)]
+        return [
+            node
+            for node in self.nodes
+            if any(user in self.live and user not in inside for user in node.users)
+        ]
 
     def traced(self, region: Any) -> torch.fx.GraphModule:
         """The region on whole batches, its inputs being placeholders, in an enclosing *region* such as autocast.
@@ -69,7 +74,7 @@ def vmap_regions(graph: torch.fx.Graph, live: Container[torch.fx.Node]) -> dict[
     for node in graph.nodes:
         change = DEPTH.get(node.target, 0) if node.op == "call_function" else 0
         if change > 0 and depth == 0:
-            region = Region()
+            region = Region(live)
         depth += change
         if region is not None and node.op == "call_function" and (node in live or node.target in DEPTH):
             region.nodes.append(node)

@@ -14,6 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.aten.slicing import slice_
 from experimental_experiment.torch_interpreter.aten.striding import places, put_at
+from experimental_experiment.torch_interpreter.control_flow.wrappers import single
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Body
@@ -106,16 +107,21 @@ def view_of(op, layout: dict[str, Any]) -> Callable | None:
 
 @translates(higher_order.with_effects)
 def with_effects(op, token, target, *args, **kwargs):
-    """The operator itself; the token only orders it."""
+    """The operator itself, nothing when it returns nothing; the token only orders it. A list of tensors is one result."""
+    if not isinstance(target, torch._ops.OpOverload):
+        if target is higher_order.print:
+            return [token, None]
+        raise Untranslatable(f"{target} has effects outside of the model")
+    if not target._schema.returns:
+        return [token, None]
     results = registry.invoke(translation_of(op, target), op, target, list(args), kwargs)
-    returned = list(results) if isinstance(results, (list, tuple)) else [results]
-    return [token, *returned]
+    return [token, *(results if len(target._schema.returns) > 1 else [results])]
 
 
 @translates(higher_order.run_const_graph)
 def run_const_graph(op, graph: Body, args):
     """A graph of constants, inlined."""
-    return graph.inline(op, *args)
+    return single(graph, graph.inline(op, *args))
 
 
 @translates(higher_order.out_dtype)

@@ -44,6 +44,12 @@ def exit_autocast(op, mode):
     op.context.region = mode
 
 
+@translates("higher_order::foreach_map", "higher_order::invoke_quant_packed", views=True)
+def wrapped(op, subgraph, *operands, **options):
+    """A region that is marked for compilers: its body."""
+    return subgraph.inline_views(op, *operands)
+
+
 @translates(
     higher_order.tag_activation_checkpoint,
     higher_order.wrap,
