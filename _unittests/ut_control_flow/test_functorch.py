@@ -15,6 +15,16 @@ def norm_and_softmax(s, x):
     return normal + torch.vmap(lambda a: a.cumsum(0))(x)
 
 
+def several_results(s, x):
+    def function(a):
+        largest, where = a.topk(2)
+        variance, mean = torch.var_mean(a, 0)
+        first, second, *_ = a.split(2)
+        return a.sort()[0], largest, where, a.max(0)[0], variance, mean, first * second, a.unbind(0)[1]
+
+    return torch.vmap(function)(x)
+
+
 class TestVmap(ControlFlowTestCase):
     CASES = {
         "a module": (lambda s, x: torch.vmap(lambda r: s.lin(r).sum() + r)(x), (X,), [(-X,)]),
@@ -34,6 +44,13 @@ class TestVmap(ControlFlowTestCase):
         ),
         "several results": (lambda s, x: torch.vmap(lambda a: (a.sum(), {"k": a * 2}))(x), (X,)),
         "reductions of a sample": (norm_and_softmax, (X,)),
+        "operators of several results": (
+            several_results,
+            (torch.randn(5, 6),),
+            [(torch.arange(30.0).reshape(5, 6),)],
+        ),
+        "conversions": (lambda s, x: torch.vmap(lambda a: a.double() + a.half())(x), (X,)),
+        "in chunks": (lambda s, x: torch.vmap(lambda a: a.sort()[0], chunk_size=2)(x), (X,)),
         "temporaries are written": (lambda s, x: torch.vmap(lambda a: a.new_zeros(4).add_(a))(x), (X,)),
     }
 

@@ -395,6 +395,26 @@ class TestPrograms(ExporterTestCase):
         self.assertEqual(int(new_calls), 5)
         self.assertTrue(torch.equal(result, expected * 5))
 
+    def test_a_functionalized_program_returns_what_it_writes(self):
+        class Written(Counter):
+            def forward(self, x):
+                x.mul_(2)
+                return super().forward(x)
+
+        program = torch.export.export(Written(), (floats(3),)).run_decompositions({})
+        model = to_onnx(program)
+        self.assertEqual([value.name for value in model.graph.output], ["output"])
+        self.assert_matches(model, Written(), (floats(3),))
+        model = to_onnx(program, mutated_buffers="outputs")
+        self.assertEqual([value.name for value in model.graph.input], ["x", "total", "calls"])
+        module = Written()
+        module.total.copy_(floats(3))
+        results = run(session(model), [floats(3), floats(3), module.calls])
+        x = floats(3)
+        expected = {"output": module(x), "total_out": module.total, "calls_out": module.calls, "x_out": x}
+        for value, result in zip(model.graph.output, results, strict=True):
+            self.assertTrue(torch.equal(result, expected[value.name]), value.name)
+
     def test_a_view_that_cannot_be_read_names_its_line(self):
         def outside(x):
             y = x.clone()

@@ -29,9 +29,10 @@ def is_input(entry: Input) -> bool:
     return entry.tensor is None and not entry.is_constant
 
 
-def is_written(walk: Walk, entry: Input) -> bool:
-    """Whether the program writes the storage of a placeholder."""
-    return storage_of(entry.node.meta.get("val")) in walk.mutated
+def is_written(program: Program, walk: Walk, entry: Input) -> bool:
+    """Whether the program writes the storage of a placeholder, or returns its new value."""
+    returned = any(entry is written for written in program.writes.values())
+    return returned or storage_of(entry.node.meta.get("val")) in walk.mutated
 
 
 def rename_inputs(program: Program, names: Sequence[str] | None) -> None:
@@ -57,7 +58,8 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
 
     Raises ValueError when the user's names are not as many as the outputs, repeated, or those of inputs.
     """
-    leaves = flat(program.module.graph.output_node().args[0])
+    results = flat(program.module.graph.output_node().args[0])
+    leaves = [leaf for position, leaf in enumerate(results) if position not in program.writes]
     known = program.output_names if len(program.output_names) == len(leaves) else []
     wishes = known or [f"output_{position}" for position in range(len(leaves))]
     kept = [

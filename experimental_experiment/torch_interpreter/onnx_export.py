@@ -152,7 +152,9 @@ def translate(
     leaves = output_leaves(program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]
     if keep_written:
-        interface += [entry for entry in program.inputs if entry.is_buffer and is_written(walk, entry)]
+        interface += [
+            entry for entry in program.inputs if entry.is_buffer and is_written(program, walk, entry)
+        ]
     for name in [*(entry.name for entry in interface), *(name for name, _ in leaves)]:
         op.context.names.reserve(name)
     weights = Weights(op)
@@ -161,9 +163,15 @@ def translate(
         value = add_input(entry, dimensions) if entry in interface else weights.value(entry)
         views.append(as_view(value))
     op.graph.inputs.extend(value_of(op, views[program.inputs.index(entry)]) for entry in interface)
-    results = [item for item in walk.run(views) if item is not None]
+    returned = [value_of(op, item) for item in walk.run(views)]
+    for position, entry in program.writes.items():
+        if entry is not None:
+            views[program.inputs.index(entry)].write(op, returned[position])
+    results = [
+        item for position, item in enumerate(returned) if item is not None and position not in program.writes
+    ]
     for (name, node), item in zip(leaves, results):
-        op.graph.outputs.append(output(op, dimensions, name, value_of(op, item), node))
+        op.graph.outputs.append(output(op, dimensions, name, item, node))
     written = [
         (entry, view)
         for entry, view in zip(program.inputs, views)

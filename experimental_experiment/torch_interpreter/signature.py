@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.symbolic import Dimensions
@@ -43,11 +43,20 @@ class Input:
 
 @dataclasses.dataclass
 class Program:
-    """What is translated: a graph, its placeholders in order, names for the leaves of its result."""
+    """What is translated.
+
+    Attributes:
+        module: the graph.
+        inputs: its placeholders, in order.
+        output_names: names for the leaves of the user's result.
+        writes: the leaves of the graph's result that are new values of an input, None for a token: a functionalized
+            program returns what it would write.
+    """
 
     module: torch.fx.GraphModule
     inputs: list[Input]
     output_names: list[str]
+    writes: dict[int, Input | None] = dataclasses.field(default_factory=dict)
 
 
 def program_of(
@@ -63,10 +72,24 @@ def program_of(
             entry = Input(node, readable(str(node.target)), dims=next(user, {}))
             if isinstance(spec.arg, ConstantArgument):
                 entry.constant, entry.is_constant = spec.arg.value, True
+        elif spec.kind == InputKind.TOKEN:
+            entry = Input(node, spec.arg.name, torch.empty(0))
         else:
             entry = Input(node, spec.target, tensors.get(spec.target), spec.kind == InputKind.BUFFER)
         inputs.append(entry)
-    return Program(exported.graph_module, inputs, output_names(exported.call_spec.out_spec))
+    names = output_names(exported.call_spec.out_spec)
+    return Program(exported.graph_module, inputs, names, written_inputs(exported, inputs))
+
+
+def written_inputs(exported: torch.export.ExportedProgram, inputs: list[Input]) -> dict[int, Input | None]:
+    """The inputs whose new values a functionalized program returns, by position among its results."""
+    by_name = {entry.name if entry.is_buffer else entry.node.name: entry for entry in inputs}
+    others = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+    return {
+        position: by_name.get(spec.target)
+        for position, spec in enumerate(exported.graph_signature.output_specs)
+        if spec.kind not in others
+    }
 
 
 def program_of_graph_module(module: torch.fx.GraphModule) -> Program:

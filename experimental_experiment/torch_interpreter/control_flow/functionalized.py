@@ -27,7 +27,7 @@ higher_order = torch.ops.higher_order
 def auto_functionalized(op, _mutable_op, **kwargs):
     """The results of the operator, then the new value of each argument that it writes."""
     returned, written = call(op, _mutable_op, kwargs)
-    return [*returned, *written]
+    return [*(returned or [None]), *written]
 
 
 @translates(higher_order.auto_functionalized_v2)
