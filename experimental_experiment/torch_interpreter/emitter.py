@@ -177,7 +177,8 @@ class Emitter:
         context = self.context
         if domain and domain not in context.domains:
             context.domains[domain] = 1
-        node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=outputs)
+        given = {name: attribute(name, value) for name, value in attributes.items()}
+        node = ir.node(op_type, inputs, given, domain=domain, num_outputs=outputs)
         for value in node.outputs:
             value.name = context.names.unique(f"{context.prefix}_{op_type.lower()}")
         node.name = context.names.unique(f"node_{context.prefix}_{op_type}")
@@ -361,6 +362,15 @@ class Emitter:
         copied = self.append("Identity", [value], {}, 1).outputs[0]
         copied.type, copied.shape = value.type, value.shape
         return copied
+
+
+def attribute(name: str, value: Any) -> Any:
+    """An attribute of a node; what is not an int, a float or a string goes through onnx-ir, which looks longer."""
+    if isinstance(value, int):
+        return ir.AttrInt64(name, int(value))
+    if isinstance(value, float):
+        return ir.AttrFloat32(name, value)
+    return ir.AttrString(name, value) if isinstance(value, str) else value
 
 
 def rank(value: ir.Value) -> int:

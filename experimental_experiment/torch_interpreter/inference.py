@@ -49,11 +49,44 @@ def schema_of(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | Non
 
 
 def type_proto(value: ir.Value) -> onnx.TypeProto:
-    """The type and the shape of a value, as onnx's inference reads them."""
-    proto = ir.serde.serialize_type(value.type)
-    if value.shape is not None:
-        ir.serde.serialize_shape_into(proto, value.shape)
+    """The type and the shape of a value, as onnx's inference reads them; not to be changed: tensors share it."""
+    sizes = None if value.shape is None else value.shape.dims
+    if type(value.type) is ir.TensorType:
+        return tensor_type(value.dtype, sizes)
+    return typed_proto(value.type, sizes)
+
+
+@functools.lru_cache(maxsize=1024)
+def tensor_type(dtype: ir.DataType, sizes: tuple[int | ir.SymbolicDim, ...] | None) -> onnx.TypeProto:
+    """The type of tensors of these sizes, None when their rank is unknown."""
+    return typed_proto(ir.TensorType(dtype), sizes)
+
+
+def typed_proto(type_: ir.TypeProtocol, sizes: tuple[int | ir.SymbolicDim, ...] | None) -> onnx.TypeProto:
+    """A type with these sizes."""
+    proto = ir.serde.serialize_type(type_)
+    if sizes is not None:
+        ir.serde.serialize_shape_into(proto, ir.Shape(sizes))
     return proto
+
+
+def tensor_proto(value: ir.Value) -> onnx.TensorProto:
+    """The number or the list that a constant holds, as onnx's inference reads it; written once for each constant."""
+    proto = value.meta.get("proto")
+    if proto is None:
+        proto = value.meta["proto"] = ir.serde.serialize_tensor(value.const_value)
+    return proto
+
+
+def node_proto(node: ir.Node) -> onnx.NodeProto:
+    """A node as onnx's inference reads it, without its names and its origin."""
+    return onnx.NodeProto(
+        op_type=node.op_type,
+        domain=node.domain,
+        input=["" if value is None else value.name for value in node.inputs],
+        output=[value.name for value in node.outputs],
+        attribute=[ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values()],
+    )
 
 
 def infer(node: ir.Node, opset: int) -> None:
@@ -69,10 +102,10 @@ def infer(node: ir.Node, opset: int) -> None:
     if bodies:
         infer_from_bodies(node, bodies)
         return
-    data = {v.name: ir.serde.serialize_tensor(v.const_value) for v in given if is_small(v, 64)}
+    data = {value.name: tensor_proto(value) for value in given if is_small(value, 64)}
     try:
         types = {value.name: type_proto(value) for value in given}
-        inferred = infer_node_outputs(schema, ir.serde.serialize_node(node), types, data)
+        inferred = infer_node_outputs(schema, node_proto(node), types, data)
     except InferenceError as error:
         shapes = ", ".join(f"{value.dtype}{value.shape}" for value in given)
         raise Untranslatable(f"ONNX {node.op_type} does not accept {shapes}: {error}") from error

@@ -230,9 +230,10 @@ def polygamma_(op, self, n):
 @translates(aten.mvlgamma.default, aten.special_multigammaln.default)
 def mvlgamma(op, self, p):
     """The logarithm of the multivariate gamma function of dimension p."""
-    x = op.Cast(self, to=DOUBLE)
-    terms = [lgamma(op, op.Sub(x, j / 2)) for j in range(p)]
-    return cast(op, op.Add(op.Sum(*terms), p * (p - 1) / 4 * math.log(math.pi)), float_dtype(self))
+    shifts = np.arange(p).reshape(-1, *[1] * rank(self)) / 2
+    terms = lgamma(op, op.Sub(op.Unsqueeze(op.Cast(self, to=DOUBLE), [0]), shifts))
+    total = op.Add(op.ReduceSum(terms, [0], keepdims=0), p * (p - 1) / 4 * math.log(math.pi))
+    return cast(op, total, float_dtype(self))
 
 
 @translates(aten.special_zeta.default, aten.special_zeta.other_scalar, aten.special_zeta.self_scalar)
