@@ -16,6 +16,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.exponential import log1p
 from experimental_experiment.torch_interpreter.composite import signature_of
+from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, float_dtype, promote_to_float
 from experimental_experiment.torch_interpreter.registry import translates
 
