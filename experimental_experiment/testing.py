@@ -52,6 +52,12 @@ def each(*functions: Callable) -> Callable:
     return results
 
 
+def of_each_float(function: Callable, *tensors: torch.Tensor, of: str = "") -> dict[str, tuple]:
+    """Rows of a table of cases: a function of the same tensors in each dtype of floats. *of*: what to call them."""
+    dtypes = torch.float32, torch.float64, torch.float16, torch.bfloat16
+    return {f"{of} {dtype}".strip(): (function, *(x.to(dtype) for x in tensors)) for dtype in dtypes}
+
+
 class CapturedOnce:
     """ExportOptions that call torch.export once for several exports: it is most of their time."""
 

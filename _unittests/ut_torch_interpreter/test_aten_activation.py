@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import ExporterTestCase, each, of_each_float
 from experimental_experiment.torch_interpreter import to_onnx
 
 torch.manual_seed(0)
@@ -68,15 +68,10 @@ def softmaxes(x):
 
 class TestActivation(ExporterTestCase):
     CASES = {
-        "floats": (UNITS, EDGES),
-        "float64": (UNITS, EDGES.double()),
-        "float16": (UNITS, EDGES.half()),
-        "bfloat16": (UNITS, EDGES.bfloat16()),
+        **of_each_float(UNITS, EDGES),
+        **of_each_float(with_arguments, EDGES, of="arguments of"),
         "empty": (UNITS, EDGES[:0]),
         "0-d": (UNITS, EDGES[5]),
-        "arguments": (with_arguments, EDGES),
-        "arguments in float64": (with_arguments, EDGES.double()),
-        "arguments in bfloat16": (with_arguments, EDGES.bfloat16()),
         "integers": (each(aten.relu.default, aten.relu6.default, aten.sigmoid.default), INTS),
         "integers truncate bounds": (aten.hardtanh.default, INTS, -0.5, 2.5),
         "integers truncate a threshold": (aten.threshold.default, INTS, 1.5, 20.5),
@@ -105,10 +100,7 @@ class TestActivation(ExporterTestCase):
         "the noise is left in evaluation": (aten.rrelu_with_noise.default, EDGES, torch.zeros(16), 0.1, 0.2),
     }
     SOFTMAXES = {
-        "rows": (softmaxes, MATRIX),
-        "float64": (softmaxes, MATRIX.double()),
-        "float16": (softmaxes, MATRIX.half()),
-        "bfloat16": (softmaxes, MATRIX.bfloat16()),
+        **of_each_float(softmaxes, MATRIX, of="rows of"),
         "NaN and infinity": (softmaxes, torch.tensor([[NAN, 1.0], [INF, 1.0]])),
         "NaN and infinity in float64": (
             softmaxes,

@@ -28,6 +28,11 @@ BY_LAYER = aten.native_layer_norm.default(FLAT, [5], None, None, 1e-5)[1:]
 BY_GROUP = aten.native_group_norm.default(FLAT, WEIGHT, None, 2, 6, 5, 3, 1e-5)[1:]
 BY_BATCH = aten.native_batch_norm.default(FLAT, WEIGHT, None, None, None, True, 0.1, 1e-5)[1:]
 EVERY = [True, True, True]
+PADDED = (
+    (normal(2, 3, 11), normal(2, 3, 6), [2, 3]),
+    (normal(3, 7, 6), normal(3, 6, 5), [2, -1, 1, 0]),
+    (normal(2, 2, 6, 6, 6), normal(2, 2, 4, 5, 3), [1, 2, 0, 1, 1, 1]),
+)
 
 
 def like(indices):
@@ -79,20 +84,12 @@ class TestBackward(ExporterTestCase):
         "adaptive mean": (aten._adaptive_avg_pool2d_backward.default, normal(2, 3, 5, 3), IMAGE),
         "adaptive mean, three axes": (
             aten._adaptive_avg_pool3d_backward.default, normal(2, 3, 3, 3, 3), VOLUME),
-        "mirrored, one axis": (
-            aten.reflection_pad1d_backward.default, normal(2, 3, 11), normal(2, 3, 6), [2, 3]),
-        "mirrored, two axes": (
-            aten.reflection_pad2d_backward.default, normal(3, 7, 6), normal(3, 6, 5), [2, -1, 1, 0]),
-        "mirrored, three axes": (
-            aten.reflection_pad3d_backward.default, normal(2, 2, 6, 6, 6), normal(2, 2, 4, 5, 3),
-            [1, 2, 0, 1, 1, 1]),
-        "repeated, one axis": (
-            aten.replication_pad1d_backward.default, normal(2, 3, 11), normal(2, 3, 6), [2, 3]),
-        "repeated, two axes": (
-            aten.replication_pad2d_backward.default, normal(3, 7, 6), normal(3, 6, 5), [2, -1, 1, 0]),
-        "repeated, three axes": (
-            aten.replication_pad3d_backward.default, normal(2, 2, 6, 6, 6), normal(2, 2, 4, 5, 3),
-            [1, 2, 0, 1, 1, 1]),
+        "mirrored, one axis": (aten.reflection_pad1d_backward.default, *PADDED[0]),
+        "mirrored, two axes": (aten.reflection_pad2d_backward.default, *PADDED[1]),
+        "mirrored, three axes": (aten.reflection_pad3d_backward.default, *PADDED[2]),
+        "repeated, one axis": (aten.replication_pad1d_backward.default, *PADDED[0]),
+        "repeated, two axes": (aten.replication_pad2d_backward.default, *PADDED[1]),
+        "repeated, three axes": (aten.replication_pad3d_backward.default, *PADDED[2]),
         "layer": (
             aten.native_layer_norm_backward.default, normal(2, 6, 5), FLAT, [5], *BY_LAYER, normal(5),
             normal(5), EVERY),

@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import ExporterTestCase, each, of_each_float
 
 aten = torch.ops.aten
 EDGES = torch.tensor(
@@ -15,10 +15,7 @@ FAMILY = each(aten.erf.default, aten.erfc.default)
 
 class TestErrorFunction(ExporterTestCase):
     CASES = {
-        "floats": (FAMILY, EDGES),
-        "float64 keeps its digits": (FAMILY, EDGES.double()),
-        "float16": (FAMILY, EDGES.half()),
-        "bfloat16": (FAMILY, EDGES.bfloat16()),
+        **of_each_float(FAMILY, EDGES),
         "integers give floats": (FAMILY, torch.tensor([0, 1, -2])),
         "empty": (FAMILY, EDGES[:0]),
         "gelu in float64": (

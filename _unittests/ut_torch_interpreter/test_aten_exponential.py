@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import ExporterTestCase, each, of_each_float
 
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
@@ -26,17 +26,12 @@ SUMS = each(aten.logaddexp.default, aten.logaddexp2.default)
 
 class TestExponential(ExporterTestCase):
     CASES = {
-        "floats": (FAMILY, EDGES),
-        "float64": (FAMILY, EDGES.double()),
-        "float16": (FAMILY, EDGES.half()),
-        "bfloat16": (FAMILY, EDGES.bfloat16()),
+        **of_each_float(FAMILY, EDGES),
+        **of_each_float(SUMS, EDGES, OTHERS, of="sums of exponentials of"),
         "integers give floats": (FAMILY, torch.tensor([0, 1, 2, -3])),
         "booleans give floats": (FAMILY, torch.tensor([True, False])),
         "empty": (FAMILY, EDGES[:0]),
-        "sums of exponentials": (SUMS, EDGES, OTHERS),
         "equal infinities": (SUMS, EDGES, EDGES),
-        "sums of exponentials in float64": (SUMS, EDGES.double(), OTHERS.double()),
-        "sums of exponentials in float16": (SUMS, EDGES.half(), OTHERS.half()),
         "logit": (aten.logit.default, EDGES),
         "logit with eps": (aten.logit.default, EDGES, 0.1),
         "logit of float16 with an eps that it rounds": (aten.logit.default, EDGES.half(), 1e-6),

@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import ExporterTestCase, each, of_each_float
 
 aten = torch.ops.aten
 EDGES = torch.tensor([0.5, 1.5, 2.5, -0.5, -2.5, -0.0, 3.7, -3.7, 1e10, float("nan"), float("-inf"), 12.345])
@@ -25,14 +25,10 @@ def decimals(x):
 
 class TestRounding(ExporterTestCase):
     CASES = {
-        "floats, ties to even": (FAMILY, EDGES),
-        "float64": (FAMILY, EDGES.double()),
-        "float16": (FAMILY, EDGES.half()),
-        "bfloat16": (FAMILY, EDGES.bfloat16()),
+        **of_each_float(FAMILY, EDGES, of="ties to even of"),
         "integers are round": (FAMILY, INTS),
         "the fraction has the sign": (aten.frac.default, EDGES),
-        "decimals": (decimals, EDGES),
-        "decimals of float16": (decimals, EDGES.half()),
+        **of_each_float(decimals, EDGES, of="decimals of"),
         "empty": (FAMILY, EDGES[:0]),
     }
 

@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import ExporterTestCase, each, of_each_float
 
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
@@ -41,19 +41,12 @@ MODERATE = EDGES[3:12]
 
 class TestTrigonometric(ExporterTestCase):
     CASES = {
-        "functions": (FUNCTIONS, MODERATE),
-        "functions of float64": (FUNCTIONS, MODERATE.double()),
-        "functions of float16": (FUNCTIONS, MODERATE.half()),
-        "functions of bfloat16": (FUNCTIONS, MODERATE.bfloat16()),
+        **of_each_float(FUNCTIONS, MODERATE, of="functions of"),
+        **of_each_float(INVERSES, EDGES, of="inverses of"),
+        **of_each_float(OF_TWO, SIGNED[:, None], SIGNED[None], of="every quadrant of"),
         "functions of integers": (FUNCTIONS, torch.tensor([0, 1, -3])),
         "functions of infinities": (FUNCTIONS, EDGES[:3]),
-        "inverses": (INVERSES, EDGES),
-        "inverses of float64 keep its digits": (INVERSES, EDGES.double()),
-        "inverses of float16": (INVERSES, EDGES.half()),
         "inverses of integers": (INVERSES, torch.tensor([0, 1, -3])),
-        "every quadrant": (OF_TWO, SIGNED[:, None], SIGNED[None]),
-        "every quadrant in float64": (OF_TWO, SIGNED[:, None].double(), SIGNED[None].double()),
-        "every quadrant in float16": (OF_TWO, SIGNED[:, None].half(), SIGNED[None].half()),
         "the angle of integers": (aten.atan2.default, torch.tensor([1, 0, -1]), torch.tensor([-1, 0, 2])),
     }
 
