@@ -26,21 +26,11 @@ def segment_reduce(op, data, reduce, lengths, indices, offsets, axis, unsafe, in
     """The sum, mean, product or extremum of each segment of an axis, given by lengths or by offsets."""
     if indices is not None:
         raise Untranslatable("segments given by indices")
-    if lengths is not None:
-        ends = op.CumSum(lengths, axis)
-        starts = op.Sub(ends, lengths)
-    else:
-        starts = op.Slice(offsets, [0], [-1], [axis])
-        ends = op.Slice(offsets, [1], [INT64_MAX], [axis])
-        lengths = op.Sub(ends, starts)
-
-    # [..., segment, element, ...]
-    places = op.Cast(op.Range(0, op.constant(op.size(data, axis), INT64), 1), to=starts.dtype)
-    after = op.GreaterOrEqual(places, op.Unsqueeze(starts, [-1]))
-    inside = op.And(after, op.Less(places, op.Unsqueeze(ends, [-1])))
+    starts, ends = bounds(op, lengths, offsets, axis)
     behind = list(range(axis + 2, rank(data) + 1))
+    inside = op.Unsqueeze(membership(op, data, starts, ends, axis), behind)
     start = op.CastLike(START[reduce], data)
-    spread = op.Where(op.Unsqueeze(inside, behind), op.Unsqueeze(data, [axis]), start)
+    spread = op.Where(inside, op.Unsqueeze(data, [axis]), start)  # [..., segment, element, ...]
     first = start if initial is None else op.CastLike(float(initial), data)
     if reduce in ("max", "min"):
         result = extremum(op, f"Reduce{reduce.capitalize()}", spread, [axis + 1])
@@ -50,6 +40,21 @@ def segment_reduce(op, data, reduce, lengths, indices, offsets, axis, unsafe, in
     total = op.Add(op.ReduceSum(spread, [axis + 1], keepdims=0), first)
     if reduce == "sum":
         return total
-    number = op.CastLike(op.Unsqueeze(lengths, [other - 1 for other in behind]), data)
+    number = op.CastLike(op.Unsqueeze(op.Sub(ends, starts), [other - 1 for other in behind]), data)
     empty = op.CastLike(math.nan if initial is None else float(initial), data)
     return op.Where(op.Equal(number, 0.0), empty, op.Div(total, number))
+
+
+def bounds(op, lengths: ir.Value | None, offsets: ir.Value | None, axis: int) -> tuple[ir.Value, ir.Value]:
+    """Where the segments start and end."""
+    if lengths is not None:
+        ends = op.CumSum(lengths, axis)
+        return op.Sub(ends, lengths), ends
+    return op.Slice(offsets, [0], [-1], [axis]), op.Slice(offsets, [1], [INT64_MAX], [axis])
+
+
+def membership(op, data: ir.Value, starts: ir.Value, ends: ir.Value, axis: int) -> ir.Value:
+    """Which elements of an axis belong to which segment: (..., segment, element)."""
+    places = op.Cast(op.Range(0, op.constant(op.size(data, axis), INT64), 1), to=starts.dtype)
+    after = op.GreaterOrEqual(places, op.Unsqueeze(starts, [-1]))
+    return op.And(after, op.Less(places, op.Unsqueeze(ends, [-1])))

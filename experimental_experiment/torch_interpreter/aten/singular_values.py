@@ -57,16 +57,7 @@ def orthogonalized(op, a: ir.Value) -> tuple[ir.Value, ir.Value]:
 
     def step(op, k, stacked):
         left, right = op.Split(stacked, axis=last, num_outputs=2, outputs=2)
-        a, b = (op.Slice(x, [0], op.shape([rows]), [last - 1]) for x in (left, right))
-        inner = op.ReduceSum(op.Mul(a, b), [last - 1], keepdims=1)
-        gap = op.Sub(*(op.ReduceSumSquare(x, [last - 1], keepdims=1) for x in (b, a)))
-        done = op.Equal(inner, 0.0)
-        zeta = op.Div(gap, op.Mul(op.Where(done, op.constant(1, DOUBLE), inner), 2.0))
-        sign = op.Where(op.Less(zeta, 0.0), op.constant(-1, DOUBLE), op.constant(1, DOUBLE))
-        root = op.Sqrt(op.Add(op.Mul(zeta, zeta), 1.0))
-        tangent = op.Where(done, op.constant(0, DOUBLE), op.Div(sign, op.Add(op.Abs(zeta), root)))
-        cosine = op.Reciprocal(op.Sqrt(op.Add(op.Mul(tangent, tangent), 1.0)))
-        sine = op.Mul(cosine, tangent)
+        cosine, sine = rotation(op, *(op.Slice(x, [0], op.shape([rows]), [last - 1]) for x in (left, right)))
         turned_left = op.Sub(op.Mul(left, cosine), op.Mul(right, sine))
         turned_right = op.Add(op.Mul(left, sine), op.Mul(right, cosine))
         return [op.Gather(op.Concat(turned_left, turned_right, axis=last), order, axis=last)]
@@ -75,6 +66,20 @@ def orthogonalized(op, a: ir.Value) -> tuple[ir.Value, ir.Value]:
     (stacked,) = repeat(op, times(op, minus(op, pairs, 1), SWEEPS), step, stacked)
     stacked = op.Slice(stacked, [0], op.shape([size]), [last])
     return op.Split(stacked, op.shape([rows, size]), axis=last - 1, outputs=2)
+
+
+def rotation(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The cosine and the sine of the turn that makes each column of *a* and the same one of *b* orthogonal."""
+    axis = rank(a) - 2
+    inner = op.ReduceSum(op.Mul(a, b), [axis], keepdims=1)
+    gap = op.Sub(*(op.ReduceSumSquare(x, [axis], keepdims=1) for x in (b, a)))
+    done = op.Equal(inner, 0.0)
+    zeta = op.Div(gap, op.Mul(op.Where(done, op.constant(1, DOUBLE), inner), 2.0))
+    sign = op.Where(op.Less(zeta, 0.0), op.constant(-1, DOUBLE), op.constant(1, DOUBLE))
+    root = op.Sqrt(op.Add(op.Mul(zeta, zeta), 1.0))
+    tangent = op.Where(done, op.constant(0, DOUBLE), op.Div(sign, op.Add(op.Abs(zeta), root)))
+    cosine = op.Reciprocal(op.Sqrt(op.Add(op.Mul(tangent, tangent), 1.0)))
+    return cosine, op.Mul(cosine, tangent)
 
 
 def taller(op, a: ir.Value) -> tuple[ir.Value, bool]:

@@ -262,19 +262,25 @@ def hurwitz_zeta(op, s: ir.Value, q: ir.Value) -> ir.Value:
     body = op.subgraph(step, [op.constant(0), op.constant(True), start_term, start, start_term])
     trips = op.Add(op.Cast(terms, to=ir.DataType.INT64), 1)
     total, at, term = op.Loop(trips, None, start_term, start, start_term, body=body, outputs=3)
+    total = with_remainder(op, s, total, at, term)
+    pole = op.And(op.LessOrEqual(q, 0.0), op.Equal(q, op.Floor(q)))
+    undefined = op.And(op.LessOrEqual(q, 0.0), op.Not(op.Equal(s, op.Floor(s))))
+    infinity, nan = op.CastLike(math.inf, q), op.CastLike(math.nan, q)
+    total = op.Where(pole, infinity, op.Where(undefined, nan, total))
+    return op.Where(op.Equal(s, 1.0), infinity, op.Where(op.Less(s, 1.0), nan, total))
+
+
+def with_remainder(op, s: ir.Value, total: ir.Value, at: ir.Value, term: ir.Value) -> ir.Value:
+    """*total* and Euler and Maclaurin's formula for the terms after *term*, which is ``at ** -s``."""
     total = op.Add(total, op.Sub(op.Div(op.Mul(term, at), op.Sub(s, 1.0)), op.Mul(term, 0.5)))
-    factor = op.CastLike(1, q)
+    factor = op.CastLike(1, at)
     for k, divisor in enumerate(ZETA):
         factor = op.Mul(factor, op.Add(s, 2.0 * k))
         term = op.Div(term, at)
         total = op.Add(total, op.Div(op.Mul(factor, term), divisor))
         factor = op.Mul(factor, op.Add(s, 2.0 * k + 1.0))
         term = op.Div(term, at)
-    pole = op.And(op.LessOrEqual(q, 0.0), op.Equal(q, op.Floor(q)))
-    undefined = op.And(op.LessOrEqual(q, 0.0), op.Not(op.Equal(s, op.Floor(s))))
-    infinity, nan = op.CastLike(math.inf, q), op.CastLike(math.nan, q)
-    total = op.Where(pole, infinity, op.Where(undefined, nan, total))
-    return op.Where(op.Equal(s, 1.0), infinity, op.Where(op.Less(s, 1.0), nan, total))
+    return total
 
 
 # ---- error functions and the normal distribution

@@ -88,17 +88,23 @@ def istft(
     squares = op.Expand(op.Mul(weights, weights), op.shape([1, count, n_fft]))
     signal = overlapped(op, op.Mul(signals, weights), n_fft, hop)
     envelope = overlapped(op, squares, n_fft, hop)
-    first = n_fft // 2 if center else 0
     total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
-    last = op.shape([first + length]) if isinstance(length, int) else op.Sub(total, first)
-    if isinstance(length, ir.Value):
-        last = op.shape([op.Add(length, first)])
-    result = op.Div(*(op.Slice(x, [first], last, [1]) for x in (signal, envelope)))
-    if length is not None:
-        # a length beyond the last frame is filled with zeros
-        missing = op.Max(op.Sub(last, total), [0])
-        result = op.Pad(result, op.Concat([0], missing, axis=0), None, [1])
+    result = trimmed(op, signal, envelope, total, n_fft // 2 if center else 0, length)
     return result if batched else op.Squeeze(result, [0])
+
+
+def trimmed(op, signal: ir.Value, envelope: ir.Value, total: ir.Value, first: int, length) -> ir.Value:
+    """*signal* over *envelope*, of *total* elements, without *first* elements at both ends, or *length* elements from there."""
+    if length is None:
+        last = op.Sub(total, first)
+    else:
+        last = op.shape([op.Add(length, first) if isinstance(length, ir.Value) else length + first])
+    result = op.Div(*(op.Slice(x, [first], last, [1]) for x in (signal, envelope)))
+    if length is None:
+        return result
+    # a length beyond the last frame is filled with zeros
+    missing = op.Max(op.Sub(last, total), [0])
+    return op.Pad(result, op.Concat([0], missing, axis=0), None, [1])
 
 
 def window(target: torch._ops.OpOverload) -> None:
