@@ -169,12 +169,6 @@ class TestInvokeSubgraph(ExporterTestCase):
         domains = {function.domain for function in model.functions}
         self.assertIn(DOMAIN, domains)
 
-    def test_every_opset(self):
-        args = (torch.randn(2, 4),)
-        for opset in (18, 23, 26):
-            with self.subTest(opset):
-                self.exported(Blocks().eval(), args, target_opset=opset)
-
     def test_not_strict_mode_keeps_no_region(self):
         """torch.export inlines the regions itself."""
         model = to_onnx(Waves(), (torch.randn(2, 3), torch.randn(2, 3)))
