@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
@@ -37,6 +38,10 @@ class TestUnique(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_the_shape_that_torch_declares_for_the_last_axis_is_wrong(self):
+        with self.assertRaisesRegex(ExportError, "declares a wrong shape for dim=-1"):
+            to_onnx(lambda x: torch.unique_consecutive(x, dim=-1), (ROWS,))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.sorting import ordered
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -42,6 +43,8 @@ def unique_without_counts(op, self, sorted, return_inverse):
 def unique_consecutive(op, self, return_inverse, return_counts, dim):
     """The first of each run of equal elements or slices, the run of each element, the length of each run."""
     if dim is not None:
+        if len(op.context.node.meta["val"][0].shape) != rank(self):
+            raise Untranslatable("torch.export declares a wrong shape for dim=-1: count dim from the start")
         # torch gives all three whether they are asked for or not
         return runs(op, self, dim)
     values, place, counts = runs(op, op.Reshape(self, [-1]), 0)
