@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import ExporterTestCase, each
 
 torch.manual_seed(0)
 
@@ -159,11 +159,105 @@ class TestComplexStructure(ExporterTestCase):
         "vdot": (aten.vdot.default, randn(4), randn(4)),
     }  # fmt: skip
 
+    COPIES = {
+        "copies of views": (
+            each(
+                aten.alias_copy.default,
+                aten.detach_copy.default,
+                lambda x: aten.as_strided_copy.default(x, [2, 2], [1, 3], 2),
+                lambda x: aten.diagonal_copy.default(x, 1, 1, 2),
+                lambda x: aten.expand_copy.default(x, [2, 2, 3, 4]),
+                lambda x: aten.narrow_copy.default(x, 1, 1, 2),
+                lambda x: aten.permute_copy.default(x, [2, 0, 1]),
+                lambda x: aten.select_copy.int(x, -1, 1),
+                lambda x: aten.slice_copy.Tensor(x, 1, 1, 3),
+                lambda x: aten.split_copy.Tensor(x, 2, 1),
+                lambda x: aten.split_with_sizes_copy.default(x, [1, 2], 1),
+                lambda x: aten.squeeze_copy.default(x[:1]),
+                lambda x: aten.squeeze_copy.dim(x[:1], 0),
+                lambda x: aten.squeeze_copy.dims(x[:1], [0]),
+                lambda x: aten.t_copy.default(x[0]),
+                lambda x: aten.transpose_copy.int(x, 0, -1),
+                lambda x: aten.unbind_copy.int(x, 1),
+                lambda x: aten.unfold_copy.default(x, 2, 2, 1),
+                lambda x: aten.unsqueeze_copy.default(x, -1),
+            ),
+            X,
+        ),
+        "splits": (
+            each(
+                lambda x: aten.hsplit.int(x, 3),
+                lambda x: aten.vsplit.array(x, [1]),
+                lambda x: aten.dsplit.int(x, 2),
+                lambda x: aten.tensor_split.tensor_indices_or_sections(x, torch.tensor([1, 3]), -1),
+            ),
+            X,
+        ),
+        "atleast, of a list": (
+            lambda x: [torch.atleast_1d(x, x[0]), torch.atleast_2d(x, x[0, 0]), torch.atleast_3d(x, x[0])],
+            X,
+        ),
+        "channels": (
+            each(
+                lambda x: aten.channel_shuffle.default(x, 2),
+                lambda x: aten.pixel_shuffle.default(x, 2),
+                lambda x: aten.pixel_unshuffle.default(x, 2),
+                lambda x: aten.im2col.default(x, [2, 2], [1, 1], [1, 0], [1, 2]),
+            ),
+            randn(1, 4, 4, 2),
+        ),
+        "combinations": (lambda v: torch.combinations(v, 1), randn(4)),
+        "cartesian_prod": (lambda v: torch.cartesian_prod(v, v + 1), randn(3)),
+        "meshgrid": (lambda v, w: torch.meshgrid(v, w, indexing="xy"), randn(3), randn(2)),
+        "repeat_interleave": (lambda x, n: x.repeat_interleave(n, 1), X, torch.tensor([1, 0, 2])),
+        "sum_to_size": (aten.sum_to_size.default, X, [1, 3, 1]),
+        "zero": (lambda x: x.clone().zero_(), X),
+        "index_fill": (aten.index_fill.int_Scalar, X, 1, torch.tensor([0, 2]), 1 - 2j),
+        "put": (aten.put.default, X, torch.tensor([0, 5, -1]), randn(3)),
+        "masked_scatter": (aten.masked_scatter.default, M, MASK, randn(12)),
+        "as_strided_scatter": (aten.as_strided_scatter.default, M, randn(2, 2), [2, 2], [1, 3], 2),
+        "diff with both ends": (lambda x: torch.diff(x, prepend=x[..., :1], append=x[..., :2]), X),
+        "add a number": (lambda x: [aten.add.Scalar(x, 2), aten.sub.Scalar(x, 1j, 2)], X),
+        "ones": (
+            lambda x: [torch.ones_like(x), x.new_ones(2, 3), torch.ones_like(x, dtype=torch.float32)],
+            X,
+        ),
+        "constants": (
+            lambda x: [torch.zeros_like(x.real, dtype=x.dtype), x.new_full((2,), 3, dtype=torch.complex128)],
+            X,
+        ),
+        "spaced": (
+            lambda x: [x + torch.linspace(0, 1j, 4), x + torch.logspace(0, 1, 4, dtype=torch.complex64)],
+            X,
+        ),
+    }
+    PRODUCTS = {
+        "cross": (aten.cross.default, X, randn(2, 3, 4), 1),
+        "addr": (aten.addr.default, M, randn(3), randn(4), {"beta": 1j, "alpha": 0.5}),
+        "addbmm": (aten.addbmm.default, M, randn(2, 3, 5), randn(2, 5, 4), {"beta": 0.5, "alpha": 2j}),
+        "conv1d": (aten.conv1d.default, X, randn(5, 3, 2), randn(5)),
+        "conv2d, same": (aten.conv2d.padding, randn(1, 2, 5, 5), randn(4, 1, 3, 3), randn(4), [1, 1], "same", [1, 1], 2),
+        "conv2d": (aten.conv2d.default, randn(1, 2, 5, 5), randn(3, 2, 3, 3), None, [2, 1], [1, 0]),
+        "conv3d": (aten.conv3d.default, randn(1, 2, 3, 4, 4), randn(3, 2, 2, 2, 2), randn(3)),
+        "conv_transpose1d": (aten.conv_transpose1d.default, X, randn(3, 2, 2), randn(2), [2]),
+        "conv_transpose2d": (aten.conv_transpose2d.input, randn(1, 2, 3, 3), randn(2, 3, 2, 2), None, [2, 1]),
+    }  # fmt: skip
+
     def test_elements_that_move(self):
         self.assert_cases(self.MOVED, dynamic=False)
 
     def test_products_and_sums(self):
         self.assert_cases(self.SUMS, dynamic=False)
+
+    def test_copies(self):
+        self.assert_cases(self.COPIES, dynamic=False)
+
+    def test_products(self):
+        self.assert_cases(self.PRODUCTS, dynamic=False)
+
+    def test_dynamic_convolution(self):
+        others = [(randn(3, 3, 9), randn(5, 3, 2), randn(5))]
+        self.assert_same_as_eager(aten.conv1d.default, X, randn(5, 3, 2), randn(5), others=others)
 
     def test_dynamic_sizes(self):
         def move(z):

@@ -439,8 +439,8 @@ class Walk:
         results = registry.invoke(translation, self.op, twin or target, args, kwargs)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         returned = [] if twin is not None else results[: len(results) - len(views)]
-        for view, value in zip(views, results[len(returned) :]):
-            view.write(self.op, self.fitted(view, value))
+        for argument, view, value in zip(written, views, results[len(returned) :]):
+            view.write(self.op, self.fitted(argument, view, value))
         if not target._schema.returns:
             return None
         if target in HIDDEN_WRITES or (twin is None and returned):
@@ -452,10 +452,14 @@ class Walk:
         tables = (self.op.context.translations, registry.TRANSLATIONS)
         return any(key in table for table in tables for key in registry.keys(target))
 
-    def fitted(self, view: View, value: Any) -> ir.Value:
+    def fitted(self, argument: torch.fx.Node, view: View, value: Any) -> ir.Value:
         """A new value with the dtype of the storage it is written to, broadcast to its shape."""
         old = view.read(self.op)
+        is_condition = isinstance(value, ir.Value) and value.dtype == ir.DataType.BOOL
         value = self.op.Cast(self.op.constant(value, old.dtype), to=old.dtype)
+        if is_condition and is_complex(argument):
+            real = self.op.Unsqueeze(value, [-1])
+            value = self.op.Concat(real, self.op.Mul(real, 0), axis=-1)
         if value.shape is None:
             value.shape = (
                 old.shape

@@ -20,7 +20,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
+from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates, translates_complex
 
 aten = torch.ops.aten
 INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
@@ -412,13 +412,22 @@ def sym_size(op, self, dim):
     return op.size(self, dim)
 
 
+@translates_complex(aten.sym_size.int)
+def sym_size_of_complex(op, self, dim):
+    """The size of one dimension, beside that of the parts."""
+    return op.size(self, dim % (rank(self) - 1))
+
+
 @translates(aten.sym_numel.default)
 def sym_numel(op, self):
     """The number of elements."""
-    sizes = [op.size(self, axis) for axis in range(rank(self))]
-    if all(isinstance(size, int) for size in sizes):
-        return math.prod(sizes)
-    return op.Squeeze(op.ReduceProd(op.shape(sizes), keepdims=1), [0])
+    return product_of_sizes(op, self, range(rank(self)))
+
+
+@translates_complex(aten.sym_numel.default)
+def sym_numel_of_complex(op, self):
+    """The number of elements, of two parts each."""
+    return product_of_sizes(op, self, range(rank(self) - 1))
 
 
 @translates(aten.sym_stride.int)
@@ -427,7 +436,12 @@ def sym_stride(op, self, dim):
     fake = op.context.node.args[0].meta["val"]
     if not fake.is_contiguous():
         raise Untranslatable("the stride of a tensor that is not contiguous is not part of an ONNX model")
-    sizes = [op.size(self, axis) for axis in range(rank(self))[dim % rank(self) + 1 :]]
+    return product_of_sizes(op, self, range(rank(self))[dim % rank(self) + 1 :])
+
+
+def product_of_sizes(op, x: ir.Value, axes: range) -> Any:
+    """The product of the sizes of some axes, an int when they are static."""
+    sizes = [op.size(x, axis) for axis in axes]
     if all(isinstance(size, int) for size in sizes):
         return math.prod(sizes)
     return op.Squeeze(op.ReduceProd(op.shape(sizes), keepdims=1), [0])

@@ -15,6 +15,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
+from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
 from experimental_experiment.torch_interpreter.aten.trigonometric import (
     atan2,
     cosh,
@@ -214,7 +215,7 @@ def chalf(op, self):
 # ---- lengths and angles
 
 
-@translates_complex(aten.abs.default)
+@translates_complex(aten.abs.default, aten.absolute.default)
 def abs_(op, self):
     """The length."""
     return hypot(op, *parts(op, self))
@@ -255,13 +256,13 @@ def linalg_vector_norm(op, self, ord, dim, keepdim):
 # ---- arithmetic
 
 
-@translates_complex(aten.mul.Tensor, aten.mul.Scalar)
+@translates_complex(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def mul(op, self, other):
     """``(a + bi)(c + di)``."""
     return joined(op, *product(op, parts_of(op, "self", self), parts_of(op, "other", other)))
 
 
-@translates_complex(aten.div.Tensor, aten.div.Scalar)
+@translates_complex(aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar)
 def div(op, self, other):
     """``(a + bi) / (c + di)``."""
     return joined(op, *quotient(op, parts_of(op, "self", self), parts_of(op, "other", other)))
@@ -274,7 +275,7 @@ def reciprocal(op, self):
     return joined(op, *quotient(op, (op.constant(1, dtype), op.constant(0, dtype)), parts(op, self)))
 
 
-@translates_complex(aten.neg.default)
+@translates_complex(aten.neg.default, aten.negative.default)
 def neg(op, self):
     """Both parts change sign."""
     return op.Neg(self)
@@ -290,20 +291,21 @@ def square(op, self):
 def pow_(op, self, exponent):
     """Products for the exponents 0 to 3 and 0.5 to a root, ``exp(exponent * log(self))`` otherwise; 0 to a power is 0."""
     base = parts_of(op, "self", self)
-    if exponent == 0.5:
-        return joined(op, *root(op, base))
-    if not isinstance(exponent, ir.Value) and exponent in (1, 2, 3):
-        result = base
+    if not isinstance(exponent, ir.Value) and exponent in (0.5, 1, 2, 3):
+        result = root(op, base) if exponent == 0.5 else base
         for _ in range(int(exponent) - 1):
             result = product(op, result, base)
         return joined(op, *result)
-    power = parts_of(op, "exponent", exponent)
+    base, power = (
+        [op.Cast(part, to=ir.DataType.DOUBLE) for part in z]
+        for z in (base, parts_of(op, "exponent", exponent))
+    )
     real, imag = exponential(op, product(op, logarithm(op, base), power))
     nothing = op.And(op.Equal(base[0], 0), op.Equal(base[1], 0))
     none = op.And(op.Equal(power[0], 0), op.Equal(power[1], 0))
     at_zero = op.Cast(none, to=real.dtype)
-    real = op.Where(nothing, at_zero, real)
-    return joined(op, real, op.Where(nothing, op.CastLike(0, imag), imag))
+    result = op.Where(nothing, at_zero, real), op.Where(nothing, op.CastLike(0, imag), imag)
+    return joined(op, *(op.Cast(part, to=component_dtype(op)) for part in result))
 
 
 def product(op, left: Parts, right: Parts) -> Parts:
@@ -338,9 +340,10 @@ def elementary(target, function) -> None:
 
 
 def exponential(op, z: Parts) -> Parts:
-    """``e^a (cos b + i sin b)``."""
+    """``e^a (cos b + i sin b)``; real when z is, however large."""
     length = op.Exp(z[0])
-    return op.Mul(length, op.Cos(z[1])), op.Mul(length, op.Sin(z[1]))
+    imag = op.Mul(length, op.Sin(z[1]))
+    return op.Mul(length, op.Cos(z[1])), op.Where(op.Equal(z[1], 0), z[1], imag)
 
 
 def logarithm(op, z: Parts) -> Parts:
@@ -355,7 +358,7 @@ def root(op, z: Parts) -> Parts:
     other = op.Div(op.Abs(z[1]), op.Where(op.Equal(half, 0), op.CastLike(1, half), op.Mul(half, 2)))
     right = op.GreaterOrEqual(z[0], 0)
     imag = op.Where(right, other, half)
-    return op.Where(right, half, other), op.Where(op.Less(z[1], 0), op.Neg(imag), imag)
+    return op.Where(right, half, other), op.Mul(imag, sign_of(op, z[1]))
 
 
 def sine(op, z: Parts) -> Parts:

@@ -48,6 +48,9 @@ def real_call(op, target, arguments: dict[str, Any]) -> Any:
     """The translation of *target* for real tensors, called with these arguments."""
     if any(isinstance(value, complex) for value in arguments.values()):
         raise Untranslatable("a complex number is given for an argument that is expected to be real")
+    dtype = arguments.get("dtype")
+    if isinstance(dtype, torch.dtype) and dtype.is_complex:
+        arguments = arguments | {"dtype": dtype.to_real()}
     function = registry.TRANSLATIONS[target].function
     return function(op, **registry.bind(target, function, [], arguments))
 
@@ -137,87 +140,133 @@ def signature(*names: str) -> inspect.Signature:
 
 
 for _target in (
-    aten._reshape_copy.default,
-    aten._unsafe_view.default,
+    aten.alias_copy.default,
     aten.as_strided.default,
+    aten.as_strided_copy.default,
     aten.atleast_1d.default,
+    aten.atleast_1d.Sequence,
     aten.atleast_2d.default,
+    aten.atleast_2d.Sequence,
     aten.atleast_3d.default,
+    aten.atleast_3d.Sequence,
     aten.broadcast_to.default,
+    aten.channel_shuffle.default,
     aten.chunk.default,
+    aten.combinations.default,
     aten.cumsum.default,
+    aten.detach_copy.default,
     aten.diag.default,
     aten.diag_embed.default,
     aten.diagflat.default,
     aten.diagonal.default,
-    aten.diff.default,
+    aten.diagonal_copy.default,
+    aten.dsplit.array,
+    aten.dsplit.int,
+    aten.empty_like.default,
     aten.expand.default,
+    aten.expand_copy.default,
     aten.flatten.using_ints,
     aten.flip.default,
     aten.fliplr.default,
     aten.flipud.default,
     aten.gather.default,
+    aten.hsplit.array,
+    aten.hsplit.int,
+    aten.im2col.default,
     aten.index.Tensor,
     aten.index_select.default,
     aten.linalg_diagonal.default,
     aten.masked_select.default,
-    aten.mT.default,
     aten.mean.default,
     aten.mean.dim,
     aten.movedim.int,
     aten.movedim.intlist,
+    aten.mT.default,
     aten.narrow.default,
+    aten.narrow_copy.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
     aten.new_zeros.default,
     aten.numpy_T.default,
     aten.permute.default,
+    aten.permute_copy.default,
+    aten.pixel_shuffle.default,
+    aten.pixel_unshuffle.default,
     aten.ravel.default,
     aten.repeat.default,
     aten.repeat_interleave.self_int,
+    aten.repeat_interleave.self_Tensor,
     aten.reshape.default,
+    aten._reshape_alias.default,
+    aten._reshape_copy.default,
+    aten.resize.default,
     aten.roll.default,
     aten.rot90.default,
     aten.select.int,
+    aten.select_copy.int,
     aten.slice.Tensor,
+    aten.slice_copy.Tensor,
     aten.split.Tensor,
+    aten.split_copy.Tensor,
     aten.split_with_sizes.default,
+    aten.split_with_sizes_copy.default,
     aten.squeeze.default,
     aten.squeeze.dim,
     aten.squeeze.dims,
+    aten.squeeze_copy.default,
+    aten.squeeze_copy.dim,
+    aten.squeeze_copy.dims,
     aten.sum.default,
     aten.sum.dim_IntList,
+    aten.sum_to_size.default,
     aten.swapaxes.default,
     aten.swapdims.default,
     aten.t.default,
     aten.take.default,
     aten.take_along_dim.default,
+    aten.t_copy.default,
     aten.tensor_split.indices,
     aten.tensor_split.sections,
+    aten.tensor_split.tensor_indices_or_sections,
     aten.tile.default,
     aten.trace.default,
     aten.transpose.int,
+    aten.transpose_copy.int,
     aten.tril.default,
     aten.triu.default,
     aten.unbind.int,
+    aten.unbind_copy.int,
     aten.unflatten.int,
     aten.unfold.default,
+    aten.unfold_copy.default,
     aten.unsafe_chunk.default,
+    aten._unsafe_index.Tensor,
     aten.unsafe_split.Tensor,
+    aten._unsafe_view.default,
     aten.unsqueeze.default,
+    aten.unsqueeze_copy.default,
     aten.view.default,
     aten.view_copy.default,
+    aten.vsplit.array,
+    aten.vsplit.int,
+    aten.zero.default,
     aten.zeros_like.default,
 ):
     by_parts(_target)
 
+by_parts(aten.add.Scalar, "self", "other")
 by_parts(aten.add.Tensor, "self", "other")
+by_parts(aten.as_strided_scatter.default, "self", "src")
 by_parts(aten.block_diag.default, "tensors")
 by_parts(aten.broadcast_tensors.default, "tensors")
+by_parts(aten.cartesian_prod.default, "tensors")
 by_parts(aten.cat.default, "tensors")
 by_parts(aten.column_stack.default, "tensors")
 by_parts(aten.concat.default, "tensors")
 by_parts(aten.constant_pad_nd.default, "self", "value")
 by_parts(aten.copy.default, "self", "src")
 by_parts(aten.diagonal_scatter.default, "self", "src")
+by_parts(aten.diff.default, "self", "prepend", "append")
 by_parts(aten.dstack.default, "tensors")
 by_parts(aten.expand_as.default, "self", "other")
 by_parts(aten.fill.Scalar, "self", "value")
@@ -226,11 +275,17 @@ by_parts(aten.full_like.default, "self", "fill_value")
 by_parts(aten.hstack.default, "tensors")
 by_parts(aten.index_add.default, "self", "source")
 by_parts(aten.index_copy.default, "self", "source")
+by_parts(aten.index_fill.int_Scalar, "self", "value")
+by_parts(aten.index_fill.int_Tensor, "self", "value")
 by_parts(aten.index_put.default, "self", "values")
 by_parts(aten.masked_fill.Scalar, "self", "value")
 by_parts(aten.masked_fill.Tensor, "self", "value")
+by_parts(aten.masked_scatter.default, "self", "source")
+by_parts(aten.meshgrid.default, "tensors")
+by_parts(aten.meshgrid.indexing, "tensors")
 by_parts(aten.new_full.default, "self", "fill_value")
 by_parts(aten.pad.default, "self", "value")
+by_parts(aten.put.default, "self", "source")
 by_parts(aten.reshape_as.default, "self", "other")
 by_parts(aten.rsub.Scalar, "self", "other")
 by_parts(aten.rsub.Tensor, "self", "other")
@@ -240,7 +295,12 @@ by_parts(aten.scatter_add.default, "self", "src")
 by_parts(aten.select_scatter.default, "self", "src")
 by_parts(aten.slice_scatter.default, "self", "src")
 by_parts(aten.stack.default, "tensors")
+by_parts(aten.sub.Scalar, "self", "other")
 by_parts(aten.sub.Tensor, "self", "other")
+by_parts(aten.subtract.Tensor, "self", "other")
+by_parts(aten._unsafe_index_put.default, "self", "values")
+by_parts(aten._unsafe_masked_index.default, "self", "fill")
+by_parts(aten._unsafe_masked_index_put_accumulate.default, "self", "values")
 by_parts(aten.view_as.default, "self", "other")
 by_parts(aten.vstack.default, "tensors")
 by_parts(aten.where.ScalarOther, "self", "other")
@@ -248,6 +308,7 @@ by_parts(aten.where.ScalarSelf, "self", "other")
 by_parts(aten.where.self, "self", "other")
 
 multilinear(aten.bmm.default, "self", "mat2")
+multilinear(aten.cross.default, "self", "other")
 multilinear(aten.dot.default, "self", "tensor")
 multilinear(aten.einsum.default, "tensors")
 multilinear(aten.inner.default, "self", "other")
@@ -266,6 +327,27 @@ multilinear(aten.tensordot.default, "self", "other")
 def addmm(op, self, mat1, mat2, beta, alpha):
     """``beta * self + alpha * mat1 @ mat2``."""
     return scaled_sum(op, self, mat1, mat2, beta, alpha)
+
+
+@translates_complex(aten.addbmm.default)
+def addbmm(op, self, batch1, batch2, beta, alpha):
+    """``beta * self + alpha * sum(batch1[b] @ batch2[b])``: one product of matrices that stand side by side."""
+    batches, rows, inner = op.size(batch1, 0), op.size(batch1, 1), op.size(batch1, 2)
+    width = op.ReduceProd(op.shape([batches, inner]))
+    left = (op.Transpose(part, perm=[1, 0, 2]) for part in parts(op, batch1))
+    left = join(op, *(op.Reshape(part, op.Concat(op.shape([rows]), width, axis=0)) for part in left))
+    right = op.Concat(width, op.shape([op.size(batch2, 2)]), axis=0)
+    right = join(op, *(op.Reshape(part, right) for part in parts(op, batch2)))
+    return scaled_sum(op, self, left, right, beta, alpha)
+
+
+@translates_complex(aten.addr.default)
+def addr(op, self, vec1, vec2, beta, alpha):
+    """``beta * self + alpha * outer(vec1, vec2)``."""
+    left, right = (
+        join(op, *(op.Unsqueeze(part, [axis]) for part in parts(op, z))) for z, axis in ((vec1, 1), (vec2, 0))
+    )
+    return scaled_sum(op, self, left, right, beta, alpha)
 
 
 @translates_complex(aten.addmv.default)
@@ -301,6 +383,35 @@ def linear(op, input, weight, bias):
     return join(op, *(op.Add(term, part) for term, part in zip(terms, parts(op, bias))))
 
 
+def convolution(target: torch._ops.OpOverload) -> None:
+    """Register a convolution as ATen computes it, rounding included: by three real ones."""
+
+    def translation(op, input, weight, bias, **others):
+        (a, b), (c, d) = parts(op, input), parts(op, weight)
+        real_bias, imag_bias = (None, None) if bias is None else parts(op, bias)
+        both = None if bias is None else op.Add(real_bias, imag_bias)
+        first, second, third = (
+            real_call(op, target, others | {"input": x, "weight": w, "bias": added})
+            for x, w, added in ((a, c, real_bias), (b, d, None), (op.Add(a, b), op.Add(c, d), both))
+        )
+        for value in (first, second, third):
+            value.shape = value.shape or ir.Shape([None] * rank(a))
+        return join(op, op.Sub(first, second), op.Sub(op.Sub(third, first), second))
+
+    complex_translation(target, translation, f"{target}: three convolutions of real tensors.")
+
+
+convolution(aten.conv1d.default)
+convolution(aten.conv1d.padding)
+convolution(aten.conv2d.default)
+convolution(aten.conv2d.padding)
+convolution(aten.conv3d.default)
+convolution(aten.conv3d.padding)
+convolution(aten.conv_transpose1d.default)
+convolution(aten.conv_transpose2d.input)
+convolution(aten.conv_transpose3d.input)
+
+
 @translates_complex(aten.vdot.default)
 def vdot(op, self, other):
     """The scalar product of the conjugate of the first vector with the second."""
@@ -327,8 +438,15 @@ def adjoint(op, self):
     return join(op, real, op.Neg(imag))
 
 
-@translates_complex(aten.ones_like.default)
-def ones_like(op, self):
-    """One everywhere."""
-    ones, zeros = (op.Expand(op.CastLike(number, self), op.shape_of(self, 0, -1)) for number in (1, 0))
-    return join(op, ones, zeros)
+def ones(target: torch._ops.OpOverload) -> None:
+    """Register an operator that gives ones: their imaginary part is zero."""
+
+    def translation(op, **arguments):
+        real = real_call(op, target, arguments | {"self": half(op, given(op, "self"), arguments["self"], 0)})
+        return join(op, real, op.Mul(real, 0)) if is_complex(op.context.node) else real
+
+    complex_translation(target, translation, f"{target}, without imaginary part.")
+
+
+ones(aten.new_ones.default)
+ones(aten.ones_like.default)

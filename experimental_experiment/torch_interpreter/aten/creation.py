@@ -15,7 +15,7 @@ from experimental_experiment.torch_interpreter.aten.conversion import converted,
 from experimental_experiment.torch_interpreter.aten.shaping import Size, expanded, sizes_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import translates, translates_complex
 
 aten = torch.ops.aten
 
@@ -91,6 +91,7 @@ def full_like(op, self, fill_value, dtype):
     return filled_like(op, self, fill_value, dtype)
 
 
+@translates_complex(aten.linspace.default)
 @translates(
     aten.linspace.default,
     aten.linspace.Scalar_Tensor,
@@ -102,6 +103,7 @@ def linspace(op, start, end, steps, dtype):
     return spaced(op, start, end, steps, dtype)
 
 
+@translates_complex(aten.logspace.default)
 @translates(
     aten.logspace.default,
     aten.logspace.Scalar_Tensor,
@@ -112,7 +114,7 @@ def logspace(op, start, end, steps, base, dtype):
     """Powers of *base*, whose exponents are evenly spaced."""
     known = all(not isinstance(number, ir.Value) for number in (start, end, steps, base))
     if known and steps <= LIMIT:
-        return op.constant(torch.logspace(start, end, steps, base, dtype=dtype))
+        return constant_of(op, torch.logspace(start, end, steps, base, dtype=dtype))
     exponents = spaced(op, start, end, steps, torch.float64)
     return converted(op, op.Pow(as_double(op, base), exponents), dtype or torch.get_default_dtype())
 
@@ -194,6 +196,11 @@ def filled(op, sizes: Sequence[Size], value: Scalar, dtype: torch.dtype) -> ir.V
     return expanded(op, scalar(op, value, dtypes.onnx_dtype(dtype)), sizes)
 
 
+def constant_of(op, values: torch.Tensor) -> ir.Value:
+    """A constant; a complex one as pairs."""
+    return op.constant(torch.view_as_real(values) if values.is_complex() else values)
+
+
 def filled_with_complex(op, sizes: Sequence[Size], value: Scalar, dtype: torch.dtype) -> ir.Value:
     """A complex tensor of these sizes: a pair in the last dimension."""
     if isinstance(value, ir.Value):
@@ -247,10 +254,10 @@ def as_double(op, number: Scalar) -> ir.Value:
 
 def spaced(op, start: Scalar, end: Scalar, steps: int | ir.Value, dtype: torch.dtype | None) -> ir.Value:
     """``torch.linspace``: from both ends towards the middle, so that both are exact."""
-    dtype = dtype or torch.get_default_dtype()
     known = all(not isinstance(number, ir.Value) for number in (start, end, steps))
     if known and steps <= LIMIT:
-        return op.constant(torch.linspace(start, end, steps, dtype=dtype))
+        return constant_of(op, torch.linspace(start, end, steps, dtype=dtype))
+    dtype = dtype or torch.get_default_dtype()
     if dtype.is_complex:
         raise Untranslatable(f"linspace of {dtype} with bounds that are data")
     start, end = [as_double(op, number) for number in (start, end)]

@@ -137,7 +137,10 @@ def running(
         scan_output_axes=[axis] * count,
         outputs=2 * count,
     )
-    return tuple(op.Slice(stacked, [1], [INT64_MAX], [axis]) for stacked in outputs[count:])
+    results = tuple(op.Slice(stacked, [1], [INT64_MAX], [axis]) for stacked in outputs[count:])
+    for result, x in zip(results, inputs):
+        result.type, result.shape = x.type, x.shape
+    return results
 
 
 def running_extremum(op, self, dim, comparison: str, start: Callable) -> tuple[ir.Value, ir.Value]:
