@@ -365,12 +365,16 @@ class Emitter:
 
 
 def attribute(name: str, value: Any) -> Any:
-    """An attribute of a node; what is not an int, a float or a string goes through onnx-ir, which looks longer."""
+    """An attribute of a node: numbers, strings and lists of ints are made here, onnx-ir takes longer to find their type."""
     if isinstance(value, int):
         return ir.AttrInt64(name, int(value))
     if isinstance(value, float):
         return ir.AttrFloat32(name, value)
-    return ir.AttrString(name, value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return ir.AttrString(name, value)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, int) for item in value):
+        return ir.AttrInt64s(name, value)
+    return value
 
 
 def rank(value: ir.Value) -> int:
