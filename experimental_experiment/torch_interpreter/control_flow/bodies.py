@@ -16,7 +16,7 @@ from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Body
-from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
+from experimental_experiment.torch_interpreter.storage import View, mutated_storages, storage_of
 
 ITERATION = ir.Value(name="i", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
 GO = ir.Value(name="go", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
@@ -68,6 +68,21 @@ def refuse_writes(what: str, *bodies: Body) -> None:
         given = {storage_of(fake_of(node)) for node in body.placeholders}
         if written & given:
             raise Untranslatable(f"{what} writes one of its operands: clone it before")
+
+
+def written_operands(what: str, operands: Sequence[Any], *bodies: Body) -> list[int]:
+    """The positions of the operands, views, that a body writes.
+
+    Raises Untranslatable when another operand shares the memory of one: each has a storage of its own in the body.
+    """
+    found = set()
+    for body in bodies:
+        written = mutated_storages(body.module.graph)
+        found |= {k for k, node in enumerate(body.placeholders) if storage_of(fake_of(node)) in written}
+    cells = [item.cell for item in operands if isinstance(item, View)]
+    if any(cells.count(operands[position].cell) > 1 for position in found):
+        raise Untranslatable(f"{what} writes an operand that shares its memory with another one")
+    return sorted(found)
 
 
 def carried_type(label: str, value: ir.Value, *others: Any) -> ir.Value:

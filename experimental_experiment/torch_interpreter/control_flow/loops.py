@@ -19,43 +19,57 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import (
     refuse_writes,
     sizes_of,
     typed,
+    written_operands,
 )
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.interpreter import as_view, value_of
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.symbolic import boolean
 
 higher_order = torch.ops.higher_order
 
 
-@translates(higher_order.while_loop)
+@translates(higher_order.while_loop, views=True)
 def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=(), mutated_arg_indices=""):
-    """One Loop without a trip count; the body ends by computing the next condition.
+    """One Loop without a trip count; the body ends by computing the next condition. What it writes is carried as well.
 
-    *mutated_arg_indices* says what is looked up here: which operands are written, none.
+    *mutated_arg_indices* says what is looked up here: which operands are written.
     """
-    refuse_writes("a function of while_loop", cond_fn, body_fn)
-    given = fakes(body_fn.placeholders)[: len(carried_inputs)]
+    refuse_writes("the condition of while_loop", cond_fn)
+    operands, count = [*carried_inputs, *additional_inputs], len(carried_inputs)
+    written = written_operands("the body of while_loop", operands, body_fn)
+    if written and written[0] < count:
+        raise Untranslatable("the body of while_loop writes one of its carries: clone it before")
+    values = [value_of(op, item) for item in operands]
+    given = fakes(body_fn.placeholders)[:count]
     wanted = fakes(body_fn.results)
-    start = [as_value(op, item, fake) for item, fake in zip(carried_inputs, wanted)]
+    start = [as_value(op, item, fake) for item, fake in zip(values, wanted)]
+    memory = [values[position] for position in written]
 
-    def test(inner, carried):
-        (go,) = cond_fn.inline(inner, *carried, *additional_inputs)
+    def additional(memory):
+        return [dict(zip(written, memory)).get(k, values[k]) for k in range(count, len(values))]
+
+    def test(inner, carried, memory):
+        for value, fake in zip(carried, given):
+            as_number(value, fake)
+        (go,) = cond_fn.inline(inner, *carried, *additional(memory))
         return boolean(inner, inner.Reshape(inner.constant(go), []))
 
-    def step(inner, iteration, go, *carried):
-        for value, fake in zip(carried, given):
-            as_number(value, fake)
-        carried = inline_as_tensors(body_fn, inner, [*carried, *additional_inputs], wanted)
-        for value, fake in zip(carried, given):
-            as_number(value, fake)
-        return [test(inner, carried), *carried]
+    def step(inner, iteration, go, *inputs):
+        carried = [as_number(value, fake) for value, fake in zip(inputs, given)]
+        views = [as_view(item) for item in additional(inputs[count:])]
+        carried = inline_as_tensors(body_fn, inner, [*carried, *views], wanted)
+        memory = [views[position - count].read(inner) for position in written]
+        return [test(inner, carried, memory), *carried, *memory]
 
-    likes = [carried_type("carry", *kinds) for kinds in zip(start, given, wanted)]
+    likes = [*(carried_type("carry", *kinds) for kinds in zip(start, given, wanted)), *memory]
     body = op.subgraph(step, [ITERATION, GO, *likes])
-    go = test(op, [as_number(value, fake) for value, fake in zip(start, given)])
-    results = op.Loop(None, go, *start, body=body, outputs=len(start))
+    results = op.Loop(None, test(op, start, memory), *start, *memory, body=body, outputs=len(likes))
     typed(results, likes)
-    return list(results)
+    for position, new in zip(written, results[count:]):
+        operands[position].write(op, new)
+    return list(results[:count])
 
 
 BLOCK = 64
