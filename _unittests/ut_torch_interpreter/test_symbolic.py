@@ -3,12 +3,14 @@
 import builtins
 import math
 import operator
+import random
 import unittest
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
@@ -154,8 +156,24 @@ class TestSymbolic(ExporterTestCase):
             others=[(torch.tensor(5), torch.tensor([-1, 0]))],
         )
 
-    def test_rounding_to_digits_is_refused(self):
-        module = OfSizes(lambda a, b: round(a / b, 1))
+    def test_rounding_to_digits(self):
+        """As Python: the nearest decimal of the exact value, half to even; multiplying and dividing is not."""
+        module = OfElements(lambda a, b: [round(a, digits) for digits in (0, 1, 2, 3, 16)] + [round(b, 2)])
+        halves = [(2.675, 0.125), (1.005, 0.375), (-0.045, 2.5), (0.15, 0.35), (1e10 + 0.005, -0.0)]
+        large = [(1e300, 5e-324), (45035996273.70497, 9007199254740993.0), (1e16 + 2, 4503599627370497.5)]
+        generator = random.Random(0)
+        decimals = [
+            (generator.randint(-(10**6), 10**6) / 1000 + 0.0005, generator.uniform(-9, 9)) for _ in range(50)
+        ]
+        as_tensor = lambda pair: torch.tensor(pair, dtype=torch.float64)
+        model = to_onnx(module, (as_tensor((1.5, 2.5)),))
+        for pair in [*halves, *large, *decimals]:
+            with self.subTest(pair):
+                got = [float(value) for value in run(session(model), [as_tensor(pair)])]
+                self.assertEqual(got, module(as_tensor(pair)))
+
+    def test_rounding_to_tens_is_refused(self):
+        module = OfSizes(lambda a, b: round(a / b, -1))
         with self.assertRaisesRegex(ExportError, "digits"):
             to_onnx(module, (torch.ones(7, 3),), dynamic_shapes=({0: D, 1: D},))
 

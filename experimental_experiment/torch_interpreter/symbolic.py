@@ -360,12 +360,47 @@ def trunc(op, x):
 
 @translates(builtins.round)
 def round_(op, number, ndigits=None):
-    """``round(x)``: half to even, an int."""
+    """``round(x)``: half to even, an int; ``round(x, ndigits)`` to the nearest decimal."""
     if not isinstance(number, ir.Value):
         return round(number, ndigits)
-    if ndigits is not None:
-        raise Untranslatable("round to a number of digits, which Python does in decimal")
-    return integer(op, op.Round(number)) if is_float(number) else integer(op, number)
+    if ndigits is None or not is_float(number):
+        if ndigits is not None and (isinstance(ndigits, ir.Value) or ndigits < 0):
+            raise Untranslatable("an integer rounded to tens")
+        return integer(op, op.Round(number)) if is_float(number) else integer(op, number)
+    if isinstance(ndigits, ir.Value) or not 0 <= ndigits <= 22:
+        raise Untranslatable(f"round to {ndigits} digits: between 0 and 22, the power of ten is exact")
+    return round_decimal(op, number, 10.0**ndigits)
+
+
+def round_decimal(op, x, scale):
+    """The multiple of ``1 / scale`` nearest to *x*, half to even, as Python rounds: from the exact product ``x * scale``.
+
+    The product is ``high + low``; *low* decides only where *high* is halfway. A larger number has no such digits.
+    """
+    high = op.Mul(x, scale)
+    low = product_error(op, x, scale, high)
+    nearest = op.Round(high)
+    rest = op.Sub(high, nearest)
+    above = op.And(op.Equal(rest, 0.5), op.Greater(low, 0.0))
+    below = op.And(op.Equal(rest, -0.5), op.Less(low, 0.0))
+    nearest = op.Where(above, op.Add(nearest, 1.0), op.Where(below, op.Sub(nearest, 1.0), nearest))
+    return op.Where(op.Less(op.Abs(high), 2.0**53), op.Div(nearest, scale), x)
+
+
+def product_error(op, x, y, product):
+    """What the float64 *product* of the value x and the constant y lacks, exactly: Dekker's algorithm."""
+    x_high, x_low = halves(op, x)
+    y_high, y_low = halves(op, op.constant(y, DOUBLE))
+    error = op.Sub(op.Mul(x_high, y_high), product)
+    error = op.Add(op.Add(error, op.Mul(x_high, y_low)), op.Mul(x_low, y_high))
+    return op.Add(error, op.Mul(x_low, y_low))
+
+
+def halves(op, x):
+    """A float64 as the sum of two of 26 digits: Veltkamp's algorithm."""
+    large = op.Mul(x, 2.0**27 + 1)
+    high = op.Sub(large, op.Sub(large, x))
+    return high, op.Sub(x, high)
 
 
 def float_function(name: str, target: torch._ops.OpOverload) -> None:
