@@ -105,6 +105,7 @@ class TestArithmetic(ExporterTestCase):
             {"value": 0.1},
         ),
         "addcmul of integers": (aten.addcmul.default, INTS, INTS, INTS, {"value": 2}),
+        "addcmul of integers truncates a factor": (aten.addcmul.default, INTS, INTS, INTS, {"value": -2.7}),
         "lerp with a number": (aten.lerp.Scalar, EDGES, OTHERS, 0.3),
         "lerp ends exactly": (aten.lerp.Scalar, torch.tensor([1e8]), torch.tensor([1.0]), 1),
         "lerp with a tensor": (aten.lerp.Tensor, EDGES, OTHERS, torch.linspace(-1, 2, 10)),
@@ -147,6 +148,10 @@ class TestArithmetic(ExporterTestCase):
         "float powers are float64": (aten.float_power.Tensor_Tensor, EDGES, OTHERS),
         "float powers of a number": (aten.float_power.Scalar, 2, INTS),
         "float powers with a number": (aten.float_power.Tensor_Scalar, INTS, 2),
+        "float powers take roots": (
+            lambda x: [aten.float_power.Tensor_Scalar(x, power) for power in (0.5, -0.5)],
+            EDGES,
+        ),
     }
 
     def test_sums(self):

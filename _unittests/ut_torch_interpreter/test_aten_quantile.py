@@ -33,6 +33,7 @@ class TestQuantile(ExporterTestCase):
         "kthvalue of a 0-d tensor": (aten.kthvalue.default, torch.tensor(3.0), 1),
         "mode": (aten.mode.default, torch.tensor([[3, 1, 3, 1, 2], [5, 4, 4, 5, 4]]), 1),
         "mode along the first axis": (aten.mode.default, torch.tensor([[2.0, 5.0], [1.0, 5.0], [2.0, 1.0]]), 0, True),
+        "mode beside an empty axis": (aten.mode.default, torch.zeros(3, 0), 0, True),
         "mode of a 0-d tensor": (aten.mode.default, torch.tensor(3.0)),
     }  # fmt: skip
     QUANTILES = {

@@ -44,6 +44,7 @@ class TestReduction(ExporterTestCase):
         "int64 sums wrap": (aten.sum.default, INTS * 3),
         "an empty product of integers": (aten.prod.dim_int, EMPTY.long(), 1),
         "an empty product is 1": (aten.prod.dim_int, EMPTY, -1),
+        "a 0-d product of integers": (aten.prod.default, INTS[0, 0]),
         "a 0-d product": (aten.prod.dim_int, ZERO, -1, {"dtype": torch.float64}),
         "nonzeros are counted": (aten.count_nonzero.default, FLOATS),
         "nonzeros of axes": (aten.count_nonzero.dim_IntList, FLOATS, [0]),
@@ -92,6 +93,10 @@ class TestReduction(ExporterTestCase):
         ),
         "argmax is exact for int64": (aten.argmax.default, INTS, 1),
         "argmax of a 0-d tensor": (aten.argmax.default, ZERO, -1),
+        "argmax beside an empty axis": (aten.argmax.default, torch.zeros(3, 0, 2), -1),
+        "argmin beside an empty axis keeps the rank": (aten.argmin.default, torch.zeros(2, 0), 0, True),
+        "max beside an empty axis": (aten.max.dim, torch.zeros(0, 2, dtype=torch.uint8), 1),
+        "min beside an empty axis": (aten.min.dim, torch.zeros(2, 0), 0, True),
         "argmin of halves": (aten.argmin.default, CUBE.half(), 1),
     }
     TRUTHS = {

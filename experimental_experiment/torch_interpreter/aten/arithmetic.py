@@ -101,8 +101,9 @@ def addcdiv(op, self, tensor1, tensor2, value):
 
 
 def add_scaled(op, op_type: str, self, tensor1, tensor2, value) -> ir.Value:
-    """``self`` plus *value* times a product or a quotient."""
+    """``self`` plus *value* times a product or a quotient; integers truncate it."""
     dtype = result_dtype(self, tensor1, tensor2)
+    value = int(value) if isinstance(value, float) and not dtype.is_floating_point() else value
     self, tensor1, tensor2, value = (cast(op, x, wide(dtype)) for x in (self, tensor1, tensor2, value))
     return cast(op, op.Add(self, op.emit(op_type, (op.Mul(tensor1, value), tensor2))), dtype)
 
@@ -181,7 +182,8 @@ def pow_(op, self, exponent):
 @translates(aten.float_power.Tensor_Scalar, aten.float_power.Scalar, aten.float_power.Tensor_Tensor)
 def float_power(op, self, exponent):
     """``self ** exponent`` in float64."""
-    return op.Pow(cast(op, self, DOUBLE), cast(op, exponent, DOUBLE))
+    exponent = cast(op, exponent, DOUBLE) if isinstance(exponent, ir.Value) else exponent
+    return pow_(op, cast(op, self, DOUBLE), exponent)
 
 
 def integer_power(op, dtype: ir.DataType, self: Any, exponent: Any) -> ir.Value:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.reduction import nothing
 from experimental_experiment.torch_interpreter.aten.sorting import ordered
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -43,6 +44,8 @@ def mode(op, self, dim, keepdim):
     """The smallest of the most frequent elements along an axis, and the index of the last one."""
     if rank(self) == 0:
         return self, op.constant(0, INT64)
+    if 0 in self.shape:
+        return [nothing(op, self, dim, keepdim, dtype) for dtype in (self.dtype, INT64)]
     values, indices = ordered(op, op.Transpose(self, perm=swap(self, dim)), None, -1, False)
     equal = op.Equal(op.Unsqueeze(values, [-1]), op.Unsqueeze(values, [-2]))
     counts = op.ReduceSum(op.Cast(equal, to=INT64), [-1], keepdims=0)

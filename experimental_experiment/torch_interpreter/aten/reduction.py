@@ -256,10 +256,20 @@ def is_narrow(value) -> bool:
     return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype in NARROW
 
 
+def nothing(op, self, dim, keepdim, dtype: ir.DataType) -> ir.Value:
+    """The elements of *dtype* that a reduction along one axis gives of a tensor without any."""
+    sizes = [op.size(self, axis) for axis in range(rank(self))]
+    dim = dim % rank(self)
+    sizes[dim : dim + 1] = [1] if keepdim else []
+    return op.Expand(op.constant(0, dtype), op.shape(sizes))
+
+
 def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
     """ArgMax or ArgMin; the first NaN wins over every number."""
     if rank(self) == 0:
         return op.constant(0, INT64)
+    if dim is not None and 0 in self.shape:  # onnxruntime leaves the axis in the shape of no element
+        return nothing(op, self, dim, keepdim, INT64)
     key = comparable(op, self, math.inf if op_type == "ArgMax" else -math.inf)
     if dim is not None:
         return op.emit(op_type, (key,), {"axis": dim, "keepdims": int(keepdim)})
@@ -269,7 +279,9 @@ def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
 
 def product(op, self, dim, keepdim) -> ir.Value:
     """ReduceProd; of int64 a Scan, because onnxruntime multiplies int64 as float64."""
-    if self.dtype != INT64 or rank(self) == 0:
+    if rank(self) == 0:
+        return self
+    if self.dtype != INT64:
         return reduce(op, "ReduceProd", self, dim, keepdim)
     axis = 0 if dim is None else dim % rank(self)
     factors = op.Reshape(self, [-1]) if dim is None else self
