@@ -70,27 +70,42 @@ class TestComplexFunctions(ExporterTestCase):
         "float_power": (aten.float_power.Tensor_Scalar, X, 2.5),
         "float_power of tensors": (aten.float_power.Tensor_Tensor, X, Y),
         "float_power of a number": (aten.float_power.Scalar, 2, X),
-        "gradient": (lambda x: torch.gradient(x), X),
-        "gradient along an axis": (lambda x: torch.gradient(x, spacing=0.5, dim=1), X),
+        "gradient": (
+            each(
+                lambda x: aten.gradient.scalarint(x, spacing=0.5, dim=1),
+                lambda x: aten.gradient.scalararray(x, spacing=0.5, dim=[0, 1]),
+                lambda x: aten.gradient.scalarrayint(x, spacing=[0.5, 2.0]),
+                lambda x: aten.gradient.scalarrayarray(x, spacing=[0.5, 2.0], dim=[1, 0]),
+                lambda x: aten.gradient.array(x, dim=[0]),
+                lambda x: aten.gradient.tensorarrayint(x, spacing=[torch.arange(4.0) ** 2], dim=1),
+                lambda x: aten.gradient.tensorarray(x, spacing=[torch.arange(4.0) ** 2], dim=[1]),
+            ),
+            X,
+        ),
         "l1_loss": (lambda x, y: [aten.l1_loss.default(x, y, k) for k in range(3)], X, Y),
         "lerp": (aten.lerp.Scalar, X, Y, 0.25 + 1j),
         "lerp by a tensor": (aten.lerp.Tensor, X, Y, X),
         "norm": (aten.norm.Scalar, X, 2),
         "norm along an axis": (aten.norm.ScalarOpt_dim, X, 1, [0]),
-        "linalg_norm": (aten.linalg_norm.default, X),
-        "matrix_norm": (aten.linalg_matrix_norm.str_ord, X),
+        "linalg_norm": (lambda x: [aten.linalg_norm.default(x), aten.linalg_norm.ord_str(x, "fro")], X),
+        "matrix_norm": (lambda x: [aten.linalg_matrix_norm.str_ord(x), aten.linalg_matrix_norm.default(x, 1)], X),
         "pairwise_distance": (aten.pairwise_distance.default, X, Y),
         "renorm": (aten.renorm.default, X, 2, 0, 1.0),
         "rms_norm": (aten.rms_norm.default, X, [4]),
-        "softmax": (lambda x: torch.softmax(x, 1, dtype=torch.float64), X),
-        "log_softmax": (lambda x: torch.log_softmax(x, 1, dtype=torch.float64), X),
+        "softmax": (lambda x: aten.softmax.int(x, 1, dtype=torch.float64), X),
+        "log_softmax": (lambda x: aten.log_softmax.int(x, 1, dtype=torch.float64), X),
         "logsumexp": (aten.logsumexp.default, X, [1]),
-        "trapezoid": (aten.trapezoid.dx, X, {"dx": 0.5}),
-        "trapz": (aten.trapz.x, X, Y),
-        "cumulative_trapezoid": (aten.cumulative_trapezoid.dx, X),
+        "trapezoid": (lambda x, y: [aten.trapezoid.dx(x, dx=0.5), aten.trapezoid.x(x, y)], X, Y),
+        "trapz": (lambda x, y: [aten.trapz.dx(x, dx=0.5), aten.trapz.x(x, y)], X, Y),
+        "cumulative_trapezoid": (lambda x, y: [aten.cumulative_trapezoid.dx(x), aten.cumulative_trapezoid.x(x, y)], X, Y),
         "triplet_margin_loss": (aten.triplet_margin_loss.default, X, Y, X * 2),
         "true_divide": (aten.true_divide.Tensor, X, Y),
         "divide, multiply": (each(aten.divide.Tensor, aten.multiply.Tensor), X, Y),
+        "divide, multiply by a number": (
+            each(aten.divide.Scalar, aten.multiply.Scalar, aten.true_divide.Scalar),
+            X,
+            2 - 1j,
+        ),
         "negative, absolute": (each(aten.negative.default, aten.absolute.default), X),
         "powers": (lambda x, y: [x**0.5, x**2, x**-1.5, x**y], X, Y),
     }  # fmt: skip
@@ -114,7 +129,9 @@ class TestComplexFunctions(ExporterTestCase):
 
     def test_dynamic_sizes(self):
         def function(z):
-            return z.asin().reshape(z.shape[1], -1).tan(), z.numel() + z.shape[-1]
+            return z.asin().reshape(z.shape[1], -1).tan(), aten.sym_numel.default(z) + aten.sym_size.int(
+                z, -1
+            )
 
         self.assert_same_as_eager(function, X, others=[(Z[:10].reshape(2, 5).to(torch.complex64),)])
 

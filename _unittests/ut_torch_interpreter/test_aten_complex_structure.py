@@ -193,8 +193,42 @@ class TestComplexStructure(ExporterTestCase):
             ),
             X,
         ),
+        "more splits": (
+            each(
+                lambda x: aten.hsplit.array(x, [1]),
+                lambda x: aten.vsplit.int(x, 2),
+                lambda x: aten.dsplit.array(x, [1, 3]),
+            ),
+            X,
+        ),
         "atleast, of a list": (
-            lambda x: [torch.atleast_1d(x, x[0]), torch.atleast_2d(x, x[0, 0]), torch.atleast_3d(x, x[0])],
+            each(
+                lambda x: aten.atleast_1d.Sequence([x, x[0]]),
+                lambda x: aten.atleast_2d.Sequence([x, x[0, 0]]),
+                lambda x: aten.atleast_3d.Sequence([x, x[0]]),
+            ),
+            X,
+        ),
+        "indices": (
+            each(
+                lambda x, i: aten._unsafe_index.Tensor(x, [None, i]),
+                lambda x, i: aten._unsafe_index_put.default(x, [None, i], x[:, :2], True),
+                lambda x, i: aten._unsafe_masked_index.default(x[0, 0], i > 1, [i], 2),
+                lambda x, i: aten._unsafe_masked_index_put_accumulate.default(
+                    x[0, 0], i > 1, [i], x[0, 0, :2]
+                ),
+                lambda x, i: aten.index_fill.int_Tensor(x, 1, i, x[0, 0, 0]),
+            ),
+            X,
+            torch.tensor([2, 0]),
+        ),
+        "empty ones": (
+            each(
+                lambda x: aten.empty_like.default(x).zero_(),
+                lambda x: aten.new_empty.default(x, [2, 3]).zero_(),
+                lambda x: aten.new_empty_strided.default(x, [2, 3], [3, 1]).zero_(),
+                lambda x: aten.resize.default(x, [2, 5]),
+            ),
             X,
         ),
         "channels": (
@@ -206,12 +240,27 @@ class TestComplexStructure(ExporterTestCase):
             ),
             randn(1, 4, 4, 2),
         ),
-        "combinations": (lambda v: torch.combinations(v, 1), randn(4)),
-        "cartesian_prod": (lambda v: torch.cartesian_prod(v, v + 1), randn(3)),
-        "meshgrid": (lambda v, w: torch.meshgrid(v, w, indexing="xy"), randn(3), randn(2)),
-        "repeat_interleave": (lambda x, n: x.repeat_interleave(n, 1), X, torch.tensor([1, 0, 2])),
+        "combinations": (lambda v: aten.combinations.default(v, 1), randn(4)),
+        "cartesian_prod": (lambda v: aten.cartesian_prod.default([v, v + 1]), randn(3)),
+        "meshgrid": (
+            lambda v, w: [aten.meshgrid.default([v, w]), aten.meshgrid.indexing([v, w], indexing="xy")],
+            randn(3),
+            randn(2),
+        ),
+        "repeat_interleave": (
+            lambda x, n: aten.repeat_interleave.self_Tensor(x, n, 1),
+            X,
+            torch.tensor([1, 0, 2]),
+        ),
         "sum_to_size": (aten.sum_to_size.default, X, [1, 3, 1]),
-        "zero": (lambda x: x.clone().zero_(), X),
+        "zero": (
+            lambda x: [
+                aten.zero.default(x),
+                aten.subtract.Tensor(x, x * 2),
+                aten._reshape_alias.default(x, [6, 4], [4, 1]),
+            ],
+            X,
+        ),
         "index_fill": (aten.index_fill.int_Scalar, X, 1, torch.tensor([0, 2]), 1 - 2j),
         "put": (aten.put.default, X, torch.tensor([0, 5, -1]), randn(3)),
         "masked_scatter": (aten.masked_scatter.default, M, MASK, randn(12)),
@@ -219,7 +268,11 @@ class TestComplexStructure(ExporterTestCase):
         "diff with both ends": (lambda x: torch.diff(x, prepend=x[..., :1], append=x[..., :2]), X),
         "add a number": (lambda x: [aten.add.Scalar(x, 2), aten.sub.Scalar(x, 1j, 2)], X),
         "ones": (
-            lambda x: [torch.ones_like(x), x.new_ones(2, 3), torch.ones_like(x, dtype=torch.float32)],
+            lambda x: [
+                torch.ones_like(x),
+                aten.new_ones.default(x, [2, 3]),
+                torch.ones_like(x, dtype=torch.float32),
+            ],
             X,
         ),
         "constants": (
@@ -239,6 +292,9 @@ class TestComplexStructure(ExporterTestCase):
         "conv2d, same": (aten.conv2d.padding, randn(1, 2, 5, 5), randn(4, 1, 3, 3), randn(4), [1, 1], "same", [1, 1], 2),
         "conv2d": (aten.conv2d.default, randn(1, 2, 5, 5), randn(3, 2, 3, 3), None, [2, 1], [1, 0]),
         "conv3d": (aten.conv3d.default, randn(1, 2, 3, 4, 4), randn(3, 2, 2, 2, 2), randn(3)),
+        "conv1d, valid": (aten.conv1d.padding, X, randn(5, 3, 2), randn(5), [1], "valid"),
+        "conv3d, same": (aten.conv3d.padding, randn(1, 2, 3, 4, 4), randn(3, 2, 2, 2, 2), None, [1, 1, 1], "same"),
+        "conv_transpose3d": (aten.conv_transpose3d.input, randn(1, 2, 3, 2, 2), randn(2, 3, 2, 2, 2), randn(3)),
         "conv_transpose1d": (aten.conv_transpose1d.default, X, randn(3, 2, 2), randn(2), [2]),
         "conv_transpose2d": (aten.conv_transpose2d.input, randn(1, 2, 3, 3), randn(2, 3, 2, 2), None, [2, 1]),
     }  # fmt: skip

@@ -20,7 +20,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates, translates_complex
+from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
 
 aten = torch.ops.aten
 INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
@@ -447,22 +447,10 @@ def sym_size(op, self, dim):
     return op.size(self, dim)
 
 
-@translates_complex(aten.sym_size.int)
-def sym_size_of_complex(op, self, dim):
-    """The size of one dimension, beside that of the parts."""
-    return op.size(self, dim % (rank(self) - 1))
-
-
 @translates(aten.sym_numel.default)
 def sym_numel(op, self):
     """The number of elements."""
     return product_of_sizes(op, self, range(rank(self)))
-
-
-@translates_complex(aten.sym_numel.default)
-def sym_numel_of_complex(op, self):
-    """The number of elements, of two parts each."""
-    return product_of_sizes(op, self, range(rank(self) - 1))
 
 
 @translates(aten.sym_stride.int)

@@ -27,8 +27,21 @@ from experimental_experiment.torch_interpreter.aten.complex import (
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
+from experimental_experiment.torch_interpreter.symbolic import product_of_sizes
 
 aten = torch.ops.aten
+
+
+@translates_complex(aten.sym_size.int)
+def sym_size(op, self, dim):
+    """The size of one dimension; that of the parts is none."""
+    return op.size(self, dim % (rank(self) - 1))
+
+
+@translates_complex(aten.sym_numel.default)
+def sym_numel(op, self):
+    """The number of elements, of two parts each."""
+    return product_of_sizes(op, self, range(rank(self) - 1))
 
 
 def half(op, item: Any, value: Any, position: int) -> Any:
