@@ -19,6 +19,9 @@ class TestAliases(ExporterTestCase):
             (aten._cast_Half.default, X),
             (aten._cast_Int.default, X),
             (aten._cast_Long.default, X),
+            (aten._cast_Byte.default, X.abs()),
+            (aten._cast_Char.default, X),
+            (aten._cast_Short.default, X),
         ],
         "powers": [
             (aten.vander.default, X[0], 4),

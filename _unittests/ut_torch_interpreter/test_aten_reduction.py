@@ -106,6 +106,10 @@ class TestReduction(ExporterTestCase):
         "uint8 stays": (aten.any.dims, BYTES, [0]),
         "no axes": (aten.any.dims, FLOATS, []),
         "all of all": (aten.all.default, FLOATS),
+        "all, any of booleans": (
+            lambda x: [aten._is_all_true.default(x > 0), aten._is_any_true.default(x > 0)],
+            FLOATS,
+        ),
         "all of nothing": (aten.all.dim, EMPTY, -1),
         "all of axes": (aten.all.dims, CUBE, [0, -1], True),
         "all of None": (aten.all.dims, BOOLS, None),

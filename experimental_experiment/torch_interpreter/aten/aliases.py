@@ -12,11 +12,14 @@ from experimental_experiment.torch_interpreter.composite import composite
 aten = torch.ops.aten
 
 ALIASES = (
+    aten._cast_Byte.default,
+    aten._cast_Char.default,
     aten._cast_Double.default,
     aten._cast_Float.default,
     aten._cast_Half.default,
     aten._cast_Int.default,
     aten._cast_Long.default,
+    aten._cast_Short.default,
     aten.linalg_vander.default,
     aten.pad_sequence.default,
     aten.special_erf.default,

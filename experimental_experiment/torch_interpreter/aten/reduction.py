@@ -23,7 +23,7 @@ NARROW = (BOOL, UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
 HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
-@translates(aten.all.default)
+@translates(aten.all.default, aten._is_all_true.default)
 def all_(op, self):
     """Whether all elements are true; True without any."""
     return truth(op, "ReduceMin", self, None)
@@ -59,7 +59,7 @@ def aminmax(op, self, dim, keepdim):
     return amin(op, self, dim, keepdim), amax(op, self, dim, keepdim)
 
 
-@translates(aten.any.default)
+@translates(aten.any.default, aten._is_any_true.default)
 def any_(op, self):
     """Whether an element is true; False without any."""
     return truth(op, "ReduceMax", self, None)
