@@ -106,9 +106,9 @@ class TestCases(unittest.TestCase):
         written = {path.stem: set(written_names(path.read_text())) for path in tests}
         missing = set()
         for name, role, place in catalog.registered():
-            family = pathlib.Path(place).stem.partition("_")[0] if role == " (complex)" else ""
-            prefix = f"test_aten_{family}" if family else "test_"
-            names = set().union(*(names for stem, names in written.items() if stem.startswith(prefix)))
+            family = pathlib.Path(place.rpartition(":")[0]).stem
+            tests = ("test_aten_complex", f"test_aten_{family}") if role == " (complex)" else "test_"
+            names = set().union(*(names for stem, names in written.items() if stem.startswith(tests)))
             if "control_flow" not in place and not {name, f"{name}.default"} & names:
                 missing.add(f"{name}{role}")
         self.assertEqual(missing, set())
