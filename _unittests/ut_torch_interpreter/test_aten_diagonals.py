@@ -33,6 +33,7 @@ class TestDiagonals(ExporterTestCase):
         "diag_embed of ints": (aten.diag_embed.default, torch.tensor([1, 2], dtype=torch.int32)),
         "diagflat": (aten.diagflat.default, floats(2, 2), 1),
         "diagonal_scatter": (aten.diagonal_scatter.default, floats(3, 4), -floats(3), 1),
+        "diagonal_scatter casts": (aten.diagonal_scatter.default, floats(3, 4).long(), -floats(3) - 0.7, 1),
         "diagonal_backward": (aten.diagonal_backward.default, floats(2, 3), [3, 2, 4], 0, 0, 2),
         "trace": (aten.trace.default, floats(3, 4)),
         "trace of ints": (aten.trace.default, torch.full((2, 2), 200, dtype=torch.uint8)),

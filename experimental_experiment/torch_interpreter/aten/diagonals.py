@@ -93,7 +93,8 @@ def linalg_diagonal(op, A, offset, dim1, dim2):
 @translates(aten.diagonal_scatter.default)
 def diagonal_scatter(op, self, src, offset, dim1, dim2):
     """*self* with another diagonal."""
-    return put_at(op, self, src, lambda positions: diagonal_(op, positions, offset, dim1, dim2))
+    new = op.Cast(src, to=self.dtype)
+    return put_at(op, self, new, lambda positions: diagonal_(op, positions, offset, dim1, dim2))
 
 
 @translates(aten.trace.default)

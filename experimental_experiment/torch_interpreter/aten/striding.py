@@ -77,7 +77,8 @@ def as_strided(op, self, size, stride, storage_offset):
 @translates(aten.as_strided_scatter.default)
 def as_strided_scatter(op, self, src, size, stride, storage_offset):
     """*self* in which the elements at the given places are those of *src*."""
-    return put_at(op, self, src, lambda positions: as_strided(op, positions, size, stride, storage_offset))
+    new = op.Cast(src, to=self.dtype)
+    return put_at(op, self, new, lambda positions: as_strided(op, positions, size, stride, storage_offset))
 
 
 @writes_by_position(aten.resize.default)
