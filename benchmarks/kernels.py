@@ -75,7 +75,9 @@ DTYPES = {
         "bfloat16": ir.DataType.BFLOAT16, "int8": ir.DataType.INT8, "int16": ir.DataType.INT16,
         "int32": ir.DataType.INT32, "int64": ir.DataType.INT64, "uint8": ir.DataType.UINT8,
         "uint16": ir.DataType.UINT16, "uint32": ir.DataType.UINT32, "uint64": ir.DataType.UINT64,
-        "bool": ir.DataType.BOOL,
+        "bool": ir.DataType.BOOL, "float8e4m3fn": ir.DataType.FLOAT8E4M3FN,
+        "float8e4m3fnuz": ir.DataType.FLOAT8E4M3FNUZ, "float8e5m2": ir.DataType.FLOAT8E5M2,
+        "float8e5m2fnuz": ir.DataType.FLOAT8E5M2FNUZ,
     }.items()
 }  # fmt: skip
 

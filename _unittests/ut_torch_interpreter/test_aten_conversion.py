@@ -92,6 +92,25 @@ class TestConversion(ExporterTestCase):
         model = self.assert_same_as_eager(copies, floats(3))
         self.assertEqual([node.op_type for node in model.graph.node], ["Add"])
 
+    def test_float8(self):
+        numbers = torch.tensor(
+            [
+                [1e6, -1e6, 57344, 61440, -65535, 470],
+                [float("inf"), float("-inf"), float("nan"), -0.0, 245, 3e-6],
+            ]
+        )
+
+        def moved(x, dtype):
+            y = x.to(dtype)
+            rolled = torch.nn.functional.pad(torch.cat([y, y[[1]]]).roll(1), (1, 1))
+            return [z.to(torch.float32) for z in (y, rolled, y.t() @ y)]
+
+        for dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz):
+            for opset in (20, 23):
+                with self.subTest(dtype=dtype, opset=opset):
+                    self.assert_same_as_eager(moved, numbers, dtype, dynamic=False, target_opset=opset)
+                    self.assert_same_as_eager(moved, numbers.half(), dtype, dynamic=False, target_opset=opset)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -47,6 +47,9 @@ FLOATS = frozenset(
     | {onnx_type for dtype, onnx_type in TORCH_TO_ONNX.items() if dtype.is_floating_point}
 )
 
+FLOAT8 = frozenset(dtype for dtype in FLOATS if dtype.itemsize == 1)
+"""onnxruntime moves and computes none of them."""
+
 WIDER = {
     ir.DataType.BOOL: (ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
     ir.DataType.INT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
@@ -59,6 +62,7 @@ WIDER = {
     ir.DataType.FLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
     ir.DataType.BFLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
     ir.DataType.DOUBLE: (ir.DataType.FLOAT,),
+    **dict.fromkeys(FLOAT8, (ir.DataType.FLOAT,)),
 }
 """Where to compute when an operator has no kernel for a dtype. Only float64 loses digits, and that is logged."""
 

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter import dtypes
 
-def cast(op, x, *, to):
-    """Cast to the dtype it has."""
-    return x if x.dtype == to else None
+
+def cast(op, x, *, to, saturate=None):
+    """Cast to the dtype it has; to float8 as torch overflows: E4M3FN to its largest number, the others do not saturate."""
+    if x.dtype == to:
+        return x
+    if to not in dtypes.FLOAT8 or saturate is not None:
+        return None
+    if to == ir.DataType.FLOAT8E5M2:  # onnxruntime makes NaN of what rounds up to infinity
+        x = op.Cast(x, to=ir.DataType.FLOAT)
+        x = op.Where(op.GreaterOrEqual(op.Abs(x), 61440.0), op.Mul(x, float("inf")), x)
+    return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN))
 
 
 def cast_like(op, x, like):
