@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions
 
 D = torch.export.Dim.DYNAMIC
 
@@ -45,3 +46,8 @@ class ControlFlowTestCase(ExporterTestCase):
                 shapes = rest[1] if len(rest) > 1 else None
                 module = OneInput(function) if len(args) == 1 else TwoInputs(function)
                 self.export_and_compare(module, args, others=others, dynamic_shapes=shapes, **options)
+
+    def assert_strict_cases(self, cases: dict[str, Sequence[Any]], step: int = 3) -> None:
+        """The first case and every *step*-th one behind it, captured by TorchDynamo."""
+        chosen = dict(list(cases.items())[::step])
+        self.assert_cases(chosen, export_options=ExportOptions(strict=True))

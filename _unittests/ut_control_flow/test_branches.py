@@ -5,7 +5,6 @@ import unittest
 import torch
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D
-from experimental_experiment.torch_interpreter import ExportOptions
 
 N = torch.tensor
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs()
@@ -191,8 +190,7 @@ class TestBranches(ControlFlowTestCase):
         self.assert_cases(self.CASES)
 
     def test_same_as_eager_strict(self):
-        cases = dict(list(self.CASES.items())[::3])
-        self.assert_cases(cases, export_options=ExportOptions(strict=True))
+        self.assert_strict_cases(self.CASES)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops.map import map as torch_map
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput
-from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs()
 CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
@@ -253,8 +253,7 @@ class TestRows(ControlFlowTestCase):
 
     def test_same_as_eager_strict(self):
         for table in (self.SCANS, self.MAPS, self.ASSOCIATIVE):
-            cases = dict(list(table.items())[::4])
-            self.assert_cases(cases, export_options=ExportOptions(strict=True))
+            self.assert_strict_cases(table, step=4)
 
     def test_a_tensor_that_the_capture_lost_is_refused(self):
         """The operator itself, called without its function of Python, takes no tensor from outside."""
