@@ -55,6 +55,8 @@ class TestCreation(ExporterTestCase):
         "arange of a size by halves": (lambda x: aten.arange.start_step(0, x.shape[0], 0.5), floats(5)),
         "arange of nothing": (lambda x: aten.arange.start(3, 3) + x, INTS[:0]),
         "arange of float16": (lambda x: aten.arange.start_step(0, 3, 0.25, dtype=torch.float16), floats(2)),
+        "range": (lambda x: [aten.range.default(-1, 3), aten.range.step(0, 1, 0.3) + x.sum()], floats()),
+        "range of ints": (lambda x: aten.range.step(9, 0, -2, dtype=torch.int64) + x.sum(), INTS),
         "linspace": (lambda x: aten.linspace.default(0, 1, 5) + x, floats()),
         "linspace of many": (lambda x: aten.linspace.default(-3, 7, 2001) + x, floats()),
         "linspace of ints": (lambda x: aten.linspace.default(0, 10, 4, dtype=torch.int64) + x, INTS[0]),

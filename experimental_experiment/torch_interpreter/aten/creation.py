@@ -103,6 +103,21 @@ def linspace(op, start, end, steps, dtype):
     return spaced(op, start, end, steps, dtype)
 
 
+@translates(aten.range.default)
+def range_(op, start, end, dtype):
+    """Values from *start* to *end*, which is included."""
+    return range_step(op, start, end, 1, dtype)
+
+
+@translates(aten.range.step)
+def range_step(op, start, end, step, dtype):
+    """Values from *start* to *end*, which is included when a number of steps leads there."""
+    if any(isinstance(number, ir.Value) for number in (start, end, step)):
+        raise Untranslatable("range with bounds that are not constant")
+    places = torch.arange(int((end - start) / step) + 1, dtype=torch.float64)
+    return op.constant((start + places * step).to(dtype or torch.get_default_dtype()))
+
+
 @translates_complex(aten.logspace.default)
 @translates(
     aten.logspace.default,
