@@ -36,6 +36,7 @@ class TestCumulative(ExporterTestCase):
         "bytes": (aten.cummin.default, BYTES, 0),
         "a 0-d tensor": (aten.cummax.default, torch.tensor(3.0), 0),
         "nothing": (aten.cummin.default, torch.zeros(2, 0), 1),
+        "no row": (aten.cummax.default, torch.zeros(0, 3), 1),
     }
     PRODUCTS = {
         "along an axis": (aten.cumprod.default, CUBE, 1),

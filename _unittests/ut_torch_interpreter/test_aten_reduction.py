@@ -85,6 +85,7 @@ class TestReduction(ExporterTestCase):
         "min of two booleans": (aten.min.other, BOOLS, BOOLS[0]),
         "argmax of everything": (aten.argmax.default, FLOATS),
         "argmax of everything keeps the rank": (aten.argmax.default, CUBE, None, True),
+        "argmax of no row": (aten.argmax.default, EMPTY.reshape(0, 2), -1),
         "argmax finds the first NaN": (aten.argmax.default, FLOATS, 0),
         "argmin finds the first NaN": (aten.argmin.default, FLOATS.double(), -1, True),
         "argmax of infinities and large numbers": (

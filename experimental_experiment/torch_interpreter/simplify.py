@@ -152,6 +152,17 @@ def reduction(op_type: str):
     return simplify
 
 
+def position(op_type: str):
+    """The simplification of ArgMax and ArgMin, which onnxruntime 1.31 fails in the same way."""
+
+    def simplify(op, x, *, axis=0, **attributes):
+        if axis >= 0 or x.shape is None:
+            return None
+        return op.emit(op_type, (x,), {"axis": axis % len(x.shape), **attributes})
+
+    return simplify
+
+
 REDUCTIONS = (
     "ReduceL1",
     "ReduceL2",
@@ -178,5 +189,6 @@ SIMPLIFICATIONS = {
     "Squeeze": squeeze,
     "Transpose": transpose,
     "Unsqueeze": unsqueeze,
+    **{op_type: position(op_type) for op_type in ("ArgMax", "ArgMin")},
     **{op_type: reduction(op_type) for op_type in REDUCTIONS},
 }

@@ -115,13 +115,16 @@ def running(
 ) -> tuple[ir.Value, ...]:
     """The states of a recurrence along an axis: ``state = step(op, *state, *x)``, one state for each input.
 
-    The starts are scanned too and dropped, because onnxruntime crashes when a Scan has nothing to scan.
+    The starts are scanned too and dropped, and the axis is moved to the front, because onnxruntime
+    crashes when a Scan has nothing to scan, or stacks nothing along another axis than the first.
     """
     axis = dim % rank(inputs[0])
-    sizes = [1 if other == axis else op.size(inputs[0], other) for other in range(rank(inputs[0]))]
-    fronts = [op.Expand(op.constant(s, x.dtype), op.shape(sizes)) for s, x in zip(starts, inputs)]
-    scanned = [op.Concat(front, x, axis=axis) for front, x in zip(fronts, inputs)]
-    states = [op.Squeeze(front, [axis]) for front in fronts]
+    order = [axis, *(other for other in range(rank(inputs[0])) if other != axis)]
+    turned = [op.Transpose(x, perm=order) for x in inputs]
+    sizes = op.shape([1, *(op.size(inputs[0], other) for other in order[1:])])
+    fronts = [op.Expand(op.constant(s, x.dtype), sizes) for s, x in zip(starts, inputs)]
+    scanned = [op.Concat(front, x, axis=0) for front, x in zip(fronts, turned)]
+    states = [op.Squeeze(front, [0]) for front in fronts]
 
     def body(inner, *values):
         new = step(inner, *values)
@@ -133,14 +136,13 @@ def running(
         *scanned,
         body=op.subgraph(body, [*states, *states]),
         num_scan_inputs=count,
-        scan_input_axes=[axis] * count,
-        scan_output_axes=[axis] * count,
         outputs=2 * count,
     )
-    results = tuple(op.Slice(stacked, [1], [INT64_MAX], [axis]) for stacked in outputs[count:])
-    for result, x in zip(results, inputs):
+    results = [op.Slice(stacked, [1], [INT64_MAX], [0]) for stacked in outputs[count:]]
+    for result, x in zip(results, turned):
         result.type, result.shape = x.type, x.shape
-    return results
+    back = [order.index(other) for other in range(len(order))]
+    return tuple(op.Transpose(result, perm=back) for result in results)
 
 
 def running_extremum(op, self, dim, comparison: str, start: Callable) -> tuple[ir.Value, ir.Value]:

@@ -47,12 +47,13 @@ def mode(op, self, dim, keepdim):
     if 0 in self.shape:
         return [nothing(op, self, dim, keepdim, dtype) for dtype in (self.dtype, INT64)]
     values, indices = ordered(op, op.Transpose(self, perm=swap(self, dim)), None, -1, False)
-    equal = op.Equal(op.Unsqueeze(values, [-1]), op.Unsqueeze(values, [-2]))
-    counts = op.ReduceSum(op.Cast(equal, to=INT64), [-1], keepdims=0)
-    first = op.ArgMax(counts, axis=-1, keepdims=1)
-    # NaN equals nothing, itself included; torch orders it nowhere in particular
-    most = op.Max(op.GatherElements(counts, first, axis=-1), op.constant(1, INT64))
-    last = op.Sub(op.Add(first, most), 1)
+    # the number of the run of equal elements that each one is in; NaN equals nothing, torch orders it nowhere in particular
+    same = op.Equal(op.Slice(values, [1], [INT64_MAX], [-1]), op.Slice(values, [0], [-1], [-1]))
+    run = op.CumSum(op.Pad(op.Cast(op.Not(same), to=INT64), [1, 0], None, [-1]), -1)
+    zeros = op.Mul(run, 0)
+    lengths = op.ScatterElements(zeros, run, op.Add(zeros, 1), axis=-1, reduction="add")
+    longest = op.ArgMax(lengths, axis=-1, keepdims=1)
+    last = op.Sub(op.GatherElements(op.CumSum(lengths, -1), longest, axis=-1), 1)
     found = [op.GatherElements(part, last, axis=-1) for part in (values, indices)]
     return squeezed(op, [op.Transpose(part, perm=swap(self, dim)) for part in found], dim, keepdim)
 
