@@ -22,7 +22,8 @@ aten = torch.ops.aten
 
 FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
 
-IN_RESIZE = frozenset({FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+IN_RESIZE = frozenset({FLOAT, *HALVES})
 """Floats that onnxruntime's Resize computes."""
 
 DIGITS = 22
@@ -172,6 +173,8 @@ def upsample_bicubic2d(op, self, output_size, align_corners, scales_h, scales_w)
 
 def linear(op, x, sizes, scales, align_corners):
     """Each output is between two elements of an axis, weighted by its distance to them."""
+    if x.dtype in HALVES and rank(x) != 4:
+        return sum_of_taps(op, x, sizes, scales, align_corners, taps_rounded_to(x.dtype))
     return interpolated(op, x, sizes, scales, align_corners, "linear", linear_taps)
 
 
@@ -188,6 +191,17 @@ def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_cor
     below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
     part = op.Sub(place, op.Cast(below, to=dtype))
     return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
+
+
+def taps_rounded_to(half: ir.DataType) -> Callable:
+    """`linear_taps` with weights of a half precision, as in torch's kernels of one and of three axes."""
+
+    def taps(op, dtype, *arguments):
+        (below, _), (above, part) = linear_taps(op, dtype, *arguments)
+        part = op.Cast(part, to=half)
+        return [(below, op.Cast(op.Sub(1.0, part), to=dtype)), (above, op.Cast(part, to=dtype))]
+
+    return taps
 
 
 def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool, copied=False):
@@ -240,8 +254,13 @@ def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable)
         if all(scale is not None and scale == round(scale) for scale in scales):
             factors = op.constant(np.array(scales, np.float32))
             return op.Resize(x, None, factors, coordinate_transformation_mode="half_pixel", **attributes)
+    return sum_of_taps(op, x, sizes, scales, align_corners, taps)
+
+
+def sum_of_taps(op, x, sizes, scales, align_corners, taps: Callable):
+    """A weighted sum of the elements of *taps*, axis by axis."""
     wide = op.Cast(x, to=computing_dtype(x))
-    for axis, size, scale in zip(axes, sizes, scales):
+    for axis, size, scale in zip(range(2, rank(x)), sizes, scales):
         behind = list(range(1, rank(x) - axis))
         terms = [
             op.Mul(op.Gather(wide, index, axis=axis), op.Unsqueeze(weight, behind))
