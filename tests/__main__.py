@@ -15,9 +15,7 @@ from typing import IO
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PARTS = (
     ("discover", "-s", "_unittests", "-t", "."),
-    tuple(
-        f"tests.test_{name}" for name in ("architectures", "documents", "exportdb", "modules", "operators")
-    ),
+    tuple(f"tests.test_{name}" for name in ("architectures", "databases", "documents", "exportdb")),
 )
 """Arguments of unittest, one process each."""
 
