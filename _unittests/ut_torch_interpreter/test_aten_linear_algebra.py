@@ -27,6 +27,12 @@ BIG = randint(3, 3) * 2**61 + 1
 class TestLinearAlgebra(ExporterTestCase):
     CASES = {
         "addbmm sums the batch": (aten.addbmm.default, randn(2), randn(5, 3, 4), randn(5, 4, 2), {"alpha": 0.5, "beta": 2}),
+        "addbmm of halves rounds after every batch": (
+            aten.addbmm.default, randn(2).half(), randn(5, 3, 4).half(), randn(5, 4, 2).half(), {"alpha": 0.3, "beta": 0.7}),
+        "addbmm of bfloat16 without self": (
+            aten.addbmm.default, NAN.bfloat16(), randn(9, 2, 4).bfloat16(), randn(9, 4, 3).bfloat16(), {"beta": 0}),
+        "addbmm of no batch of halves": (
+            aten.addbmm.default, randn(3, 2).half(), randn(0, 3, 4).half(), randn(0, 4, 2).half(), {"beta": 0.7}),
         "addmm adds a vector": (aten.addmm.default, randn(4), randn(2, 3), randn(3, 4)),
         "addmm scales": (aten.addmm.default, randn(2, 1), randn(2, 3), randn(3, 4), {"alpha": 0.1, "beta": -2}),
         "beta=0 ignores NaN": (aten.addmm.default, NAN, randn(2, 4), randn(4, 3), {"beta": 0}),
@@ -39,6 +45,9 @@ class TestLinearAlgebra(ExporterTestCase):
         "addmm in float16": (aten.addmm.default, randn(3).half(), randn(2, 4).half(), randn(4, 3).half()),
         "addmv": (aten.addmv.default, randn(2), randn(2, 3), randn(3), {"alpha": 0.5, "beta": 2}),
         "addmv broadcasts": (aten.addmv.default, torch.tensor(1.5), randn(2, 3), randn(3)),
+        "addr of bfloat16 rounds every step": (
+            aten.addr.default, randn(4, 3).bfloat16(), randn(4).bfloat16(), randn(3).bfloat16(), {"beta": 0.7, "alpha": 0.3}),
+        "addr of halves without self": (aten.addr.default, NAN.half(), randn(2).half(), randn(3).half(), {"beta": 0, "alpha": 0.3}),
         "addr promotes": (aten.addr.default, randint(2, 3), randint(2), randn(3), {"beta": 2}),
         "addr of booleans": (aten.addr.default, randn(2, 3) > 1, randn(2) > 0, randn(3) > 0),
         "addr of booleans without self": (aten.addr.default, randn(2, 3) > 1, randn(2) > 0, randn(3) > 0, {"beta": False}),

@@ -13,7 +13,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import cast, promote
+from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION, cast, promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -21,7 +21,9 @@ aten = torch.ops.aten
 
 @translates(aten.addbmm.default)
 def addbmm(op, self, batch1, batch2, beta, alpha):
-    """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``."""
+    """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``; a half precision holds the sum after every batch."""
+    if self.dtype in LOW_PRECISION:
+        return added_in_turn(op, self, batch1, batch2, beta, alpha)
     return scaled_sum(op, self, op.Einsum(batch1, batch2, equation="bnm,bmp->np"), beta, alpha)
 
 
@@ -44,8 +46,14 @@ def addmv(op, self, mat, vec, beta, alpha):
 
 @translates(aten.addr.default)
 def addr(op, self, vec1, vec2, beta, alpha):
-    """``beta * self + alpha * outer(vec1, vec2)``; booleans add as a logical or."""
+    """``beta * self + alpha * outer(vec1, vec2)``; booleans add as a logical or, a half precision rounds every step."""
     self, vec1, vec2 = promote(op, self, vec1, vec2)
+    if self.dtype in LOW_PRECISION:
+        half = self.dtype
+        alpha, column, row = (rounded(op, x, half) for x in (alpha, op.Unsqueeze(vec1, [1]), vec2))
+        product = rounded(op, op.Mul(rounded(op, op.Mul(alpha, column), half), row), half)
+        kept = None if is_zero(beta) else op.Mul(rounded(op, beta, half), rounded(op, self, half))
+        return op.Cast(product if kept is None else op.Add(rounded(op, kept, half), product), to=half)
     return scaled_sum(op, self, outer(op, vec1, vec2), beta, alpha)
 
 
@@ -206,9 +214,39 @@ def scaled_sum(op, self, product, beta, alpha):
         product = product if alpha else op.And(product, False)
         return op.Or(product, self) if beta else product
     product = scaled(op, product, alpha)
-    if not isinstance(beta, ir.Value) and beta == 0:
+    if is_zero(beta):
         return product
     return op.Add(scaled(op, self, beta), product)
+
+
+def added_in_turn(op, self, batch1, batch2, beta, alpha):
+    """`addbmm` of a half precision: a Scan over the batches adds in float32 and rounds each sum."""
+    half, one = self.dtype, op.constant(1.0, ir.DataType.FLOAT)
+    start, batch1, batch2 = (op.Cast(x, to=ir.DataType.FLOAT) for x in (self, batch1, batch2))
+    products = scaled(op, op.MatMul(batch1, batch2), alpha)
+    sizes = [op.size(products, 1), op.size(products, 2)]
+    start = op.Expand(op.constant(0.0, ir.DataType.FLOAT) if is_zero(beta) else start, op.shape(sizes))
+    # onnxruntime crashes when a Scan has nothing to scan
+    nothing = op.Expand(op.constant(-0.0, ir.DataType.FLOAT), op.shape([1, *sizes]))
+    products = op.Concat(products, nothing, axis=0)
+
+    def step(inner, total, factor, product):
+        return [rounded(inner, inner.Add(inner.Mul(total, factor), product), half), one]
+
+    factor = cast(op, beta, ir.DataType.FLOAT)
+    body = op.subgraph(step, [start, one, start])
+    total, _ = op.Scan(start, factor, products, body=body, num_scan_inputs=1, outputs=2)
+    return op.Cast(total, to=half)
+
+
+def rounded(op, value, half: ir.DataType):
+    """The float32 of a value or a number that a half precision rounds."""
+    return op.Cast(cast(op, value, half), to=ir.DataType.FLOAT)
+
+
+def is_zero(factor) -> bool:
+    """Whether a factor is the number 0, which ignores even NaN."""
+    return not isinstance(factor, ir.Value) and factor == 0
 
 
 def scaled(op, value, factor):
