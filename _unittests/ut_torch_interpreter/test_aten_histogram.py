@@ -15,6 +15,7 @@ EDGES = torch.tensor([0.0, 0.3, 0.5, 1.0])
 class TestHistogram(ExporterTestCase):
     CASES = {
         "the last bin is closed": (aten.histc.default, FLOATS, 4, 0, 4),
+        "halves on the edges": (aten.histc.default, torch.arange(-9, 120).half() / 11, 100, 0, 10),
         "bounds from the data": (aten.histc.default, FLOATS[:5], 5),
         "equal elements": (aten.histc.default, torch.full((3, 2), 2.0), 4),
         "experts are counted": (aten.histc.default, torch.tensor([[0.0, 3.0], [7.0, 3.0]]), 8, 0, 7),

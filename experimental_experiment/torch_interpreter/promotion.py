@@ -110,6 +110,11 @@ def rounded_once(function: Callable) -> Callable:
     return computed
 
 
+def rounded_to(op, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """*value* with the digits that *dtype* keeps: onnxruntime computes chains of halves in float32, without a rounding."""
+    return op.Cast(op.Cast(value, to=dtype), to=value.dtype)
+
+
 def computation_dtype(dtype: ir.DataType, *operands: Any) -> ir.DataType:
     """Where to compute an operation whose result is of *dtype*: in float32 when *dtype* does not hold an operand.
 

@@ -14,6 +14,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.spatial import Size, is_static, quotient, volume
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import rounded_to
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -93,22 +94,33 @@ def with_statistics(op, input, weight, bias, running_mean, running_var, training
     axes = other_axes(input)
     mean, var = moments(op, wide(op, input), axes)
     statistics = op.Squeeze(mean, axes), op.Squeeze(var, axes)
-    result = normalized(op, input, *statistics, weight, bias, eps)
+    result = normalized(op, input, *statistics, weight, bias, eps, statistics_dtype(input, weight))
     used = result, statistics[0], reciprocal_root(op, statistics[1], eps)
     if running_mean is None:
         return used
     return *used, *updated(op, input, axes, (running_mean, running_var), statistics, momentum)
 
 
-def normalized(op, input, mean, var, weight, bias, eps):
-    """``(input - mean) / sqrt(var + eps) * weight + bias``, with one number a channel for each of them."""
+def statistics_dtype(input, weight) -> ir.DataType:
+    """In which dtype torch keeps the statistics of a batch: float32 beside a weight of float32, that of *input* otherwise."""
+    return input.dtype if weight is None else weight.dtype
+
+
+def normalized(op, input, mean, var, weight, bias, eps, kept=None):
+    """``(input - mean) / sqrt(var + eps) * weight + bias``, with one number a channel for each of them.
+
+    The mean and 1 / deviation are rounded to the dtype *kept*.
+    """
     channels = op.size(input, 1)
     if input.dtype == ir.DataType.FLOAT and is_static(channels):
         scale = weight if weight is not None else op.constant(np.ones(channels, np.float32))
         shift = bias if bias is not None else op.constant(np.zeros(channels, np.float32))
         return op.BatchNormalization(input, scale, shift, mean, var, epsilon=eps)
     mean, var = (channelwise(op, x, input) for x in (mean, var))
-    result = op.Mul(op.Sub(wide(op, input), mean), reciprocal_root(op, var, eps))
+    inverse = reciprocal_root(op, var, eps)
+    if kept in HALVES:
+        mean, inverse = (rounded_to(op, x, kept) for x in (mean, inverse))
+    result = op.Mul(op.Sub(wide(op, input), mean), inverse)
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
 
 
@@ -216,7 +228,7 @@ def instance_norm(
     rows = op.Reshape(
         wide(op, input), op.shape([op.size(input, 0), op.size(input, 1), row(op, input, op.size(input, 1))])
     )
-    result = in_groups(op, input, rows, weight, bias, eps)
+    result = in_groups(op, input, rows, weight, bias, eps, statistics_dtype(input, weight))
     if running_mean is None:
         return result
     statistics = [op.Squeeze(x, [2]) for x in moments(op, rows, [2])]
@@ -226,15 +238,21 @@ def instance_norm(
     )
 
 
-def in_groups(op, input, rows, weight, bias, eps):
-    """Each row of *rows* (N, groups, elements) normalized, in the shape of *input*, scaled by channel."""
+def in_groups(op, input, rows, weight, bias, eps, kept=ir.DataType.FLOAT):
+    """Each row of *rows* (N, groups, elements) normalized, in the shape of *input*, scaled by channel.
+
+    The mean and 1 / deviation of a row are rounded to the dtype *kept*.
+    """
     groups = op.size(rows, 1)
-    if rows.dtype == ir.DataType.FLOAT and is_static(groups):
+    if rows.dtype == kept == ir.DataType.FLOAT and is_static(groups):
         ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
         result = op.InstanceNormalization(rows, ones, zeros, epsilon=eps)
     else:
         mean, var = moments(op, rows, [2])
-        result = op.Mul(op.Sub(rows, mean), reciprocal_root(op, var, eps))
+        inverse = reciprocal_root(op, var, eps)
+        if kept in HALVES:
+            mean, inverse = (rounded_to(op, x, kept) for x in (mean, inverse))
+        result = op.Mul(op.Sub(rows, mean), inverse)
     result = op.Reshape(result, op.shape_of(input))
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
 
