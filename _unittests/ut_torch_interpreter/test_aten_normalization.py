@@ -4,7 +4,9 @@ import unittest
 
 import torch
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -19,6 +21,17 @@ IMAGE = normal(3, 6, 5, 4)
 WEIGHT, BIAS, MEAN, VAR = normal(6), normal(6), normal(6), torch.rand(6, generator=GENERATOR) + 0.5
 STATISTICS = WEIGHT, BIAS, MEAN, VAR
 FAR = normal(3, 6, 5) + 1000.0
+
+
+class Normalized(torch.nn.Module):
+    """Batch normalization in training mode."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x):
+        return torch.nn.functional.batch_norm(x, None, None, self.weight, self.weight, True, 0.1, 0.5)
 
 
 class TestNormalization(ExporterTestCase):
@@ -81,6 +94,15 @@ class TestNormalization(ExporterTestCase):
         "instance, bfloat16": (
             aten.instance_norm.default, IMAGE.bfloat16(), None, None, None, None, True, 0.1, 1e-5, True),
     }  # fmt: skip
+
+    def test_statistics_of_halves_have_the_digits_that_torch_keeps(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            values = (torch.randn(6, 6, 7) * 5 + 3).to(dtype)
+            for weight in (torch.randn(6).to(dtype), torch.randn(6), None):
+                with self.subTest(dtype=dtype, weight=weight):
+                    model = to_onnx(Normalized(weight), (values,))
+                    (got,) = run(session(model), [values])
+                    self.assertLess((got != Normalized(weight)(values)).sum(), 3)
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)

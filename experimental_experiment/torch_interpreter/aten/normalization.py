@@ -117,11 +117,24 @@ def normalized(op, input, mean, var, weight, bias, eps, kept=None):
         shift = bias if bias is not None else op.constant(np.zeros(channels, np.float32))
         return op.BatchNormalization(input, scale, shift, mean, var, epsilon=eps)
     mean, var = (channelwise(op, x, input) for x in (mean, var))
-    inverse = reciprocal_root(op, var, eps)
-    if kept in HALVES:
-        mean, inverse = (rounded_to(op, x, kept) for x in (mean, inverse))
+    mean, inverse = kept_statistics(op, mean, var, elements(op, input, other_axes(input)), eps, kept)
     result = op.Mul(op.Sub(wide(op, input), mean), inverse)
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
+
+
+def kept_statistics(op, mean, var, count, eps, kept) -> tuple[ir.Value, ir.Value]:
+    """The mean and 1 / deviation of *count* elements, rounded to the dtype *kept* of a half precision.
+
+    In bfloat16 torch rounds the sum of the squares and the variance too.
+    """
+    if kept == ir.DataType.BFLOAT16:
+        count = op.CastLike(op.constant(count), var)
+        total = rounded_to(op, op.Mul(var, count), kept)
+        var = rounded_to(op, op.Div(total, count), kept)
+    inverse = reciprocal_root(op, var, eps)
+    if kept not in HALVES:
+        return mean, inverse
+    return rounded_to(op, mean, kept), rounded_to(op, inverse, kept)
 
 
 def updated(op, input, axes, running, batch, momentum):
@@ -249,9 +262,7 @@ def in_groups(op, input, rows, weight, bias, eps, kept=ir.DataType.FLOAT):
         result = op.InstanceNormalization(rows, ones, zeros, epsilon=eps)
     else:
         mean, var = moments(op, rows, [2])
-        inverse = reciprocal_root(op, var, eps)
-        if kept in HALVES:
-            mean, inverse = (rounded_to(op, x, kept) for x in (mean, inverse))
+        mean, inverse = kept_statistics(op, mean, var, op.size(rows, 2), eps, kept)
         result = op.Mul(op.Sub(rows, mean), inverse)
     result = op.Reshape(result, op.shape_of(input))
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
