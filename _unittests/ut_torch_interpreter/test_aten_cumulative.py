@@ -89,8 +89,10 @@ class TestCumulative(ExporterTestCase):
 
     def test_other_sizes(self):
         others = [(torch.randn(3, 7),), (torch.randn(1, 1),), (torch.zeros(2, 0),)]
+        others += [(torch.zeros(0, 3),), (torch.zeros(0, 0),), (torch.randn(4, 1),)]
         for target in (aten.cummax.default, aten.logcumsumexp.default, aten.cumprod.default):
             self.assert_same_as_eager(target, CUBE[0], 1, others=others)
+        self.assert_same_as_eager(aten.cummin.default, CUBE[0], 0, others=others)
 
 
 if __name__ == "__main__":

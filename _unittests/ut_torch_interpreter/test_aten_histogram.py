@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError
 
 aten = torch.ops.aten
 FLOATS = torch.tensor([0.0, 1.0, 2.5, -1.0, 4.0, float("nan"), float("inf"), 4.0, 3.999])
@@ -23,6 +24,7 @@ class TestHistogram(ExporterTestCase):
         "integers": (aten.bincount.default, torch.tensor([1, 5, 1, 0])),
         "at least so many": (aten.bincount.default, torch.tensor([1, 3], dtype=torch.int32), None, 6),
         "float weights": (aten.bincount.default, torch.tensor([1, 3, 1]), torch.tensor([0.5, 1.0, 2.0])),
+        "nothing": (aten.bincount.default, torch.zeros(0, dtype=torch.int64), None, 3),
         "int weights": (aten.bincount.default, torch.tensor([1, 3, 1], dtype=torch.uint8), torch.tensor([5, 1, 2])),
     }  # fmt: skip
     STATIC = {
@@ -36,6 +38,10 @@ class TestHistogram(ExporterTestCase):
         "a cubic grid": (aten.histogramdd.int_bins, POINTS.double(), 3),
         "a grid of given edges": (aten.histogramdd.TensorList_bins, POINTS, [EDGES, EDGES[1:]], None, torch.rand(4, 5)),
     }  # fmt: skip
+
+    def test_weights_of_nothing_have_a_dtype_that_torch_contradicts(self):
+        with self.assertRaisesRegex(ExportError, "weights of no integer"):
+            self.assert_same_as_eager(aten.bincount.default, torch.zeros(0, dtype=torch.int64), FLOATS[:0])
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)

@@ -38,7 +38,7 @@ def writes(values, *indices, accumulate=False):
 
 X = floats(3, 4, 5)
 ROWS, COLUMNS = torch.tensor([0, 2, 2]), torch.tensor([[1], [-1]])
-MASK = torch.tensor([True, False, True])
+MASK, ONE = torch.tensor([True, False, True]), torch.tensor([False, True, False])
 FULL = X > 30
 TRUE = torch.tensor(True)
 
@@ -80,6 +80,8 @@ class TestIndexing(ExporterTestCase):
         "one value added under a mask": writes(torch.tensor(7.0), MASK, accumulate=True),
         "values under a mask": writes(-floats(2, 4, 5), MASK),
         "as many values as the mask has": writes(-floats(int(FULL.sum())), FULL),
+        "a mask and an index of 1": writes(-floats(2, 5), MASK, torch.tensor([1])),
+        "a mask of 1 and an index": writes(-floats(3, 5), ONE, torch.tensor([1, 0, 3])),
         "a mask and an index": writes(-floats(2, 5), MASK, torch.tensor([1, 0])),
         "a repeated index adds twice": writes(floats(4, 5), torch.tensor([1, 1, 2]), accumulate=True),
         "a 0-d mask": writes(torch.tensor(2.0), TRUE),

@@ -53,6 +53,11 @@ class TestQuantile(ExporterTestCase):
     def test_middles(self):
         self.assert_cases(self.MIDDLES)
 
+    def test_middle_of_nothing(self):
+        others = [(torch.zeros(0, 3),), (FLOATS,)]
+        for target in (aten.median.default, aten.nanmedian.default):
+            self.assert_same_as_eager(target, CUBE[0], others=others)
+
     def test_quantiles(self):
         self.assert_cases(self.QUANTILES)
 

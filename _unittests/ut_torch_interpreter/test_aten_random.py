@@ -18,6 +18,11 @@ BYTES, BOOLS = FLOATS.to(torch.uint8), FLOATS.bool()
 WEIGHTS = torch.tensor([1.0, 2.0, 0.0, 7.0])
 
 
+def after(second, first):
+    """One function of what another one gives."""
+    return lambda x: second(first(x))
+
+
 class TestRandom(ExporterTestCase):
     CREATED = {
         "uniform": (aten.rand.default, SHAPE),
@@ -72,6 +77,18 @@ class TestRandom(ExporterTestCase):
         "draws without replacement": (aten.multinomial.default, WEIGHTS.repeat(5000, 1), 2),
         "events": (aten.poisson.default, FLOATS + 4),
     }
+    COMPLEX = {
+        "uniform": lambda x: aten.rand.default(SHAPE, dtype=torch.complex64),
+        "uniform, a generator": lambda x: aten.rand.generator(SHAPE, generator=None, dtype=torch.complex128),
+        "uniform like real": lambda x: aten.rand_like.default(x, dtype=torch.complex64),
+        "uniform like": lambda x: aten.rand_like.generator(torch.complex(x, x), generator=None),
+        "normal": lambda x: aten.randn.default(SHAPE, dtype=torch.complex64),
+        "normal, a generator": lambda x: aten.randn.generator(SHAPE, generator=None, dtype=torch.complex128),
+        "normal like real": lambda x: aten.randn_like.default(x, dtype=torch.complex64),
+        "normal like": lambda x: aten.randn_like.generator(torch.complex(x, x), generator=None),
+        "real like complex": lambda x: aten.randn_like.default(torch.complex(x, x), dtype=x.dtype) + 0j,
+    }
+
     IN_PLACE = {
         "normal_": lambda x: x.clone().normal_(1, 2),
         "uniform_": lambda x: x.clone().uniform_(-3, 5),
@@ -108,6 +125,12 @@ class TestRandom(ExporterTestCase):
 
     def test_like(self):
         self.check(self.LIKE)
+
+    def test_complex(self):
+        for promise, function in self.COMPLEX.items():
+            with self.subTest(promise):
+                for part in (torch.abs, torch.real):
+                    self.assert_distributed(after(part, function), FLOATS)
 
     def test_in_place(self):
         for promise, function in self.IN_PLACE.items():

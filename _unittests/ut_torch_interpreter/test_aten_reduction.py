@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError
 
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
@@ -119,6 +120,10 @@ class TestReduction(ExporterTestCase):
 
     def test_sums(self):
         self.assert_cases(self.SUMS)
+
+    def test_an_empty_list_of_axes_that_torch_contradicts(self):
+        with self.assertRaisesRegex(ExportError, "along no axis"):
+            self.assert_same_as_eager(aten.nansum.default, FLOATS, [])
 
     def test_means(self):
         self.assert_cases(self.MEANS)

@@ -11,6 +11,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.searching import places
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import rounded_to, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -21,6 +22,8 @@ DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
 @translates(aten.bincount.default)
 def bincount(op, self, weights, minlength):
     """How often each integer occurs, or the sum of its weights: float32 for float32 weights, float64 for others."""
+    if weights is not None and self.shape[0] == 0:
+        raise Untranslatable("weights of no integer: torch counts in int64, but declares floats")
     index = op.Cast(self, to=INT64)
     size = op.Max(op.Add(op.ReduceMax(index, keepdims=0), 1), minlength)
     if weights is None:

@@ -5,6 +5,7 @@ Source of semantics: https://numpy.org/doc/stable/user/basics.indexing.html#adva
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -170,8 +171,14 @@ def without_masks(
 
 
 def positions_of(op, indices: Sequence[ir.Value]) -> tuple[ir.Value, int]:
-    """The indices broadcast together and stacked in a last axis; the number of axes they broadcast to."""
+    """The indices broadcast together and stacked in a last axis; the number of axes they broadcast to.
+
+    How many elements a mask selects is only known at run time: it may be 1, or what an index of size 1 broadcasts to.
+    """
     sizes = broadcast_sizes(*indices)
+    lasts = {label(size) for index in indices for size in sizes_of(index)[-1:]}
+    if None in lasts and len(lasts) > 1:
+        sizes = sizes_of(functools.reduce(op.Add, indices))
     columns = [op.Unsqueeze(expanded(op, index, sizes), [-1]) for index in indices]
     return op.Concat(*columns, axis=-1), len(sizes)
 

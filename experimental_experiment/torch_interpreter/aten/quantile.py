@@ -147,7 +147,16 @@ def middle_of_all(op, self, ignore_nan: bool) -> ir.Value:
     """The element in the middle of all."""
     if any(size == 0 for size in self.shape):
         return op.CastLike(float("nan"), self)
-    return middle(op, op.Reshape(self, [-1]), 0, False, ignore_nan)[0]
+    flat = op.Reshape(self, [-1])
+    if self.dtype not in dtypes.FLOATS or all(isinstance(size, int) for size in self.shape):
+        return middle(op, flat, 0, False, ignore_nan)[0]
+    # one more NaN is the answer when there is nothing, and is ignored otherwise
+    nan = op.CastLike(float("nan"), self)
+    found = middle(op, op.Concat(flat, op.Unsqueeze(nan, [0]), axis=0), 0, False, True)[0]
+    if ignore_nan:
+        return found
+    nans = op.ReduceSum(op.Cast(op.IsNaN(flat), to=INT64), keepdims=0)
+    return op.Where(op.Equal(nans, 0), found, nan)
 
 
 def squeezed(op, values: list[ir.Value], dim: int, keepdim: bool) -> list[ir.Value]:

@@ -15,7 +15,8 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.interpreter import is_complex
+from experimental_experiment.torch_interpreter.registry import translates, translates_complex
 
 aten = torch.ops.aten
 BOOL, DOUBLE, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.DOUBLE, ir.DataType.FLOAT, ir.DataType.INT64
@@ -134,6 +135,18 @@ def rand_like(op, self, dtype):
     return below_one(op, self, declared(op))
 
 
+@translates_complex(aten.rand.default, aten.rand.generator)
+def complex_rand(op, size, dtype):
+    """Both parts uniform between 0 and 1, 1 excluded."""
+    return below_one(op, blank(op, [*size, 2]), declared(op))
+
+
+@translates_complex(aten.rand_like.default, aten.rand_like.generator)
+def complex_rand_like(op, self, dtype):
+    """rand in the shape of *self*; one of the two is complex."""
+    return (complex_rand if is_complex(op.context.node) else rand)(op, declared_sizes(op, self), dtype)
+
+
 @translates(aten.randint.default, aten.randint.generator)
 def randint(op, high, size, dtype):
     """Uniform integers from 0 to *high*, excluded."""
@@ -170,6 +183,20 @@ def randn_like(op, self, dtype):
     """Normal of mean 0 and deviation 1 in the shape of *self*."""
     dtype = declared(op)
     return op.Cast(normal(op, self, wide(dtype)), to=dtype)
+
+
+@translates_complex(aten.randn.default, aten.randn.generator)
+def complex_randn(op, size, dtype):
+    """Both parts normal, so that the squared length is 1 on average."""
+    dtype = declared(op)
+    drawn = normal(op, blank(op, [*size, 2]), wide(dtype))
+    return op.Cast(op.Mul(drawn, math.sqrt(0.5)), to=dtype)
+
+
+@translates_complex(aten.randn_like.default, aten.randn_like.generator)
+def complex_randn_like(op, self, dtype):
+    """randn in the shape of *self*; one of the two is complex."""
+    return (complex_randn if is_complex(op.context.node) else randn)(op, declared_sizes(op, self), dtype)
 
 
 @translates(aten.random.default)
@@ -228,6 +255,11 @@ def blank(op, size) -> ir.Value:
 def declared(op) -> ir.DataType:
     """The dtype that torch gives to the node: the argument, or a default that torch knows."""
     return dtypes.onnx_dtype(op.context.node.meta["val"].dtype)
+
+
+def declared_sizes(op, like: ir.Value) -> list[int | ir.Value]:
+    """The sizes of a tensor, without the pairs of a complex one, whose node has the same shape."""
+    return [op.size(like, axis) for axis in range(op.context.node.meta["val"].dim())]
 
 
 def integers(op, like, low, high, dtype: ir.DataType) -> ir.Value:

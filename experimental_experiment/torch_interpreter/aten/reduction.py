@@ -14,6 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.sorting import comparable
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import float_dtype, promote
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -166,6 +167,10 @@ def nanmean(op, self, dim, keepdim, dtype):
 @translates(aten.nansum.default)
 def nansum(op, self, dim, keepdim, dtype):
     """The sum along axes, NaN counting as zero."""
+    if dim == [] and rank(self):
+        raise Untranslatable(
+            "nansum along no axis: torch adds all elements, but declares the shape of its input"
+        )
     if self.dtype.is_floating_point():
         self = op.Where(op.IsNaN(self), op.CastLike(0.0, self), self)
     return sum_dim(op, self, dim, keepdim, dtype)
