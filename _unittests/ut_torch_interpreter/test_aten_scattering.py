@@ -99,6 +99,16 @@ class TestScattering(ExporterTestCase):
         more = (floats(5, 3), torch.tensor([[2, 1, 0], [1, 0, 2], [0, 1, 1]]), floats(3, 3))
         self.assert_same_as_eager(scattered, floats(4, 2), index, floats(2, 2), others=[more])
 
+    def test_no_row(self):
+        def scattered(x, index, places):
+            return x.scatter(0, index, x), x.scatter_add(1, index, x), x.index_add(1, places, x)
+
+        args = [
+            (floats(rows, 3), torch.zeros(rows, 3, dtype=torch.int64), torch.tensor([0, 2, 1]))
+            for rows in (4, 0)
+        ]
+        self.assert_same_as_eager(scattered, *args[0], others=args[1:])
+
 
 if __name__ == "__main__":
     unittest.main()
