@@ -13,7 +13,6 @@ HALVES = ("float16", "bfloat16")
 SINGLE_AND_DOUBLE = ("float32", "float64")
 
 FAMILIES: list[tuple[str, tuple[str, ...], tuple[str, ...], str]] = [
-    ("operator", ("grid_sampler_2d", "grid_sampler_3d", "nn.functional.grid_sample"), HALVES, ROUNDED),
     ("operator", ("nn.functional.adaptive_avg_pool3d",), ("bfloat16",), ROUNDED),
     ("operator", ("unique_consecutive",), ALL, "torch.export declares a wrong shape for dim=-1: refused"),
     ("operator", ("gradient",), ("float16",), ROUNDED),

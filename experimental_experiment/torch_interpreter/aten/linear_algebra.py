@@ -13,7 +13,13 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION, cast, promote
+from experimental_experiment.torch_interpreter.promotion import (
+    LOW_PRECISION,
+    RoundedEmitter,
+    cast,
+    promote,
+    rounded_to,
+)
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -50,10 +56,11 @@ def addr(op, self, vec1, vec2, beta, alpha):
     self, vec1, vec2 = promote(op, self, vec1, vec2)
     if self.dtype in LOW_PRECISION:
         half = self.dtype
-        alpha, column, row = (rounded(op, x, half) for x in (alpha, op.Unsqueeze(vec1, [1]), vec2))
-        product = rounded(op, op.Mul(rounded(op, op.Mul(alpha, column), half), row), half)
-        kept = None if is_zero(beta) else op.Mul(rounded(op, beta, half), rounded(op, self, half))
-        return op.Cast(product if kept is None else op.Add(rounded(op, kept, half), product), to=half)
+        exact = (cast(op, x, half) for x in (self, vec1, vec2, alpha, beta))
+        self, vec1, vec2, alpha, beta_half = (op.Cast(x, to=ir.DataType.FLOAT) for x in exact)
+        op = RoundedEmitter(op, half)
+        product = outer(op, op.Mul(vec1, alpha), vec2)
+        return op.Cast(product if is_zero(beta) else op.Add(op.Mul(self, beta_half), product), to=half)
     return scaled_sum(op, self, outer(op, vec1, vec2), beta, alpha)
 
 
@@ -231,17 +238,12 @@ def added_in_turn(op, self, batch1, batch2, beta, alpha):
     products = op.Concat(products, nothing, axis=0)
 
     def step(inner, total, factor, product):
-        return [rounded(inner, inner.Add(inner.Mul(total, factor), product), half), one]
+        return [rounded_to(inner, inner.Add(inner.Mul(total, factor), product), half), one]
 
     factor = cast(op, beta, ir.DataType.FLOAT)
     body = op.subgraph(step, [start, one, start])
     total, _ = op.Scan(start, factor, products, body=body, num_scan_inputs=1, outputs=2)
     return op.Cast(total, to=half)
-
-
-def rounded(op, value, half: ir.DataType):
-    """The float32 of a value or a number that a half precision rounds."""
-    return op.Cast(cast(op, value, half), to=ir.DataType.FLOAT)
 
 
 def is_zero(factor) -> bool:

@@ -5,6 +5,7 @@ Source of semantics: torch.nn.functional.grid_sample and affine_grid, ATen's Gri
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import onnx_ir as ir
@@ -13,6 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.resize import IN_RESIZE, cubic_weights
 from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, larger, minus
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION, RoundedEmitter
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -35,7 +37,7 @@ PADDINGS = ("zeros", "border", "reflection")
 def grid_sampler(op, input, grid, interpolation_mode, padding_mode, align_corners):
     """*input* (N, C, *spatial*) at the points of *grid* (N, *out*, axes), which range from -1 to 1, last axis first."""
     method, padding, axes = MODES[interpolation_mode], PADDINGS[padding_mode], rank(input) - 2
-    if input.dtype not in IN_RESIZE or (axes == 3 and op.opset < 20):
+    if input.dtype != ir.DataType.FLOAT or (axes == 3 and op.opset < 20):
         return gathered(op, input, grid, method, padding, align_corners)
     mode = method if op.opset >= 20 else OLD_MODES[interpolation_mode]
     # onnxruntime reads anywhere when a position does not fit an integer
@@ -56,7 +58,9 @@ def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
     """`grid_sampler` in elementary operators: the elements around every point, times their weights."""
     axes = rank(input) - 2
     wide = op.Cast(input, to=ir.DataType.FLOAT) if input.dtype in IN_RESIZE else input
-    coordinates = reversed(op.Split(op.CastLike(grid, wide), axis=-1, num_outputs=axes, outputs=axes))
+    if input.dtype in LOW_PRECISION:
+        op = RoundedEmitter(op, input.dtype)
+    coordinates = reversed(op.Split(op.Cast(grid, to=wide.dtype), axis=-1, num_outputs=axes, outputs=axes))
     sizes = [op.size(input, axis + 2) for axis in range(axes)]
     taps = [
         taps_of(op, op.Squeeze(coordinate, [-1]), size, mode, padding, align_corners, axes)
@@ -65,15 +69,29 @@ def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
     outer = [op.size(input, 0), op.size(input, 1)]
     flat = op.Reshape(wide, op.shape([*outer, -1]))
     out = [op.size(grid, axis) for axis in range(1, axes + 1)]
-    total = None
-    for corner in itertools.product(*taps):
-        position, inside, weight = located(op, corner, sizes)
+
+    def read(corner):
+        position, inside = located(op, corner, sizes)
         row = op.Expand(op.Reshape(position, op.shape([outer[0], 1, -1])), op.shape([1, outer[1], 1]))
         values = op.Reshape(op.GatherElements(flat, row, axis=2), op.shape([*outer, *out]))
-        term = op.Where(op.Unsqueeze(inside, [1]), values, op.constant(0, wide.dtype))
-        term = term if weight is None else op.Mul(term, op.Unsqueeze(weight, [1]))
-        total = term if total is None else op.Add(total, term)
-    return op.Cast(total, to=input.dtype)
+        return op.Where(op.Unsqueeze(inside, [1]), values, op.constant(0, wide.dtype))
+
+    if mode == "cubic":
+        rows = [(weighted(op, [(read((y, x)), [x[1]]) for x in taps[1]]), [y[1]]) for y in taps[0]]
+        return op.Cast(weighted(op, rows), to=input.dtype)
+    # ATen multiplies the weights of the last axis first
+    corners = [(read(c), [weight for _, weight in reversed(c)]) for c in itertools.product(*taps)]
+    return op.Cast(weighted(op, corners), to=input.dtype)
+
+
+def weighted(op, terms):
+    """The sum, from left to right, of values times the product of their weights, None for 1."""
+    total = None
+    for value, weights in terms:
+        if None not in weights:
+            value = op.Mul(value, op.Unsqueeze(functools.reduce(op.Mul, weights), [1]))
+        total = value if total is None else op.Add(total, value)
+    return total
 
 
 def taps_of(op, coordinate, size: Size, mode: str, padding: str, align_corners: bool, axes: int):
@@ -91,17 +109,23 @@ def taps_of(op, coordinate, size: Size, mode: str, padding: str, align_corners: 
         return list(zip(read, weights))
     place = inside_of(op, place, size, padding, align_corners, axes)
     if mode == "nearest":
+        if axes == 2 and isinstance(op, RoundedEmitter):
+            # ATen converts these to 0 in its vectors of halves
+            place = op.Where(op.Equal(op.Mul(place, 0.0), 0.0), place, op.constant(0.0, place.dtype))
         return [(op.Round(place), None)]
     floor = op.Floor(place)
     part = op.Sub(place, floor)
-    return [(floor, op.Sub(1.0, part)), (op.Add(floor, 1.0), part)]
+    # a half precision does not hold every integer: positions are not rounded, weights in a volume are
+    rest = op.Sub(1.0, part) if axes == 2 else op.Sub(op.Add(floor, 1.0), place)
+    return [(floor, rest), (op.emit("Add", (floor, 1.0)), part)]
 
 
 def unnormalized(op, coordinate, size: Size, align_corners: bool):
     """A coordinate between -1 and 1 as a position along an axis."""
-    size = op.CastLike(op.constant(size), coordinate)
     if align_corners:
-        return op.Mul(op.Div(op.Add(coordinate, 1.0), 2.0), op.Sub(size, 1.0))
+        last = op.CastLike(op.constant(minus(op, size, 1)), coordinate)
+        return op.Mul(op.Div(op.Add(coordinate, 1.0), 2.0), last)
+    size = op.CastLike(op.constant(size), coordinate)
     return op.Div(op.Sub(op.Mul(op.Add(coordinate, 1.0), size), 1.0), 2.0)
 
 
@@ -123,17 +147,16 @@ def inside_of(op, place, size: Size, padding: str, align_corners: bool, axes: in
 
 
 def located(op, corner, sizes: list[Size]):
-    """The flat position of one corner, clipped into the input, whether it is inside, and its weight."""
-    position, inside, weight = None, None, None
-    for (place, part), size in zip(corner, sizes):
+    """The flat position of one corner, clipped into the input, and whether it is inside."""
+    position, inside = None, None
+    for (place, _), size in zip(corner, sizes):
         last = minus(op, size, 1)
         index = op.Cast(place, to=ir.DataType.INT64)
         clipped = op.Min(op.Max(index, 0), last)
         valid = op.Equal(index, clipped)
         position = clipped if position is None else op.Add(op.Mul(position, size), clipped)
         inside = valid if inside is None else op.And(inside, valid)
-        weight = part if weight is None else op.Mul(weight, part)
-    return position, inside, weight
+    return position, inside
 
 
 @translates(aten.affine_grid_generator.default)
