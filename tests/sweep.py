@@ -130,9 +130,15 @@ def report(results: list[tuple[Name, str, str, int]]) -> str:
         dynamic = sum(1 for *_, number in part if number)
         if part:
             lines.append(f"| {kind} | " + " | ".join(str(count[s]) for s in statuses) + f" | {dynamic} |")
+    count = collections.Counter(status for _, status, _, _ in results)
+    captured = len(results) - count["not exported"] - count["no sample"]
     lines += [
         "",
-        "`not exported`: torch.export refuses every sample. `refused`: this exporter refuses, with an error.",
+        "`not exported`: torch.export refuses every sample. `refused`: this exporter refuses, with an error. `with other sizes`: cases of",
+        "which a sample was also exported with all dimensions dynamic and run on other sizes.",
+        "",
+        f"Of {captured} cases that torch.export captures, {count['passed']} pass: {100 * count['passed'] / max(captured, 1):.1f} %. "
+        "`tests/known_failures.py` has the reason of each other one.",
         "",
     ]
     failing = [r for r in results if r[1] not in ("passed", "no sample", "not exported")]
