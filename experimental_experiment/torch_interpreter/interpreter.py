@@ -461,9 +461,8 @@ class Walk:
             real = self.op.Unsqueeze(value, [-1])
             value = self.op.Concat(real, self.op.Mul(real, 0), axis=-1)
         if value.shape is None:
-            value.shape = (
-                old.shape
-            )  # what writes into a tensor has its shape, or is broadcast to it by its translation
+            # what writes into a tensor has its shape, or is broadcast to it by its translation
+            value.shape = old.shape
         if rank(value) != rank(old):
             value = self.op.Expand(value, self.op.shape_of(old))
         return value

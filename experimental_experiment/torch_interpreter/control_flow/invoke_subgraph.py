@@ -45,8 +45,9 @@ def invoke_subgraph(op, subgraph, identifier, *operands):
         return subgraph.inline_views(op, *operands)
     operands = [value_of(op, operand) for operand in operands]
     given = [operand for operand in operands if isinstance(operand, ir.Value)]
-    numbers = tuple(None if isinstance(operand, ir.Value) else operand for operand in operands)
-    key = (subgraph.module, op.context.region, numbers, tuple(value.dtype for value in given))
+    # 1, 1.0 and True are equal keys, but not the same numbers
+    kinds = tuple(x.dtype if isinstance(x, ir.Value) else (type(x), x) for x in operands)
+    key = (subgraph.module, op.context.region, kinds)
     if key not in op.context.regions:
         op.context.regions[key] = written(op, subgraph, identifier, operands)
     region = op.context.regions[key]
