@@ -5,6 +5,7 @@ import unittest
 import torch
 from torch.compiler import nested_compile_region
 
+from experimental_experiment.comparison import compare, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 
@@ -69,6 +70,16 @@ class InBranches(torch.nn.Module):
     def forward(self, x):
         block = self.block
         return torch.cond(x.sum() > 0, lambda x: block(block(block(x))), lambda x: block(block(x)) - 1, (x,))
+
+
+@nested_compile_region
+def scaled_product(x, y):
+    return (x @ y) * 0.3
+
+
+class Products(torch.nn.Module):
+    def forward(self, x, y):
+        return scaled_product(x, y), scaled_product(y, x)
 
 
 @nested_compile_region
@@ -158,6 +169,14 @@ class TestInvokeSubgraph(ExporterTestCase):
             with self.subTest(dtype):
                 tensors = tuple((torch.randn(2, 3) * 3).to(dtype) for _ in range(2))
                 self.exported(Waves(), tensors)
+
+    def test_float64_keeps_its_digits_beside_a_matrix_product(self):
+        args = tuple(torch.randn(4, 4, dtype=torch.float64) for _ in range(2))
+        for inline in (None, True):
+            model = to_onnx(Products(), args, export_options=STRICT, inline=inline)
+            self.assertEqual(0 if inline else 1, len(model.functions))
+            for found in compare(Products(), session(model), args):
+                self.assertLess(found.absolute, 1e-13)
 
     def test_inlined_on_request(self):
         model, functions = self.exported(Blocks().eval(), (torch.randn(2, 4),), inline=True)

@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter.inference import infer
 
 def clean(model: ir.Model, optimize: bool) -> None:
     """Remove unused nodes and weights; with *optimize* also common subexpressions and duplicate small constants."""
-    keep_digits(model)
+    keep_digits(model.graph, model.graph)
     passes = [RemoveUnusedNodesPass()]
     if optimize:
         passes += [
@@ -32,12 +32,14 @@ def clean(model: ir.Model, optimize: bool) -> None:
     PassManager([*passes, RemoveUnusedOpsetsPass()])(model)
 
 
-def keep_digits(model: ir.Model) -> None:
+def keep_digits(graph: ir.Graph, root: ir.Graph) -> None:
     """Repeat the float64 factors beside matrix products along an axis, where there is one of several elements.
+
+    *root*: the graph of the model, which holds the repeated factors.
 
     onnxruntime folds one element that multiplies or divides an operand or the result of MatMul into a float32 attribute.
     """
-    nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
+    nodes = list(ir.traversal.RecursiveGraphIterator(graph))
     if not any(node.op_type == "MatMul" and node.outputs[0].dtype == ir.DataType.DOUBLE for node in nodes):
         return
     for node in nodes:
@@ -45,9 +47,7 @@ def keep_digits(model: ir.Model) -> None:
             continue
         for position, factor in enumerate(node.inputs):
             if loses_digits(factor) and len(factor.shape) <= len(node.inputs[1 - position].shape or ()):
-                node.replace_input_with(
-                    position, repeated(model.graph, node, factor, node.inputs[1 - position])
-                )
+                node.replace_input_with(position, repeated(root, node, factor, node.inputs[1 - position]))
 
 
 def repeated(root: ir.Graph, node: ir.Node, factor: ir.Value, other: ir.Value) -> ir.Value:
