@@ -1,6 +1,6 @@
 """Which (operator, dtype) pairs of ai.onnx have no kernel in onnxruntime's CPU provider.
 
-Writes ``experimental_experiment/torch_interpreter/kernels.json``: {operator: {type variable: [dtypes]}} of the pairs
+Writes ``experimental_experiment/torch_interpreter/runtime/kernels.json``: {operator: {type variable: [dtypes]}} of the pairs
 that ONNX allows and onnxruntime refuses at the newest operator set it runs. Run it again when onnxruntime changes:
 
     python benchmarks/kernels.py
@@ -106,7 +106,9 @@ def main() -> None:
     for name, inlined in INLINED.items():
         for variable, dtypes in inlined.items():
             table.setdefault(name, {}).setdefault(variable, []).extend(dtypes)
-    folder = os.path.join(os.path.dirname(__file__), "..", "experimental_experiment", "torch_interpreter")
+    folder = os.path.join(
+        os.path.dirname(__file__), "..", "experimental_experiment", "torch_interpreter", "runtime"
+    )
     with open(os.path.join(folder, "kernels.json"), "w") as file:
         json.dump(table, file, indent=0, sort_keys=True)
         file.write("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import unittest
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.comparison import compare, session
-from experimental_experiment.torch_interpreter import ExportOptions, onnx_export, to_onnx
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, onnx_export, to_onnx
 from experimental_experiment.torch_interpreter.inference import schema_of
+from experimental_experiment.torch_interpreter.runtime import table
 
 OPSETS = (onnx_export.DEFAULT_OPSET, 18, 23, onnx_export.OPSETS[-1])
 """Every case is translated for these versions of ai.onnx, and run where the model is not that of a version before."""
@@ -92,6 +94,22 @@ def computation(model: onnx.ModelProto) -> tuple:
     return model.graph.SerializeToString(deterministic=True), tuple(functions), frozenset(schemas)
 
 
+@contextlib.contextmanager
+def without_row(name: str):
+    """While this lasts, the runtime table lacks the row ``Operator.function``; KeyError when it has none of that name."""
+    row = next((row for row in table.ROWS if row.name == name), None)
+    if row is None:
+        raise KeyError(f"the runtime table has no row {name}")
+    position = table.ROWS.index(row)
+    table.ROWS.remove(row)
+    table.active.cache_clear()
+    try:
+        yield
+    finally:
+        table.ROWS.insert(position, row)
+        table.active.cache_clear()
+
+
 class ExporterTestCase(unittest.TestCase):
     """Exports, checks with onnx, runs in onnxruntime, compares with eager."""
 
@@ -136,6 +154,43 @@ class ExporterTestCase(unittest.TestCase):
             with self.subTest(promise):
                 kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
                 self.assert_same_as_eager(function, *args, kwargs=kwargs, **options)
+
+    def assert_rows_needed(self, cases: Mapping[str, Sequence[Any]]) -> None:
+        """A table {row of the runtime table: (function, *arguments)}: right with the row, wrong or refused without it.
+
+        Options of `to_onnx` stand in a last dict; ``others``: other arguments to run on, of other sizes.
+        """
+        for name, (function, *args) in cases.items():
+            with self.subTest(name):
+                options = dict(args.pop()) if args and isinstance(args[-1], dict) else {}
+                others = options.pop("others", ())
+                row = next(row for row in table.ROWS if row.name == name)
+                options = {"special_values": row.special_values, **options}
+                if row.before is not None:
+                    options.setdefault("target_opset", row.before - 1)
+                module = Call(function, args, {})
+                calls = [module.tensors(), *others]
+                options["export_options"] = CapturedOnce(ExportOptions())
+                model = to_onnx(module, module.tensors(), **options)
+                onnx.checker.check_model(model, full_check=True)
+                for call in calls:
+                    self.assert_matches(model, module, call)
+                with without_row(name):
+                    self.assertFalse(self.runs_as_eager(module, calls, options), "right without the row")
+
+    def runs_as_eager(self, module: Call, calls: Sequence[tuple], options: Mapping[str, Any]) -> bool:
+        """Whether a model is exported, accepted by onnx and by onnxruntime, and right."""
+        try:
+            model = to_onnx(module, module.tensors(), **options)
+            onnx.checker.check_model(model, full_check=True)
+            runner = session(model)
+            return all(found.within for call in calls for found in compare(module, runner, call))
+        except ExportError:
+            return False
+        except Exception as error:
+            if isinstance(error, onnx.checker.ValidationError) or "onnx" in type(error).__module__:
+                return False
+            raise
 
     def export_and_compare(
         self,

@@ -15,6 +15,7 @@ import unittest
 
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown
+from experimental_experiment.torch_interpreter.runtime.table import markdown as runtime_markdown
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -93,6 +94,13 @@ class TestOperators(unittest.TestCase):
         missing = [row for row in markdown().splitlines() if row not in written]
         self.assertEqual(missing, [], "run: python -m experimental_experiment operators > docs/operators.md")
         self.assertEqual(len(written), len(markdown().splitlines()))
+
+    def test_the_table_of_the_runtime_is_current(self):
+        with open(os.path.join(ROOT, "docs", "runtime.md")) as file:
+            written = file.read()
+        self.assertEqual(
+            written, runtime_markdown(), "run: python -m experimental_experiment runtime > docs/runtime.md"
+        )
 
     def test_known_operators_are_described(self):
         entries = {item.name: item for item in catalog() if not item.is_complex}

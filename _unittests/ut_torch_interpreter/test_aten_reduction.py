@@ -25,7 +25,6 @@ class TestReduction(ExporterTestCase):
         "a sum of everything": (aten.sum.default, CUBE),
         "booleans sum to int64": (aten.sum.default, BOOLS),
         "bytes sum to int64": (aten.sum.dim_IntList, BYTES, [0]),
-        "int64 sums are exact": (aten.sum.dim_IntList, INTS, [-1]),
         "a sum is cast before": (aten.sum.dim_IntList, BYTES, [0], {"dtype": torch.float64}),
         "a sum in bytes wraps": (aten.sum.dim_IntList, BYTES, [0], {"dtype": torch.uint8}),
         "no axes are all axes": (aten.sum.dim_IntList, CUBE, []),
@@ -40,9 +39,7 @@ class TestReduction(ExporterTestCase):
         "sizes that stay": (aten.sum_to_size.default, CUBE, [2, 3, 4]),
         "a product of everything": (aten.prod.default, CUBE),
         "a product of integers": (aten.prod.dim_int, BYTES, 0, True),
-        "int64 products are exact and wrap": (aten.prod.dim_int, INTS, 1, True),
         "a product of all integers": (aten.prod.default, INTS[1]),
-        "int64 sums wrap": (aten.sum.default, INTS * 3),
         "an empty product of integers": (aten.prod.dim_int, EMPTY.long(), 1),
         "an empty product is 1": (aten.prod.dim_int, EMPTY, -1),
         "a 0-d product of integers": (aten.prod.default, INTS[0, 0]),
@@ -65,30 +62,21 @@ class TestReduction(ExporterTestCase):
         "logsumexp of integers": (aten.logsumexp.default, BYTES, [1]),
     }
     EXTREMA = {
-        "NaN wins over infinity": (aten.amax.default, FLOATS, [1]),
-        "NaN wins in a minimum": (aten.amin.default, FLOATS, [-1], True),
         "amax of all": (aten.amax.default, INTS, []),
         "amin of booleans": (aten.amin.default, BOOLS, [0]),
-        "amin and amax": (aten.aminmax.default, FLOATS, {"dim": 1, "keepdim": True}),
         "amin and amax of all": (aten.aminmax.default, CUBE),
-        "max of all": (aten.max.default, FLOATS),
         "max of bytes": (aten.max.default, BYTES),
         "min of halves": (aten.min.default, HALVES),
         "min of all": (aten.min.default, INTS),
         "the first maximum": (aten.max.dim, NUMBERS, 1),
         "the first minimum": (aten.min.dim, NUMBERS, 0, True),
-        "the first NaN": (aten.max.dim, FLOATS, -1, True),
-        "the first NaN in a minimum": (aten.min.dim, FLOATS, 1),
         "max of booleans": (aten.max.dim, BOOLS, 0),
         "max of a 0-d tensor": (aten.max.dim, ZERO, -1),
         "max of two promotes": (aten.max.other, INTS, torch.tensor([0.5, NAN, 1.0])),
         "min of two promotes": (aten.min.other, BYTES, torch.tensor([7, -1, 3])),
         "min of two booleans": (aten.min.other, BOOLS, BOOLS[0]),
-        "argmax of everything": (aten.argmax.default, FLOATS),
         "argmax of everything keeps the rank": (aten.argmax.default, CUBE, None, True),
         "argmax of no row": (aten.argmax.default, EMPTY.reshape(0, 2), -1),
-        "argmax finds the first NaN": (aten.argmax.default, FLOATS, 0),
-        "argmin finds the first NaN": (aten.argmin.default, FLOATS.double(), -1, True),
         "argmax of infinities and large numbers": (
             aten.argmax.default,
             torch.tensor([torch.finfo(torch.float32).max, INF, 1.0]),
@@ -118,6 +106,24 @@ class TestReduction(ExporterTestCase):
         "all of a 0-d tensor": (aten.all.dim, ZERO, 0),
     }
 
+    SPECIAL_VALUES = {
+        "int64 sums are exact": (aten.sum.dim_IntList, INTS, [-1]),
+        "int64 products are exact and wrap": (aten.prod.dim_int, INTS, 1, True),
+        "int64 sums wrap": (aten.sum.default, INTS * 3),
+        "NaN wins over infinity": (aten.amax.default, FLOATS, [1]),
+        "NaN wins in a minimum": (aten.amin.default, FLOATS, [-1], True),
+        "amin and amax": (aten.aminmax.default, FLOATS, {"dim": 1, "keepdim": True}),
+        "max of all": (aten.max.default, FLOATS),
+        "the first NaN": (aten.max.dim, FLOATS, -1, True),
+        "the first NaN in a minimum": (aten.min.dim, FLOATS, 1),
+        "argmax of everything": (aten.argmax.default, FLOATS),
+        "argmax finds the first NaN": (aten.argmax.default, FLOATS, 0),
+        "argmin finds the first NaN": (aten.argmin.default, FLOATS.double(), -1, True),
+    }
+
+    def test_special_values(self):
+        self.assert_cases(self.SPECIAL_VALUES, special_values=True)
+
     def test_sums(self):
         self.assert_cases(self.SUMS)
 
@@ -136,7 +142,8 @@ class TestReduction(ExporterTestCase):
 
     def test_other_sizes(self):
         ragged = torch.zeros(3, 4)
-        self.assert_same_as_eager(aten.mean.dim, CUBE[0], [1], others=[(torch.zeros(5, 0),), (ragged,)])
+        others = [(torch.zeros(5, 0),), (ragged,)]
+        self.assert_same_as_eager(aten.mean.dim, CUBE[0], [1], others=others, special_values=True)
         self.assert_same_as_eager(aten.any.dim, CUBE[0], 1, others=[(torch.zeros(5, 0),), (ragged,)])
 
 

@@ -1,4 +1,4 @@
-"""The command line: export, check, print, where, operators.
+"""The command line: export, check, print, where, operators, runtime.
 
 Exit status: 0, 1 when an export stops or results differ, 2 when the command itself is wrong.
 """

@@ -1,4 +1,4 @@
-"""``where OPERATOR`` and ``operators``: what is translated, and where."""
+"""``where OPERATOR``, ``operators`` and ``runtime``: what is translated, and where; what a runtime needs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import argparse
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import catalog
+from experimental_experiment.torch_interpreter.runtime import table
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
-    """The arguments of both commands."""
+    """The arguments of the three commands."""
     command = commands.add_parser("where", help="file and line of a translation")
     command.add_argument("operator", help="aten.add.Tensor, aten.add, aten.add_, higher_order.cond, ...")
     command.set_defaults(run=show_place)
     command = commands.add_parser("operators", help="the table of operators, in markdown")
     command.set_defaults(run=show_table)
+    command = commands.add_parser("runtime", help="the table of what onnxruntime needs, in markdown")
+    command.set_defaults(run=show_runtime)
 
 
 def show_place(given: argparse.Namespace) -> int:
@@ -32,4 +35,10 @@ def show_place(given: argparse.Namespace) -> int:
 def show_table(given: argparse.Namespace) -> int:
     """Print ``docs/operators.md``."""
     print(catalog.markdown(), end="")
+    return 0
+
+
+def show_runtime(given: argparse.Namespace) -> int:
+    """Print ``docs/runtime.md``."""
+    print(table.markdown(), end="")
     return 0

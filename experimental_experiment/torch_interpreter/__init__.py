@@ -10,6 +10,7 @@ from experimental_experiment.torch_interpreter.errors import CaptureError, Expor
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.runtime import rows  # noqa: F401 (they register)
 
 __all__ = [
     "CaptureError",

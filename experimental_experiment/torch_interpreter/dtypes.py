@@ -1,14 +1,12 @@
-"""Dtypes: torch's and ONNX's, the type constraints of operators, and what onnxruntime has kernels for.
+"""Dtypes: torch's and ONNX's, and the type constraints of operators.
 
-Source of semantics: the operator schemas of ``onnx.defs``; ``kernels.json`` was measured by ``benchmarks/kernels.py``.
+Source of semantics: the operator schemas of ``onnx.defs``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.resources
-import json
 
 import onnx
 import onnx_ir as ir
@@ -50,26 +48,6 @@ FLOATS = frozenset(
 FLOAT8 = frozenset(dtype for dtype in FLOATS if dtype.itemsize == 1)
 """onnxruntime moves and computes none of them."""
 
-WIDER = {
-    ir.DataType.BOOL: (ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
-    ir.DataType.INT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
-    ir.DataType.UINT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
-    ir.DataType.INT16: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
-    ir.DataType.UINT16: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
-    ir.DataType.INT32: (ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.FLOAT),
-    ir.DataType.UINT32: (ir.DataType.INT64, ir.DataType.DOUBLE),
-    ir.DataType.UINT64: (ir.DataType.INT64,),
-    ir.DataType.FLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
-    ir.DataType.BFLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
-    ir.DataType.DOUBLE: (ir.DataType.FLOAT,),
-    **dict.fromkeys(FLOAT8, (ir.DataType.FLOAT,)),
-}
-"""Where to compute when an operator has no kernel for a dtype. Only float64 loses digits, and that is logged."""
-
-
-NOT_RUN = {"RandomNormalLike": 22, "RandomUniformLike": 22, "RoiAlign": 22}
-"""The operators without any kernel in onnxruntime 1.31 as of a version of ai.onnx."""
-
 
 def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
     """The ONNX dtype of a torch dtype; Untranslatable when ONNX lacks it."""
@@ -91,7 +69,7 @@ class Constraints:
         inputs: type variable or concrete type of each formal input; the last one repeats when ``variadic``.
         variadic: whether the last input repeats.
         outputs: type variable or concrete type of each formal output.
-        allowed: dtypes that a variable may take and onnxruntime's CPU provider computes.
+        allowed: dtypes that a variable may take.
     """
 
     inputs: tuple[str, ...]
@@ -104,13 +82,6 @@ class Constraints:
         if position < len(self.inputs):
             return self.inputs[position]
         return self.inputs[-1] if self.variadic and self.inputs else ""
-
-
-@functools.cache
-def missing_kernels() -> dict[str, dict[str, list[str]]]:
-    """The table {operator: {type variable: [dtypes without a kernel]}}."""
-    file = importlib.resources.files("experimental_experiment.torch_interpreter") / "kernels.json"
-    return json.loads(file.read_text())
 
 
 def concrete(kind: str) -> ir.DataType | None:
@@ -135,12 +106,10 @@ def constraints(op_type: str, opset: int, domain: str = "") -> Constraints | Non
     variadic = (
         bool(schema.inputs) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     )
-    missing = missing_kernels().get(op_type, {}) if domain == "" else {}
-    allowed = {}
-    for constraint in schema.type_constraints:
-        types = {concrete(kind) for kind in constraint.allowed_type_strs} - {None}
-        absent = {ir.DataType[name] for name in missing.get(constraint.type_param_str, ())}
-        allowed[constraint.type_param_str] = frozenset(types - absent or types)
+    allowed = {
+        constraint.type_param_str: frozenset(map(concrete, constraint.allowed_type_strs)) - {None}
+        for constraint in schema.type_constraints
+    }
     return Constraints(
         tuple(formal.type_str for formal in schema.inputs),
         variadic,

@@ -5,6 +5,7 @@ Source of semantics: the schemas of ``onnx.defs`` say which dtype a Python numbe
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT, fold, infer
+from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
 
 logger = logging.getLogger("experimental_experiment")
@@ -68,6 +70,12 @@ class Context:
         regions: the local function of each region that is translated once, see `control_flow.invoke_subgraph`.
         warned: what was logged once already.
         dimensions: names of the symbolic sizes (`symbolic.Dimensions`).
+        runtime: what the model is written for, see `runtime.table`.
+        special_values: whether NaN, the sign of zero and the like are exact too.
+        rows: the rows of the runtime table that this target needs, by operator.
+        applying: the rows that are writing now.
+        applied: how often each row was applied.
+        wide: values of a dtype without kernels, each with the value that it was cast from, see `runtime.kernels`.
     """
 
     root: ir.Graph
@@ -85,6 +93,14 @@ class Context:
     translations: dict[Any, Any] = dataclasses.field(default_factory=dict)
     warned: set[str] = dataclasses.field(default_factory=set)
     dimensions: Any = None
+    runtime: str = "onnxruntime"
+    special_values: bool = False
+    applying: list[table.Row] = dataclasses.field(default_factory=list)
+    applied: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    wide: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        self.rows = table.active(self.opset, self.runtime, self.special_values)
 
     def warn_once(self, message: str) -> None:
         """Log a warning the first time it is given."""
@@ -139,27 +155,26 @@ class Emitter:
     ) -> Any:
         """Write one node; see the class. Raises Untranslatable when the inputs do not fit the operator."""
         attributes = {name: value for name, value in (attributes or {}).items() if value is not None}
-        kinds = dtypes.constraints(op_type, self.opset, domain)
+        rows = self.context.rows.get(op_type, ()) if not domain else ()
+        kinds = dtypes.constraints(op_type, table.written_as(self.opset, rows), domain)
         values = self.typed(op_type, kinds, inputs)
         simplify = SIMPLIFICATIONS.get(op_type) if not domain and outputs is None else None
         if simplify is not None:
             simpler = simplify(self, *values, **attributes)
             if simpler is not None:
                 return simpler
+        repaired = table.rewritten(self, rows, values, attributes, outputs)
+        if repaired is not None:
+            return repaired if outputs is None or isinstance(repaired, tuple) else (repaired,)
         restored: dict[str, ir.DataType] = {}
-        if not domain and self.opset >= dtypes.NOT_RUN.get(op_type, self.opset + 1):
-            last = dtypes.NOT_RUN[op_type] - 1
-            self.context.warn_once(
-                f"onnxruntime has no kernel for {op_type} after opset {last}: lower target_opset"
-            )
-        if kinds is not None:
-            values, restored = self.widened(op_type, kinds, values)
+        if kinds is not None and not domain:
+            values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
         results = list(self.folded(node) or node.outputs)
         for position, result in enumerate(results):
             kind = kinds.outputs[min(position, len(kinds.outputs) - 1)] if restored else ""
             if kind in restored:
-                results[position] = self.Cast(result, to=restored[kind])
+                results[position] = kernels.narrow_value(self, op_type, result, restored[kind])
         return results[0] if outputs is None else tuple(results)
 
     def append(
@@ -217,39 +232,6 @@ class Emitter:
                 value = self.constant(value, dtype)
             values.append(value)
         return values
-
-    def widened(
-        self, op_type: str, kinds: dtypes.Constraints, values: list[ir.Value | None]
-    ) -> tuple[list[ir.Value | None], dict[str, ir.DataType]]:
-        """Inputs cast to a dtype that the operator computes, and the dtype to give back, by type variable."""
-        chosen: dict[str, ir.DataType] = {}
-        restored: dict[str, ir.DataType] = {}
-        for position, value in enumerate(values):
-            if value is None or not isinstance(value.type, ir.TensorType):
-                continue
-            kind = kinds.variable(position)
-            allowed = kinds.allowed.get(kind)
-            if allowed is None or value.dtype in allowed or kind in chosen:
-                continue
-            wider = next((dtype for dtype in dtypes.WIDER.get(value.dtype, ()) if dtype in allowed), None)
-            if wider is None:
-                raise Untranslatable(
-                    f"neither ONNX {op_type} nor a cast around it computes {value.dtype.name}"
-                )
-            if value.dtype == ir.DataType.DOUBLE:
-                self.context.warn_once(
-                    f"onnxruntime has no float64 kernel for {op_type}: computed in float32"
-                )
-            chosen[kind], restored[kind] = wider, value.dtype
-        if not chosen:
-            return values, restored
-        cast = []
-        for position, value in enumerate(values):
-            kind = kinds.variable(position)
-            if value is not None and kind in chosen:
-                value = self.Cast(value, to=chosen[kind])
-            cast.append(value)
-        return cast, restored
 
     # ---- constants
 

@@ -29,6 +29,7 @@ from experimental_experiment.torch_interpreter.interface import (
 )
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.passes import clean
+from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.symbolic import Dimensions
@@ -54,6 +55,8 @@ def to_onnx(
     mutated_buffers: str = "drop",
     modules_as_functions: bool | Collection[type] = False,
     inline: bool | None = None,
+    runtime: str = "onnxruntime",
+    special_values: bool = False,
     filename: str | os.PathLike | None = None,
     progress: Progress = silent,
 ) -> onnx.ModelProto:
@@ -75,6 +78,10 @@ def to_onnx(
         modules_as_functions: True makes every submodule a local function named by its class, in a domain named
             by its package, equal modules sharing one whose inputs are the weights; a set of classes chooses.
         inline: True leaves no local function, for the optimizer's sake; False and None keep them.
+        runtime: ``"onnxruntime"`` repairs what onnxruntime's CPU provider computes wrongly or has no kernel for, see
+            ``docs/runtime.md``; ``"onnx"`` writes the plain standard, for other runtimes and providers.
+        special_values: exact also for NaN in orders and extrema, the sign of zero, int64 beyond 2 ** 53, ties of rounding.
+            By default these are what the runtime's plain operator makes of them; numbers and infinities are always exact.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
         progress: called with a stage and its number of steps, returns a function to call at each step.
@@ -92,12 +99,21 @@ def to_onnx(
     classes = class_names(modules_as_functions)
     if mutated_buffers not in ("drop", "outputs"):
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
+    if runtime not in RUNTIMES:
+        raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
     progress("capture", 1)
     program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
     graph = ir.Graph([], [], nodes=[], name=type(mod).__name__, opset_imports={"": opset, **domains})
-    context = Context(graph, opset, domains=graph.opset_imports, translations=table)
+    context = Context(
+        graph,
+        opset,
+        domains=graph.opset_imports,
+        translations=table,
+        runtime=runtime,
+        special_values=special_values,
+    )
     op = Emitter(graph, context)
     translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
     model = ir.Model(

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import extremum
+from experimental_experiment.torch_interpreter.aten.reduction import reduce
 from experimental_experiment.torch_interpreter.aten.singular_values import singular_values
 from experimental_experiment.torch_interpreter.aten.solving import linalg_inv
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
@@ -34,7 +34,7 @@ def matrix_norm(op, x: ir.Value, order, dim, keepdim: bool) -> ir.Value:
         return op.Unsqueeze(result, both) if keepdim else result
     summed, other = (rows, columns) if abs(order) == 1 else (columns, rows)
     sums = vector_norm(op, x, 1, [summed], True, None)
-    result = extremum(op, "ReduceMax" if order > 0 else "ReduceMin", sums, [other], True)
+    result = reduce(op, "ReduceMax" if order > 0 else "ReduceMin", sums, [other], True)
     return result if keepdim else op.Squeeze(result, both)
 
 

@@ -9,8 +9,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import nothing
-from experimental_experiment.torch_interpreter.aten.sorting import ordered
+from experimental_experiment.torch_interpreter.aten.sorting import ordered_with_nan
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -23,7 +22,7 @@ def kthvalue(op, self, k, dim, keepdim):
     """The k-th smallest element along an axis and its index."""
     if rank(self) == 0:
         return self, op.constant(0, INT64)
-    found = ordered(op, self, k, dim, False)
+    found = ordered_with_nan(op, self, k, dim, False)
     return squeezed(op, [op.Slice(part, [-1], [INT64_MAX], [dim]) for part in found], dim, keepdim)
 
 
@@ -45,8 +44,11 @@ def mode(op, self, dim, keepdim):
     if rank(self) == 0:
         return self, op.constant(0, INT64)
     if 0 in self.shape:
-        return [nothing(op, self, dim, keepdim, dtype) for dtype in (self.dtype, INT64)]
-    values, indices = ordered(op, op.Transpose(self, perm=swap(self, dim)), None, -1, False)
+        sizes = [op.size(self, axis) for axis in range(rank(self))]
+        sizes[dim % rank(self)] = 1
+        nothing = [op.Expand(op.constant(0, dtype), op.shape(sizes)) for dtype in (self.dtype, INT64)]
+        return squeezed(op, nothing, dim, keepdim)
+    values, indices = ordered_with_nan(op, op.Transpose(self, perm=swap(self, dim)), None, -1, False)
     # the number of the run of equal elements that each one is in; NaN equals nothing, torch orders it nowhere in particular
     same = op.Equal(op.Slice(values, [1], [INT64_MAX], [-1]), op.Slice(values, [0], [-1], [-1]))
     run = op.CumSum(op.Pad(op.Cast(op.Not(same), to=INT64), [1, 0], None, [-1]), -1)
@@ -90,7 +92,7 @@ def interpolated(op, self, q, dim, keepdim, interpolation: str, ignore_nan: bool
     whole = dim is None or rank(self) == 0
     others = [] if whole else [axis for axis in range(rank(self)) if axis != dim % rank(self)]
     rows = op.Reshape(self, [-1]) if whole else op.Transpose(self, perm=[*others, dim % rank(self)])
-    values, _ = ordered(op, rows, None, -1, False)
+    values, _ = ordered_with_nan(op, rows, None, -1, False)
     last = op.Sub(op.CastLike(op.size(values, -1), self), 1.0)
     nans = op.ReduceSum(op.CastLike(op.IsNaN(values), self), [-1], keepdims=1)
     wanted = op.Reshape(op.CastLike(q, self), [-1])
@@ -128,7 +130,7 @@ def middle(op, self, dim, keepdim, ignore_nan: bool) -> tuple[ir.Value, ir.Value
     """The element in the middle of a sorted axis and its index."""
     if rank(self) == 0:
         return self, op.constant(0, INT64)
-    values, indices = ordered(op, self, None, dim, False)
+    values, indices = ordered_with_nan(op, self, None, dim, False)
     size = op.constant(op.size(self, dim), INT64)
     if self.dtype not in dtypes.FLOATS:
         place = op.Unsqueeze(op.Div(op.Sub(size, 1), 2), [0])

@@ -1,7 +1,6 @@
 """Reductions: sum, mean, prod, extrema, logsumexp, any, all, count_nonzero over all axes or some of them.
 
-Source of semantics: https://pytorch.org/docs/stable/torch.html#reduction-ops. Integers and booleans sum to int64; NaN
-wins over every number in an extremum, which onnxruntime's ReduceMax, ReduceMin, ArgMax and ArgMin do not do.
+Source of semantics: https://pytorch.org/docs/stable/torch.html#reduction-ops. Integers and booleans sum to int64.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 BOOL, INT64, UINT8 = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.UINT8
-NARROW = (BOOL, UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
 HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
@@ -45,13 +43,13 @@ def all_dims(op, self, dim, keepdim):
 @translates(aten.amax.default)
 def amax(op, self, dim, keepdim):
     """The largest element along axes."""
-    return extremum(op, "ReduceMax", self, dim, keepdim)
+    return reduce(op, "ReduceMax", self, dim, keepdim)
 
 
 @translates(aten.amin.default)
 def amin(op, self, dim, keepdim):
     """The smallest element along axes."""
-    return extremum(op, "ReduceMin", self, dim, keepdim)
+    return reduce(op, "ReduceMin", self, dim, keepdim)
 
 
 @translates(aten.aminmax.default)
@@ -105,13 +103,13 @@ def logsumexp(op, self, dim, keepdim):
 @translates(aten.max.default)
 def max_(op, self):
     """The largest element."""
-    return extremum(op, "ReduceMax", self, None)
+    return reduce(op, "ReduceMax", self, None)
 
 
 @translates(aten.max.dim)
 def max_dim(op, self, dim, keepdim):
     """The largest element along one axis and the index of the first one."""
-    return selected(op, "ArgMax", self, dim, keepdim)
+    return selected(op, "ReduceMax", "ArgMax", self, dim, keepdim)
 
 
 @translates(aten.max.other)
@@ -130,24 +128,19 @@ def mean(op, self, dtype):
 def mean_dim(op, self, dim, keepdim, dtype):
     """The mean along axes; NaN over no element."""
     self = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
-    number = count(op, self, dim)
-    if isinstance(number, int) and number > 0:
-        return reduce(op, "ReduceMean", self, dim, keepdim)
-    # onnxruntime's ReduceMean gives 0 over no element; the sum of many float16 overflows
-    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
-    return op.CastLike(op.Div(reduce(op, "ReduceSum", wide, dim, keepdim), op.CastLike(number, wide)), self)
+    return reduce(op, "ReduceMean", self, dim, keepdim)
 
 
 @translates(aten.min.default)
 def min_(op, self):
     """The smallest element."""
-    return extremum(op, "ReduceMin", self, None)
+    return reduce(op, "ReduceMin", self, None)
 
 
 @translates(aten.min.dim)
 def min_dim(op, self, dim, keepdim):
     """The smallest element along one axis and the index of the first one."""
-    return selected(op, "ArgMin", self, dim, keepdim)
+    return selected(op, "ReduceMin", "ArgMin", self, dim, keepdim)
 
 
 @translates(aten.min.other)
@@ -179,25 +172,25 @@ def nansum(op, self, dim, keepdim, dtype):
 @translates(aten.prod.default)
 def prod(op, self, dtype):
     """The product of all elements; 1 without any."""
-    return product(op, accumulated(op, self, dtype), None, False)
+    return reduce(op, "ReduceProd", accumulated(op, self, dtype), None)
 
 
 @translates(aten.prod.dim_int)
 def prod_dim(op, self, dim, keepdim, dtype):
     """The product along one axis."""
-    return product(op, accumulated(op, self, dtype), dim, keepdim)
+    return reduce(op, "ReduceProd", accumulated(op, self, dtype), dim, keepdim)
 
 
 @translates(aten.sum.default)
 def sum_(op, self, dtype):
     """The sum of all elements; 0 without any."""
-    return total(op, accumulated(op, self, dtype), None, False)
+    return reduce(op, "ReduceSum", accumulated(op, self, dtype), None)
 
 
 @translates(aten.sum.dim_IntList)
 def sum_dim(op, self, dim, keepdim, dtype):
     """The sum along axes; None and an empty list are all axes."""
-    return total(op, accumulated(op, self, dtype), dim, keepdim)
+    return reduce(op, "ReduceSum", accumulated(op, self, dtype), dim, keepdim)
 
 
 @translates(aten.sum_to_size.default)
@@ -209,7 +202,7 @@ def sum_to_size(op, self, size):
     axes = [*range(added), *(axis + added for axis in kept)]
     if size and not axes:
         return self
-    summed = total(op, accumulated(op, self, None), axes, True)
+    summed = reduce(op, "ReduceSum", accumulated(op, self, None), axes, True)
     return op.Reshape(summed, op.shape(size))
 
 
@@ -239,66 +232,21 @@ def count(op, self, dim) -> int | ir.Value:
     return op.ReduceProd(op.shape(sizes), keepdims=0) if len(sizes) > 1 else sizes[0]
 
 
-def extremum(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
-    """ReduceMax or ReduceMin, NaN when one element is."""
-    result = reduce(op, op_type, self, dim, keepdim)
-    if self.dtype not in dtypes.FLOATS:
-        return result
-    # a sum of absolute values is NaN only when an element is
-    nan = reduce(op, "ReduceL1", self, dim, keepdim)
-    return op.Where(op.IsNaN(nan), nan, result)
-
-
 def larger(op, op_type: str, bool_type: str, self, other) -> ir.Value:
     """Max or Min of two operands, a logical operator for booleans."""
     self, other = promote(op, self, other)
     return op.emit(bool_type if self.dtype == BOOL else op_type, (self, other))
 
 
-def is_narrow(value) -> bool:
-    """Whether int64 elements are those of a smaller integer or boolean tensor."""
-    cast = value.producer()
-    return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype in NARROW
-
-
-def nothing(op, self, dim, keepdim, dtype: ir.DataType) -> ir.Value:
-    """The elements of *dtype* that a reduction along one axis gives of a tensor without any."""
-    sizes = [op.size(self, axis) for axis in range(rank(self))]
-    dim = dim % rank(self)
-    sizes[dim : dim + 1] = [1] if keepdim else []
-    return op.Expand(op.constant(0, dtype), op.shape(sizes))
-
-
 def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
-    """ArgMax or ArgMin; the first NaN wins over every number."""
+    """ArgMax or ArgMin along one axis, or in the flattened tensor."""
     if rank(self) == 0:
         return op.constant(0, INT64)
-    if dim is not None and 0 in self.shape:  # onnxruntime leaves the axis in the shape of no element
-        return nothing(op, self, dim, keepdim, INT64)
-    key = comparable(op, self, math.inf if op_type == "ArgMax" else -math.inf)
+    key = comparable(op, self)
     if dim is not None:
         return op.emit(op_type, (key,), {"axis": dim, "keepdims": int(keepdim)})
     index = op.emit(op_type, (op.Reshape(key, [-1]),), {"axis": 0, "keepdims": 0})
     return op.Reshape(index, [1] * rank(self)) if keepdim else index
-
-
-def product(op, self, dim, keepdim) -> ir.Value:
-    """ReduceProd; of int64 a Scan, because onnxruntime multiplies int64 as float64."""
-    if rank(self) == 0:
-        return self
-    if self.dtype != INT64:
-        return reduce(op, "ReduceProd", self, dim, keepdim)
-    axis = 0 if dim is None else dim % rank(self)
-    factors = op.Reshape(self, [-1]) if dim is None else self
-    kept = [op.size(factors, other) for other in range(rank(factors)) if other != axis]
-    one = op.Expand(op.constant(1, INT64), op.shape(kept))
-    # onnxruntime crashes when a Scan has nothing to scan
-    factors = op.Concat(op.Unsqueeze(one, [axis]), factors, axis=axis)
-    body = op.subgraph(lambda inner, state, factor: [inner.Mul(state, factor)], [one, one])
-    result = op.Scan(one, factors, body=body, num_scan_inputs=1, scan_input_axes=[axis])
-    if not keepdim:
-        return result
-    return op.Unsqueeze(result, [axis])
 
 
 def reduce(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
@@ -310,23 +258,9 @@ def reduce(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
     return op.emit(op_type, (self, None if whole else axes), {"keepdims": int(keepdim)})
 
 
-def selected(op, op_type: str, self, dim, keepdim) -> tuple[ir.Value, ir.Value]:
-    """The element that ArgMax or ArgMin finds along one axis, and its index."""
-    if rank(self) == 0:
-        return self, op.constant(0, INT64)
-    indices = position(op, op_type, self, dim, True)
-    values = op.GatherElements(self, indices, axis=dim)
-    return (values, indices) if keepdim else (op.Squeeze(values, [dim]), op.Squeeze(indices, [dim]))
-
-
-def total(op, self, dim, keepdim) -> ir.Value:
-    """ReduceSum; int64 in two halves, because onnxruntime adds int64 as float64."""
-    if self.dtype != INT64 or is_narrow(self):
-        return reduce(op, "ReduceSum", self, dim, keepdim)
-    high = op.Div(self, 2**32)
-    low = op.Sub(self, op.Mul(high, 2**32))
-    high, low = (reduce(op, "ReduceSum", half, dim, keepdim) for half in (high, low))
-    return op.Add(op.Mul(high, 2**32), low)
+def selected(op, extreme: str, position_of: str, self, dim, keepdim) -> tuple[ir.Value, ir.Value]:
+    """The extreme element along one axis, and its index."""
+    return reduce(op, extreme, self, dim, keepdim), position(op, position_of, self, dim, keepdim)
 
 
 def truth(op, op_type: str, self, dim, keepdim=False) -> ir.Value:

@@ -10,7 +10,6 @@ import math
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.reduction import extremum
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
@@ -33,7 +32,7 @@ def segment_reduce(op, data, reduce, lengths, indices, offsets, axis, unsafe, in
     spread = op.Where(inside, op.Unsqueeze(data, [axis]), start)  # [..., segment, element, ...]
     first = start if initial is None else op.CastLike(float(initial), data)
     if reduce in ("max", "min"):
-        result = extremum(op, f"Reduce{reduce.capitalize()}", spread, [axis + 1])
+        result = reduce(op, f"Reduce{reduce.capitalize()}", spread, [axis + 1])
         return op.emit(reduce.capitalize(), (result, first))
     if reduce == "prod":
         return op.Mul(op.ReduceProd(spread, [axis + 1], keepdims=0), first)

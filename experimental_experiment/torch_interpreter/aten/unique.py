@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.sorting import ordered
+from experimental_experiment.torch_interpreter.aten.sorting import ordered_with_nan
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
@@ -24,7 +24,7 @@ def unique(op, self, sorted, return_inverse, return_counts):
     """The distinct elements in order, the place of each element among them, how often each occurs."""
     flat = op.Reshape(self, [-1])
     if self.dtype in dtypes.FLOATS:
-        ascending, order = ordered(op, flat, None, 0, False)
+        ascending, order = ordered_with_nan(op, flat, None, 0, False)
         values, place, counts = runs(op, ascending, 0)
         inverse = op.ScatterElements(place, order, place, axis=0)
     else:

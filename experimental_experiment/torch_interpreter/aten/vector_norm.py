@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import HALVES, extremum, reduce
+from experimental_experiment.torch_interpreter.aten.reduction import HALVES, reduce
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -72,7 +72,7 @@ def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.
     if order in (1, 2):
         return reduce(op, f"ReduceL{int(order)}", self, dim, keepdim)
     if math.isinf(order):
-        return extremum(op, "ReduceMax" if order > 0 else "ReduceMin", op.Abs(self), dim, keepdim)
+        return reduce(op, "ReduceMax" if order > 0 else "ReduceMin", op.Abs(self), dim, keepdim)
     wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
     if order == 0:
         nonzero = op.CastLike(op.Cast(wide, to=ir.DataType.BOOL), wide)

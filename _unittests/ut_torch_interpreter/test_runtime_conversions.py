@@ -1,0 +1,51 @@
+"""Rows of casts and of functions of one tensor; operators without kernels."""
+
+import unittest
+
+import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
+
+from experimental_experiment.comparison import session
+from experimental_experiment.testing import ExporterTestCase, without_row
+from experimental_experiment.torch_interpreter import to_onnx
+
+LARGE = torch.tensor([1.0, 61439.0, 61440.0, 1e9, -61440.0, float("-inf"), float("nan")])
+
+ROWS = {
+    "Cast.overflow_to_infinity": (lambda x: x.to(torch.float8_e5m2).float(), LARGE),
+    "Log.of_a_sigmoid": (lambda x: torch.log(torch.sigmoid(x)), torch.tensor([-30.0, -80.0, 0.0, 5.0])),
+}
+
+OTHER_ROWS = {
+    "RandomNormalLike.warned_about": (torch.randn_like, torch.ones(3)),
+    "RandomUniformLike.warned_about": (torch.rand_like, torch.ones(3)),
+    "RoiAlign.warned_about": (lambda x: x.mean((2, 3), keepdim=True), torch.ones(1, 2, 5, 5)),
+}
+"""Functions that become an operator without any kernel after opset 21."""
+
+
+def pooled_box(op, self, dim, keepdim):
+    """A translation of the mean of an image that writes RoiAlign."""
+    return op.RoiAlign(self, [[0.0, 0.0, 5.0, 5.0]], [0])
+
+
+class TestConversions(ExporterTestCase):
+    def test_rows(self):
+        self.assert_rows_needed(ROWS)
+
+    def test_a_warning_where_there_is_no_kernel(self):
+        for name, (function, x) in OTHER_ROWS.items():
+            options = {"translations": {torch.ops.aten.mean.dim: pooled_box}}
+            with self.subTest(name):
+                session(to_onnx(function, (x,), target_opset=21, **options))
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    model = to_onnx(function, (x,), target_opset=22, **options)
+                self.assertIn(f"no kernel for {name.partition('.')[0]} after opset 21", logs.output[0])
+                with self.assertRaises(NotImplemented):
+                    session(model)
+                with self.assertNoLogs("experimental_experiment", "WARNING"), without_row(name):
+                    to_onnx(function, (x,), target_opset=22, **options)
+
+
+if __name__ == "__main__":
+    unittest.main()

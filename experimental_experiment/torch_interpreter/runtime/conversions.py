@@ -1,0 +1,37 @@
+"""Casts and functions of one tensor that lose digits."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.runtime.table import repairs
+
+
+@repairs(
+    "Cast",
+    when="to float8 E5M2",
+    because="numbers that round up to infinity become NaN",
+    nodes=5,
+)
+def overflow_to_infinity(op, x, *, to, **attributes):
+    """Numbers from 61440 on are multiplied by infinity first."""
+    if to != ir.DataType.FLOAT8E5M2 or x.dtype in dtypes.FLOAT8:
+        return None
+    x = op.Cast(x, to=ir.DataType.FLOAT)
+    x = op.Where(op.GreaterOrEqual(op.Abs(x), 61440.0), op.Mul(x, float("inf")), x)
+    return op.Cast(x, to=to, **attributes)
+
+
+@repairs(
+    "Log",
+    when="of a float32 Sigmoid",
+    because="Sigmoid is 0 below about -20, its logarithm -inf",
+    nodes=3,
+)
+def of_a_sigmoid(op, x):
+    """The logarithm of ``1 / (1 + exp(-x))``, which keeps its digits."""
+    sigmoid = x.producer()
+    if sigmoid is None or sigmoid.op_type != "Sigmoid" or x.dtype != ir.DataType.FLOAT:
+        return None
+    return op.Log(op.Reciprocal(op.Add(op.Exp(op.Neg(sigmoid.inputs[0])), 1.0)))

@@ -1,0 +1,116 @@
+"""Dtypes for which onnxruntime has no kernel, or ONNX no version of an operator: computed in a wider one, cast back.
+
+Source: ``kernels.json``, measured by ``benchmarks/kernels.py`` on onnxruntime's CPU provider.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+from typing import Any
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import is_small
+
+BFLOAT16, DOUBLE, FLOAT = ir.DataType.BFLOAT16, ir.DataType.DOUBLE, ir.DataType.FLOAT
+
+WIDER = {
+    ir.DataType.BOOL: (ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.INT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.UINT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.INT16: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.UINT16: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
+    ir.DataType.INT32: (ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.FLOAT),
+    ir.DataType.UINT32: (ir.DataType.INT64, ir.DataType.DOUBLE),
+    ir.DataType.UINT64: (ir.DataType.INT64,),
+    ir.DataType.FLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
+    ir.DataType.BFLOAT16: (ir.DataType.FLOAT, ir.DataType.DOUBLE),
+    ir.DataType.DOUBLE: (ir.DataType.FLOAT,),
+    **dict.fromkeys(dtypes.FLOAT8, (ir.DataType.FLOAT,)),
+}
+"""Where to compute when an operator has no kernel for a dtype. Only float64 loses digits, and that is logged."""
+
+CONTINUED = frozenset({(BFLOAT16, FLOAT), (DOUBLE, FLOAT)})
+"""A dtype and the wider one that the next operator goes on with: one cast around a region, not around every node."""
+
+CONTINUOUS = frozenset(
+    """Abs Add AveragePool BatchNormalization Conv ConvTranspose Cos Div Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool
+    GroupNormalization HardSigmoid HardSwish InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax MatMul Max Mean Min
+    Mish Mul Neg Pow PRelu RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
+    ReduceSum ReduceSumSquare Relu Selu Sigmoid Sin Softmax Softplus Softsign Sqrt Sub Sum Swish Tanh Where""".split()
+)
+"""Operators whose result moves as little as their operands do. Comparisons and indices see the rounded values that torch sees."""
+
+
+@functools.cache
+def table() -> dict[str, dict[str, list[str]]]:
+    """{operator: {type variable: [dtypes without a kernel]}}."""
+    file = importlib.resources.files(__package__) / "kernels.json"
+    return json.loads(file.read_text())
+
+
+@functools.cache
+def computed(op_type: str, opset: int, runtime: str) -> dict[str, frozenset[ir.DataType]]:
+    """The dtypes that each type variable of an operator may take and the runtime computes; all when it computes none."""
+    missing = table().get(op_type, {}) if runtime == "onnxruntime" else {}
+    kinds = dtypes.constraints(op_type, opset)
+    found = {}
+    for variable, allowed in kinds.allowed.items():
+        absent = {ir.DataType[name] for name in missing.get(variable, ())}
+        found[variable] = allowed - absent or allowed
+    return found
+
+
+def widened(
+    op: Any, op_type: str, kinds: dtypes.Constraints, values: list[ir.Value | None]
+) -> tuple[list[ir.Value | None], dict[str, ir.DataType]]:
+    """Inputs cast to a dtype that the operator computes, and the dtype to give back, by type variable.
+
+    Raises Untranslatable when no wider dtype is computed.
+    """
+    chosen: dict[str, ir.DataType] = {}
+    restored: dict[str, ir.DataType] = {}
+    allowed = computed(op_type, op.opset, op.context.runtime)
+    for position, value in enumerate(values):
+        if value is None or not isinstance(value.type, ir.TensorType):
+            continue
+        kind = kinds.variable(position)
+        if kind not in allowed or value.dtype in allowed[kind] or kind in chosen:
+            continue
+        wider = next((dtype for dtype in WIDER.get(value.dtype, ()) if dtype in allowed[kind]), None)
+        if wider is None:
+            raise Untranslatable(f"neither ONNX {op_type} nor a cast around it computes {value.dtype.name}")
+        if value.dtype == DOUBLE:
+            op.context.warn_once(f"onnxruntime has no float64 kernel for {op_type}: computed in float32")
+        chosen[kind], restored[kind] = wider, value.dtype
+    if not chosen:
+        return values, restored
+    cast = []
+    for position, value in enumerate(values):
+        kind = kinds.variable(position)
+        if value is not None and kind in chosen:
+            value = wide_value(op, op_type, value, chosen[kind])
+        cast.append(value)
+    return cast, restored
+
+
+def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """*value* in a wider dtype: what it was cast from when the operator before had no kernel either, a Cast otherwise."""
+    wide = op.context.wide.get(value)
+    if wide is not None and wide.dtype == dtype and op_type in CONTINUOUS:
+        return wide
+    if is_small(value) and value.dtype in dtypes.FLOATS:
+        return op.constant(value.const_value.numpy(), dtype)
+    return op.Cast(value, to=dtype)
+
+
+def narrow_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """*value*, the result of a wider computation, cast back to *dtype*."""
+    result = op.Cast(value, to=dtype)
+    if (dtype, value.dtype) in CONTINUED and op_type in CONTINUOUS:
+        op.context.wide[result] = value
+    return result

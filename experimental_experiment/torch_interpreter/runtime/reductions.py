@@ -1,0 +1,204 @@
+"""Reductions: empty tensors, NaN, integers beyond 2 ** 53."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.ordering import with_ordered_nan
+from experimental_experiment.torch_interpreter.runtime.table import repairs
+
+BOOL, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT64
+HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+NARROW = (BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
+
+REDUCTIONS = (
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+)
+
+
+@repairs(
+    *REDUCTIONS,
+    when="an axis is negative",
+    because="a tensor without elements is returned as it is",
+    nodes=0,
+)
+def with_axes_from_the_start(op, x, axes=None, *, operator, **attributes):
+    """Axes are counted from the first one."""
+    if axes is None or axes.const_value is None or x.shape is None:
+        return None
+    given = axes.const_value.numpy().tolist()
+    if all(axis >= 0 for axis in given):
+        return None
+    return op.emit(operator, (x, [axis % rank(x) for axis in given]), attributes)
+
+
+@repairs(
+    "ArgMax",
+    "ArgMin",
+    when="the axis is negative",
+    because="a tensor without elements is returned as it is",
+    nodes=0,
+)
+def with_an_axis_from_the_start(op, x, *, operator, axis=0, **attributes):
+    """The axis is counted from the first one."""
+    if axis >= 0 or x.shape is None:
+        return None
+    return op.emit(operator, (x,), {"axis": axis % rank(x), **attributes})
+
+
+@repairs(
+    "ReduceMean",
+    when="over no element, in a static shape",
+    because="the mean is 0, not NaN",
+    nodes=2,
+)
+def mean_of_nothing(op, x, axes=None, **attributes):
+    """The sum divided by 0."""
+    if 0 not in reduced_sizes(x, axes):
+        return None
+    total = op.ReduceSum(x, axes, **attributes)
+    return op.Div(total, op.CastLike(0.0, total))
+
+
+@repairs(
+    "ReduceMean",
+    when="over a number of elements that is not known",
+    because="the mean of no element is 0, not NaN",
+    nodes=3,
+    special_values=True,
+)
+def sum_over_count(op, x, axes=None, **attributes):
+    """The sum divided by the number of elements, in float32 for halves, whose sum may overflow."""
+    if all(isinstance(size, int) for size in reduced_sizes(x, axes)):
+        return None
+    wide = op.Cast(x, to=FLOAT) if x.dtype in HALVES else x
+    total = op.ReduceSum(wide, axes, **attributes)
+    sizes = op.shape([op.size(x, axis) for axis in reduced_axes(x, axes)])
+    return op.Cast(op.Div(total, op.CastLike(op.ReduceProd(sizes, keepdims=0), total)), to=x.dtype)
+
+
+def reduced_axes(x: ir.Value, axes: ir.Value | None) -> list[int]:
+    """The axes of a reduction, all without any; none of them is known when they are not constant."""
+    if axes is None:
+        return list(range(rank(x)))
+    return axes.const_value.numpy().tolist() if axes.const_value is not None else []
+
+
+def reduced_sizes(x: ir.Value, axes: ir.Value | None) -> list[int | ir.SymbolicDim]:
+    """The sizes of the axes of a reduction."""
+    return [x.shape[axis] for axis in reduced_axes(x, axes)]
+
+
+@repairs(
+    "ReduceMax",
+    "ReduceMin",
+    when="floats that hold NaN",
+    because="NaN is passed over",
+    nodes=3,
+    special_values=True,
+)
+def nan_wins(op, x, axes=None, *, operator, **attributes):
+    """The sum of absolute values where that is NaN: it is only when an element is."""
+    if x.dtype not in dtypes.FLOATS:
+        return None
+    result = op.emit(operator, (x, axes), attributes)
+    nan = op.emit("ReduceL1", (x, axes), attributes)
+    return op.Where(op.IsNaN(nan), nan, result)
+
+
+@repairs(
+    "ArgMax",
+    "ArgMin",
+    when="floats that hold NaN",
+    because="NaN is passed over",
+    nodes=4,
+    special_values=True,
+)
+def nan_comes_first(op, x, *, operator, **attributes):
+    """The position in numbers of which NaN is the extreme one."""
+    if x.dtype not in dtypes.FLOATS:
+        return None
+    return op.emit(
+        operator, (with_ordered_nan(op, x, math.inf if operator == "ArgMax" else -math.inf),), attributes
+    )
+
+
+@repairs(
+    "TopK",
+    when="floats that hold NaN",
+    because="NaN breaks the order of the others; torch's NaN is the largest",
+    nodes=5,
+    special_values=True,
+)
+def nan_is_the_largest(op, x, k, *, outputs, axis=-1, **attributes):
+    """The order of numbers of which NaN is the largest; the elements are gathered."""
+    if x.dtype not in dtypes.FLOATS:
+        return None
+    key = with_ordered_nan(op, x, math.inf)
+    _, indices = op.TopK(key, k, axis=axis, outputs=2, **attributes)
+    return op.GatherElements(x, indices, axis=axis), indices
+
+
+@repairs(
+    "ReduceSum",
+    when="int64 that may exceed 2 ** 53",
+    because="int64 is added as float64",
+    nodes=6,
+    special_values=True,
+)
+def in_two_halves(op, x, axes=None, **attributes):
+    """The sums of the high and of the low 32 bits."""
+    if x.dtype != INT64 or is_narrow(x):
+        return None
+    high = op.Div(x, 2**32)
+    low = op.Sub(x, op.Mul(high, 2**32))
+    high, low = (op.ReduceSum(half, axes, **attributes) for half in (high, low))
+    return op.Add(op.Mul(high, 2**32), low)
+
+
+@repairs(
+    "ReduceProd",
+    when="int64 that may exceed 2 ** 53",
+    because="int64 is multiplied as float64",
+    nodes="a Scan for each axis",
+    special_values=True,
+)
+def factor_by_factor(op, x, axes=None, *, keepdims=1, **attributes):
+    """A Scan that multiplies; it starts with a row of ones, because onnxruntime cannot scan nothing."""
+    if x.dtype != INT64 or (axes is not None and axes.const_value is None) or is_size(x):
+        return None
+    found = range(rank(x)) if axes is None else [axis % rank(x) for axis in axes.const_value.numpy().tolist()]
+    for axis in sorted(found, reverse=True):
+        kept = [op.size(x, other) for other in range(rank(x)) if other != axis]
+        one = op.Expand(op.constant(1, INT64), op.shape(kept))
+        factors = op.Concat(op.Unsqueeze(one, [axis]), x, axis=axis)
+        body = op.subgraph(lambda inner, state, factor: [inner.Mul(state, factor)], [one, one])
+        x = op.Scan(one, factors, body=body, num_scan_inputs=1, scan_input_axes=[axis])
+    return op.Unsqueeze(x, sorted(found)) if keepdims else x
+
+
+def is_narrow(value: ir.Value) -> bool:
+    """Whether int64 elements are those of a smaller integer or boolean tensor."""
+    cast = value.producer()
+    return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype in NARROW
+
+
+def is_size(value: ir.Value) -> bool:
+    """Whether int64 elements are sizes of tensors, whose product is the number of elements of one."""
+    node = value.producer()
+    if node is None:
+        return value.const_value is not None
+    return node.op_type == "Shape" or (node.op_type == "Concat" and all(map(is_size, node.inputs)))

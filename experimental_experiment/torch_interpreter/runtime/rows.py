@@ -1,0 +1,8 @@
+"""All rows of the table: importing this module registers them."""
+
+from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (they register)
+    conversions,
+    products,
+    reductions,
+    unsupported,
+)
