@@ -47,9 +47,16 @@ class Difference:
     within: bool
 
 
-def session(model: onnx.ModelProto | str | os.PathLike) -> onnxruntime.InferenceSession:
-    """An onnxruntime session on the CPU; a model with external data is given by its file name."""
+def session(
+    model: onnx.ModelProto | str | os.PathLike, threads: int | None = None
+) -> onnxruntime.InferenceSession:
+    """An onnxruntime session on the CPU; a model with external data is given by its file name.
+
+    *threads*: how many one operator may use; None leaves it to onnxruntime.
+    """
     options = onnxruntime.SessionOptions()
+    if threads is not None:
+        options.intra_op_num_threads = threads
     options.log_severity_level = 3
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else os.fspath(model)
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,199 @@
+"""The usual forms of about 120 operators: what `test_golden_graphs` exports."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+IMAGE = torch.randn(2, 4, 8, 8)
+MATRIX = torch.randn(3, 4)
+ROWS = torch.randn(2, 3, 4)
+INTS = torch.arange(12).reshape(3, 4)
+INDEX = torch.tensor([[0, 2, 1, 0], [1, 0, 0, 2], [2, 2, 1, 1]])
+HEADS = torch.randn(2, 2, 5, 4)
+MASK = torch.ones(5, 5, dtype=torch.bool).tril()
+GRID = torch.rand(2, 5, 5, 2) * 2 - 1
+LABELS = torch.tensor([1, 0, 3])
+
+
+def module(made: nn.Module):
+    """A module in evaluation as a function of its input, its weights in the input's dtype."""
+    made.eval()
+
+    class Called(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.made = made
+
+        def forward(self, *args):
+            return self.made(*args)
+
+    return Called()
+
+
+CASES = {
+    # arithmetic
+    "add": (lambda x, y: x + y, MATRIX, MATRIX),
+    "add a number": (lambda x: x + 1, MATRIX),
+    "add nothing": (lambda x: x + 0, MATRIX),
+    "add scaled": (lambda x, y: torch.add(x, y, alpha=2), MATRIX, MATRIX),
+    "multiply by one": (lambda x: x * 1.0, MATRIX),
+    "square": (lambda x: x**2, MATRIX),
+    "square root": (lambda x: x.abs().sqrt(), MATRIX),
+    "reciprocal square root": (lambda x: x.abs().rsqrt(), MATRIX),
+    "divide": (lambda x, y: x / y, MATRIX, MATRIX),
+    "divide integers": (lambda x: x / 2, INTS),
+    "floor divide integers by a constant": (lambda x: x // 3, INTS),
+    "floor divide by a power of two": (lambda x: x // 2.0, MATRIX),
+    "remainder by a constant": (lambda x: x % 3.0, MATRIX),
+    "remainder of integers": (lambda x: x % 3, INTS),
+    "negate": (lambda x: -x, MATRIX),
+    "absolute value": (torch.abs, MATRIX),
+    "exp": (torch.exp, MATRIX),
+    "log of one plus": (lambda x: torch.log1p(x.abs()), MATRIX),
+    "exp minus one": (torch.expm1, MATRIX),
+    "power": (lambda x: x.abs() ** 0.3, MATRIX),
+    "clamp": (lambda x: x.clamp(-1, 1), MATRIX),
+    "clamp from below": (lambda x: x.clamp(min=0), MATRIX),
+    "compare": (lambda x: x > 0, MATRIX),
+    "where": (lambda x: torch.where(x > 0, x, 0.0), MATRIX),
+    "masked fill": (lambda x: x.masked_fill(x > 0, 0.5), MATRIX),
+    "and": (lambda x: (x > 0) & (x < 1), MATRIX),
+    "is nan": (torch.isnan, MATRIX),
+    "round": (torch.round, MATRIX),
+    "sine": (torch.sin, MATRIX),
+    # activations
+    "relu": (F.relu, MATRIX),
+    "relu6": (F.relu6, MATRIX),
+    "gelu": (F.gelu, MATRIX),
+    "gelu of tanh": (lambda x: F.gelu(x, approximate="tanh"), MATRIX),
+    "silu": (F.silu, MATRIX),
+    "sigmoid": (torch.sigmoid, MATRIX),
+    "tanh": (torch.tanh, MATRIX),
+    "leaky relu": (lambda x: F.leaky_relu(x, 0.1), MATRIX),
+    "elu": (F.elu, MATRIX),
+    "hardswish": (F.hardswish, MATRIX),
+    "mish": (F.mish, MATRIX),
+    "softplus": (F.softplus, MATRIX),
+    "softmax": (lambda x: x.softmax(-1), MATRIX),
+    "log softmax": (lambda x: x.log_softmax(-1), MATRIX),
+    "glu": (lambda x: F.glu(x), MATRIX),
+    # reductions and order
+    "sum": (lambda x: x.sum(1), MATRIX),
+    "sum of integers": (lambda x: x.sum(1), INTS),
+    "sum of all": (torch.sum, MATRIX),
+    "mean": (lambda x: x.mean(1), MATRIX),
+    "mean of all": (torch.mean, MATRIX),
+    "product": (lambda x: x.prod(1), MATRIX),
+    "maximum of an axis": (lambda x: x.max(1), MATRIX),
+    "maximum of an axis, values only": (lambda x: x.max(1).values, MATRIX),
+    "minimum of an axis": (lambda x: x.min(1), MATRIX),
+    "amax": (lambda x: x.amax(1), MATRIX),
+    "amin": (lambda x: x.amin(1), MATRIX),
+    "argmax": (lambda x: x.argmax(1), MATRIX),
+    "argmax of all": (torch.argmax, MATRIX),
+    "topk": (lambda x: x.topk(2), MATRIX),
+    "sort": (lambda x: x.sort(), MATRIX),
+    "any": (lambda x: (x > 0).any(1), MATRIX),
+    "variance": (lambda x: x.var(1), MATRIX),
+    "norm": (lambda x: x.norm(dim=1), MATRIX),
+    "logsumexp": (lambda x: x.logsumexp(1), MATRIX),
+    "cumulative sum": (lambda x: x.cumsum(1), MATRIX),
+    # linear algebra
+    "linear": (module(nn.Linear(4, 5)), MATRIX),
+    "linear of rows": (module(nn.Linear(4, 5)), ROWS),
+    "linear without bias": (module(nn.Linear(4, 5, bias=False)), ROWS),
+    "matrix product": (lambda x, y: x @ y.mT, ROWS, ROWS),
+    "matrix and vector": (lambda x: x @ x[0], MATRIX),
+    "batched product": (lambda x, y: torch.bmm(x, y.mT), ROWS, ROWS),
+    "einsum": (lambda x, y: torch.einsum("bij,bkj->bik", x, y), ROWS, ROWS),
+    "outer": (lambda x: torch.outer(x[0], x[1]), MATRIX),
+    "distances": (lambda x: torch.cdist(x, x), MATRIX),
+    # normalization
+    "layer norm": (module(nn.LayerNorm(4)), ROWS),
+    "layer norm without weights": (lambda x: F.layer_norm(x, (4,)), ROWS),
+    "rms norm": (module(nn.RMSNorm(4)), ROWS),
+    "batch norm": (module(nn.BatchNorm2d(4)), IMAGE),
+    "group norm": (module(nn.GroupNorm(2, 4)), IMAGE),
+    "instance norm": (module(nn.InstanceNorm2d(4)), IMAGE),
+    "normalize": (lambda x: F.normalize(x, dim=-1), MATRIX),
+    # attention
+    "attention": (F.scaled_dot_product_attention, HEADS, HEADS, HEADS),
+    "attention, causal": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), HEADS),
+    "attention, masked": (lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m), HEADS, MASK),
+    "embedding": (module(nn.Embedding(10, 4)), INDEX),
+    "embedding bag": (module(nn.EmbeddingBag(10, 4)), INDEX),
+    # convolution, pooling, images
+    "convolution": (module(nn.Conv2d(4, 6, 3, padding=1)), IMAGE),
+    "convolution, same": (module(nn.Conv2d(4, 6, 3, padding="same")), IMAGE),
+    "convolution of a sequence": (module(nn.Conv1d(4, 6, 3)), IMAGE[..., 0]),
+    "transposed convolution": (module(nn.ConvTranspose2d(4, 6, 2, stride=2)), IMAGE),
+    "max pool": (lambda x: F.max_pool2d(x, 2), IMAGE),
+    "average pool": (lambda x: F.avg_pool2d(x, 2), IMAGE),
+    "adaptive average pool": (lambda x: F.adaptive_avg_pool2d(x, 1), IMAGE),
+    "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2), IMAGE),
+    "pixel unshuffle": (lambda x: F.pixel_unshuffle(x, 2), IMAGE),
+    "bilinear, twice": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
+    "bilinear, half": (lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear"), IMAGE),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=1.5, mode="bicubic"), IMAGE),
+    "nearest, twice": (lambda x: F.interpolate(x, scale_factor=2), IMAGE),
+    "nearest to the size of another": (
+        lambda x, y: F.interpolate(x, size=y.shape[-2:]),
+        IMAGE,
+        IMAGE[..., 2:, 1:],
+    ),
+    "grid sample": (lambda x, grid: F.grid_sample(x, grid, align_corners=False), IMAGE, GRID),
+    "constant pad": (lambda x: F.pad(x, (1, 2)), IMAGE),
+    "reflected pad": (lambda x: F.pad(x, (1, 2), mode="reflect"), ROWS),
+    "unfold": (lambda x: F.unfold(x, 2), IMAGE),
+    # recurrent
+    "lstm": (module(nn.LSTM(4, 5, batch_first=True)), ROWS),
+    "gru": (module(nn.GRU(4, 5)), ROWS),
+    # shapes
+    "view": (lambda x: x.view(x.shape[0], -1), ROWS),
+    "split heads": (lambda x: x.view(x.shape[0], x.shape[1], 2, 2).transpose(1, 2), ROWS),
+    "join heads": (lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1), HEADS),
+    "flatten": (lambda x: x.flatten(1), IMAGE),
+    "permute": (lambda x: x.permute(0, 2, 1), ROWS),
+    "transpose": (lambda x: x.mT, ROWS),
+    "unsqueeze twice": (lambda x: x.unsqueeze(0).unsqueeze(0), MATRIX),
+    "squeeze": (lambda x: x[:1].squeeze(0), MATRIX),
+    "expand": (lambda x: x[:1].expand(3, -1), MATRIX),
+    "repeat": (lambda x: x.repeat(2, 1), MATRIX),
+    "concatenate": (lambda x, y: torch.cat([x, y], 1), MATRIX, MATRIX),
+    "stack": (lambda x, y: torch.stack([x, y]), MATRIX, MATRIX),
+    "split": (lambda x: x.split(2, 1), MATRIX),
+    "chunk": (lambda x: x.chunk(2, 1), MATRIX),
+    "roll": (lambda x: x.roll(1, 1), MATRIX),
+    "flip": (lambda x: x.flip(1), MATRIX),
+    "triangle": (torch.tril, MATRIX),
+    "meshgrid": (lambda x: torch.meshgrid(x[0], x[1], indexing="ij"), MATRIX),
+    "zeros like": (torch.zeros_like, MATRIX),
+    "range of a size": (lambda x: torch.arange(x.shape[0]), MATRIX),
+    "cast": (lambda x: x.to(torch.float64), MATRIX),
+    # indexing
+    "slice": (lambda x: x[:, 1:3], MATRIX),
+    "last element": (lambda x: x[:, -1], MATRIX),
+    "select": (lambda x: x.select(1, 2), MATRIX),
+    "gather": (lambda x, i: x.gather(0, i), MATRIX, INDEX),
+    "index select": (lambda x, i: x.index_select(0, i[0]), MATRIX, INDEX),
+    "index": (lambda x, i: x[i[0]], MATRIX, INDEX),
+    "index of two axes": (lambda x, i: x[i[0], i[1]], MATRIX, INDEX),
+    "index put": (lambda x, i: torch.index_put(x, (i[0],), x[0]), MATRIX, INDEX),
+    "write a slice": (lambda x: assigned(x), MATRIX),
+    "scatter add": (lambda x, i: x.scatter_add(0, i, x), MATRIX, INDEX),
+    "mask select": (lambda x: x[x > 0], MATRIX),
+    "one hot": (lambda i: F.one_hot(i, 3), INDEX),
+    # losses
+    "cross entropy": (F.cross_entropy, MATRIX, LABELS),
+    "mean squared error": (F.mse_loss, MATRIX, MATRIX),
+}
+"""{form: (function or module, *inputs)}: weights follow the dtype of the inputs."""
+
+
+def assigned(x):
+    """A copy of which a slice is written."""
+    x = x.clone()
+    x[:, 1:3] = 0.0
+    return x
