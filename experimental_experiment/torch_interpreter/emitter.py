@@ -199,9 +199,13 @@ class Emitter:
         node.name = context.names.unique(f"node_{context.prefix}_{op_type}")
         node.metadata_props.update(context.provenance)
         node.meta["modules"] = context.modules
-        self.graph.append(node)
+        self.insert(node)
         infer(node, context.opset)
         return node
+
+    def insert(self, node: ir.Node) -> None:
+        """Put a node where this emitter writes."""
+        self.graph.append(node)
 
     def folded(self, node: ir.Node) -> list[ir.Value] | None:
         """Constants instead of the outputs of *node*, which is then removed, or None."""

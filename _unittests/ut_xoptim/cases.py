@@ -1,0 +1,78 @@
+"""The test case of rules: a model in ONNX's text format, optimized, run beside the original."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
+
+HEADER = '<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
+
+
+def parsed(text: str, opset: int = 20) -> onnx.ModelProto:
+    """A model from the text of its graph: ``agraph (float[2,3] x) => (float[3,2] y) { y = Transpose(x) }``."""
+    model = onnx.parser.parse_model(HEADER.format(opset=opset) + text)
+    onnx.checker.check_model(model)
+    return model
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    """The operators of the main graph in order."""
+    return [node.op_type for node in model.graph.node]
+
+
+def drawn(model: onnx.ModelProto, seed: int = 0, sizes: int = 3) -> dict[str, np.ndarray]:
+    """Random inputs of a model; a dimension without a size has *sizes* elements."""
+    generator = np.random.default_rng(seed)
+    feeds = {}
+    for argument in model.graph.input:
+        kind = argument.type.tensor_type
+        shape = [dim.dim_value or sizes for dim in kind.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        values = generator.normal(size=shape) * (1 if np.issubdtype(dtype, np.floating) else 4)
+        feeds[argument.name] = np.asarray(values > 0 if dtype == np.bool_ else values, dtype)
+    return feeds
+
+
+class RuleTestCase(unittest.TestCase):
+    """Tests that a rule fires where it should, and what it writes computes the same."""
+
+    RULE = ""
+
+    def assert_becomes(self, text: str, expected: Sequence[str], **more: Any) -> Report:
+        """The rule turns the graph into these operators, with the same results, and nothing more the second time."""
+        return self.assert_optimized(text, expected, fires=True, **more)
+
+    def assert_stays(self, text: str, **more: Any) -> Report:
+        """The rule leaves the graph as it is."""
+        return self.assert_optimized(
+            text, operators(parsed(text, more.get("opset", 20))), fires=False, **more
+        )
+
+    def assert_optimized(
+        self, text: str, expected: Sequence[str], fires: bool, rule: str | None = None, opset: int = 20
+    ) -> Report:
+        """The operators after one rule, the same results as before, and a fixed point."""
+        model = parsed(text, opset)
+        options = OptimizationOptions([rule or self.RULE], constant_folding=False)
+        report, again = Report(), Report()
+        optimized = optimize(model, options, report=report)
+        onnx.checker.check_model(optimized, full_check=True)
+        self.assertEqual(list(expected), operators(optimized))
+        self.assertEqual(fires, bool(report.applications), report)
+        optimize(optimized, options, report=again)
+        self.assertEqual([], again.applications)
+        for seed in range(2):
+            feeds = drawn(model, seed)
+            wanted, got = (session(item).run(None, feeds) for item in (model, optimized))
+            for a, b in zip(wanted, got):
+                self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        return report

@@ -1,0 +1,279 @@
+"""The engine: patterns, the queue, the budget, reports, options."""
+
+import unittest
+
+import numpy as np
+import onnx
+
+from _unittests.ut_xoptim.cases import drawn, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import (
+    OptimizationError,
+    OptimizationOptions,
+    P,
+    Report,
+    const,
+    no,
+    optimize,
+    optional,
+    rule,
+    var,
+)
+
+x, y = var("x"), var("y")
+
+CHAIN = "agraph (float[2,3] x) => (float[2,3] y) { a = Neg(x) b = Neg(a) c = Neg(b) d = Neg(c) y = Relu(d) }"
+
+
+@rule(P.Neg(P.Neg(x, shared=True)))
+def neg_neg(op, x):
+    """A number is its opposite's opposite."""
+    return x
+
+
+def only(*rules):
+    """The options and the rules of a test."""
+    return {"options": OptimizationOptions(None, constant_folding=False), "rules": rules}
+
+
+class TestPatterns(unittest.TestCase):
+    def fired(self, text, made, expected, opset=20):
+        """Apply one rule and compare the operators and the results."""
+        model = parsed(text, opset)
+        optimized = optimize(model, **only(made))
+        onnx.checker.check_model(optimized, full_check=True)
+        self.assertEqual(expected, operators(optimized))
+        feeds = drawn(model)
+        for a, b in zip(session(model).run(None, feeds), session(optimized).run(None, feeds)):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+
+    def test_both_orders_of_a_sum(self):
+        @rule(P.Add(P.Neg(x), y))
+        def add_of_neg(op, x, y):
+            return op.Sub(y, x)
+
+        for text in ("s = Add(n, w)", "s = Add(w, n)"):
+            self.fired(
+                "agraph (float[2] v, float[2] w) => (float[2] y) { n = Neg(v) " + text + " y = Relu(s) }",
+                add_of_neg,
+                ["Sub", "Relu"],
+            )
+
+    def test_a_number(self):
+        @rule(P.Mul(x, 1.0))
+        def times_one(op, x):
+            return x
+
+        self.fired(
+            "agraph (float[2] v) => (float[2] y) <float[1] one = {1}> { m = Mul(v, one) y = Relu(m) }",
+            times_one,
+            ["Relu"],
+        )
+        self.fired(
+            "agraph (float[2] v) => (float[2] y) <float[1] two = {2}> { m = Mul(v, two) y = Relu(m) }",
+            times_one,
+            ["Mul", "Relu"],
+        )
+
+    def test_a_constant_node(self):
+        @rule(P.Add(P.Add(x, const("a")), const("b")))
+        def add_add(op, x, a, b):
+            return op.Add(x, op.Add(a, b))
+
+        self.fired(
+            """agraph (float[2] v) => (float[2] y) <float[1] a = {1}> {
+            b = Constant <value = float[1] {2}> () s = Add(v, a) t = Add(s, b) y = Relu(t) }""",
+            add_add,
+            ["Add", "Relu"],
+        )
+
+    def test_the_same_value_twice(self):
+        @rule(P.Mul(x, P.Sigmoid(x)))
+        def silu(op, x):
+            return op.Div(x, op.Add(op.Exp(op.Neg(x)), 1.0))
+
+        text = "agraph (float[2] v, float[2] w) => (float[2] y) {{ s = Sigmoid(v) y = Mul({}, s) }}"
+        self.fired(text.format("v"), silu, ["Neg", "Exp", "Add", "Div"])
+        self.fired(text.format("w"), silu, ["Sigmoid", "Mul"])
+
+    def test_an_optional_input(self):
+        @rule(P.Relu(P.Clip(x, optional("low"), optional("high"))))
+        def relu_of_clip(op, x, low, high):
+            return op.Clip(x, 0.0, high) if low is None else no("there is a bound")
+
+        self.fired("agraph (float[2] v) => (float[2] y) { c = Clip(v) y = Relu(c) }", relu_of_clip, ["Clip"])
+
+    def test_nodes_with_other_users_are_not_replaced(self):
+        @rule(P.Relu(P.Neg(x)))
+        def relu_of_neg(op, x):
+            return op.Neg(op.Min(x, 0.0))
+
+        self.fired(
+            "agraph (float[2] v) => (float[2] y, float[2] z) { n = Neg(v) y = Relu(n) z = Exp(n) }",
+            relu_of_neg,
+            ["Neg", "Relu", "Exp"],
+        )
+
+    def test_an_output_inside_a_pattern(self):
+        @rule(P.Relu(P.Neg(x)))
+        def relu_of_neg(op, x):
+            return op.Neg(op.Min(x, 0.0))
+
+        self.fired(
+            "agraph (float[2] v) => (float[2] y, float[2] n) { n = Neg(v) y = Relu(n) }",
+            relu_of_neg,
+            ["Neg", "Relu"],
+        )
+
+    def test_another_result(self):
+        @rule(P.Relu(P.Split(x, output=1, name="split", axis=0, shared=True)))
+        def relu_of_second(op, x, split):
+            return op.Relu(op.Relu(split.outputs[1]))
+
+        model = parsed(
+            "agraph (float[4] v) => (float[2] y, float[2] z) { a, b = Split <axis=0, num_outputs=2> (v) y = Relu(a) z = Relu(b) }"
+        )
+        report = Report()
+        with self.assertRaisesRegex(OptimizationError, "the rule ReluOfSecond does not end"):
+            optimize(model, **only(relu_of_second), report=report)
+
+    def test_names_that_the_pattern_does_not_have(self):
+        with self.assertRaisesRegex(TypeError, r"wrong: the pattern has no name \['z'\]"):
+
+            @rule(P.Relu(x))
+            def wrong(op, z):
+                return z
+
+    def test_operators_start_with_a_capital(self):
+        with self.assertRaisesRegex(AttributeError, "'relu' is no ONNX operator"):
+            P.relu(x)
+
+
+class TestEngine(unittest.TestCase):
+    def test_a_fixed_point(self):
+        report = Report()
+        optimized = optimize(parsed(CHAIN), **only(neg_neg), report=report)
+        self.assertEqual(["Relu"], operators(optimized))
+        self.assertEqual(["NegNeg", "NegNeg"], [name for name, _ in report.applications])
+        self.assertEqual((5, 1), (report.nodes_before, report.nodes_after))
+
+    def test_stop_after(self):
+        for stop_after, expected in ((0, 4), (1, 2), (2, 0)):
+            options = OptimizationOptions(None, stop_after=stop_after, constant_folding=False)
+            optimized = optimize(parsed(CHAIN), options, rules=[neg_neg])
+            self.assertEqual(expected, operators(optimized).count("Neg"))
+
+    def test_the_model_that_is_given_stays(self):
+        model = parsed(CHAIN)
+        before = model.SerializeToString()
+        optimize(model, **only(neg_neg))
+        self.assertEqual(before, model.SerializeToString())
+
+    def test_another_type(self):
+        @rule(P.Relu(x))
+        def relu_as_int(op, x):
+            return op.Cast(x, to=7)
+
+        with self.assertRaisesRegex(OptimizationError, "the rule ReluAsInt replaces FLOAT by INT64"):
+            optimize(parsed(CHAIN), **only(relu_as_int))
+
+    def test_another_rank(self):
+        @rule(P.Relu(x))
+        def relu_as_row(op, x):
+            return op.Unsqueeze(x, [0])
+
+        with self.assertRaisesRegex(OptimizationError, r"the rule ReluAsRow replaces \[2,3\] by \[1,2,3\]"):
+            optimize(parsed(CHAIN), **only(relu_as_row))
+
+    def test_another_number_of_results(self):
+        @rule(P.Relu(x))
+        def relu_twice(op, x):
+            return op.Relu(x), op.Relu(x)
+
+        with self.assertRaisesRegex(OptimizationError, "the rule ReluTwice gives 2 values for 1"):
+            optimize(parsed(CHAIN), **only(relu_twice))
+
+    def test_what_a_rule_wrote_before_it_declined_goes(self):
+        @rule(P.Relu(x))
+        def undecided(op, x):
+            op.Exp(x)
+            return no("it changed its mind")
+
+        report = Report()
+        optimized = optimize(parsed(CHAIN), **only(undecided), report=report)
+        self.assertEqual(["Neg"] * 4 + ["Relu"], operators(optimized))
+        self.assertEqual({("Undecided", "it changed its mind"): 1}, dict(report.declined))
+        self.assertIn("it changed its mind", str(report))
+
+    def test_inside_a_local_function(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20, "local" : 1]>
+            agraph (float[2] x) => (float[2] y) { y = local.twice(x) }
+            <opset_import: ["" : 20], domain: "local"> twice (a) => (c) { b = Neg(a) d = Neg(b) e = Relu(d) c = Add(e, e) }"""
+        )
+
+        @rule(P.Relu(x))
+        def relu_as_max(op, x):
+            return op.Max(x, op.CastLike(0.0, x))
+
+        optimized = optimize(model, **only(neg_neg, relu_as_max))
+        self.assertEqual(
+            ["Constant", "CastLike", "Max", "Add"], [n.op_type for n in optimized.functions[0].node]
+        )
+        feeds = {"x": np.array([-1, 2], np.float32)}
+        np.testing.assert_equal(session(model).run(None, feeds), session(optimized).run(None, feeds))
+
+    def test_the_origin_of_nodes(self):
+        model = parsed("agraph (float[2] x) => (float[2] y) { n = Neg(x) y = Relu(n) }")
+        model.graph.node[1].metadata_props.add(key="namespace", value="here")
+
+        @rule(P.Relu(P.Neg(x)))
+        def relu_of_neg(op, x):
+            return op.Neg(op.Min(x, 0.0))
+
+        optimized = optimize(model, **only(relu_of_neg))
+        self.assertEqual([{"namespace": "here"}] * 2, [
+            {entry.key: entry.value for entry in node.metadata_props} for node in optimized.graph.node
+        ])  # fmt: skip
+
+
+class TestOptions(unittest.TestCase):
+    def test_sets_and_names(self):
+        names = {member.name for member in OptimizationOptions().rules}
+        self.assertIn("TransposeTranspose", names)
+        fewer = {member.name for member in OptimizationOptions("default-TransposeTranspose").rules}
+        self.assertEqual({"TransposeTranspose"}, names - fewer)
+        self.assertEqual([], OptimizationOptions(None).rules)
+        self.assertEqual(
+            ["TransposeTranspose"], [r.name for r in OptimizationOptions("TransposeTranspose").rules]
+        )
+
+    def test_unknown_names(self):
+        with self.assertRaisesRegex(ValueError, "'TransposTranspose', did you mean .*TransposeTranspose"):
+            OptimizationOptions("default+TransposTranspose")
+        with self.assertRaisesRegex(ValueError, "no rule '%%': the sets are default, onnxruntime"):
+            OptimizationOptions(["%%"])
+
+    def test_stop_after_is_a_number(self):
+        with self.assertRaisesRegex(ValueError, "stop_after is a number of rewritings or None, not -1"):
+            OptimizationOptions(stop_after=-1)
+
+    def test_constants_are_folded(self):
+        model = parsed(
+            "agraph (float[2] x) => (float[2] y) <float[1] a = {1}, float[1] b = {2}> { c = Add(a, b) y = Mul(x, c) }"
+        )
+        self.assertEqual(["Mul"], operators(optimize(model, OptimizationOptions(None))))
+        self.assertEqual(
+            ["Add", "Mul"], operators(optimize(model, OptimizationOptions(None, constant_folding=False)))
+        )
+
+    def test_unused_nodes(self):
+        model = parsed("agraph (float[2] x) => (float[2] y) { z = Neg(x) y = Relu(x) }")
+        self.assertEqual(["Relu"], operators(optimize(model, OptimizationOptions(None))))
+        self.assertEqual(
+            ["Neg", "Relu"], operators(optimize(model, OptimizationOptions(None, remove_unused=False)))
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

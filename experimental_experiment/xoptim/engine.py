@@ -1,0 +1,193 @@
+"""The engine: rules by the operator of their root, a queue of nodes, a budget.
+
+A node is looked at once, and again when something changed within reach of a pattern: linear time for rules that end.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter
+from experimental_experiment.torch_interpreter.inference import infer
+from experimental_experiment.xoptim.pattern import matches_of
+from experimental_experiment.xoptim.report import Report
+from experimental_experiment.xoptim.rules import Declined, Rule
+
+BUDGET = 20
+"""Rewritings for each node of the model, on average, before a rule is said not to end."""
+
+MANY = 64
+"""A value with more uses than this is not followed to what its change may allow: linear time, also on stars."""
+
+
+class OptimizationError(RuntimeError):
+    """A rule does not end, or replaces a value by one of another type."""
+
+
+class Rewriter(Emitter):
+    """An emitter that writes before one node, and remembers what it wrote."""
+
+    def __init__(self, anchor: ir.Node, context: Context):
+        super().__init__(anchor.graph, context)
+        self.anchor = anchor
+        self.written: list[ir.Node] = []
+
+    def insert(self, node: ir.Node) -> None:
+        """Put a node where this emitter writes."""
+        self.graph.insert_before(self.anchor, node)
+        self.written.append(node)
+
+    def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+        """A constant: an initializer of the model, a Constant node inside a local function."""
+        if not isinstance(self.context.root, ir.Function):
+            return super().initializer(name, tensor)
+        node = ir.node("Constant", [], {"value": tensor})
+        node.outputs[0].name = name
+        node.outputs[0].const_value = tensor
+        self.insert(node)
+        infer(node, self.opset)
+        return node.outputs[0]
+
+
+class Engine:
+    """Applies rules to one graph, or to one local function, until nothing changes.
+
+    *budget*: how many rewritings are left over all graphs, a list of one number; see `optimize`.
+    """
+
+    def __init__(self, root: ir.Graph | ir.Function, context: Context, rules: Iterable[Rule], report: Report):
+        self.root = root
+        self.context = context
+        self.report = report
+        self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
+        self.reach = 1
+        for member in rules:
+            self.reach = max(self.reach, member.pattern.depth)
+            for operator in member.pattern.operators:
+                self.index[member.pattern.domain, operator].append(member)
+        self.queue: collections.deque[ir.Node] = collections.deque()
+        self.waiting: set[ir.Node] = set()
+
+    def run(self, stop_after: int | None = None) -> None:
+        """Apply the rules; at most *stop_after* rewritings in all.
+
+        Raises OptimizationError when a rule does not end.
+        """
+        nodes = list(ir.traversal.RecursiveGraphIterator(self.root))
+        limit = len(self.report.applications) + BUDGET * len(nodes) + 100
+        self.push(nodes)
+        while self.queue:
+            node = self.queue.popleft()
+            self.waiting.discard(node)
+            if node.graph is None or (node.domain, node.op_type) not in self.index:
+                continue
+            if stop_after is not None and len(self.report.applications) >= stop_after:
+                return
+            if len(self.report.applications) > limit:
+                counts = collections.Counter(name for name, _ in self.report.applications)
+                raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
+            for member in self.index[node.domain, node.op_type]:
+                if self.applied(member, node):
+                    break
+
+    def push(self, nodes: Iterable[ir.Node]) -> None:
+        """Have another look at these nodes."""
+        for node in nodes:
+            if node not in self.waiting:
+                self.waiting.add(node)
+                self.queue.append(node)
+
+    def applied(self, member: Rule, root: ir.Node) -> bool:
+        """Whether a rule has replaced the results of a node."""
+        for found in matches_of(member.pattern, root):
+            op = self.rewriter(root)
+            result = member.rewrite(op, found, root)
+            if result is None or isinstance(result, Declined):
+                self.withdraw(op)
+                if result is not None:
+                    self.report.declined[member.name, result.reason] += 1
+                continue
+            values = list(result) if isinstance(result, (list, tuple)) else [result]
+            self.report.applications.append((member.name, root.name or root.outputs[0].name or ""))
+            self.replace(member, op, root, values)
+            return True
+        return False
+
+    def rewriter(self, root: ir.Node) -> Rewriter:
+        """An emitter before *root*, whose nodes have its origin."""
+        context = self.context
+        context.prefix = (root.name or root.op_type.lower()).removeprefix("node_")
+        context.provenance = dict(root.metadata_props)
+        context.modules = root.meta.get("modules", ())
+        return Rewriter(root, context)
+
+    def withdraw(self, op: Rewriter) -> None:
+        """Remove what a rule wrote before it declined."""
+        for node in reversed(op.written):
+            op.graph.remove(node, safe=True)
+
+    def replace(self, member: Rule, op: Rewriter, root: ir.Node, values: Sequence[ir.Value]) -> None:
+        """Use *values* instead of the results of *root*, and queue what this may allow."""
+        if len(values) != len(root.outputs):
+            raise OptimizationError(
+                f"the rule {member.name} gives {len(values)} values for {len(root.outputs)}"
+            )
+        for old, new in zip(root.outputs, values):
+            check_types(member, old, new)
+            if old is new:
+                continue
+            if old.is_graph_output():
+                new = self.as_output(op, old, new)
+            elif new.shape is None or (old.shape is not None and new.producer() in op.written):
+                new.shape = old.shape
+            new.type = new.type or old.type
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+        self.push(op.written)
+        for value in values:
+            self.push(self.users_within_reach(value))
+        if root.graph is not None:
+            self.remove_unused([root])
+
+    def as_output(self, op: Rewriter, old: ir.Value, new: ir.Value) -> ir.Value:
+        """*new* under the name of the graph output *old*; a copy when it has a name of its own to keep."""
+        if new.producer() is None or new.is_graph_output() or new.producer() not in op.written:
+            new = op.copy(new)
+        old.name, new.name = self.context.names.unique(f"{old.name}_replaced"), old.name
+        new.type, new.shape = old.type or new.type, old.shape or new.shape
+        new.metadata_props.update(old.metadata_props)
+        return new
+
+    def users_within_reach(self, value: ir.Value) -> list[ir.Node]:
+        """The nodes that a pattern may reach *value* from."""
+        found: dict[ir.Node, None] = {}
+        level = [value]
+        for _ in range(self.reach):
+            users = [use.node for item in level if len(item.uses()) <= MANY for use in item.uses()]
+            level = [output for user in users if user not in found for output in user.outputs]
+            found.update(dict.fromkeys(users))
+        return list(found)
+
+    def remove_unused(self, nodes: list[ir.Node]) -> None:
+        """Remove nodes whose results nothing uses, and those that only they used; queue what now has fewer users."""
+        while nodes:
+            node = nodes.pop()
+            if node.graph is None or any(out.is_graph_output() or out.uses() for out in node.outputs):
+                continue
+            inputs = [value for value in dict.fromkeys(node.inputs) if value is not None]
+            node.graph.remove(node, safe=True)
+            for value in inputs:
+                if value.producer() is not None and not value.uses():
+                    nodes.append(value.producer())
+                elif len(value.uses()) <= MANY:
+                    self.push(self.users_within_reach(value))
+
+
+def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:
+    """Raise OptimizationError when a rule gives another dtype or another rank."""
+    if old.dtype is not None and new.dtype is not None and old.dtype != new.dtype:
+        raise OptimizationError(f"the rule {member.name} replaces {old.dtype.name} by {new.dtype.name}")
+    if old.shape is not None and new.shape is not None and len(old.shape) != len(new.shape):
+        raise OptimizationError(f"the rule {member.name} replaces {old.shape} by {new.shape}")

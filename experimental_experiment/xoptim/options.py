@@ -1,0 +1,39 @@
+"""Options of the optimizer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from experimental_experiment.xoptim.rules import Rule, chosen
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizationOptions:
+    """What `optimize` does.
+
+    Attributes:
+        patterns: names of sets and rules joined by + and -: ``"default"``, ``"default+onnxruntime"``,
+            ``"default+onnxruntime-CastCast"``; or a list of names and rules; None for no rule. The set ``onnxruntime`` writes
+            operators of the domain com.microsoft.
+        stop_after: stop after so many rewritings, None for no limit.
+        constant_folding: compute nodes whose inputs are small constants.
+        remove_unused: remove what no output needs.
+
+    Raises ValueError when a name is unknown, with the nearest ones.
+    """
+
+    patterns: str | Sequence[str | Rule] | None = "default"
+    stop_after: int | None = None
+    constant_folding: bool = True
+    remove_unused: bool = True
+
+    def __post_init__(self):
+        chosen(self.patterns)
+        if self.stop_after is not None and self.stop_after < 0:
+            raise ValueError(f"stop_after is a number of rewritings or None, not {self.stop_after}")
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that are chosen."""
+        return chosen(self.patterns)

@@ -1,0 +1,238 @@
+"""Patterns: what a rule looks for, written as the expression that it replaces.
+
+``P.Transpose(P.Transpose(x, name="inner"), name="outer")`` matches a Transpose of a Transpose; ``x = var("x")`` is any value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+COMMUTATIVE = frozenset(
+    {
+        "Add",
+        "And",
+        "BitwiseAnd",
+        "BitwiseOr",
+        "BitwiseXor",
+        "Equal",
+        "Max",
+        "Mean",
+        "Min",
+        "Mul",
+        "Or",
+        "Sum",
+        "Xor",
+    }
+)
+"""Operators whose two operands are tried in both orders."""
+
+Found = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Var:
+    """Any value; the same one wherever the name stands again.
+
+    Attributes:
+        name: parameter of the rule's function.
+        is_constant: whether the value must be known.
+        is_optional: whether it may be absent: the function then gets None.
+    """
+
+    name: str
+    is_constant: bool = False
+    is_optional: bool = False
+
+    def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
+        """What is found with this value, or nothing."""
+        if value is None:
+            if self.is_optional:
+                yield {**found, self.name: None}
+            return
+        if self.is_constant and constant_of(value) is None:
+            return
+        if self.name not in found:
+            yield {**found, self.name: value}
+        elif found[self.name] is value:
+            yield found
+
+
+@dataclasses.dataclass(frozen=True)
+class NodePattern:
+    """A node of one of some operators.
+
+    Attributes:
+        operators: names of the operators.
+        domain: their domain.
+        inputs: a pattern for each input (`Var`, `NodePattern`, a number, None for an absent one), None for any inputs.
+        attributes: values that attributes must have.
+        name: parameter of the rule's function that gets the node, ``""`` for none.
+        output: which result of the node is meant.
+        is_shared: whether other nodes may use the node too; it then stays in the graph.
+    """
+
+    operators: tuple[str, ...]
+    domain: str = ""
+    inputs: tuple[Any, ...] | None = None
+    attributes: tuple[tuple[str, Any], ...] = ()
+    name: str = ""
+    output: int = 0
+    is_shared: bool = False
+
+    @property
+    def depth(self) -> int:
+        """Number of nodes on the longest path."""
+        return 1 + max((item.depth for item in self.inputs or () if isinstance(item, NodePattern)), default=0)
+
+    def fits(self, node: ir.Node) -> bool:
+        """Whether a node has the operator and the attributes."""
+        if node.op_type not in self.operators or node.domain != self.domain:
+            return False
+        return all(attribute_of(node, name) == value for name, value in self.attributes)
+
+    def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
+        """What is found when the value comes from such a node."""
+        node = value.producer() if value is not None else None
+        if node is not None and value.index() == self.output and self.fits(node):
+            yield from self.matches_node(node, found)
+
+    def matches_node(self, node: ir.Node, found: Found) -> Iterator[Found]:
+        """What is found when the inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
+        if not self.is_shared:
+            found = {**found, "": (*found.get("", ()), node)}
+        if self.name:
+            found = {**found, self.name: node}
+        if self.inputs is None:
+            yield found
+            return
+        inputs = list(node.inputs) + [None] * (len(self.inputs) - len(node.inputs))
+        if any(value is not None for value in inputs[len(self.inputs) :]):
+            return
+        yield from matches_all(self.inputs, inputs, found)
+        if node.op_type in COMMUTATIVE and len(inputs) == 2 and inputs[0] is not inputs[1]:
+            yield from matches_all(self.inputs, inputs[::-1], found)
+
+
+def matches_all(patterns: Sequence[Any], values: Sequence[ir.Value | None], found: Found) -> Iterator[Found]:
+    """What is found when each value matches the pattern of its place."""
+    if not patterns:
+        yield found
+        return
+    for more in matches_one(patterns[0], values[0], found):
+        yield from matches_all(patterns[1:], values[1:], more)
+
+
+def matches_one(pattern: Any, value: ir.Value | None, found: Found) -> Iterator[Found]:
+    """What is found when one value matches a pattern: a node, a variable, a number, None."""
+    if isinstance(pattern, (Var, NodePattern)):
+        yield from pattern.matches(value, found)
+    elif pattern is None:
+        if value is None:
+            yield found
+    elif number_of(value) == pattern:
+        yield found
+
+
+def matches_of(pattern: NodePattern, root: ir.Node) -> Iterator[Found]:
+    """Every way in which a pattern matches at *root*: what its names stand for.
+
+    The nodes of a match, but its root and those that may be shared, are used by nothing else.
+    """
+    if not pattern.fits(root):
+        return
+    for found in pattern.matches_node(root, {}):
+        inner = found[""]
+        if all(is_inside(node, inner) for node in inner if node is not root):
+            yield {name: item for name, item in found.items() if name}
+
+
+def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:
+    """Whether only these nodes use the results of a node."""
+    return not any(
+        value.is_graph_output() or any(user.node not in nodes for user in value.uses())
+        for value in node.outputs
+    )
+
+
+# ---- what rules ask of values and nodes
+
+
+def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor of a constant or of a weight that is no input of the model, None for anything else."""
+    if value is None or value.is_graph_input():
+        return None
+    if value.const_value is not None:
+        return value.const_value
+    return ir.convenience.get_const_tensor(value)
+
+
+def number_of(value: ir.Value | None) -> int | float | bool | None:
+    """The number that a constant of one element holds, None for anything else."""
+    tensor = constant_of(value)
+    return tensor.numpy().item() if tensor is not None and tensor.size == 1 else None
+
+
+def ints_of(value: ir.Value | None) -> list[int] | None:
+    """The integers of a small constant vector, None for anything else."""
+    tensor = constant_of(value)
+    if tensor is None or tensor.size > 64 or len(tensor.shape) > 1:
+        return None
+    return tensor.numpy().reshape(-1).tolist()
+
+
+def attribute_of(node: ir.Node, name: str, default: Any = None) -> Any:
+    """The value of an attribute, *default* when the node has none."""
+    attribute = node.attributes.get(name)
+    if attribute is None:
+        return default
+    return list(attribute.value) if isinstance(attribute.value, tuple) else attribute.value
+
+
+def var(name: str) -> Var:
+    """Any value."""
+    return Var(name)
+
+
+def const(name: str) -> Var:
+    """Any constant."""
+    return Var(name, is_constant=True)
+
+
+def optional(name: str) -> Var:
+    """Any value, or none."""
+    return Var(name, is_optional=True)
+
+
+class Builder:
+    """``P.Add(x, 1.0, name="sum")``: a pattern by the name of its operator.
+
+    Keywords of the pattern: ``name``, ``output``, ``shared``, ``domain``; the others are attributes. Without inputs, any match.
+    """
+
+    def __getattr__(self, operator: str):
+        if not operator[0].isupper():
+            raise AttributeError(f"{operator!r} is no ONNX operator: they start with a capital")
+        return self.one_of(operator)
+
+    def one_of(self, *operators: str):
+        """A pattern of one of these operators."""
+
+        def build(*inputs, name="", output=0, shared=False, domain="", **attributes) -> NodePattern:
+            return NodePattern(
+                operators,
+                domain,
+                tuple(inputs) if inputs else None,
+                tuple(sorted(attributes.items())),
+                name,
+                output,
+                shared,
+            )
+
+        return build
+
+
+P = Builder()

@@ -1,0 +1,125 @@
+"""Rules: a pattern, and one function that checks and rewrites."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import onnx_ir as ir
+
+from experimental_experiment.xoptim.pattern import NodePattern, Var
+
+SETS: dict[str, dict[str, Rule]] = {"default": {}, "onnxruntime": {}}
+"""The rules by set and name: standard ONNX only, and operators of onnxruntime."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Declined:
+    """Why a rule does not apply where its pattern matches."""
+
+    reason: str
+
+
+def no(reason: str) -> Declined:
+    """Decline, with a reason for the report."""
+    return Declined(reason)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rule:
+    """One rewriting.
+
+    Attributes:
+        pattern: what is replaced.
+        function: ``function(op, **names of the pattern)`` writes with *op* and returns the value that replaces the root's result
+            (a sequence for several), None or `no` to leave it.
+        parameters: the names that the function lists.
+    """
+
+    pattern: NodePattern
+    function: Callable
+    parameters: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the function in capitals: ``transpose_transpose`` is TransposeTranspose."""
+        return "".join(part.capitalize() for part in self.function.__name__.split("_"))
+
+    def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:
+        """What the function makes of a match."""
+        known = {**found, "root": root}
+        return self.function(op, **{name: known[name] for name in self.parameters})
+
+
+def rule(pattern: NodePattern, *, set: str | None = None) -> Callable[[Callable], Rule]:
+    """Make a rule of a function, see `Rule`; with *set*, register it there under its name.
+
+    The function lists the names of the pattern that it needs, and ``root`` for the node that is replaced.
+
+    Raises:
+        TypeError: the function lists a name that the pattern does not have.
+        ValueError: the set has a rule of that name.
+    """
+
+    def made(function: Callable) -> Rule:
+        parameters = tuple(inspect.signature(function).parameters)[1:]
+        unknown = {*parameters} - names_of(pattern) - {"root"}
+        if unknown:
+            raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
+        result = Rule(pattern, function, parameters)
+        if set is not None:
+            if result.name in SETS[set]:
+                raise ValueError(f"the set {set} has two rules {result.name}")
+            SETS[set][result.name] = result
+        return result
+
+    return made
+
+
+def names_of(pattern: Any) -> set[str]:
+    """The names in a pattern."""
+    if isinstance(pattern, Var):
+        return {pattern.name}
+    if not isinstance(pattern, NodePattern):
+        return set()
+    return {pattern.name} - {""} | {name for item in pattern.inputs or () for name in names_of(item)}
+
+
+def chosen(patterns: str | Iterable[str | Rule] | None) -> list[Rule]:
+    """The rules of a choice: None for none; names of sets and rules joined by + and - (``"default-CastCast"``), or a list of them.
+
+    Raises ValueError for a name that is neither, with the nearest ones.
+    """
+    if patterns is None:
+        return []
+    found: dict[str, Rule] = {}
+    parts = (
+        re.findall(r"([+-]?)([^+-]+)", patterns)
+        if isinstance(patterns, str)
+        else [("+", item) for item in patterns]
+    )
+    for sign, item in parts:
+        named = {item.name: item} if isinstance(item, Rule) else by_name(item.strip())
+        for name, member in named.items():
+            if sign == "-":
+                found.pop(name, None)
+            else:
+                found[name] = member
+    return list(found.values())
+
+
+def by_name(name: str) -> dict[str, Rule]:
+    """The rules of a set, or the rule of this name."""
+    if name in SETS:
+        return SETS[name]
+    for members in SETS.values():
+        if name in members:
+            return {name: members[name]}
+    known = [*SETS, *(member for members in SETS.values() for member in members)]
+    close = difflib.get_close_matches(name, known, 3, 0.5)
+    hint = f", did you mean {' or '.join(close)}?" if close else f": the sets are {', '.join(SETS)}"
+    raise ValueError(f"there is no set of rules and no rule {name!r}{hint}")
