@@ -22,6 +22,9 @@ BUDGET = 20
 MANY = 64
 """A value with more uses than this is not followed to what its change may allow: linear time, also on stars."""
 
+FEW = 2
+"""A value that loses a user may now be inside a pattern only if this many are left."""
+
 
 class OptimizationError(RuntimeError):
     """A rule does not end, or replaces a value by one of another type."""
@@ -63,11 +66,13 @@ class Engine:
         self.context = context
         self.report = report
         self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
-        self.reach = 1
+        self.depths: dict[tuple[str, str], int] = collections.defaultdict(int)
         for member in rules:
-            self.reach = max(self.reach, member.pattern.depth)
             for operator in member.pattern.operators:
-                self.index[member.pattern.domain, operator].append(member)
+                key = member.pattern.domain, operator
+                self.index[key].append(member)
+                self.depths[key] = max(self.depths[key], member.pattern.depth)
+        self.reach = max(self.depths.values(), default=0)
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
 
@@ -82,14 +87,15 @@ class Engine:
         while self.queue:
             node = self.queue.popleft()
             self.waiting.discard(node)
-            if node.graph is None or (node.domain, node.op_type) not in self.index:
+            members = self.index.get((node.domain, node.op_type))
+            if members is None or node.graph is None:
                 continue
             if stop_after is not None and len(self.report.applications) >= stop_after:
                 return
             if len(self.report.applications) > limit:
                 counts = collections.Counter(name for name, _ in self.report.applications)
                 raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
-            for member in self.index[node.domain, node.op_type]:
+            for member in members:
                 if self.applied(member, node):
                     break
 
@@ -161,14 +167,17 @@ class Engine:
         return new
 
     def users_within_reach(self, value: ir.Value) -> list[ir.Node]:
-        """The nodes that a pattern may reach *value* from."""
-        found: dict[ir.Node, None] = {}
+        """The nodes whose patterns are deep enough to see *value*."""
+        found: list[ir.Node] = []
+        seen: set[ir.Node] = set()
         level = [value]
-        for _ in range(self.reach):
+        for distance in range(self.reach):
             users = [use.node for item in level if len(item.uses()) <= MANY for use in item.uses()]
-            level = [output for user in users if user not in found for output in user.outputs]
-            found.update(dict.fromkeys(users))
-        return list(found)
+            users = [user for user in dict.fromkeys(users) if user not in seen]
+            seen.update(users)
+            found += [user for user in users if self.depths.get((user.domain, user.op_type), 0) > distance]
+            level = [output for user in users for output in user.outputs]
+        return found
 
     def remove_unused(self, nodes: list[ir.Node]) -> None:
         """Remove nodes whose results nothing uses, and those that only they used; queue what now has fewer users."""
@@ -181,7 +190,7 @@ class Engine:
             for value in inputs:
                 if value.producer() is not None and not value.uses():
                     nodes.append(value.producer())
-                elif len(value.uses()) <= MANY:
+                elif value.producer() is not None and len(value.uses()) <= FEW:
                     self.push(self.users_within_reach(value))
 
 

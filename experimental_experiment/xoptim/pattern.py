@@ -142,12 +142,28 @@ def matches_of(pattern: NodePattern, root: ir.Node) -> Iterator[Found]:
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
     """
-    if not pattern.fits(root):
+    if not (pattern.fits(root) and may_match(pattern, root)):
         return
     for found in pattern.matches_node(root, {}):
         inner = found[""]
         if all(is_inside(node, inner) for node in inner if node is not root):
             yield {name: item for name, item in found.items() if name}
+
+
+def may_match(pattern: NodePattern, node: ir.Node) -> bool:
+    """Whether the operators right before a node are those that the pattern asks for: most nodes stop here."""
+    inputs = pattern.inputs
+    if inputs is None:
+        return True
+    swaps = node.op_type in COMMUTATIVE and len(inputs) == 2
+    for position, item in enumerate(inputs):
+        if type(item) is not NodePattern:
+            continue
+        values = node.inputs if swaps else node.inputs[position : position + 1]
+        producers = [value.producer() for value in values if value is not None]
+        if not any(producer is not None and producer.op_type in item.operators for producer in producers):
+            return False
+    return True
 
 
 def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:
