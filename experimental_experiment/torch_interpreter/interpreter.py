@@ -23,18 +23,20 @@ from experimental_experiment.torch_interpreter.errors import (
     brief,
     target_name,
 )
+from experimental_experiment.torch_interpreter.memory import are_disjoint, has_repeats, view_repeats
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
 from experimental_experiment.torch_interpreter.storage import (
     HIDDEN_WRITES,
+    SAME_TENSOR,
     Cell,
     Lens,
     View,
+    Viewed,
     lens_of,
     mutated_storages,
     returned_argument,
     storage_of,
-    storages,
     written_nodes,
 )
 from experimental_experiment.torch_interpreter.symbolic import Dimensions, is_backed
@@ -71,9 +73,8 @@ METADATA_TWINS = {
 }
 """In-place operators that change how a tensor is seen, not what it holds: every earlier name sees the change."""
 
-SAME_TENSOR = frozenset({aten.detach_.default, aten.requires_grad_.default})
-"""In-place operators that change neither."""
-
+FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
+"""In-place operators that write one number everywhere."""
 
 REGION_ENDS = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast})
 """Functions that change what the nodes after them mean."""
@@ -138,6 +139,7 @@ class Walk:
         self.progress = progress
         self.env: dict[torch.fx.Node, Any] = {}
         self.mutated = mutated_storages(module.graph)
+        self.written_inputs: dict[int | None, list[torch.fx.Node]] = {}
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """Translate every node that matters and return what the output node returns, flattened, as views or numbers."""
@@ -153,6 +155,8 @@ class Walk:
                 self.progress()
             if node.op == "placeholder":
                 self.env[node] = as_view(next(given))
+                if node.users and storage_of(node.meta.get("val")) in self.mutated:
+                    self.written_inputs.setdefault(storage_of(node.meta["val"]), []).append(node)
             elif node.op == "output":
                 results = flat(self.env_of(node.args[0]))
             elif node not in live or node in self.env:
@@ -259,11 +263,11 @@ class Walk:
         written = written_nodes(node) if is_call_of_overload(target) else []
         if written:
             return self.write(node, written)
-        if self.mutated and not isinstance(fake, NUMBERS):
-            viewed = self.viewed(node)
-            if viewed is not None:
-                return self.view(node, viewed)
         translation = self.translation(node, target)
+        if self.mutated and not isinstance(fake, NUMBERS) and not translation.views:
+            viewed = self.viewed(node)
+            if any(viewed):
+                return self.view(node, viewed, translation)
         if translation.views:
             args, kwargs = self.env_of(list(node.args)), self.env_of(dict(node.kwargs))
         else:
@@ -363,56 +367,69 @@ class Walk:
 
     # ---- views and mutation
 
-    def viewed(self, node: torch.fx.Node) -> torch.fx.Node | None:
-        """The argument whose mutated storage the result of *node* shares, None when it shares none."""
+    def viewed(self, node: torch.fx.Node) -> list[torch.fx.Node | None]:
+        """For each result of *node*, the argument whose mutated storage it shares, None when it shares none."""
+        fake = node.meta.get("val")
         returned = returned_argument(node)
         if returned is not None and storage_of(returned.meta["val"]) in self.mutated:
-            return returned
-        for storage in storages(node.meta.get("val")):
-            if storage in self.mutated:
-                for argument in node.all_input_nodes:
-                    if storage_of(argument.meta.get("val")) == storage:
-                        return argument
-        return None
+            return [returned]
+        found: list[torch.fx.Node | None] = []
+        for position, item in enumerate(fake if isinstance(fake, (list, tuple)) else [fake]):
+            storage = storage_of(item)
+            sharing = [x for x in node.all_input_nodes if storage_of(x.meta.get("val")) == storage]
+            # operators over a list give one result for each tensor of it, in order
+            lists = [argument for argument in node.args if isinstance(argument, (list, tuple))]
+            paired = [each[position] for each in lists if position < len(each) and each[position] in sharing]
+            found.append((paired or sharing or [None])[0] if storage in self.mutated else None)
+        return found
 
-    def view(self, node: torch.fx.Node, viewed: torch.fx.Node) -> Any:
-        """The result of a view operator over a storage that is written somewhere: the same cell, one lens more."""
-        source = self.env[viewed]
-        translation = self.translation(node, node.target)
-        if translation.views:
-            args, kwargs = self.env_of(list(node.args)), self.env_of(dict(node.kwargs))
-            results = registry.invoke(translation, self.op, node.target, args, kwargs)
-            return self.results(node, results, node.meta.get("val"))
+    def view(
+        self, node: torch.fx.Node, viewed: list[torch.fx.Node | None], translation: registry.Translation
+    ) -> Any:
+        """The results of a view operator over storages that are written somewhere: the same cells, one lens more.
+
+        What shares the memory of no such storage is a plain result.
+        """
         args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
-        if viewed is not node.args[0]:
-            raise Untranslatable("its result shares the memory of an argument that is not the first")
         fake = node.meta["val"]
         if not isinstance(fake, (list, tuple)):
-            return source.through(self.lens(node, node.target, args, kwargs, fake))
-        return [
-            source.through(self.lens(node, node.target, args, kwargs, item, position))
-            for position, item in enumerate(fake)
-        ]
+            return self.env[viewed[0]].through(self.lens(node, viewed[0], node.target, args, kwargs, fake))
+        results: list[Any] = [None] * len(fake)
+        if not all(viewed):
+            plain = registry.invoke(translation, self.op, node.target, args, kwargs)
+            results = self.results(node, plain, fake)
+        for position, (argument, item) in enumerate(zip(viewed, fake)):
+            if argument is not None:
+                lens = self.lens(node, argument, node.target, args, kwargs, item, position)
+                results[position] = self.env[argument].through(lens)
+        return results
 
     def lens(
         self,
         node: torch.fx.Node,
+        viewed: torch.fx.Node,
         target: Any,
         args: list,
-        kwargs: dict[str, Any],
+        kwargs: dict,
         fake: torch.Tensor,
         position: int | None = None,
     ) -> Lens:
-        """The lens of a view operator, what it reads being checked against torch's *fake* result."""
+        """The lens of one result of a view operator, *viewed* being the argument that it views.
+
+        The operator may be *target* where *node* is its in-place version.
+        """
         translation = self.translation(node, target)
         arguments = registry.bind(target, translation.function, args, kwargs)
-        arguments.pop(registry.parameters(translation.function)[0])
+        given = registry.bind(target, translation.function, list(node.args), node.kwargs)
         name = node.name if position is None else f"{node.name}_{position}"
 
         def stamp(value: ir.Value) -> ir.Value:
             return self.stamp(node, value, fake, name)
 
-        lens = lens_of(translation, node, target, arguments, stamp, position)
+        lens = lens_of(
+            translation, node, target, arguments, viewed_in(given, viewed, position), stamp, position
+        )
+        repeats = view_repeats(target, given, fake, self.env[viewed].repeats)
 
         def get(op: Emitter, base: ir.Value) -> ir.Value:
             try:
@@ -420,7 +437,7 @@ class Walk:
             except Untranslatable as error:
                 raise refused(node, error) from error
 
-        return Lens(get, lens.put)
+        return dataclasses.replace(lens, get=get, repeats=repeats)
 
     def write(self, node: torch.fx.Node, written: list[torch.fx.Node]) -> Any:
         """An operator that mutates arguments: compute the new values, write them through the views."""
@@ -428,6 +445,8 @@ class Walk:
         views = [self.env[argument] for argument in written]
         if target in SAME_TENSOR:
             return views[0]
+        for argument in written:
+            self.refuse_shared_input(storage_of(argument.meta["val"]))
         if target in METADATA_TWINS:
             return self.change_metadata(node, views[0])
         twin = None if self.has_own(target) else registry.twin(target)
@@ -440,12 +459,27 @@ class Walk:
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         returned = [] if twin is not None else results[: len(results) - len(views)]
         for argument, view, value in zip(written, views, results[len(returned) :]):
-            view.write(self.op, self.fitted(argument, view, value))
+            view.write(self.op, self.fitted(argument, view, value), is_uniform(node))
         if not target._schema.returns:
             return None
         if target in HIDDEN_WRITES or (twin is None and returned):
             return self.results(node, returned[0] if len(returned) == 1 else returned, node.meta.get("val"))
         return views[0] if len(target._schema.returns) == 1 else views
+
+    def refuse_shared_input(self, storage: int | None) -> None:
+        """Raise Untranslatable when inputs show an element of a written storage twice: those of an ONNX model never do."""
+        inputs = self.written_inputs.get(storage, [])
+        for position, node in enumerate(inputs):
+            view, fake = self.env[node], node.meta["val"]
+            if not view.path and has_repeats(fake):
+                raise Untranslatable(
+                    f"it writes {node.name}, an input with one element in two places: clone it before"
+                )
+            for other in inputs[:position]:
+                if self.env[other].cell is not view.cell and not are_disjoint(fake, other.meta["val"]):
+                    raise Untranslatable(
+                        f"it writes the memory that the inputs {other.name} and {node.name} share: clone one before"
+                    )
 
     def has_own(self, target: Any) -> bool:
         """Whether the mutating overload itself is translated, rather than through its functional twin."""
@@ -471,8 +505,27 @@ class Walk:
         """``t_``, ``squeeze_``, ...: the tensor is seen through one more lens under all its names."""
         twin = METADATA_TWINS[node.target]
         args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
-        view.reshape_in_place(self.lens(node, twin, args, kwargs, node.meta["val"]))
+        view.reshape_in_place(self.lens(node, node.args[0], twin, args, kwargs, node.meta["val"]))
         return view
+
+
+def viewed_in(given: dict[str, Any], viewed: torch.fx.Node, position: int | None) -> Viewed:
+    """Where the node *viewed* is among the arguments *given* of a view operator; twice in a list: for the result *position*."""
+    for name, argument in given.items():
+        if argument is viewed:
+            return Viewed(viewed, name)
+        if isinstance(argument, (list, tuple)) and viewed in argument:
+            is_paired = position is not None and position < len(argument) and argument[position] is viewed
+            return Viewed(viewed, name, position if is_paired else list(argument).index(viewed))
+    raise Untranslatable("its result shares the memory of an argument that its translation does not list")
+
+
+def is_uniform(node: torch.fx.Node) -> bool:
+    """Whether an in-place operator writes one number everywhere."""
+    if node.target is aten.copy_.default:
+        source = node.args[1]
+        return isinstance(source, torch.fx.Node) and source.meta["val"].dim() == 0
+    return node.target in FILLS
 
 
 def refused(node: torch.fx.Node, error: Untranslatable) -> ExportError:

@@ -18,15 +18,22 @@ import torch
 from torch._C._functorch import is_batchedtensor
 
 from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.aten.striding import put_at
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 
 
 @dataclasses.dataclass(frozen=True)
 class Lens:
-    """One view operator: ``get(op, base)`` reads the view, ``put(op, base, new)`` is the base after writing it."""
+    """One view operator: ``get(op, base)`` reads the view, ``put(op, base, new)`` is the base after writing it.
+
+    ``pick(op, positions)`` is the view of the positions of the elements of the base. *repeats*: the view may show an
+    element of the memory twice.
+    """
 
     get: Callable[[Any, ir.Value], ir.Value]
     put: Callable[[Any, ir.Value, ir.Value], ir.Value]
+    pick: Callable[[Any, ir.Value], ir.Value]
+    repeats: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -53,13 +60,25 @@ class View:
             self.seen = self.cell.version
         return self.value
 
-    def write(self, op, new: ir.Value) -> None:
-        """Replace the viewed elements of the storage by *new*, which has the view's shape and dtype."""
-        bases = list(
-            accumulate(self.path[:-1], lambda base, lens: lens.get(op, base), initial=self.cell.value)
-        )
+    @property
+    def repeats(self) -> bool:
+        """Whether the view may show an element of the storage twice."""
+        return bool(self.path) and self.path[-1].repeats
+
+    def write(self, op, new: ir.Value, is_uniform: bool = False) -> None:
+        """Replace the viewed elements of the storage by *new*, which has the view's shape and dtype.
+
+        *is_uniform*: all elements of *new* are the same. Raises Untranslatable when they may not be and the view shows an
+        element of the storage twice: which of the two stays is not defined.
+        """
+        if self.repeats and not is_uniform:
+            raise Untranslatable(
+                "it writes a view that shows an element of the memory twice: clone it before"
+            )
+        path = once(self.path)
+        bases = list(accumulate(path[:-1], lambda base, lens: lens.get(op, base), initial=self.cell.value))
         written = new
-        for lens, base in zip(reversed(self.path), reversed(bases)):
+        for lens, base in zip(reversed(path), reversed(bases)):
             written = lens.put(op, base, written)
         self.cell.value = written
         self.cell.version += 1
@@ -74,47 +93,95 @@ class View:
         self.seen = None
 
 
+def once(path: tuple[Lens, ...]) -> tuple[Lens, ...]:
+    """A path for a write that may not go through a view that shows an element twice: the old one would be written back.
+
+    From the first such view on, the elements are written at their positions, which the views tell.
+    """
+    first = next((k for k, lens in enumerate(path) if lens.repeats), None)
+    if first is None:
+        return path
+
+    def pick(op, base):
+        return reduce(lambda positions, lens: lens.pick(op, positions), path[first:], base)
+
+    def put(op, base, new):
+        return like(base, put_at(op, base, new, lambda positions: pick(op, positions)))
+
+    return (*path[:first], Lens(pick, put, pick))
+
+
+@dataclasses.dataclass(frozen=True)
+class Viewed:
+    """The argument that a view operator views: its node, its name, and its index when the argument is a list of tensors."""
+
+    node: torch.fx.Node
+    name: str
+    index: int | None = None
+
+    @property
+    def fake(self) -> torch.Tensor:
+        """What torch knows of the viewed tensor."""
+        return self.node.meta["val"]
+
+    def replaced(self, base: ir.Value, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of the operator with *base* as the viewed tensor."""
+        if self.index is None:
+            return {**arguments, self.name: base}
+        tensors = list(arguments[self.name])
+        tensors[self.index] = base
+        return {**arguments, self.name: tensors}
+
+
 def lens_of(
     translation: registry.Translation,
     node: torch.fx.Node,
     target: Any,
     arguments: dict[str, Any],
+    viewed: Viewed,
     stamp: Callable[[ir.Value], ir.Value] = lambda value: value,
     position: int | None = None,
 ) -> Lens:
-    """The lens of a view operator: its translation reads, its registered put writes.
+    """The lens of a view operator: its translation reads; its registered put writes, or else the positions that it shows.
 
-    *node* is the node that made the view, *target* the view operator, *arguments* those after the viewed tensor;
+    *node* is the node that made the view, *target* the view operator, *arguments* those that its translation lists;
     *stamp* checks what is read and gives it torch's sizes; *position* is the index of the result for an operator that has
     several. A view that reads as its base (a dropout that drops nothing) is written as its base.
     Raises Untranslatable, when written, if nothing says how to write through *target*.
     """
-    viewed = registry.parameters(translation.function)[0]
+    puts = registry.COMPLEX_PUTS if viewed.fake.dtype.is_complex else registry.PUTS
+    fake = node.meta["val"] if position is None else node.meta["val"][position]
 
-    def get(op, base):
+    def read(op, base):
         with translating(op, node):
-            result = translation.function(op, **{viewed: base}, **arguments)
-        return stamp(result if position is None else result[position])
+            result = translation.function(op, **viewed.replaced(base, arguments))
+        return result if position is None else result[position]
+
+    def pick(op, positions):
+        picked = read(op, positions) if keeps_elements(viewed.fake, fake) else None
+        if picked is None or picked.dtype != positions.dtype:
+            raise Untranslatable(f"a write through the view {target} is not handled")
+        return picked
 
     def put(op, base, new):
-        function = (registry.COMPLEX_PUTS if views_complex(node) else registry.PUTS).get(target)
+        function = puts.get(target)
         if function is None:
-            if get(op, base) is base:
+            if read(op, base) is base:
                 return new
-            raise Untranslatable(f"a write through the view {target} is not handled")
+            return like(base, put_at(op, base, new, lambda positions: pick(op, positions)))
         extra = {} if position is None else {"position": position}
-        listed = registry.parameters(function)
+        listed = registry.parameters(function)[2:]
         known = {name: value for name, value in (arguments | extra).items() if name in listed}
         with translating(op, node):
             return like(base, function(op, base, new, **known))
 
-    return Lens(get, put)
+    return Lens(lambda op, base: stamp(read(op, base)), put, pick)
 
 
-def views_complex(node: torch.fx.Node) -> bool:
-    """Whether a node is a view of a complex tensor."""
-    viewed = node.args[0]
-    return isinstance(viewed, torch.fx.Node) and viewed.meta["val"].dtype.is_complex
+def keeps_elements(viewed: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether a view shows elements as they are held: real, in the same dtype, none of them negated."""
+    is_real = not (viewed.dtype.is_complex or view.dtype.is_complex)
+    return is_real and viewed.dtype == view.dtype and viewed.is_neg() == view.is_neg()
 
 
 def like(base: ir.Value, written: ir.Value) -> ir.Value:
@@ -149,6 +216,9 @@ def storages(value: Any) -> list[int | None]:
         return [storage for item in value for storage in storages(item)]
     return [storage_of(value)]
 
+
+SAME_TENSOR = frozenset({torch.ops.aten.detach_.default, torch.ops.aten.requires_grad_.default})
+"""In-place operators that change neither what a tensor holds nor how it is seen."""
 
 HIDDEN_WRITES = {
     torch.ops.aten.batch_norm.default: ("training", ("running_mean", "running_var")),
@@ -210,7 +280,7 @@ def mutated_storages(graph: torch.fx.Graph) -> set[int]:
     """Storages that a node of the graph writes; views of the others need no lens."""
     written: set[int | None] = set()
     for node in graph.nodes:
-        if node.op == "call_function":
+        if node.op == "call_function" and node.target not in SAME_TENSOR:
             for argument in written_nodes(node):
                 written.update(storages(argument.meta.get("val")))
     pairs = [(node, returned_argument(node)) for node in graph.nodes]

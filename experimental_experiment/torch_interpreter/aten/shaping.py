@@ -34,18 +34,6 @@ def expand(op, self, size, implicit):
     return expanded(op, self, size)
 
 
-@writes_through(aten.expand.default, aten.broadcast_to.default)
-def put_expand(op, base, new, size):
-    """An expanded element is one element: the first of its repetitions is kept."""
-    lead = len(size) - rank(base)
-    for axis in range(rank(base)):
-        if base.shape[axis] == 1 and new.shape[axis + lead] != 1:
-            new = op.Slice(new, [0], [1], [axis + lead])
-    for _ in range(lead):
-        new = op.Gather(new, 0, axis=0)
-    return new
-
-
 @translates(aten.broadcast_to.default)
 def broadcast_to(op, self, size):
     """Another name of expand."""
@@ -56,12 +44,6 @@ def broadcast_to(op, self, size):
 def expand_as(op, self, other):
     """Expand to the sizes of another tensor."""
     return expanded(op, self, sizes_of(other))
-
-
-@writes_through(aten.expand_as.default)
-def put_expand_as(op, base, new, other):
-    """An expanded element is one element."""
-    return put_expand(op, base, new, sizes_of(other))
 
 
 @translates(aten.broadcast_tensors.default)
@@ -153,6 +135,9 @@ def view(op, self, size):
 @writes_through(
     aten._reshape_alias.default,
     aten._unsafe_view.default,
+    aten.broadcast_to.default,
+    aten.expand.default,
+    aten.expand_as.default,
     aten.flatten.using_ints,
     aten.ravel.default,
     aten.reshape.default,
@@ -166,7 +151,7 @@ def view(op, self, size):
     aten.view_as.default,
 )
 def put_reshape(op, base, new):
-    """The same elements in order, in the shape of the base."""
+    """The same elements in order, in the shape of the base; what expand repeats is never written here."""
     return reshaped(op, new, sizes_of(base))
 
 

@@ -26,6 +26,7 @@ from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.memory import places_of
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
 
 aten = torch.ops.aten
@@ -65,8 +66,8 @@ def as_strided(op, self, size, stride, storage_offset):
     given = [*viewed.shape, *viewed.stride(), viewed.storage_offset(), *size, *stride, offset]
     if not all(isinstance(number, int) for number in given):
         raise Untranslatable("as_strided of a tensor of symbolic sizes that is not contiguous")
-    held = memory_of(tuple(viewed.shape), viewed.stride(), viewed.storage_offset())
-    wanted = memory_of(tuple(size), tuple(stride), offset)
+    held = places_of(viewed.shape, viewed.stride(), viewed.storage_offset())
+    wanted = places_of(size, stride, offset)
     where = {place: position for position, place in enumerate(held.tolist())}
     if not where.keys() >= set(wanted.tolist()):
         raise Untranslatable("as_strided reads elements of the memory that the tensor does not have")
@@ -162,11 +163,3 @@ def places(op, size: list[int | ir.Value], stride: list[int | ir.Value], offset:
         along = op.Mul(op.Range(0, count, 1), step)
         total = op.Add(total, op.Unsqueeze(along, list(range(1, len(size) - axis))))
     return total
-
-
-def memory_of(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> np.ndarray:
-    """The positions in memory of the elements in order, all numbers being static."""
-    total = np.full(size, offset, dtype=np.int64)
-    for axis, (count, step) in enumerate(zip(size, stride)):
-        total += (np.arange(count) * step).reshape([-1] + [1] * (len(size) - axis - 1))
-    return total.reshape(-1)
