@@ -61,6 +61,40 @@ class TestPooling(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 
+    def test_a_kernel_larger_than_the_input(self):
+        """Eager needs no memory for the rest of the window, nor does the model: 1.6 million elements a channel would show."""
+        others = {torch.float32: [(normal(2, 3, 5, 6),), (normal(1, 3, 7, 4),)]}
+        cases = {
+            "mean": (aten.avg_pool2d.default, IMAGE, [1280, 1280], [], [0, 0], True),
+            "mean, float64": (aten.avg_pool2d.default, IMAGE.double(), [1280, 1280], [], [0, 0], True),
+            "mean, float16": (aten.avg_pool2d.default, IMAGE.half(), [1280, 1280], [], [0, 0], True),
+            "mean with padding": (aten.avg_pool2d.default, IMAGE, [1280, 1280], [], [600, 640], True),
+            "mean without the padding": (
+                aten.avg_pool2d.default, IMAGE, [1280, 1280], [], [600, 640], True, False),
+            "a divisor": (aten.avg_pool2d.default, IMAGE, [1280, 1280], [], [600, 0], True, True, 7),
+            "along one axis": (aten.avg_pool2d.default, IMAGE, [1280, 3], [1280, 2], [1, 1], True),
+            "maximum": (aten.max_pool2d.default, IMAGE, [1280, 1280], [], [0, 600], [1, 1], True),
+            "maximum of integers": (aten.max_pool2d.default, INTS, [1280, 1280], [], [0, 0], [1, 1], True),
+            "positions": (aten.max_pool2d_with_indices.default, IMAGE, [1280, 1280], [], [0, 0], [1, 1], True),
+        }  # fmt: skip
+        for promise, (function, *args) in cases.items():
+            with self.subTest(promise):
+                sizes = [(x[0], *args[1:]) for x in others.get(args[0].dtype, []) if args[0].dim() == 4]
+                model = self.assert_same_as_eager(function, *args, others=sizes)
+                self.assertNotIn("Pad", [node.op_type for node in model.graph.node if args[0] is IMAGE])
+
+    def test_ceil_mode_is_one_node(self):
+        cases = {
+            "mean": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [0, 0], True),
+            "mean with padding": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], True),
+            "mean without the padding": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], True, False),
+            "maximum": (aten.max_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], [1, 1], True),
+        }
+        for promise, (function, *args) in cases.items():
+            with self.subTest(promise):
+                model = self.assert_same_as_eager(function, *args, others=[(normal(1, 3, 8, 11), *args[1:])])
+                self.assertEqual(len(model.graph.node), 1)
+
     def test_last_window_of_ceil_mode(self):
         corners = list(itertools.product((2, 3), (1, 2, 3), (0, 1)))
 

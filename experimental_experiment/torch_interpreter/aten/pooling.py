@@ -1,13 +1,14 @@
 """Pooling over sliding windows: maximum (with indices), average.
 
-Source of semantics: torch.nn.MaxPool2d and torch.nn.AvgPool2d. The last window of ``ceil_mode`` is made by padding the end of an
-axis: onnxruntime's own ceil_mode keeps windows that torch drops. Dtypes without a kernel are reduced over gathered windows.
+Source of semantics: torch.nn.MaxPool2d, torch.nn.AvgPool2d and ONNX AveragePool-22. Before opset 22, ONNX's ``ceil_mode`` has
+windows that start behind the padded input, which torch drops. Dtypes without a kernel are reduced over gathered windows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -28,9 +29,8 @@ from experimental_experiment.torch_interpreter.aten.spatial import (
     smaller,
     times,
     volume,
-    windows,
+    window_positions,
 )
-from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -52,7 +52,11 @@ IN_AVERAGE_POOL = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType
 
 
 class Geometry:
-    """The windows of one pooling: kernel, stride, padding and dilation per axis, zeros to add at the end for ceil_mode."""
+    """The windows of one pooling: kernel, stride, padding and dilation per axis, zeros to add at the end for ceil_mode.
+
+    A window of ceil_mode larger than the padded input holds no more than that: ``window`` is the smaller size, ``kernel`` as well
+    where it is static.
+    """
 
     def __init__(self, op, x, axes, kernel_size, stride, padding, dilation, ceil_mode):
         self.kernel = per_axis(kernel_size, axes)
@@ -60,29 +64,74 @@ class Geometry:
         self.begin = per_axis(padding, axes)
         self.dilation = per_axis(dilation, axes)
         self.sizes = [op.size(x, axis - axes) for axis in range(axes)]
-        self.reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation)]
-        self.end: list[Size] = list(self.begin)
-        if ceil_mode:
-            self.end = [self.end_of(op, axis) for axis in range(axes)]
+        self.window: list[Size] = list(self.kernel)
+        if ceil_mode and self.dilation == [1] * axes:
+            whole = [plus(op, size, 2 * p) for size, p in zip(self.sizes, self.begin)]
+            self.window = [smaller(op, k, size) for k, size in zip(self.kernel, whole)]
+            self.kernel = [w if is_static(w) else k for w, k in zip(self.window, self.kernel)]
+        self.reach = [plus(op, times(op, minus(op, w, 1), d), 1) for w, d in zip(self.window, self.dilation)]
+        self.last = [self.last_of(op, axis, ceil_mode) for axis in range(axes)]
+        self.end: list[Size] = [
+            self.end_of(op, axis) if ceil_mode else self.begin[axis] for axis in range(axes)
+        ]
+
+    def last_of(self, op, axis: int, ceil_mode: bool) -> Size:
+        """The number of the last window of an axis: with ceil_mode, it starts inside the input or in the padding before."""
+        size, s, p, k, d = (
+            self.sizes[axis],
+            self.stride[axis],
+            self.begin[axis],
+            self.kernel[axis],
+            self.dilation[axis],
+        )
+        covered = minus(op, plus(op, size, 2 * p), (k - 1) * d + 1)
+        if not ceil_mode:
+            return quotient(op, covered, s)
+        inside = quotient(op, plus(op, size, p - 1), s)
+        return smaller(op, quotient(op, plus(op, covered, s - 1), s), inside)
 
     def end_of(self, op, axis: int) -> Size:
-        """Zeros after an axis so that a window that starts inside the input, or in the padding before, is whole."""
-        size, s, p, reach = self.sizes[axis], self.stride[axis], self.begin[axis], self.reach[axis]
-        covered = minus(op, plus(op, size, 2 * p), reach)
-        last = quotient(op, plus(op, covered, s - 1), s)
-        inside = quotient(op, minus(op, plus(op, size, p), 1), s)
-        needed = plus(op, times(op, smaller(op, last, inside), s), reach)
-        return larger(op, minus(op, needed, plus(op, size, p)), p)
+        """Zeros after an axis so that its last window is whole."""
+        needed = plus(op, times(op, self.last[axis], self.stride[axis]), self.reach[axis])
+        return larger(op, minus(op, needed, plus(op, self.sizes[axis], self.begin[axis])), self.begin[axis])
 
-    @property
-    def fits_attributes(self) -> bool:
-        """Whether ONNX's attribute pads can hold the padding: static, and smaller than the kernel."""
-        amounts = list(zip([*self.begin, *self.end], self.kernel * 2))
-        return is_static(*self.end) and all(amount < kernel for amount, kernel in amounts)
+    def counts(self, op) -> list[Size]:
+        """The number of windows of each axis."""
+        return [plus(op, last, 1) for last in self.last]
 
-    def pads(self) -> list[int]:
-        """The attribute pads of ONNX."""
-        return [*self.begin, *self.end]
+    def attributes(self, counts_padding: bool = False) -> dict[str, Any] | None:
+        """The attributes of ONNX, None when they cannot say the windows. *counts_padding*: what pads the input counts in a mean."""
+        windows = dict(kernel_shape=self.kernel, strides=self.stride)
+        if self.end == self.begin:
+            return dict(windows, pads=self.begin * 2)
+        if is_static(*self.end) and not counts_padding:
+            if all(amount < kernel for amount, kernel in zip([*self.begin, *self.end], self.kernel * 2)):
+                return dict(windows, pads=[*self.begin, *self.end])
+        if is_static(*self.end) and any(end == begin for end, begin in zip(self.end, self.begin)):
+            return None
+        return dict(windows, pads=self.begin * 2, ceil_mode=1)
+
+    def has_more(self) -> bool:
+        """Whether ONNX's ceil_mode may have windows that torch drops."""
+        axes = zip(self.begin, self.stride, self.kernel, self.dilation)
+        return not is_static(*self.end) and any(p + s > (k - 1) * d + 1 for p, s, k, d in axes)
+
+    def cut(self, op, x: ir.Value) -> ir.Value:
+        """The result of ONNX's pooling without the windows that torch drops."""
+        if not self.has_more():
+            return x
+        axes = list(range(2, 2 + len(self.kernel)))
+        return op.Slice(x, [0] * len(axes), op.shape(self.counts(op)), axes)
+
+
+def reduced(op, reduce: Callable, x, found: Geometry):
+    """*reduce*, ReduceMax or ReduceSum, over every window of the padded *x*: one axis after the other, so that few elements are copied."""
+    for axis, (window, stride, dilation) in enumerate(
+        zip(found.window, found.stride, found.dilation), start=2
+    ):
+        index, _ = window_positions(op, op.size(x, axis), window, stride, dilation)
+        x = reduce(op.Gather(x, index, axis=axis), [axis], keepdims=0)
+    return x
 
 
 # ---- maximum
@@ -95,24 +144,26 @@ def largest(op, x, found: Geometry):
     times as long, and would stand between the convolutions that onnxruntime computes in one layout.
     """
     if x.dtype not in IN_MAX_POOL:
-        taken, _ = windows(op, padded_with_lowest(op, x, found), found.kernel, found.stride, found.dilation)
-        return op.ReduceMax(taken, list(range(2, rank(taken), 2)), keepdims=0)
-    attributes = dict(kernel_shape=found.kernel, strides=found.stride, dilations=found.dilation)
-    if found.fits_attributes:
-        return op.MaxPool(x, pads=found.pads(), **attributes)
-    return op.MaxPool(padded_with_lowest(op, x, found), **attributes)
+        return reduced(op, op.ReduceMax, padded_with_lowest(op, x, found), found)
+    attributes = found.attributes()
+    if attributes is None:
+        x, attributes = (
+            padded_with_lowest(op, x, found),
+            dict(kernel_shape=found.kernel, strides=found.stride),
+        )
+    return found.cut(op, op.MaxPool(x, dilations=found.dilation, **attributes))
 
 
 def largest_with_indices(op, x, found: Geometry):
     """The largest element of every window of (N, C, *spatial*), the first one of equals, and its flat position."""
-    if x.dtype in IN_MAX_POOL and found.fits_attributes:
-        attributes = dict(kernel_shape=found.kernel, strides=found.stride, dilations=found.dilation)
-        values, flat = op.MaxPool(x, pads=found.pads(), outputs=2, **attributes)
-        return values, op.Mod(flat, volume(op, found.sizes))
-    taken, counts = columns(op, padded_with_lowest(op, x, found), found.kernel, found.stride, found.dilation)
+    attributes = found.attributes() if x.dtype in IN_MAX_POOL else None
+    if attributes is not None:
+        values, flat = op.MaxPool(x, outputs=2, dilations=found.dilation, **attributes)
+        return found.cut(op, values), op.Mod(found.cut(op, flat), volume(op, found.sizes))
+    taken, counts = columns(op, padded_with_lowest(op, x, found), found.window, found.stride, found.dilation)
     positions = padded(op, numbered(op, found.sizes), found.begin, found.end)
-    where, _ = columns(op, positions, found.kernel, found.stride, found.dilation)
-    return first_largest(op, taken, where, [op.size(x, 0), op.size(x, 1)], volume(op, found.kernel), counts)
+    where, _ = columns(op, positions, found.window, found.stride, found.dilation)
+    return first_largest(op, taken, where, [op.size(x, 0), op.size(x, 1)], volume(op, found.window), counts)
 
 
 def max_pool(write: Callable, axes: int) -> Callable:
@@ -201,22 +252,30 @@ def avg_pool(
 
 def mean(op, x, found: Geometry, count_include_pad, divisor_override):
     """The mean of every window of (N, C, *spatial*)."""
-    attributes = dict(kernel_shape=found.kernel, strides=found.stride)
-    in_kernel = x.dtype in IN_AVERAGE_POOL
-    if in_kernel and divisor_override is None and found.fits_attributes:
-        if not count_include_pad or found.end == found.begin:
-            included = int(count_include_pad)
-            return op.AveragePool(x, pads=found.pads(), count_include_pad=included, **attributes)
-    surrounded = padded(op, x, found.begin, found.end)
-    divisor = divisors(op, found, count_include_pad) if divisor_override is None else divisor_override
-    divisor = op.constant(divisor)
-    if in_kernel:
-        average = op.AveragePool(surrounded, **attributes)
-        factor = op.Div(float(math.prod(found.kernel)), op.Cast(divisor, to=ir.DataType.FLOAT))
-        return op.Mul(average, op.CastLike(factor, average))
-    taken, _ = windows(op, surrounded, found.kernel, found.stride, [1] * len(found.kernel))
-    total = op.ReduceSum(taken, list(range(2, rank(taken), 2)), keepdims=0)
-    return op.Div(total, op.CastLike(divisor, total))
+    if x.dtype not in IN_AVERAGE_POOL:
+        total = reduced(op, op.ReduceSum, padded(op, x, found.begin, found.end), found)
+        return op.Div(total, op.CastLike(divisor_of(op, found, count_include_pad, divisor_override), total))
+    counts_padding = any(found.begin) and (count_include_pad or divisor_override is not None)
+    attributes = found.attributes(counts_padding)
+    if attributes is None:
+        surrounded = padded(op, x, found.begin, found.end)
+        average = op.AveragePool(surrounded, kernel_shape=found.kernel, strides=found.stride)
+        count = op.constant(math.prod(found.kernel))
+    else:
+        average = found.cut(op, op.AveragePool(x, count_include_pad=int(counts_padding), **attributes))
+        if divisor_override is None:
+            return average
+        count = divisors(op, found, True)
+    divisor = divisor_of(op, found, count_include_pad, divisor_override)
+    factor = op.Div(op.Cast(count, to=ir.DataType.FLOAT), op.Cast(divisor, to=ir.DataType.FLOAT))
+    return op.Mul(average, op.CastLike(factor, average))
+
+
+def divisor_of(op, found: Geometry, count_include_pad, divisor_override):
+    """What divides the sum of every window."""
+    return (
+        divisors(op, found, count_include_pad) if divisor_override is None else op.constant(divisor_override)
+    )
 
 
 def divisors(op, found: Geometry, count_include_pad):
@@ -234,7 +293,6 @@ def divisors(op, found: Geometry, count_include_pad):
 
 def bounds(op, found: Geometry, axis: int):
     """Where the windows start and stop along an axis, counted from its first element: the padding before is below 0."""
-    size, k, s, p = found.sizes[axis], found.kernel[axis], found.stride[axis], found.begin[axis]
-    total = plus(op, plus(op, size, p), found.end[axis])
-    start = op.Sub(counted(op, plus(op, quotient(op, minus(op, total, k), s), 1), s), p)
+    size, k, s, p = found.sizes[axis], found.window[axis], found.stride[axis], found.begin[axis]
+    start = op.Sub(counted(op, found.counts(op)[axis], s), p)
     return start, op.Min(op.Add(start, k), plus(op, size, p))

@@ -121,12 +121,17 @@ def windows(
     counts = []
     for position, (k, s, d) in enumerate(zip(kernel, stride, dilation)):
         axis = 2 + 2 * position
-        reach = plus(op, times(op, minus(op, k, 1), d), 1)
-        count = plus(op, quotient(op, minus(op, op.size(x, axis), reach), s), 1)
-        index = op.Add(op.Unsqueeze(counted(op, k, d), [1]), op.Unsqueeze(counted(op, count, s), [0]))
+        index, count = window_positions(op, op.size(x, axis), k, s, d)
         x = picked(op, x, index, axis)
         counts.append(count)
     return x, counts
+
+
+def window_positions(op, size: Size, k: Size, s: int, d: int) -> tuple[ir.Value, Size]:
+    """The positions (k, count) of the elements of the windows of an axis, and how many windows it has."""
+    reach = plus(op, times(op, minus(op, k, 1), d), 1)
+    count = plus(op, quotient(op, minus(op, size, reach), s), 1)
+    return op.Add(op.Unsqueeze(counted(op, k, d), [1]), op.Unsqueeze(counted(op, count, s), [0])), count
 
 
 def columns(op, x: ir.Value, kernel: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]):
