@@ -70,6 +70,21 @@ def cast(op, operand: Any, dtype: ir.DataType) -> Any:
     return op.Cast(operand, to=dtype) if isinstance(operand, ir.Value) else op.constant(operand, dtype)
 
 
+def rounded_operands(op, dtype: ir.DataType, *operands: Any) -> list[Any]:
+    """The operands of an operation of *dtype*; in float32 when one is a wider 0-d tensor, which is rounded to *dtype* before.
+
+    onnxruntime leaves the rounding out in front of an operator that it computes in float32 itself.
+    """
+    inside = ir.DataType.FLOAT if any(is_rounded(x, dtype) for x in operands) else dtype
+    return [cast(op, cast(op, x, dtype), inside) for x in operands]
+
+
+def is_rounded(operand: Any, dtype: ir.DataType) -> bool:
+    """Whether an operand is a 0-d float32 or float64 tensor beside tensors of float16 or bfloat16."""
+    is_wide = isinstance(operand, ir.Value) and operand.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+    return is_wide and dtype in LOW_PRECISION
+
+
 def promote(op, *operands: Any) -> list[Any]:
     """The operands in the dtype torch computes in; None stays None."""
     dtype = result_dtype(*operands)
@@ -133,14 +148,15 @@ class RoundedEmitter:
         return rounded_to(self.op, result, self.half) if result.dtype == ir.DataType.FLOAT else result
 
 
-def computation_dtype(dtype: ir.DataType, *operands: Any) -> ir.DataType:
-    """Where to compute an operation whose result is of *dtype*: in float32 when *dtype* does not hold an operand.
+def factors(op, dtype: ir.DataType, self: Any, other: Any) -> list[Any]:
+    """The operands of a product or a quotient of *dtype*, in float32 when *dtype* does not hold one of them.
 
-    torch keeps Python numbers and 0-d tensors in float32 beside float16 and bfloat16 tensors: ``half * 1e5`` is finite.
+    torch keeps a Python number or a 0-d tensor in float32 beside float16 and bfloat16 tensors when it is the second operand:
+    ``half * 1e5`` is finite. The first operand is rounded.
     """
-    if dtype in LOW_PRECISION and not all(holds(dtype, operand) for operand in operands):
-        return ir.DataType.FLOAT
-    return dtype
+    if dtype in LOW_PRECISION and not holds(dtype, other):
+        return [cast(op, cast(op, self, dtype), ir.DataType.FLOAT), cast(op, other, ir.DataType.FLOAT)]
+    return rounded_operands(op, dtype, self, other)
 
 
 def holds(dtype: ir.DataType, operand: Any) -> bool:

@@ -15,10 +15,11 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import (
     cast,
-    computation_dtype,
+    factors,
     float_dtype,
     promote_to_float,
     result_dtype,
+    rounded_operands,
     wide,
 )
 from experimental_experiment.torch_interpreter.registry import translates
@@ -52,9 +53,9 @@ def rsub(op, self, other, alpha):
 def accumulate(op, op_type: str, self: Any, other: Any, alpha: Any) -> ir.Value:
     """``self`` plus or minus ``alpha * other``: in the common dtype, scaled without rounding between."""
     dtype = result_dtype(self, other)
-    self, other = cast(op, self, dtype), cast(op, other, dtype)
+    self, other = rounded_operands(op, dtype, self, other)
     if is_one(alpha):
-        return op.emit(op_type, (self, other))
+        return cast(op, op.emit(op_type, (self, other)), dtype)
     self, other, alpha = (cast(op, x, wide(dtype)) for x in (self, other, cast(op, alpha, dtype)))
     return cast(op, op.emit(op_type, (self, op.Mul(other, alpha))), dtype)
 
@@ -68,9 +69,8 @@ def is_one(number: Any) -> bool:
 def mul(op, self, other):
     """``self * other``; booleans multiply as a logical and."""
     dtype = result_dtype(self, other)
-    inside = computation_dtype(dtype, self, other)
     op_type = "And" if dtype == BOOL else "Mul"
-    return cast(op, op.emit(op_type, (cast(op, self, inside), cast(op, other, inside))), dtype)
+    return cast(op, op.emit(op_type, factors(op, dtype, self, other)), dtype)
 
 
 @translates(
@@ -84,8 +84,7 @@ def mul(op, self, other):
 def div(op, self, other):
     """True division: integers give floats."""
     dtype = float_dtype(self, other)
-    inside = computation_dtype(dtype, self, other)
-    return cast(op, op.Div(cast(op, self, inside), cast(op, other, inside)), dtype)
+    return cast(op, op.Div(*factors(op, dtype, self, other)), dtype)
 
 
 @translates(aten.addcmul.default)
@@ -104,7 +103,8 @@ def add_scaled(op, op_type: str, self, tensor1, tensor2, value) -> ir.Value:
     """``self`` plus *value* times a product or a quotient; integers truncate it."""
     dtype = result_dtype(self, tensor1, tensor2)
     value = int(value) if isinstance(value, float) and not dtype.is_floating_point() else value
-    self, tensor1, tensor2, value = (cast(op, x, wide(dtype)) for x in (self, tensor1, tensor2, value))
+    tensors = rounded_operands(op, dtype, self, tensor1, tensor2)
+    self, tensor1, tensor2, value = (cast(op, x, wide(dtype)) for x in (*tensors, value))
     return cast(op, op.Add(self, op.emit(op_type, (op.Mul(tensor1, value), tensor2))), dtype)
 
 
@@ -112,6 +112,8 @@ def add_scaled(op, op_type: str, self, tensor1, tensor2, value) -> ir.Value:
 def lerp(op, self, end, weight):
     """Linear interpolation, from the nearer end: exact for weights 0 and 1."""
     dtype = self.dtype
+    if isinstance(weight, ir.Value):
+        self, end, weight = rounded_operands(op, dtype, self, end, weight)
     self, end, weight = (cast(op, x, wide(dtype)) for x in (self, end, weight))
     span = op.Sub(end, self)
     from_start = op.Add(self, op.Mul(weight, span))
@@ -172,11 +174,11 @@ def pow_(op, self, exponent):
     dtype = result_dtype(self, exponent)
     if not dtype.is_floating_point():
         return integer_power(op, dtype, self, exponent)
-    self, power = cast(op, self, dtype), cast(op, exponent, dtype)
+    self, power = rounded_operands(op, dtype, self, exponent)
     if not isinstance(exponent, ir.Value) and abs(exponent) == 0.5 and dtype != ir.DataType.FLOAT16:
         root = op.Sqrt(self)
         return root if exponent > 0 else op.Reciprocal(root)
-    return op.Pow(self, power)
+    return cast(op, op.Pow(self, power), dtype)
 
 
 @translates(aten.float_power.Tensor_Scalar, aten.float_power.Scalar, aten.float_power.Tensor_Tensor)

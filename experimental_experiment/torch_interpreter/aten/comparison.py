@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.promotion import cast, promote
+from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype, rounded_operands
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -23,7 +23,7 @@ def compares(op_type: str, *targets: torch._ops.OpOverload) -> None:
     """Register a comparison that ONNX has."""
 
     def translation(op, self, other):
-        return op.emit(op_type, promote(op, self, other))
+        return op.emit(op_type, rounded_operands(op, result_dtype(self, other), self, other))
 
     translation.__name__ = op_type.lower()
     translation.__doc__ = f"ONNX {op_type} of the promoted operands."
@@ -42,7 +42,7 @@ compares("LessOrEqual", aten.le.Tensor, aten.le.Scalar, aten.less_equal.Tensor, 
 @translates(aten.ne.Tensor, aten.ne.Scalar, aten.not_equal.Tensor, aten.not_equal.Scalar)
 def ne(op, self, other):
     """``self != other``, true for NaN."""
-    return op.Not(op.Equal(*promote(op, self, other)))
+    return op.Not(op.Equal(*rounded_operands(op, result_dtype(self, other), self, other)))
 
 
 # ---- logical operators

@@ -39,7 +39,8 @@ def div_mode(op, self, other, rounding_mode):
 def floor_divide(op, self, other):
     """The quotient rounded towards minus infinity; a number beside a float16 tensor keeps its digits."""
     dtype = result_dtype(self, other)
-    return cast(op, floored_quotient(op, cast(op, self, wide(dtype)), cast(op, other, wide(dtype))), dtype)
+    self = cast(op, cast(op, self, dtype), wide(dtype))
+    return cast(op, floored_quotient(op, self, cast(op, other, wide(dtype))), dtype)
 
 
 @translates(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
@@ -62,10 +63,10 @@ def rounded(op, self: Any, other: Any, function) -> ir.Value:
 
 
 def truncated_quotient(op, self: Any, other: Any) -> ir.Value:
-    """The quotient without its fraction; torch rounds a quotient of float16 tensors before it truncates."""
+    """The quotient without its fraction; torch rounds a quotient of float16 before it truncates, but that by a number."""
     dtype = result_dtype(self, other)
-    quotient = op.Div(cast(op, self, wide(dtype)), cast(op, other, wide(dtype)))
-    if all(kind(operand)[1] == "tensor" for operand in (self, other)):
+    quotient = op.Div(cast(op, cast(op, self, dtype), wide(dtype)), cast(op, other, wide(dtype)))
+    if kind(other)[1] == "tensor":
         quotient = op.Cast(quotient, to=dtype)
     return op.Cast(trunc(op, op.Cast(quotient, to=wide(dtype))), to=dtype)
 

@@ -14,9 +14,11 @@ import torch
 
 from experimental_experiment.torch_interpreter.promotion import (
     cast,
+    float_dtype,
     promote_to_float,
     result_dtype,
     rounded_once,
+    rounded_operands,
     wide,
 )
 from experimental_experiment.torch_interpreter.registry import translates
@@ -102,7 +104,7 @@ def logaddexp2(op, self, other):
 def log_of_sum(op, self: ir.Value, other: ir.Value, scale: float) -> ir.Value:
     """The larger one, plus ``log(1 + exp(-gap))`` in a base; two equal infinities have no gap."""
     dtype = result_dtype(self, other)
-    self, other = (cast(op, x, wide(dtype)) for x in (self, other))
+    self, other = (cast(op, cast(op, x, dtype), wide(dtype)) for x in (self, other))
     gap = op.Where(op.Equal(self, other), op.constant(0, self.dtype), op.Abs(op.Sub(self, other)))
     excess = softened(op, op.Mul(gap, -scale))
     return cast(op, op.Add(op.Max(self, other), op.Div(excess, scale)), dtype)
@@ -141,6 +143,7 @@ def log_odds(op, x: ir.Value) -> ir.Value:
 @translates(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self)
 def xlogy(op, self, other):
     """``self * log(other)``, 0 where *self* is 0, but NaN where *other* is."""
-    self, other = promote_to_float(op, self, other)
+    dtype = float_dtype(self, other)
+    self, other = rounded_operands(op, dtype, self, other)
     zero = op.And(op.Equal(self, 0.0), op.Not(op.IsNaN(other)))
-    return op.Where(zero, op.constant(0, self.dtype), op.Mul(self, op.Log(other)))
+    return cast(op, op.Where(zero, op.constant(0, self.dtype), op.Mul(self, op.Log(other))), dtype)

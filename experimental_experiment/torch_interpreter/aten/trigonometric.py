@@ -153,7 +153,7 @@ float_function("Tanh", aten.tanh.default)
 def atan2(op, self, other):
     """The angle of (other, self) from the arctangent of at most 1, exact for zeros of either sign and infinities."""
     dtype = float_dtype(self, other)
-    self, other = (cast(op, x, wide(dtype)) for x in (self, other))
+    self, other = (cast(op, cast(op, x, dtype), wide(dtype)) for x in (self, other))
     y, x = op.Abs(self), op.Abs(other)
     one, zero = op.constant(1, y.dtype), op.constant(0, y.dtype)
     equal = op.Where(op.Equal(y, 0.0), zero, one)
@@ -168,7 +168,7 @@ def atan2(op, self, other):
 def hypot(op, self, other):
     """``sqrt(self ** 2 + other ** 2)`` without overflow; an infinity wins over NaN."""
     dtype = float_dtype(self, other)
-    x, y = (op.Abs(cast(op, leg, wide(dtype))) for leg in (self, other))
+    x, y = (op.Abs(cast(op, cast(op, leg, dtype), wide(dtype))) for leg in (self, other))
     longest, shortest = op.Max(x, y), op.Min(x, y)
     ratio = op.Div(shortest, longest)
     length = op.Mul(longest, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0)))
