@@ -58,6 +58,12 @@ class TestStriding(ExporterTestCase):
         with self.assertRaisesRegex(Exception, "elements of the memory that the tensor does not have"):
             self.assert_same_as_eager(lambda x: x[1:].as_strided((2,), (1,), 0), floats(12), dynamic=False)
 
+    def test_a_scatter_to_one_place_twice(self):
+        with self.assertRaisesRegex(Exception, "as_strided_scatter writes an element of the memory twice"):
+            self.assert_same_as_eager(
+                aten.as_strided_scatter.default, floats(6), floats(2, 2), [2, 2], [1, 1], dynamic=False
+            )
+
     def test_windows_of_other_sizes(self):
         def windows(x):
             return x.unfold(1, 3, 2), x.as_strided((x.shape[0], 2), (x.shape[1], 1))

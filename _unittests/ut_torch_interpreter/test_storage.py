@@ -410,10 +410,17 @@ class TestPrograms(ExporterTestCase):
             y.add_(1)
             return row
 
-        with self.assertRaisesRegex(
-            ExportError, r"as_strided.*the tensor does not have\n  node   %as_strided"
-        ):
-            self.assert_same_as_eager(outside, floats(3, 4), dynamic=False)
+        def behind(x):
+            return x.clone()[0].as_strided((3, 2), (2, 1))
+
+        for function in (outside, behind):
+            with (
+                self.subTest(function.__name__),
+                self.assertRaisesRegex(
+                    ExportError, r"as_strided.*the tensor does not have\n  node   %as_strided"
+                ),
+            ):
+                self.assert_same_as_eager(function, floats(3, 4), dynamic=False)
 
 
 class TestRegistry(unittest.TestCase):

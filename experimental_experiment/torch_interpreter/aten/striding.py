@@ -31,6 +31,8 @@ from experimental_experiment.torch_interpreter.registry import translates, write
 
 aten = torch.ops.aten
 
+OUTSIDE = "as_strided reads elements of the memory that the tensor does not have"
+
 
 def writes_by_position(*targets) -> Callable:
     """Register, beside a translation that only picks elements, the put derived from it.
@@ -61,16 +63,19 @@ def as_strided(op, self, size, stride, storage_offset):
     """The elements at the given places of the memory, which the fake tensor describes."""
     viewed = op.context.node.args[0].meta["val"]
     offset = viewed.storage_offset() if storage_offset is None else storage_offset
-    if viewed.is_contiguous() and is_zero(viewed.storage_offset()):
-        return op.Gather(reshaped(op, self, [-1]), places(op, size, stride, offset), axis=0)
     given = [*viewed.shape, *viewed.stride(), viewed.storage_offset(), *size, *stride, offset]
-    if not all(isinstance(number, int) for number in given):
+    is_known = all(isinstance(number, int) for number in given)
+    if viewed.is_contiguous() and is_zero(viewed.storage_offset()):
+        if is_known and places_of(size, stride, offset).max(initial=-1) >= viewed.numel():
+            raise Untranslatable(OUTSIDE)
+        return op.Gather(reshaped(op, self, [-1]), places(op, size, stride, offset), axis=0)
+    if not is_known:
         raise Untranslatable("as_strided of a tensor of symbolic sizes that is not contiguous")
     held = places_of(viewed.shape, viewed.stride(), viewed.storage_offset())
     wanted = places_of(size, stride, offset)
     where = {place: position for position, place in enumerate(held.tolist())}
     if not where.keys() >= set(wanted.tolist()):
-        raise Untranslatable("as_strided reads elements of the memory that the tensor does not have")
+        raise Untranslatable(OUTSIDE)
     found = np.array([where[place] for place in wanted.tolist()], dtype=np.int64).reshape(size)
     return op.Gather(reshaped(op, self, [-1]), found, axis=0)
 
@@ -78,6 +83,10 @@ def as_strided(op, self, size, stride, storage_offset):
 @translates(aten.as_strided_scatter.default)
 def as_strided_scatter(op, self, src, size, stride, storage_offset):
     """*self* in which the elements at the given places are those of *src*."""
+    if all(isinstance(number, int) for number in [*size, *stride]):
+        where = places_of(size, stride, 0)
+        if np.unique(where).size < where.size:
+            raise Untranslatable("as_strided_scatter writes an element of the memory twice")
     new = op.Cast(src, to=self.dtype)
     return put_at(op, self, new, lambda positions: as_strided(op, positions, size, stride, storage_offset))
 
