@@ -16,9 +16,10 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 
-from experimental_experiment.comparison import difference, run, session, tensor_leaves
+from experimental_experiment.comparison import difference, tensor_leaves
 from experimental_experiment.testing import Call
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, to_onnx
+from tests.contexts import CONTEXTS, Context, InContext
 from tests.ties import pick_the_same
 
 DTYPES = (
@@ -147,26 +148,30 @@ def module_calls(
 
 
 def spread(items: list[Any], count: int) -> list[Any]:
-    """The first item, the last one and others evenly between."""
+    """The first item, the last one and others evenly between; the one in the middle alone."""
     if len(items) <= count:
         return items
+    if count == 1:
+        return [items[len(items) // 2]]
     return [items[round(k * (len(items) - 1) / (count - 1))] for k in range(count)]
 
 
-def verdict(name: Name, samples: int = 4, seed: int = 0) -> Verdict:
+def verdict(name: Name, samples: int = 4, seed: int = 0, context: Context = CONTEXTS["plain"]) -> Verdict:
     """Export, run and compare the samples of one case; the first that does not pass decides."""
     warnings.simplefilter("ignore")
     dynamic = passed = seen = 0
     refused: Verdict | None = None
     for call, tensors in calls(name, samples, seed):
+        model = context.module(call)
+        inputs = model.inputs(tensors)
         try:
-            expected = eager(call, tensors)
+            expected = eager(model, inputs)
         except (AssertionError, RuntimeError, ValueError, IndexError, TypeError):
             continue  # a sample that eager itself refuses
         if not expected:
             continue  # an empty torch.Size: a model without outputs, which onnxruntime does not run
         seen += 1
-        found = judged(name, (copy.deepcopy(call), tensors), call, tensors, expected)
+        found = judged(name, context, (copy.deepcopy(model), inputs), model, inputs, expected)
         if found.status == "not exported":
             refused = refused or found
             continue
@@ -179,7 +184,7 @@ def verdict(name: Name, samples: int = 4, seed: int = 0) -> Verdict:
             or not any(size > 1 for tensor in tensors for size in tensor.shape)
         ):
             continue
-        found = with_dynamic_sizes(name, call, tensors)
+        found = with_dynamic_sizes(name, context, model, tensors)
         if found is not None:
             if found.status != "passed":
                 return found
@@ -191,35 +196,36 @@ def verdict(name: Name, samples: int = 4, seed: int = 0) -> Verdict:
     return Verdict("passed", dynamic=dynamic)
 
 
-def eager(call: torch.nn.Module, tensors: tuple) -> list[torch.Tensor]:
+def eager(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """What eager gives."""
     torch.manual_seed(0)
     with torch.no_grad():
-        return tensor_leaves(copy.deepcopy(call)(*(tensor.clone() for tensor in tensors)))
+        return tensor_leaves(copy.deepcopy(model)(*(tensor.clone() for tensor in inputs)))
 
 
-def with_dynamic_sizes(name: Name, call: Call, tensors: tuple) -> Verdict | None:
+def with_dynamic_sizes(name: Name, context: Context, model: InContext, tensors: tuple) -> Verdict | None:
     """The sample exported with all dimensions dynamic, run on other sizes.
 
     None when eager does not take other sizes with these arguments, or when torch.export made one of them static.
     """
-    axes = (tuple({axis: torch.export.Dim.AUTO for axis in range(t.dim())} for t in tensors),)
+    inputs = model.inputs(tensors)
+    axes = (tuple({axis: torch.export.Dim.AUTO for axis in range(t.dim())} for t in inputs),)
     program = None
     for larger in (one_more, twice, longer_batch):
-        other = resized(tensors, larger)
+        other = model.inputs(resized(tensors, larger))
         try:
-            expected = eager(call, other)
+            expected = eager(model, other)
         except (AssertionError, RuntimeError, ValueError, IndexError, TypeError):
             continue  # the arguments that are not tensors only fit the sizes of the sample
         try:
             with torch.no_grad():
-                program = program or torch.export.export(copy.deepcopy(call), tensors, dynamic_shapes=axes)
+                program = program or torch.export.export(copy.deepcopy(model), inputs, dynamic_shapes=axes)
                 captured = tensor_leaves(program.module()(*(tensor.clone() for tensor in other)))
         except Exception:  # a guard of torch.export: this sample does not say anything about these sizes
             continue
         if name[1] not in RANDOM | UNSPECIFIED and not agree(expected, captured):
             continue  # torch.export has fixed a number that depends on the sizes
-        found = judged(name, (program,), call, other, expected)
+        found = judged(name, context, (program,), model, other, expected)
         return dataclasses.replace(found, detail=f"dynamic: {found.detail}")
     return None
 
@@ -264,31 +270,32 @@ def resized(tensors: Sequence[torch.Tensor], larger: Callable[[int, int], int]) 
 
 def judged(
     name: Name,
+    context: Context,
     exported: tuple,
-    call: Call,
-    tensors: tuple,
+    model: InContext,
+    inputs: Sequence[torch.Tensor],
     expected: list[torch.Tensor],
 ) -> Verdict:
-    """Give *exported* to `to_onnx`, run the model on *tensors*, compare with *expected*."""
+    """Give *exported* to `to_onnx`, run what it gives on *inputs*, compare with *expected*."""
     try:
-        model = to_onnx(*exported)
+        proto = to_onnx(*exported, **context.options)
     except CaptureError as error:
         return Verdict("not exported", first_line(error))
     except ExportError as error:
         return Verdict("refused", first_line(error))
     try:
-        got = run(session(model), tensor_leaves([tensor.clone() for tensor in tensors]))
-    except Exception as error:
-        if isinstance(error, (RuntimeError, ValueError)) or type(error).__module__.startswith("onnxruntime"):
-            return Verdict("not run", first_line(error))
-        raise
+        got = context.run(proto, tensor_leaves([tensor.clone() for tensor in inputs]))
+    except Exception as error:  # whatever the runtime raises: onnx.reference has no class of its own for it
+        return Verdict("not run", f"{type(error).__name__}: {first_line(error)}")
     if len(got) != len(expected):
         return Verdict("wrong", f"{len(got)} outputs instead of {len(expected)}")
     if name[1] in RANDOM | UNSPECIFIED:
         return statistics(name, got, expected)
     names = [f"output_{k}" for k in range(len(got))]
     wrong = [found for found in map(difference, names, expected, got) if not found.within]
-    if wrong and not pick_the_same(name[1], *call.arguments(tensors), expected, got):
+    if wrong and not pick_the_same(
+        name[1], *model.arguments(inputs), model.values(expected), model.values(got)
+    ):
         return Verdict("wrong", str(wrong[0]))
     return Verdict("passed")
 

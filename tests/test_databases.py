@@ -1,18 +1,18 @@
-"""A fixed tenth of PyTorch's operator and module databases; the whole runs by ``python -m tests.sweep``."""
+"""A fixed part of PyTorch's operator and module databases, alone and in each context; the whole: ``python -m tests.sweep``."""
 
 import unittest
 
-from tests.sweep import SAMPLES, sweep, tenth, unexpected
+from tests.sweep import ONE_IN, SAMPLES, Run, fixed_part, sweep, unexpected, with_section
 
 
 class TestDatabases(unittest.TestCase):
     """Each case runs in a process of its own kind: a crash loses that case only."""
 
-    def check(self, names, fewest):
+    def check(self, names, fewest, context="plain", samples=SAMPLES):
         """No case fails outside of the known failures, and no known failure passes."""
-        results = list(sweep(tenth(names), samples=SAMPLES, workers=2))
+        results = list(sweep(fixed_part(names, context), Run(context, samples), workers=2))
         self.assertGreater(len(results), fewest)
-        self.assertEqual(unexpected(results), [])
+        self.assertEqual(unexpected(results, context), [])
 
     def test_operators(self):
         from tests.cases import operator_names
@@ -23,6 +23,53 @@ class TestDatabases(unittest.TestCase):
         from tests.cases import module_names
 
         self.check(module_names(), 5)
+
+    def test_contexts(self):
+        from tests.cases import module_names, operator_names
+
+        for context in ONE_IN.keys() - {"plain"}:
+            with self.subTest(context):
+                self.check(operator_names() + module_names(), 40, context, samples=1)
+
+
+class TestContexts(unittest.TestCase):
+    """A context gives the operator what it is given alone."""
+
+    def test_the_operator_sees_the_same_tensors(self):
+        from tests.contexts import CONTEXTS, Call, torch
+
+        tensors = [
+            torch.arange(24.0).reshape(2, 3, 4),
+            torch.tensor([[0.125, -7.5], [float("inf"), 1.0]], dtype=torch.float16),
+            torch.tensor([[1, 2, 3]]),
+            torch.randn(2, 3, 4, 5, 6, dtype=torch.float64),
+            torch.tensor(True),
+        ]
+        call = Call(lambda *given: given, tensors, {})
+        for name, context in CONTEXTS.items():
+            with self.subTest(name):
+                module = context.module(call)
+                for seen, tensor in zip(module.operands(module.inputs(tensors)), tensors, strict=True):
+                    torch.testing.assert_close(seen, tensor)
+                    self.assertTrue(seen.is_contiguous())
+
+    def test_values_undo_what_stands_after_the_call(self):
+        from tests.contexts import Around, Call, torch
+
+        call = Call(torch.sort, (torch.randn(2, 3, 4, 5),), {})
+        module = Around(call)
+        for found, value in zip(module.values(module(*module.inputs(call.tensors()))), call(*call.tensors())):
+            self.assertTrue(torch.equal(found, value))
+
+
+class TestDocument(unittest.TestCase):
+    """The sections of docs/conformance.md."""
+
+    def test_a_section_takes_the_place_of_the_one_of_its_name(self):
+        old = with_section(with_section("", "## scaled\n\nold\n"), "## plain\n\n| kept |\n")
+        new = with_section(old, "## scaled\n\nnew\n")
+        self.assertIn("## plain\n\n| kept |\n\n## scaled\n\nnew\n", new)
+        self.assertNotIn("old", new)
 
 
 if __name__ == "__main__":

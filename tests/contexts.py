@@ -1,0 +1,175 @@
+"""The contexts that the sweeps run an operator in: alone, or as it stands in a model, between other nodes.
+
+onnxruntime rewrites what a node and its neighbours make together: an operator alone shows none of that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx.reference import ReferenceEvaluator
+from torch.utils import _pytree as pytree
+
+from experimental_experiment import comparison
+from experimental_experiment.testing import Call
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+
+Tensors = Sequence[torch.Tensor]
+BFLOAT16 = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)
+"""The type that stands for it in arrays of numpy."""
+
+
+class InContext(torch.nn.Module):
+    """A call with other nodes before and after it; this one has none.
+
+    The call is given the tensors that it is given alone: ``operands(inputs(tensors))`` are *tensors*.
+    """
+
+    def __init__(self, call: Call):
+        super().__init__()
+        self.call = call
+
+    def inputs(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """What the model is given."""
+        return tuple(tensors)
+
+    def operands(self, inputs: Tensors) -> list[torch.Tensor]:
+        """What the nodes before the call make of it."""
+        return list(inputs)
+
+    def results(self, values: list[Any]) -> list[Any]:
+        """What the nodes after the call make of its values."""
+        return values
+
+    def values(self, results: Tensors) -> Tensors:
+        """Tensors of which the last ones are those that the call gave: positions, and what stands at them."""
+        return results
+
+    def arguments(self, inputs: Tensors) -> tuple[tuple, dict]:
+        """The arguments of the function."""
+        return self.call.arguments(self.operands(inputs))
+
+    def forward(self, *inputs):
+        """The call, in the context."""
+        return self.results(pytree.tree_leaves(self.call(*self.operands(inputs))))
+
+
+class Around(InContext):
+    """Tensors arrive with the channels last and go back to it, in the way of a model written for such images.
+
+    onnxruntime moves transpositions through the nodes between them, each operator in its own way.
+    """
+
+    def inputs(self, tensors):
+        return tuple(channels_last(tensor).contiguous() for tensor in tensors)
+
+    def operands(self, inputs):
+        # contiguous() is no node of ONNX: as_strided and view see the strides that they see alone
+        return [channels_first(tensor).contiguous() for tensor in inputs]
+
+    def results(self, values):
+        return [channels_last(value) if isinstance(value, torch.Tensor) else value for value in values]
+
+    def values(self, results):
+        return [channels_first(result) for result in results]
+
+
+class Scaled(InContext):
+    """Floats arrive as ``2 * x - 0.25``, leave as ``relu(2 * y + 1)``, and once more through half precision.
+
+    The fusions of a scale, a bias or an activation and the moving of casts meet the operator. The factors are powers of two
+    and every product is exact, so that the operator is given the same bits by both runtimes, whichever precision they
+    compute the sums in: a rounding before a floor, a comparison or an argmax would change its result by more than any
+    tolerance. A sum of small numbers does lose digits, in both alike.
+    """
+
+    def inputs(self, tensors):
+        return tuple((t + 0.25) / 2 if t.is_floating_point() else t for t in tensors)
+
+    def operands(self, inputs):
+        return [x * 2 - 0.25 if x.is_floating_point() else x for x in inputs]
+
+    def results(self, values):
+        """The positive floats of full precision stay among the results, their halves come before all others."""
+        halves, results = [], []
+        for value in values:
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                value = torch.relu(value * 2 + 1)
+                # back to the wide dtype, where a node uses it; the result is a half so that it is compared as one
+                halves.append((value.to(torch.float16).to(value.dtype) / 2).to(torch.float16))
+            results.append(value)
+        return halves + results
+
+
+def in_onnxruntime(model: onnx.ModelProto, inputs: Tensors) -> list[torch.Tensor]:
+    """The outputs that onnxruntime gives."""
+    return comparison.run(comparison.session(model), inputs)
+
+
+def in_reference(model: onnx.ModelProto, inputs: Tensors) -> list[torch.Tensor]:
+    """The outputs that onnx's own evaluator gives: it reads the standard and nothing else."""
+    feeds = {
+        argument.name: as_array(tensor) for argument, tensor in zip(model.graph.input, inputs, strict=True)
+    }
+    return [as_tensor(output) for output in ReferenceEvaluator(model).run(None, feeds)]
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor as numpy sees it; bfloat16 is no type of its own."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(BFLOAT16)
+    return tensor.numpy()
+
+
+def as_tensor(array: np.ndarray) -> torch.Tensor:
+    """The inverse of `as_array`, for arrays of any strides."""
+    array = np.array(array, order="C")
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """How the cases of a sweep are exported and run.
+
+    Attributes:
+        promise: one sentence, for the documentation.
+        module: what surrounds the call.
+        options: keyword arguments of `to_onnx`.
+        run: the outputs of a model for these inputs.
+    """
+
+    promise: str
+    module: Callable[[Call], InContext] = InContext
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    run: Callable[[onnx.ModelProto, Tensors], list[torch.Tensor]] = in_onnxruntime
+
+
+DECOMPOSED = ExportOptions(decomposition_table="default")
+PLAIN_ONNX = {"runtime": "onnx"} if "runtime" in inspect.signature(to_onnx).parameters else {}
+
+CONTEXTS = {
+    "plain": Context("the operator or module alone, in onnxruntime's CPU provider"),
+    "around": Context("between transpositions: channels last before and after", Around),
+    "scaled": Context("between a scale, a bias, an activation and casts", Scaled),
+    "decomposed": Context("after `run_decompositions()` with torch's default table", options={"export_options": DECOMPOSED}),
+    "reference": Context("alone, in `onnx.reference` instead of onnxruntime", options=PLAIN_ONNX, run=in_reference),
+}  # fmt: skip
+"""By name: what ``python -m tests.sweep --context`` takes."""
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """The axis after the first one comes last, as in NHWC; the two axes of a matrix change their places."""
+    return tensor.movedim(min(1, tensor.dim() - 2), -1) if tensor.dim() > 1 else tensor
+
+
+def channels_first(tensor: torch.Tensor) -> torch.Tensor:
+    """The inverse of `channels_last`."""
+    return tensor.movedim(-1, min(1, tensor.dim() - 2)) if tensor.dim() > 1 else tensor
