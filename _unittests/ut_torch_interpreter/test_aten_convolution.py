@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -85,6 +86,13 @@ class TestConvolution(ExporterTestCase):
                 weight = normal(6, 4, 3, 2, dtype=dtype)
                 same = lambda x, weight=weight: aten.conv2d.default(x, weight, None, [2, 1], [1, 1])
                 self.assert_same_as_eager(same, IMAGE.to(dtype), others=[(normal(3, 4, 12, 7, dtype=dtype),)])
+
+    def test_decomposed_with_a_dynamic_kernel(self):
+        """``padding="same"`` becomes a padding of half of the kernel, whose size is not known."""
+        same = lambda x, weight: torch.conv2d(x, weight, None, 1, "same", 2)
+        options = ExportOptions(decomposition_table="default")
+        other = (normal(3, 4, 12, 7), normal(6, 4, 5, 7))
+        self.assert_same_as_eager(same, IMAGE, normal(6, 4, 3, 5), others=[other], export_options=options)
 
 
 if __name__ == "__main__":

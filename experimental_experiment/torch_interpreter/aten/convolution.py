@@ -34,7 +34,10 @@ IN_CONV = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT1
 def conv(op, input, weight, bias, stride, padding, dilation, groups):
     """A convolution with the same padding on both sides of an axis."""
     axes = rank(weight) - 2
-    padding = per_axis(padding, axes)
+    if (
+        len(padding) < axes
+    ):  # one for each axis may be symbolic: padding="same" is decomposed into half of the kernel
+        padding = per_axis(padding, axes)
     return any_conv(op, input, weight, bias, stride, padding, padding, dilation, groups)
 
 

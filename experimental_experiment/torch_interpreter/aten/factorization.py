@@ -29,7 +29,7 @@ def repeat(op, count, step: Callable, *carried: ir.Value) -> Sequence[ir.Value]:
         lambda inner, k, go, *state: [go, *step(inner, k, *state)],
         [op.constant(0), op.constant(True), *carried],
     )
-    results = op.Loop(count, None, *carried, body=body, outputs=len(carried))
+    results = op.Loop(count, True, *carried, body=body, outputs=len(carried))
     for result, start in zip(results, carried):
         result.type, result.shape = start.type, start.shape
     return results

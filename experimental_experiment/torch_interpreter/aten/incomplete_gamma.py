@@ -82,7 +82,7 @@ def until_stable(op, step: Callable, *carried: ir.Value) -> Sequence[ir.Value]:
         return [inner.Cast(most, to=ir.DataType.BOOL), *state]
 
     body = op.subgraph(again, [op.constant(0), op.constant(True), *carried])
-    return op.Loop(300, None, *carried, body=body, outputs=len(carried))
+    return op.Loop(300, True, *carried, body=body, outputs=len(carried))
 
 
 def power_series(op, a: ir.Value, x: ir.Value) -> ir.Value:

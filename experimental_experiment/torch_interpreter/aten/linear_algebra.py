@@ -278,7 +278,7 @@ def grouped_rows(op, rows, matrices, ends):
 
     nothing = op.SequenceEmpty(dtype=held)
     body = op.subgraph(step, [op.constant(0), op.constant(True), nothing])
-    products = op.Loop(op.Size(groups), None, nothing, body=body)
+    products = op.Loop(op.Size(groups), True, nothing, body=body)
     left = op.Sub(op.shape([op.size(rows, 0)]), op.Slice(ends, [-1], [INT64_MAX], [0]))
     zeros = op.Expand(op.constant(0, held), op.Concat(left, op.shape_of(matrices, 2), axis=0))
     return op.Cast(op.ConcatFromSequence(op.SequenceInsert(products, zeros), axis=0), to=rows.dtype)

@@ -47,7 +47,7 @@ def polynomial(
 
         body = op.subgraph(step, [op.constant(0), op.constant(True), one, one])
         degree = op.ReduceMax(op.Concat(op.Reshape(n, [-1]), [1], axis=0), keepdims=0)
-        value, _ = op.Loop(op.Sub(degree, 1), None, first(op, x), one, body=body, outputs=2)
+        value, _ = op.Loop(op.Sub(degree, 1), True, first(op, x), one, body=body, outputs=2)
         if limited:
             value = op.Where(op.Greater(n, HERMITE_LIMITS[inner]), op.constant(math.nan, inner), value)
         value = op.Where(op.Equal(n, 0), one, op.Where(op.Less(n, 0), op.constant(0, inner), value))

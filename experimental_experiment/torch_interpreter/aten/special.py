@@ -136,7 +136,7 @@ def chebyshev(op, t: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         return [go, following, current]
 
     body = op.subgraph(step, [op.constant(0), op.constant(True), nothing, nothing])
-    current, previous = op.Loop(len(coefficients) - 1, None, nothing, nothing, body=body, outputs=2)
+    current, previous = op.Loop(len(coefficients) - 1, True, nothing, nothing, body=body, outputs=2)
     return op.Add(op.Sub(op.Mul(t, current), previous), coefficients[-1] / 2)
 
 
@@ -261,7 +261,7 @@ def hurwitz_zeta(op, s: ir.Value, q: ir.Value) -> ir.Value:
     start_term = op.Add(first, op.Mul(q, 0.0))
     body = op.subgraph(step, [op.constant(0), op.constant(True), start_term, start, start_term])
     trips = op.Add(op.Cast(terms, to=ir.DataType.INT64), 1)
-    total, at, term = op.Loop(trips, None, start_term, start, start_term, body=body, outputs=3)
+    total, at, term = op.Loop(trips, True, start_term, start, start_term, body=body, outputs=3)
     total = with_remainder(op, s, total, at, term)
     pole = op.And(op.LessOrEqual(q, 0.0), op.Equal(q, op.Floor(q)))
     undefined = op.And(op.LessOrEqual(q, 0.0), op.Not(op.Equal(s, op.Floor(s))))

@@ -116,7 +116,7 @@ def grow(op, count, start, results):
         return [go, *(insert(inner, *pair) for pair in zip(sequences, results(inner, number)))]
 
     body = op.subgraph(step, [ITERATION, GO, *start])
-    sequences = op.Loop(count, None, *start, body=body, outputs=len(start))
+    sequences = op.Loop(count, True, *start, body=body, outputs=len(start))
     typed(sequences, start)
     return sequences
 
