@@ -49,8 +49,10 @@ UNSPECIFIED = frozenset(
 """Operators whose values are not specified: shape and dtype are compared."""
 
 
-STRUCTURED = frozenset({"bucketize", "linalg.tensorinv", "nn.functional.embedding_bag", "searchsorted"})
-"""Operators whose inputs lose what they promise (an order, an inverse) when their elements are repeated."""
+STRUCTURED = frozenset(
+    {"bucketize", "linalg.cholesky_ex", "linalg.tensorinv", "nn.functional.embedding_bag", "searchsorted"}
+)
+"""Operators whose inputs lose what they promise (an order, an inverse, a factor) when their elements are repeated."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,11 +67,10 @@ class Around(InContext):
     """
 
     def inputs(self, tensors):
-        return tuple(channels_last(tensor).contiguous() for tensor in tensors)
+        return tuple(channels_last(tensor) for tensor in tensors)
 
     def operands(self, inputs):
-        # contiguous() is no node of ONNX: as_strided and view see the strides that they see alone
-        return [channels_first(tensor).contiguous() for tensor in inputs]
+        return [channels_first(tensor) for tensor in inputs]
 
     def results(self, values):
         return [channels_last(value) if isinstance(value, torch.Tensor) else value for value in values]
@@ -90,16 +89,16 @@ class Scaled(InContext):
     """
 
     def inputs(self, tensors):
-        return tuple((t + 0.25) / 2 if t.is_floating_point() else t for t in tensors)
+        return tuple((t + 0.25) / 2 if is_float(t) else t for t in tensors)
 
     def operands(self, inputs):
-        return [x * 2 - 0.25 if x.is_floating_point() else x for x in inputs]
+        return [x * 2 - 0.25 if is_float(x) else x for x in inputs]
 
     def results(self, values):
         """The positive floats of full precision stay among the results, their halves come before all others."""
         halves, results = [], []
         for value in values:
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if isinstance(value, torch.Tensor) and is_float(value):
                 value = torch.relu(value * 2 + 1)
                 # back to the wide dtype, where a node uses it; the result is a half so that it is compared as one
                 halves.append((value.to(torch.float16).to(value.dtype) / 2).to(torch.float16))
@@ -165,11 +164,29 @@ CONTEXTS = {
 """By name: what ``python -m tests.sweep --context`` takes."""
 
 
+def is_float(tensor: torch.Tensor) -> bool:
+    """Whether the tensor holds floats, and is not sparse: those have no arithmetic with numbers."""
+    return tensor.is_floating_point() and tensor.layout == torch.strided
+
+
 def channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """The axis after the first one comes last, as in NHWC; the two axes of a matrix change their places."""
-    return tensor.movedim(min(1, tensor.dim() - 2), -1) if tensor.dim() > 1 else tensor
+    """The axis after the first one comes last, as in NHWC; the two axes of a matrix change their places.
+
+    Contiguous, which is no node of ONNX, so that as_strided and view see the strides that they see alone.
+    """
+    return tensor.movedim(second_axis(tensor), -1).contiguous() if has_axes(tensor) else tensor
 
 
 def channels_first(tensor: torch.Tensor) -> torch.Tensor:
     """The inverse of `channels_last`."""
-    return tensor.movedim(-1, min(1, tensor.dim() - 2)) if tensor.dim() > 1 else tensor
+    return tensor.movedim(-1, second_axis(tensor)).contiguous() if has_axes(tensor) else tensor
+
+
+def has_axes(tensor: torch.Tensor) -> bool:
+    """Whether there are two axes or more that can change their places: those of a sparse tensor cannot."""
+    return tensor.dim() > 1 and tensor.layout == torch.strided
+
+
+def second_axis(tensor: torch.Tensor) -> int:
+    """The axis of the channels; the first one of a matrix."""
+    return min(1, tensor.dim() - 2)
