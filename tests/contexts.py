@@ -6,7 +6,6 @@ onnxruntime rewrites what a node and its neighbours make together: an operator a
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment import comparison
 from experimental_experiment.testing import Call
-from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import ExportOptions
 
 Tensors = Sequence[torch.Tensor]
 BFLOAT16 = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)
@@ -152,14 +151,13 @@ class Context:
 
 
 DECOMPOSED = ExportOptions(decomposition_table="default")
-PLAIN_ONNX = {"runtime": "onnx"} if "runtime" in inspect.signature(to_onnx).parameters else {}
 
 CONTEXTS = {
     "plain": Context("the operator or module alone, in onnxruntime's CPU provider"),
     "around": Context("between transpositions: channels last before and after", Around),
     "scaled": Context("between a scale, a bias, an activation and casts", Scaled),
     "decomposed": Context("after `run_decompositions()` with torch's default table", options={"export_options": DECOMPOSED}),
-    "reference": Context("alone, in `onnx.reference` instead of onnxruntime", options=PLAIN_ONNX, run=in_reference),
+    "reference": Context("alone, in `onnx.reference` instead of onnxruntime", options={"runtime": "onnx"}, run=in_reference),
 }  # fmt: skip
 """By name: what ``python -m tests.sweep --context`` takes."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
-import inspect
 import json
 import multiprocessing
 import os
@@ -222,13 +221,9 @@ def main() -> int:
     )
     parser.add_argument("--json", help="file for the raw results")
     options = parser.parse_args()
-    from experimental_experiment.torch_interpreter import to_onnx
     from tests.cases import module_names, operator_names
 
     of_the_export = {} if options.special_values is None else {"special_values": options.special_values}
-    unknown = of_the_export.keys() - inspect.signature(to_onnx).parameters.keys()
-    if unknown:
-        parser.error(f"to_onnx has no option {', '.join(sorted(unknown))}")
     run = Run(options.context, options.samples, options.seed, of_the_export)
     names = operator_names() + module_names()
     if options.only:
