@@ -8,11 +8,12 @@ from tests.sweep import ONE_IN, SAMPLES, Run, fixed_part, sweep, unexpected, wit
 class TestDatabases(unittest.TestCase):
     """Each case runs in a process of its own kind: a crash loses that case only."""
 
-    def check(self, names, fewest, context="plain", samples=SAMPLES):
+    def check(self, names, fewest, context="plain", samples=SAMPLES, workers=2):
         """No case fails outside of the known failures, and no known failure passes."""
-        results = list(sweep(fixed_part(names, context), Run(context, samples), workers=2))
+        run = Run(context, samples)
+        results = list(sweep(fixed_part(names, context), run, workers))
         self.assertGreater(len(results), fewest)
-        self.assertEqual(unexpected(results, context), [])
+        self.assertEqual(unexpected(results, run), [])
 
     def test_operators(self):
         from tests.cases import operator_names
@@ -25,11 +26,12 @@ class TestDatabases(unittest.TestCase):
         self.check(module_names(), 5)
 
     def test_contexts(self):
+        """One sample and one worker: starting another costs as much as ten cases."""
         from tests.cases import module_names, operator_names
 
         for context in ONE_IN.keys() - {"plain"}:
             with self.subTest(context):
-                self.check(operator_names() + module_names(), 40, context, samples=1)
+                self.check(operator_names() + module_names(), 40, context, samples=1, workers=1)
 
 
 class TestContexts(unittest.TestCase):
