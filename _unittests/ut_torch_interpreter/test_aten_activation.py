@@ -16,6 +16,7 @@ EDGES = torch.tensor(
 )
 INTS = torch.tensor([-3, 0, 2, 7])
 MATRIX = torch.tensor([[1.0, -2.0, 0.5, 3.0], [-INF, 1.0, 2.0, -INF], [1e4, 0.0, -1e4, 1.0]])
+CUBE = torch.randn(2, 4, 3, 3, generator=torch.Generator().manual_seed(0))
 UNITS = each(
     aten.relu.default,
     aten.relu6.default,
@@ -77,6 +78,14 @@ class TestActivation(ExporterTestCase):
         "integers truncate a threshold": (aten.threshold.default, INTS, 1.5, 20.5),
         "log_sigmoid and its buffer": (aten.log_sigmoid_forward.default, EDGES),
     }
+    MASKS = {
+        "a mask of each element": (aten._masked_softmax.default, CUBE, CUBE > 1, 3, 2),
+        "a mask of each element, another axis": (aten._masked_softmax.default, CUBE.half(), CUBE > 1, 0),
+        "a mask of pairs": (aten._masked_softmax.default, CUBE, CUBE[0, 0] > 1, 3, 0),
+        "a mask of keys": (aten._masked_softmax.default, CUBE, CUBE[:, 0, 0] > 1, 3, 1),
+        "a mask of a matrix": (aten._masked_softmax.default, CUBE[0, 0].double(), CUBE[1, 1] > 0, None, 1),
+        "a row that is hidden is NaN": (aten._masked_softmax.default, CUBE[0, 0], CUBE[0, 0] > -9),
+    }
     GATES = {
         "a gate": (aten.glu.default, EDGES.reshape(4, 4), -1),
         "a gate along the first axis": (aten.glu.default, EDGES.reshape(4, 4), 0),
@@ -131,6 +140,14 @@ class TestActivation(ExporterTestCase):
 
     def test_gates(self):
         self.assert_cases(self.GATES)
+
+    def test_masked_softmax(self):
+        """torch.export captures it once its meta function, which torch lacks, is given."""
+        library = torch.library.Library("aten", "IMPL")
+        self.addCleanup(library._destroy)
+        meta = lambda self, mask, dim=None, mask_type=None: torch.empty_like(self)
+        library.impl("_masked_softmax", meta, "Meta")
+        self.assert_cases(self.MASKS)
 
     def test_softmax(self):
         self.assert_cases(self.SOFTMAXES)

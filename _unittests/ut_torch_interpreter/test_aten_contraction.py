@@ -24,6 +24,7 @@ class TestContraction(ExporterTestCase):
         "bilinear with a bias": (aten.bilinear.default, randn(5, 3), randn(5, 4), randn(2, 3, 4), randn(2)),
         "bilinear of vectors": (aten.bilinear.default, randn(3), randn(4), randn(2, 3, 4)),
         "bilinear of batches": (aten.bilinear.default, randn(2, 5, 3), randn(2, 5, 4), randn(2, 3, 4), randn(2)),
+        "_trilinear": (aten._trilinear.default, randn(5, 3), randn(2, 3, 4), randn(5, 4), [1, 3], [0], [1, 2], [2, 3]),
         "a matrix product": (aten.einsum.default, "ij,jk->ik", [randn(2, 3), randn(3, 4)]),
         "an implicit output is sorted": (aten.einsum.default, "ba,cb", [randn(2, 3), randn(4, 2)]),
         "capitals come first": (aten.einsum.default, "aB", [randn(2, 3)]),

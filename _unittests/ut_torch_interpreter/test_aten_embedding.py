@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions
 
 aten = torch.ops.aten
 
@@ -116,6 +117,16 @@ class TestEmbeddingRenorm(ExporterTestCase):
             return aten.embedding_renorm_.default(weight, indices, 1.0, 2.0), weight
 
         self.assert_same_as_eager(function, torch.randn(6, 3), torch.tensor([1, 4, 1]))
+
+    def test_a_new_table(self):
+        options = ExportOptions(decomposition_table="default")
+        for function in (
+            lambda weight, indices: aten.embedding_renorm.default(weight, indices, 1.0, 2.0),
+            lambda weight, indices: torch.nn.functional.embedding(indices, weight.clone(), max_norm=1.0),
+        ):
+            self.assert_same_as_eager(
+                function, torch.randn(6, 3), torch.tensor([1, 4, 1]), export_options=options
+            )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter.errors import ExportError
 
 torch.manual_seed(0)
 
@@ -36,6 +37,8 @@ class TestFactorization(ExporterTestCase):
         "linalg_det in float64": (aten.linalg_det.default, A.double()),
         "linalg_slogdet": (aten.linalg_slogdet.default, A),
         "slogdet": (aten.slogdet.default, torch.zeros(2, 2)),
+        "_linalg_det": (lambda x: aten._linalg_det.default(x)[0], A),
+        "_linalg_slogdet": (lambda x: aten._linalg_slogdet.default(x)[:2], A),
         "logdet": (aten.logdet.default, A),
         "logdet of positive matrices": (aten.logdet.default, POSITIVE),
         "linalg_cholesky": (aten.linalg_cholesky.default, POSITIVE),
@@ -64,6 +67,15 @@ class TestFactorization(ExporterTestCase):
         for target in (aten.linalg_det.default, aten.linalg_qr.default):
             with self.subTest(target=target):
                 self.assert_same_as_eager(target, A, others=[(torch.randn(3, 5, 5),)])
+
+    def test_the_factors_of_a_determinant_are_refused(self):
+        """They are those of the transpose when the matrix is contiguous."""
+        for function in (
+            lambda x: aten._linalg_det.default(x)[1],
+            lambda x: aten._linalg_slogdet.default(x)[3],
+        ):
+            with self.assertRaisesRegex(ExportError, "a result that only the gradient needs is read"):
+                self.assert_same_as_eager(function, A)
 
 
 if __name__ == "__main__":

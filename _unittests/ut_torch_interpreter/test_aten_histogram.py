@@ -36,6 +36,9 @@ class TestHistogram(ExporterTestCase):
         "a grid": (aten.histogramdd.default, POINTS, [2, 3]),
         "a grid with bounds": (aten.histogramdd.default, POINTS, [2, 5], [0.0, 0.8, 0.1, 1.0], None, True),
         "a cubic grid": (aten.histogramdd.int_bins, POINTS.double(), 3),
+        "the edges of a grid": (aten._histogramdd_bin_edges.default, POINTS, [2, 3], {"range": [0.0, 0.8, 0.1, 1.0]}),
+        "the counts of a grid": (aten._histogramdd_from_bin_cts.default, POINTS, [2, 5], {"density": True}),
+        "the counts between edges": (aten._histogramdd_from_bin_tensors.default, POINTS, [EDGES, EDGES[1:]]),
         "a grid of given edges": (aten.histogramdd.TensorList_bins, POINTS, [EDGES, EDGES[1:]], None, torch.rand(4, 5)),
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 aten = torch.ops.aten
 NAN = torch.full((2, 3), float("nan"))
@@ -166,12 +166,99 @@ class TestGroupedMatrices(ExporterTestCase):
                 ends = torch.tensor([1, 1, 4, 5], dtype=torch.int32)
                 self.assert_same_as_eager(target, rows.to(dtype), matrices.to(dtype), ends)
 
-    def test_groups_of_columns_are_refused(self):
-        ends = torch.tensor([8, 16], dtype=torch.int32)
-        with self.assertRaisesRegex(ExportError, "_grouped_mm of 2 and 2 dimensions"):
-            self.assert_same_as_eager(
-                aten._grouped_mm.default, randn(8, 16).bfloat16(), randn(16, 8).bfloat16(), ends
+    def test_columns_of_each_group(self):
+        self.assert_groups(randn(4, 8, 16), randn(16, 24))
+
+    def test_sums_of_each_group(self):
+        self.assert_groups(randn(8, 24), randn(24, 16))
+
+    def assert_groups(self, self_, mat2):
+        """Four groups of the 24 columns of *mat2*, or of the 24 elements that are summed, some of them empty."""
+        ends = [torch.tensor(end, dtype=torch.int32) for end in ([8, 9, 16, 24], [0, 0, 24, 24], [24] * 4)]
+        a, b = self_.bfloat16(), mat2.bfloat16()
+        others = [(a, b, end) for end in ends]
+        self.assert_same_as_eager(aten._grouped_mm.default, a, b, ends[0], others=others)
+
+
+def float8(*shape):
+    """A matrix of random float8."""
+    return randn(*shape, dtype=torch.float8_e4m3fn)
+
+
+def scaled(a, b, *scales, **kwargs):
+    """The scaled product of what is float8 inside the model only: numpy has no such numbers to give it."""
+    a, b = a.to(torch.float8_e4m3fn), b.to(kwargs.pop("other", torch.float8_e4m3fn))
+    return aten._scaled_mm.default(a, b.t(), *scales, **kwargs)
+
+
+def by_recipes(a, b, rows, columns):
+    """`scaled`, with the recipes of torch.nn.functional.scaled_mm."""
+    a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+    return aten._scaled_mm_v2.default(a, b.t(), [rows], [1], [0], [columns], [1], [0], None, torch.float32)
+
+
+class TestScaledMatrices(ExporterTestCase):
+    A, B = randn(5, 32), randn(16, 32)
+    ONE, OTHER = torch.tensor(0.5), torch.tensor([0.3])
+    ROWS, COLUMNS = torch.rand(5, 1), torch.rand(1, 16)
+    CASES = {
+        "a scale for each matrix": (scaled, A, B, ONE, OTHER, {"out_dtype": torch.float32}),
+        "a bias": (scaled, A, B, ONE, ONE, {"bias": randn(16).half(), "out_dtype": torch.float16}),
+        "a scale for each row and each column": (
+            scaled, A, B, ROWS, COLUMNS, {"out_dtype": torch.bfloat16, "use_fast_accum": True}),
+        "two kinds of float8": (
+            scaled, A, B, ONE, ONE, {"other": torch.float8_e5m2, "out_dtype": torch.float32}),
+        "the result is float8": (lambda *tensors: scaled(*tensors).float(), A, B, ONE, ONE),
+        "float8 saturates": (lambda *tensors: scaled(*tensors).float(), A, B, ONE, 100 * ONE),
+        "recipes": (by_recipes, A, B, ROWS, COLUMNS),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        for opset in (20, 23):
+            self.assert_cases(self.CASES, target_opset=opset)
+
+    def test_what_depends_on_the_machine_is_refused(self):
+        with self.assertRaisesRegex(ExportError, "scale_result, which depends on the machine"):
+            to_onnx(Flat(scaled), (self.A, self.B, self.ONE, self.ONE, None, self.ONE))
+
+    def test_the_first_opset_with_float8(self):
+        message = "ONNX has no float8 before opset 19: raise target_opset"
+        with self.assertRaisesRegex(ExportError, message):
+            to_onnx(Flat(scaled), (self.A, self.B, self.ONE, self.ONE), target_opset=18)
+
+    def test_blocks_are_refused(self):
+        """torch captures them, its CPU has no kernel."""
+
+        def of_blocks(a, b, rows, columns):
+            return aten._scaled_mm.default(a, b.t(), rows, columns, out_dtype=torch.float32)
+
+        def swizzled(a, b, rows, columns):
+            return aten._scaled_mm_v2.default(
+                a, b.t(), [rows], [1], [1], [columns], [1], [1], None, torch.float32
             )
+
+        a, b = float8(5, 256), float8(16, 256)
+        for function, scales, message in (
+            (of_blocks, (torch.rand(5, 2), torch.rand(2, 1)), "scales of blocks"),
+            (
+                swizzled,
+                (torch.rand(5, 1), torch.rand(1, 16)),
+                "scales of scales, swizzled scales or other axes",
+            ),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(ExportError, message):
+                to_onnx(Flat(function), (a, b, *scales))
+
+
+class Flat(torch.nn.Module):
+    """A module whose arguments are those of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors):
+        return self.function(*tensors)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,9 @@ class TestResize(ExporterTestCase):
         ),
         "antialiased, factors": (aten._upsample_bilinear2d_aa.vec, IMAGE, None, False, [1.1, 0.6]),
         "antialiased cubic": (aten._upsample_bicubic2d_aa.vec, normal(1, 2, 20, 30), [7, 40], False, None),
+        "lanczos": (aten._upsample_lanczos2d_aa.vec, normal(1, 2, 20, 30), [7, 40], False, None),
+        "lanczos, factors": (aten._upsample_lanczos2d_aa.vec, IMAGE, None, False, [1.1, 0.6]),
+        "lanczos, float64, corners": (aten._upsample_lanczos2d_aa.default, IMAGE.double(), [3, 9], True),
         "antialiased cubic, float64": (aten._upsample_bicubic2d_aa.vec, IMAGE.double(), [3, 4], True, None),
     }
 

@@ -28,6 +28,10 @@ class TestSingularValues(ExporterTestCase):
         "the values of svd": (lambda x: aten.svd.default(x)[1], A),
         "svd without vectors": (lambda x: aten.svd.default(x, True, False)[1], A),
         "the values of linalg_svd": (lambda x: aten.linalg_svd.default(x)[1], WIDE),
+        "the values of _linalg_svd": (lambda x: aten._linalg_svd.default(x, True)[1], TALL),
+        "_linalg_svd without vectors": (lambda x: aten._linalg_svd.default(x, False, False)[1], WIDE),
+        "the values of _linalg_eigh": (lambda x: aten._linalg_eigh.default(x, "U")[0], SYMMETRIC),
+        "_linalg_eigh without vectors": (aten._linalg_eigh.default, SYMMETRIC, "L", False),
         "eigvalsh": (aten.linalg_eigvalsh.default, SYMMETRIC),
         "eigvalsh of the upper triangle": (aten.linalg_eigvalsh.default, A.double(), "U"),
         "eigvalsh of the lower triangle": (aten.linalg_eigvalsh.default, A),
@@ -60,7 +64,13 @@ class TestSingularValues(ExporterTestCase):
         self.assert_same_as_eager(torch.linalg.eigvalsh, SYMMETRIC[0], others=squares)
 
     def test_vectors_are_refused(self):
-        for function in (lambda x: torch.linalg.svd(x)[0], lambda x: torch.linalg.eigh(x)[1]):
+        functions = (
+            lambda x: torch.linalg.svd(x)[0],
+            lambda x: torch.linalg.eigh(x)[1],
+            lambda x: aten._linalg_svd.default(x)[2],
+            lambda x: aten._linalg_eigh.default(x)[1],
+        )
+        for function in functions:
             with self.assertRaisesRegex(ExportError, "signs of its vectors are not determined"):
                 self.assert_same_as_eager(function, SYMMETRIC)
 

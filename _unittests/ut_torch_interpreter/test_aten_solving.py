@@ -11,6 +11,7 @@ torch.manual_seed(0)
 A = torch.randn(2, 4, 4) + 3 * torch.eye(4)
 B = torch.randn(2, 4, 3)
 LOW = torch.linalg.cholesky(A @ A.mT)
+SINGULAR = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
 LU = torch.linalg.lu_factor(A)
 
 
@@ -33,6 +34,12 @@ class TestSolving(ExporterTestCase):
         "solve broadcasts": (aten.linalg_solve.default, A[0].double(), B.double()),
         "solve one system for many matrices": (aten.linalg_solve.default, A, B[:1]),
         "solve_ex": (aten.linalg_solve_ex.default, A, B),
+        "solve_ex of a singular matrix": (lambda a, b: aten.linalg_solve_ex.default(a, b)[1], SINGULAR, B[:, :2, :2]),
+        "solve_ex of a singular matrix from the right": (
+            lambda a, b: aten.linalg_solve_ex.default(a, b, left=False)[1], SINGULAR, B[:, :2, :2]),
+        "_linalg_solve_ex": (aten._linalg_solve_ex.default, A, B),
+        "_linalg_solve_ex from the right": (aten._linalg_solve_ex.default, A, B.mT, {"left": False}),
+        "_linalg_solve_ex broadcasts from the right": (aten._linalg_solve_ex.default, A, B[0].mT, {"left": False}),
         "linalg_lu_solve": (aten.linalg_lu_solve.default, *LU, B),
         "linalg_lu_solve from the right": (aten.linalg_lu_solve.default, *LU, B.mT, {"left": False}),
         "linalg_lu_solve of the transpose": (aten.linalg_lu_solve.default, *LU, B, {"adjoint": True}),

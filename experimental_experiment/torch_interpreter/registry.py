@@ -27,6 +27,7 @@ HARMLESS = frozenset(
         "memory_format",
         "non_blocking",
         "pin_memory",
+        "unroll_dim",
     }
 )
 """Arguments that change where a tensor is stored or how fast it is computed, never its values: ignored when not listed."""

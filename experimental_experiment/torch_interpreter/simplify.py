@@ -9,12 +9,15 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 
 
 def cast(op, x, *, to, saturate=None):
     """Cast to the dtype it has; to float8 as torch overflows: E4M3FN to its largest number, the others do not saturate."""
     if x.dtype == to:
         return x
+    if op.opset < 19 and {x.dtype, to} & dtypes.FLOAT8:
+        raise Untranslatable("ONNX has no float8 before opset 19: raise target_opset")
     if to not in dtypes.FLOAT8 or saturate is not None:
         return None
     return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN))

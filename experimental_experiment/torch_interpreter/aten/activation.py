@@ -262,6 +262,16 @@ def safe_softmax(op, self, dim, dtype):
     return op.Where(op.Equal(largest, -math.inf), op.constant(0, result.dtype), result)
 
 
+@translates(aten._masked_softmax.default)
+def masked_softmax(op, self, mask, dim, mask_type):
+    """softmax of the elements that *mask* does not hide; the mask of keys (type 1) is that of a batch of sequences."""
+    if rank(mask) == 2 and rank(self) == 4 and mask_type == 1:
+        mask = op.Unsqueeze(mask, [1, 2])
+    return softmax(
+        op, op.Where(mask, op.constant(-math.inf, self.dtype), self), -1 if dim is None else dim, None
+    )
+
+
 @translates(aten.softmax.int)
 def softmax(op, self, dim, dtype):
     """exp, divided by its sum along *dim*, computed in *dtype*."""

@@ -1,4 +1,4 @@
-"""Contractions: einsum, tensordot, inner, bilinear. Each is one ONNX Einsum.
+"""Contractions: einsum, tensordot, inner, bilinear, _trilinear. Each is one ONNX Einsum.
 
 Source of semantics: https://pytorch.org/docs/stable/generated/torch.einsum.html. The ellipsis is written out as letters, because
 onnxruntime refuses operands whose ellipses have different ranks.
@@ -37,6 +37,16 @@ def einsum(op, equation, tensors, path):
     tensors = [op.Cast(tensor, to=dtype) for tensor in tensors]
     terms, output = written_out(equation, [rank(tensor) for tensor in tensors])
     return contract(op, tensors, terms, output)
+
+
+@translates(aten._trilinear.default)
+def _trilinear(op, i1, i2, i3, expand1, expand2, expand3, sumdim):
+    """The product of three tensors, each with new axes where the others have theirs, summed over *sumdim*."""
+    letters = string.ascii_letters[: rank(i1) + len(expand1)]
+    missing = [expand1, expand2, expand3]
+    terms = ["".join(x for axis, x in enumerate(letters) if axis not in axes) for axes in missing]
+    output = "".join(letter for axis, letter in enumerate(letters) if axis not in sumdim)
+    return contract(op, [i1, i2, i3], terms, output)
 
 
 @translates(aten.inner.default)

@@ -29,17 +29,16 @@ def embedding(op, weight, indices, padding_idx, scale_grad_by_freq, sparse):
     return op.Gather(weight, indices, axis=0)
 
 
-@translates(aten.embedding_renorm_.default)
-def embedding_renorm_(op, self, indices, max_norm, norm_type):
-    """The rows that are looked up, shortened to *max_norm* where they are longer: the result and the new table."""
+@translates(aten.embedding_renorm.default)
+def embedding_renorm(op, self, indices, max_norm, norm_type):
+    """The table whose rows that are looked up are shortened to *max_norm* where they are longer."""
     indices = op.Reshape(indices, [-1])
     rows = op.Gather(self, indices, axis=0)
     norms = linalg_vector_norm(op, rows, norm_type, [1], True, None)
     limit = op.constant(max_norm, norms.dtype)
     shortened = op.Mul(rows, op.Div(limit, op.Add(norms, 1e-7)))
     rows = op.Where(op.Greater(norms, limit), shortened, rows)
-    table = op.ScatterND(self, op.Unsqueeze(indices, [1]), rows)
-    return table, table
+    return op.ScatterND(self, op.Unsqueeze(indices, [1]), rows)
 
 
 @translates(aten.embedding_bag.default)
@@ -106,11 +105,11 @@ def bag_of_each(op, indices, starts):
     return op.Slice(op.Sub(begun, 1), [0], [-1], [0])
 
 
-def zeros_for_gradient(op):
-    """Zeros in the place of the last three results; Untranslatable when the program reads them."""
+def zeros_for_gradient(op, first: int = 1):
+    """Zeros in the place of the results from *first* on; Untranslatable when the program reads them."""
     node = op.context.node
-    if any(user.args[1] > 0 and user.users for user in node.users):
+    if any(user.args[1] >= first and user.users for user in node.users):
         raise Untranslatable("a result that only the gradient needs is read")
-    for fake in node.meta["val"][1:]:
+    for fake in node.meta["val"][first:]:
         sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
         yield op.Expand(op.constant(0, fake.dtype), op.shape(sizes))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
@@ -129,6 +130,11 @@ def lu(op, a: ir.Value, pivot: bool = True) -> tuple[ir.Value, ir.Value, ir.Valu
     return repeat(op, count, step, a, order, pivots, sign)
 
 
+def one_based(op, pivots: ir.Value) -> ir.Value:
+    """The rows exchanged, counted from 1 as LAPACK does."""
+    return op.Cast(op.Add(pivots, 1), to=INT32)
+
+
 def lu_info(op, factors: ir.Value) -> ir.Value:
     """One more than the index of the first zero on the diagonal of U, 0 without one."""
     count = smallest_size(op, factors)
@@ -171,8 +177,7 @@ def linalg_lu_factor(op, A, pivot):
 def linalg_lu_factor_ex(op, A, pivot):
     """`linalg_lu_factor`, and the column of the first zero pivot."""
     factors, _, pivots, _ = lu(op, op.Cast(A, to=DOUBLE), pivot)
-    one_based = op.Cast(op.Add(pivots, 1), to=INT32)
-    return op.Cast(factors, to=A.dtype), one_based, lu_info(op, factors)
+    return op.Cast(factors, to=A.dtype), one_based(op, pivots), lu_info(op, factors)
 
 
 @translates(aten._lu_with_info.default)
@@ -234,6 +239,18 @@ def det(op, self):
 def linalg_det(op, A):
     """`det`."""
     return det(op, A)
+
+
+@translates(aten._linalg_det.default)
+def _linalg_det(op, A):
+    """`det`; its factors, those of A or of its transpose, are for the gradient."""
+    return det(op, A), *zeros_for_gradient(op)
+
+
+@translates(aten._linalg_slogdet.default)
+def _linalg_slogdet(op, A):
+    """`linalg_slogdet`; its factors, those of A or of its transpose, are for the gradient."""
+    return *linalg_slogdet(op, A), *zeros_for_gradient(op, 2)
 
 
 @translates(aten.linalg_slogdet.default)

@@ -33,6 +33,9 @@ FORWARD = {"backward": 0, "ortho": -0.5, "forward": -1}
 INVERSE = {"backward": -1, "ortho": -0.5, "forward": 0}
 """The power of the size that scales an inverse transform."""
 
+NORMALIZATIONS = (0, -0.5, -1)
+"""The power of the size that scales what the other transforms are made of, by the number of ATen's ``fft_norm_mode``."""
+
 
 def fourier(*targets):
     """Register a transform for real and for complex tensors."""
@@ -121,6 +124,30 @@ def fft_ihfftn(op, self, s, dim, norm):
     return transforms(op, self, s, dim, norm, real_to_complex, inverse=True)
 
 
+# ---- what the others are made of, once they are decomposed
+
+
+@fourier(aten._fft_c2c.default)
+def _fft_c2c(op, self, dim, normalization, forward):
+    """Complex to complex."""
+    power = NORMALIZATIONS[normalization]
+    return transform(op, self, dim, [-1] * len(dim), complex_to_complex, not forward, power)
+
+
+@fourier(aten._fft_c2r.default)
+def _fft_c2r(op, self, dim, normalization, last_dim_size):
+    """Complex to real: the inverse, whose signal has the size *last_dim_size* along the last of the axes."""
+    sizes = [-1] * (len(dim) - 1) + [last_dim_size]
+    return transform(op, self, dim, sizes, complex_to_real, True, NORMALIZATIONS[normalization])
+
+
+@fourier(aten._fft_r2c.default)
+def _fft_r2c(op, self, dim, normalization, onesided):
+    """Real to complex; *onesided* along the last of the axes."""
+    last = real_to_complex if onesided else complex_to_complex
+    return transform(op, self, dim, [-1] * len(dim), last, False, NORMALIZATIONS[normalization])
+
+
 # ---- frequencies
 
 
@@ -170,15 +197,22 @@ def transforms(op, self, sizes, dims, norm, last, inverse=False) -> ir.Value:
     """
     if isinstance(dims, int):
         sizes, dims = [-1 if sizes is None else sizes], [dims]
-    held = is_complex(given(op, "self"))
-    count = rank(self) - held
+    count = rank(self) - is_complex(given(op, "self"))
     if dims is None:
         dims = range(count) if sizes is None else range(count - len(sizes), count)
-    axes = [axis % count for axis in dims]
-    sizes = [-1] * len(axes) if sizes is None else sizes
+    sizes = [-1] * len(dims) if sizes is None else sizes
+    power = (INVERSE if inverse else FORWARD)[norm or "backward"]
+    return transform(op, self, dims, sizes, last, inverse, power)
+
+
+def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Value:
+    """`transforms` along listed axes, each scaled by its size to a *power*."""
+    held = is_complex(given(op, "self"))
+    count = rank(self) - held
     x = op.Cast(self if held else op.Unsqueeze(self, [count]), to=component_dtype(op))
     if last is complex_to_real and not held:
         x = op.Concat(x, op.Expand(op.CastLike(0, x), op.shape_of(x)), axis=count)
+    axes = [axis % count for axis in dims]
     steps = list(zip(axes, sizes, [complex_to_complex] * (len(axes) - 1) + [last]))
     if last is real_to_complex:
         steps.reverse()
@@ -187,7 +221,6 @@ def transforms(op, self, sizes, dims, norm, last, inverse=False) -> ir.Value:
             size = op.size(x, axis)
             if step is complex_to_real:
                 size = 2 * (size - 1) if isinstance(size, int) else op.Mul(op.Sub(size, 1), 2)
-        power = (INVERSE if inverse else FORWARD)[norm or "backward"]
         x = scaled(op, step(op, x, axis, size, inverse), size, power)
     return x
 

@@ -87,6 +87,24 @@ def histogramdd_int_bins(op, self, bins, range, weight, density):
     return histogramdd(op, self, [bins] * self.shape[-1], range, weight, density)
 
 
+@translates(aten._histogramdd_bin_edges.default)
+def _histogramdd_bin_edges(op, self, bins, range, weight, density):
+    """The edges of the intervals of a regular grid along each axis."""
+    return even_edges(op, coordinates(op, self), bins, range)
+
+
+@translates(aten._histogramdd_from_bin_cts.default)
+def _histogramdd_from_bin_cts(op, self, bins, range, weight, density):
+    """`histogramdd` without the edges."""
+    return histogramdd(op, self, bins, range, weight, density)[0]
+
+
+@translates(aten._histogramdd_from_bin_tensors.default)
+def _histogramdd_from_bin_tensors(op, self, bins, weight, density):
+    """`histogramdd_between` without the edges."""
+    return histogramdd_between(op, self, bins, weight, density)[0]
+
+
 # ---- helpers
 
 

@@ -96,16 +96,21 @@ def dot(op, self, tensor):
 
 
 @translates(aten._grouped_mm.default)
-def grouped_mm(op, self, mat2, offs, bias, out_dtype):
-    """Rows of *self* up to ``offs[g]`` times ``mat2[g]``; a batched product when both are batches."""
-    if bias is not None:
-        raise Untranslatable("a bias in _grouped_mm")
-    if rank(self) == 3 and rank(mat2) == 3:
+def grouped_mm(op, self, mat2, offs, out_dtype):
+    """One product for each group: of batches, or of what *offs* cuts out of the side that has two dimensions.
+
+    Two matrices are cut along the axis that is summed, and give a batch.
+    """
+    ranks = rank(self), rank(mat2)
+    if ranks == (3, 3):
         product = op.MatMul(self, mat2)
-    elif rank(self) == 2 and rank(mat2) == 3:
+    elif ranks == (2, 3):
         product = grouped_rows(op, self, mat2, offs)
+    elif ranks == (3, 2):
+        columns, matrices = op.Transpose(mat2, perm=[1, 0]), op.Transpose(self, perm=[0, 2, 1])
+        product = op.Transpose(grouped_rows(op, columns, matrices, offs), perm=[1, 0])
     else:
-        raise Untranslatable(f"_grouped_mm of {rank(self)} and {rank(mat2)} dimensions")
+        product = grouped_sums(op, self, mat2, offs)
     return product if out_dtype is None else op.Cast(product, to=dtypes.onnx_dtype(out_dtype))
 
 
@@ -202,6 +207,30 @@ def outer(op, self, vec2):
     return op.And(column, vec2) if self.dtype == ir.DataType.BOOL else op.Mul(column, vec2)
 
 
+@translates(aten._scaled_mm.default)
+def _scaled_mm(op, self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum):
+    """The product of float8 matrices, scaled as a whole or row by row and column by column, summed in float32."""
+    if scale_result is not None:
+        raise Untranslatable("scale_result, which depends on the machine")
+    if not (scales_lines(scale_a, self, 0) and scales_lines(scale_b, mat2, 1)):
+        raise Untranslatable("scales of blocks")
+    product = op.MatMul(*(op.Cast(matrix, to=ir.DataType.FLOAT) for matrix in (self, mat2)))
+    product = op.Mul(op.Mul(product, scale_a), scale_b)
+    if bias is not None:
+        product = op.Add(product, op.Cast(bias, to=ir.DataType.FLOAT))
+    return op.Cast(product, to=self.dtype if out_dtype is None else dtypes.onnx_dtype(out_dtype))
+
+
+@translates(aten._scaled_mm_v2.default)
+def _scaled_mm_v2(
+    op, self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype, contraction_dim, use_fast_accum
+):  # fmt: skip
+    """`_scaled_mm`: the shapes of the scales say what the recipes do."""
+    if len(scale_a) > 1 or len(scale_b) > 1 or any(swizzle_a) or any(swizzle_b) or contraction_dim:
+        raise Untranslatable("scales of scales, swizzled scales or other axes of contraction")
+    return _scaled_mm(op, self, mat2, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
+
+
 @translates(aten.vdot.default)
 def vdot(op, self, other):
     """The scalar product of two real vectors."""
@@ -282,6 +311,27 @@ def grouped_rows(op, rows, matrices, ends):
     left = op.Sub(op.shape([op.size(rows, 0)]), op.Slice(ends, [-1], [INT64_MAX], [0]))
     zeros = op.Expand(op.constant(0, held), op.Concat(left, op.shape_of(matrices, 2), axis=0))
     return op.Cast(op.ConcatFromSequence(op.SequenceInsert(products, zeros), axis=0), to=rows.dtype)
+
+
+def grouped_sums(op, self, mat2, ends):
+    """``self[:, ends[g - 1] : ends[g]] @ mat2[ends[g - 1] : ends[g]]`` for each group."""
+    ends = op.Cast(ends, to=ir.DataType.INT64)
+    starts = op.Concat([0], op.Slice(ends, [0], [-1], [0]), axis=0)
+
+    def step(inner, iteration, go):
+        group = inner.Unsqueeze(iteration, [0])
+        start, end = inner.Gather(starts, group), inner.Gather(ends, group)
+        return [go, inner.MatMul(inner.Slice(self, start, end, [1]), inner.Slice(mat2, start, end, [0]))]
+
+    body = op.subgraph(step, [op.constant(0), op.constant(True)])
+    return op.Loop(op.Size(ends), True, body=body)
+
+
+def scales_lines(scale, matrix, axis: int) -> bool:
+    """Whether a scale is one number, or one for each row (axis 0) or each column (axis 1) of a matrix."""
+    lines = [1, 1]
+    lines[axis] = matrix.shape[axis]
+    return all(size == 1 for size in scale.shape) or list(scale.shape) == lines
 
 
 def cheapest_splits(sizes: list[int]) -> dict[tuple[int, int], int]:

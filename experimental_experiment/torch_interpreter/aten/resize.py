@@ -1,4 +1,4 @@
-"""Resizing: nearest, nearest-exact, linear, bilinear, trilinear, bicubic and the antialiased ones.
+"""Resizing: nearest, nearest-exact, linear, bilinear, trilinear, bicubic and the antialiased ones, Lanczos among them.
 
 Source of semantics: torch.nn.functional.interpolate and ATen's UpSample.h. ONNX Resize where it reads the same positions; otherwise every
 axis is gathered at the positions that ATen computes, in its precision: a nearest neighbour is one element or another. Bytes are
@@ -7,6 +7,7 @@ interpolated in integers, as ATen does on every CPU that has AVX2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -301,6 +302,18 @@ def upsample_bicubic2d_aa(op, self, output_size, align_corners, scales_h, scales
     return antialiased(op, self, output_size, [scales_h, scales_w], align_corners, hat, 2.0)
 
 
+@translates(aten._upsample_lanczos2d_aa.vec)
+def upsample_lanczos2d_aa_vec(op, input, output_size, align_corners, scale_factors):
+    """Interpolate with windowed sines as wide as the reduction."""
+    return antialiased(op, input, *target(op, input, output_size, scale_factors), align_corners, lanczos, 3.0)
+
+
+@translates(aten._upsample_lanczos2d_aa.default)
+def upsample_lanczos2d_aa(op, self, output_size, align_corners, scales_h, scales_w):
+    """Interpolate with windowed sines as wide as the reduction."""
+    return antialiased(op, self, output_size, [scales_h, scales_w], align_corners, lanczos, 3.0)
+
+
 def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: float):
     """One matrix product an axis: row ``i`` weights the elements within *reach* of the place of output ``i``.
 
@@ -349,6 +362,15 @@ def hat(op, t):
     """The cubic kernel of image libraries, 0 from 2 on."""
     outer = op.Where(op.Less(t, 2.0), far(op, t, -0.5), op.constant(0.0, t.dtype))
     return op.Where(op.Less(t, 1.0), near(op, t, -0.5), outer)
+
+
+def lanczos(op, t):
+    """The windowed sine of image libraries, ``sinc(t) sinc(t / 3)``, 0 from 3 on."""
+    angle = op.Mul(t, math.pi)
+    both = op.Mul(op.Sin(angle), op.Sin(op.Div(angle, 3.0)))
+    wave = op.Div(both, op.Div(op.Mul(angle, angle), 3.0))
+    inside = op.Where(op.Less(t, 3.0), wave, op.constant(0.0, t.dtype))
+    return op.Where(op.Equal(t, 0.0), op.constant(1.0, t.dtype), inside)
 
 
 # ---- bytes

@@ -123,9 +123,8 @@ def only_values(op, position: int) -> None:
 
 def unread(op, fake: torch.Tensor) -> ir.Value:
     """Zeros in the place of a result that nothing reads."""
-    return op.Expand(
-        op.constant(0, dtypes.onnx_dtype(fake.dtype)), op.shape([int(size) for size in fake.shape])
-    )
+    sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
+    return op.Expand(op.constant(0, fake.dtype), op.shape(sizes))
 
 
 # ---- values
@@ -140,7 +139,14 @@ def linalg_svdvals(op, A):
 @translates(aten.linalg_svd.default)
 def linalg_svd(op, A, full_matrices):
     """The singular values; a program that reads the vectors is refused."""
-    only_values(op, 1)
+    return _linalg_svd(op, A, full_matrices, True)
+
+
+@translates(aten._linalg_svd.default)
+def _linalg_svd(op, A, full_matrices, compute_uv):
+    """`linalg_svd`; without *compute_uv* the vectors are zeros, or empty."""
+    if compute_uv:
+        only_values(op, 1)
     fakes = op.context.node.meta["val"]
     return unread(op, fakes[0]), linalg_svdvals(op, A), unread(op, fakes[2])
 
@@ -148,10 +154,7 @@ def linalg_svd(op, A, full_matrices):
 @translates(aten.svd.default)
 def svd(op, self, some, compute_uv):
     """`linalg_svd`; without *compute_uv* the vectors are zeros."""
-    if compute_uv:
-        return linalg_svd(op, self, not some)
-    fakes = op.context.node.meta["val"]
-    return unread(op, fakes[0]), linalg_svdvals(op, self), unread(op, fakes[2])
+    return _linalg_svd(op, self, not some, compute_uv)
 
 
 @translates(aten.linalg_eigvalsh.default)
@@ -169,8 +172,15 @@ def linalg_eigvalsh(op, self, UPLO):
 @translates(aten.linalg_eigh.default)
 def linalg_eigh(op, self, UPLO):
     """The eigenvalues of symmetric matrices; a program that reads the vectors is refused."""
-    only_values(op, 0)
-    return linalg_eigvalsh(op, self, UPLO), unread(op, op.context.node.meta["val"][1])
+    return _linalg_eigh(op, self, UPLO, True)
+
+
+@translates(aten._linalg_eigh.default)
+def _linalg_eigh(op, A, UPLO, compute_v):
+    """`linalg_eigh`; without *compute_v* the vectors are empty."""
+    if compute_v:
+        only_values(op, 0)
+    return linalg_eigvalsh(op, A, UPLO), unread(op, op.context.node.meta["val"][1])
 
 
 # ---- ranks and pseudoinverses

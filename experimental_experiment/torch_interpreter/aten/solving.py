@@ -18,6 +18,7 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     indices,
     lu,
     lu_info,
+    one_based,
     order_of,
     permutation,
     repeat,
@@ -94,13 +95,7 @@ def cholesky_inverse(op, self, upper):
 # ---- general systems
 
 
-def solved(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """X of ``A X = B`` for float64 matrices, and the ``info`` of the factorization of A."""
-    factors, order, _, _ = lu(op, a)
-    return permuted_solution(op, factors, order, b), lu_info(op, factors)
-
-
-def permuted_solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> ir.Value:
+def solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> ir.Value:
     """X of ``A X = B`` from L and U in one matrix and the order of their rows."""
     b = common_batch(op, b, factors)
     if 0 in b.shape:
@@ -111,30 +106,41 @@ def permuted_solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> ir
     )
 
 
-def solve_ex(op, a: ir.Value, b: ir.Value, left: bool) -> tuple[ir.Value, ir.Value]:
-    """`solved` for matrices and vectors, from the left or the right, in the dtype of A."""
-    is_vector = rank(b) == 1 or (rank(b) == rank(a) - 1 and list(b.shape) == list(a.shape)[:-1])
-    wide, right = op.Cast(a, to=DOUBLE), op.Cast(b, to=DOUBLE)
-    right = column(op, right) if is_vector else right
-    if left or is_vector:
-        x, info = solved(op, wide, right)
-    else:
-        x, info = solved(op, transposed(op, wide), transposed(op, right))
-        x = transposed(op, x)
-    x = op.Squeeze(x, [rank(x) - 1]) if is_vector else x
-    return op.Cast(x, to=a.dtype), info
+def transposed_solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> ir.Value:
+    """`solution` for the transpose of A: that of P L U is U^T L^T P^T."""
+    b, flipped = common_batch(op, b, factors), transposed(op, factors)
+    if 0 in b.shape:
+        return b
+    x = triangular(op, flipped, triangular(op, flipped, b, False), True, True)
+    return op.MatMul(permutation(op, order, DOUBLE), x)
 
 
 @translates(aten.linalg_solve.default)
 def linalg_solve(op, A, B, left):
     """X of ``A X = B``, or of ``X A = B``."""
-    return solve_ex(op, A, B, left)[0]
+    return _linalg_solve_ex(op, A, B, left)[0]
 
 
 @translates(aten.linalg_solve_ex.default)
 def linalg_solve_ex(op, A, B, left):
     """`linalg_solve`, and the column of the first zero pivot."""
-    return solve_ex(op, A, B, left)
+    x, _, _, info = _linalg_solve_ex(op, A, B, left)
+    return x, info
+
+
+@translates(aten._linalg_solve_ex.default)
+def _linalg_solve_ex(op, A, B, left):
+    """`linalg_solve` for matrices and for vectors, and `linalg_lu_factor_ex` of A."""
+    is_vector = rank(B) == 1 or (rank(B) == rank(A) - 1 and list(B.shape) == list(A.shape)[:-1])
+    b = op.Cast(B, to=DOUBLE)
+    b = column(op, b) if is_vector else b
+    factors, order, pivots, _ = lu(op, op.Cast(A, to=DOUBLE))
+    if left or is_vector:
+        x = solution(op, factors, order, b)
+    else:
+        x = transposed(op, transposed_solution(op, factors, order, transposed(op, b)))
+    x = op.Squeeze(x, [rank(x) - 1]) if is_vector else x
+    return op.Cast(x, to=A.dtype), op.Cast(factors, to=A.dtype), one_based(op, pivots), lu_info(op, factors)
 
 
 @translates(aten.linalg_lu_solve.default)
@@ -146,13 +152,7 @@ def linalg_lu_solve(op, LU, pivots, B, left, adjoint):
     order = order_of(op, pivots, LU)
     if rank(factors) > rank(LU):
         order = op.Expand(order, op.shape_of(factors, 0, -1))
-    if left != adjoint:
-        x = permuted_solution(op, factors, order, b)
-    else:
-        # the transpose of P L U is U^T L^T P^T
-        flipped = transposed(op, factors)
-        x = triangular(op, flipped, triangular(op, flipped, b, False), True, True)
-        x = op.MatMul(permutation(op, order, DOUBLE), x)
+    x = (solution if left != adjoint else transposed_solution)(op, factors, order, b)
     return op.Cast(x if left else transposed(op, x), to=B.dtype)
 
 
@@ -165,7 +165,7 @@ def lu_solve(op, self, LU_data, LU_pivots):
 @translates(aten.linalg_inv_ex.default)
 def linalg_inv_ex(op, A):
     """The inverse, and the column of the first zero pivot."""
-    return solve_ex(op, A, identity_like(op, A), True)
+    return linalg_solve_ex(op, A, identity_like(op, A), True)
 
 
 @translates(aten.linalg_inv.default)
