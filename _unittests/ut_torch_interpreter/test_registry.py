@@ -110,7 +110,11 @@ class TestCases(unittest.TestCase):
             if not place.startswith(package):
                 continue  # another test runs an example, which registers its own
             family = pathlib.Path(place.rpartition(":")[0]).stem
-            tests = ("test_aten_complex", f"test_aten_{family}") if role == " (complex)" else "test_"
+            tests = (
+                ("test_aten_complex", f"test_aten_{family}", f"test_{family}")
+                if role == " (complex)"
+                else "test_"
+            )
             names = set().union(*(names for stem, names in written.items() if stem.startswith(tests)))
             if "control_flow" not in place and not {name, f"{name}.default"} & names:
                 missing.add(f"{name}{role}")

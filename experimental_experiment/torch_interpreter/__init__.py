@@ -5,7 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from experimental_experiment.torch_interpreter import aten, control_flow, symbolic  # noqa: F401 (they register)
+from experimental_experiment.torch_interpreter import (  # noqa: F401 (they register)
+    aten,
+    control_flow,
+    prims,
+    symbolic,
+)
 from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.onnx_export import to_onnx

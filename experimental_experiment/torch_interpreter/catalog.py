@@ -25,7 +25,7 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.errors import target_name
 from experimental_experiment.torch_interpreter.onnx_export import OPSETS
 
-ROOMS = ("aten", "control_flow", "symbolic")
+ROOMS = ("aten", "control_flow", "prims", "symbolic")
 """Modules of this package whose functions are followed; the others (promotion, ...) only cast."""
 
 CASTS = {"Cast", "CastLike"}

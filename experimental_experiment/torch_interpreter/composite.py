@@ -18,23 +18,30 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, Translation, translates
 
 
-def composite(*targets: torch._ops.OpOverload) -> None:
-    """Declare that operators are translated through torch's decomposition of the node, one level of it."""
+def composite(
+    *targets: torch._ops.OpOverload,
+    function: Callable | None = None,
+    table: dict[Any, Translation] = TRANSLATIONS,
+) -> None:
+    """Declare that operators are translated through torch's decomposition of the node, one level of it.
+
+    *function*: what decomposes them, called as they are, where torch has nothing.
+    """
     for target in targets:
-        translates(target)(decomposed(target))
+        translates(target, table=table)(decomposed(target, function))
 
 
-def decomposed(target: torch._ops.OpOverload):
+def decomposed(target: torch._ops.OpOverload, function: Callable | None = None):
     """The translation of one composite operator; its arguments are those of the schema."""
 
     def translation(op, **arguments):
         node = op.context.node
         names = [argument.name for argument in target._schema.arguments]
         args = dict(zip(names, node.args)) | dict(node.kwargs)
-        return inline(op, target, args, arguments)
+        return inline(op, target, args, arguments, function)
 
     translation.__name__ = target._schema.name.split("::")[1]
     translation.__doc__ = f"torch's decomposition of {target}."
@@ -50,10 +57,16 @@ def signature_of(target: torch._ops.OpOverload):
     return inspect.Signature([inspect.Parameter(name, kind) for name in names])
 
 
-def inline(op, target: torch._ops.OpOverload, nodes: dict[str, Any], values: dict[str, Any]) -> Any:
+def inline(
+    op,
+    target: torch._ops.OpOverload,
+    nodes: dict[str, Any],
+    values: dict[str, Any],
+    function: Callable | None = None,
+) -> Any:
     """Trace the decomposition with the node's fake values and write it where *op* is."""
     given, fakes, operands = placed(nodes, values)
-    return write(op, target, trace(target, given, fakes, op.context.region), operands)
+    return write(op, target, trace(target, given, fakes, op.context.region, function), operands)
 
 
 def write(op, target: torch._ops.OpOverload, traced: torch.fx.GraphModule, operands: list[Any]) -> Any:
@@ -92,14 +105,18 @@ def is_list(target: torch._ops.OpOverload) -> bool:
 
 
 def trace(
-    target: torch._ops.OpOverload, given: dict[str, Any], fakes: list[Any], region: Any = None
+    target: torch._ops.OpOverload,
+    given: dict[str, Any],
+    fakes: list[Any],
+    region: Any = None,
+    function: Callable | None = None,
 ) -> torch.fx.GraphModule:
     """The decomposition as a graph whose placeholders are the fake values, one level of it where torch allows that.
 
-    *region*: what the fake values of the decomposition are computed in, such as autocast.
+    *region*: what the fake values of the decomposition are computed in, such as autocast. *function*: see `composite`.
     Raises Untranslatable when torch has no decomposition.
     """
-    function = decomposition_table.get(target, target.decompose)
+    function = function or decomposition_table.get(target, target.decompose)
     traced = traced_call(target, function, given, fakes, region)
     if any(node.target is target for node in traced.graph.nodes):
         traced = traced_call(target, target.decompose, given, fakes, region, pre_dispatch=False)
