@@ -50,7 +50,6 @@ UNARY = each(
     prims.reciprocal.default,
     prims.round.default,
     prims.sign.default,
-    prims.signbit.default,
     prims.sin.default,
     prims.sinh.default,
     prims.spherical_bessel_j0.default,

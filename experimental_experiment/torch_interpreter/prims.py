@@ -1,7 +1,8 @@
 """Prims: the operators of ``torch._prims`` that decompositions may leave. Each is an operator of ATen under another name.
 
 Source of semantics: the ``impl_aten`` of each prim in ``torch/_prims/__init__.py``. Not here: ``xor_sum``, which eager does not
-compute, ``item``, which torch.export does not capture, ``as_strided`` and ``resize``, which say that they write what they only view.
+compute, ``item``, which torch.export does not capture, ``signbit``, which declares a float, ``as_strided`` and ``resize``, which say
+that they write what they only view.
 """
 
 from __future__ import annotations
@@ -105,7 +106,6 @@ SAME = {
     prims.shift_left.default: aten.bitwise_left_shift.Tensor,
     prims.shift_right_arithmetic.default: aten.bitwise_right_shift.Tensor,
     prims.sign.default: aten.sign.default,
-    prims.signbit.default: aten.signbit.default,
     prims.sin.default: aten.sin.default,
     prims.sinh.default: aten.sinh.default,
     prims.spherical_bessel_j0.default: aten.special_spherical_bessel_j0.default,
