@@ -55,6 +55,7 @@ class TestComplexStructure(ExporterTestCase):
         "fliplr": (aten.fliplr.default, M),
         "flipud": (aten.flipud.default, M),
         "full": (lambda z: aten.full.default([2, 3], 1 - 2j) + z, randn(3)),
+        "scalar_tensor": (lambda z: aten.scalar_tensor.default(1 - 2j, dtype=torch.complex64) + z, randn(3)),
         "full_like": (aten.full_like.default, M, 2),
         "gather": (aten.gather.default, M, -2, INDEX),
         "hstack": (aten.hstack.default, [M, M]),
