@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
-import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,16 +16,19 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
+from experimental_experiment.torch_interpreter.decisions import Decisions, judge
+from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.emitter import logger
-from experimental_experiment.torch_interpreter.export_options import ExportOptions, stage
+from experimental_experiment.torch_interpreter.errors import located, source_line, target_name
+from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     program_of,
     program_of_graph_module,
     recorded_dims,
-    refuse_ambiguous_names,
     symbol_of,
-    user_dims,
     user_placeholders,
 )
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of, written_nodes
@@ -48,7 +51,7 @@ def capture(
     """The program to translate.
 
     Raises:
-        TypeError: *mod* is nothing that can be exported, or *args* is not a tuple.
+        TypeError: *mod* is nothing that can be exported, *args* is not a tuple, or *options* are no ExportOptions.
         ValueError: *dynamic_shapes* asks of a program what it does not have, or one name for two sizes.
         CaptureError: torch.export refused the model.
     """
@@ -64,20 +67,130 @@ def capture(
         if dynamic_shapes is not None:
             raise ValueError("dynamic_shapes: the dimensions of a GraphModule are those of its fake values")
         return program_of_graph_module(mod)
-    if isinstance(mod, torch.nn.Module):
-        module = mod
-    elif callable(mod):
-        module = function_module(mod)
-    else:
-        raise TypeError(
-            f"an nn.Module, a function, an ExportedProgram or a GraphModule can be exported, not {type(mod).__name__}"
-        )
+    module = module_of(mod)
+    args = tuple(args)
     with stage("torch.export.export"):
-        shapes, dims, has_small_sizes = user_dims(module, tuple(args), kwargs, dynamic_shapes)
-    refuse_ambiguous_names(pytree.tree_leaves((tuple(args), kwargs)), dims)
-    exported = options.capture(module, tuple(args), kwargs, shapes, has_small_sizes)
-    warn_about_pinned_sizes(exported)
-    return program_of(exported, in_order_of_placeholders(exported, args, kwargs, dims))
+        shapes = fitted_shapes(module, args, kwargs, dynamic_shapes)
+    args, kwargs = distinct(args, kwargs)
+    decisions = Decisions()
+    with keywords_in_signature(module, args, kwargs, shapes):
+        exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
+    names, minima = (
+        in_order_of_placeholders(exported, args, kwargs, said) for said in (shapes.names, shapes.minima)
+    )
+    program = program_of(exported, names, minima)
+    judge(program.inputs, decisions)
+    warn_about_training(program.module)
+    program.autocast = surrounding_autocast(program)
+    return program
+
+
+def module_of(mod: Any) -> torch.nn.Module:
+    """The module to capture: what was given, without torch.compile around it, or a module that calls it.
+
+    Raises TypeError for what cannot be called, or is called to make a module.
+    """
+    while isinstance(getattr(mod, "_orig_mod", None), torch.nn.Module):  # torch.compile(module)
+        mod = mod._orig_mod
+    while hasattr(mod, "_torchdynamo_orig_callable"):  # torch.compile(function)
+        mod = mod._torchdynamo_orig_callable
+    if isinstance(mod, type) and issubclass(mod, torch.nn.Module):
+        name = mod.__name__
+        raise TypeError(f"{name} is a class: export an instance of it, to_onnx({name}(...), args)")
+    if isinstance(mod, torch.jit.ScriptModule):
+        raise TypeError(
+            f"{mod.original_name} is TorchScript, which torch.export does not take: export the nn.Module that was "
+            "scripted or traced"
+        )
+    if isinstance(mod, torch.nn.Module):
+        return mod
+    if callable(mod):
+        return function_module(mod)
+    raise TypeError(
+        f"an nn.Module, a function, an ExportedProgram or a GraphModule can be exported, not {type(mod).__name__}"
+    )
+
+
+def distinct(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments, a tensor that comes twice copied: torch.export would take its places for one input."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    seen: set[int] = set()
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            if id(leaf) in seen:
+                leaves[position] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+            seen.add(id(leaf))
+    tensors = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
+    return pytree.tree_unflatten(leaves, spec) if len(seen) < tensors else (args, kwargs)
+
+
+@contextlib.contextmanager
+def keywords_in_signature(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], shapes: DynamicShapes
+) -> Iterator[None]:
+    """List the keywords that ``**kwargs`` gathers in the signature of forward, and in *shapes*, for a while.
+
+    torch.export looks for ``dynamic_shapes`` of a forward with ``**kwargs`` in two places that contradict each other.
+    """
+    forward = module.forward
+    signature = inspect.signature(forward)
+    gathering = [p for p in signature.parameters.values() if p.kind is inspect.Parameter.VAR_KEYWORD]
+    if shapes.shapes is None or not gathering or gathering[0].name not in shapes.shapes:
+        yield
+        return
+    keywords = shapes.shapes.pop(gathering[0].name)
+    shapes.shapes.update(keywords)
+    others = [p for p in signature.parameters.values() if p not in gathering]
+    named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords]
+
+    @functools.wraps(forward)
+    def called(*args, **kwargs):
+        return forward(*args, **kwargs)
+
+    called.__signature__ = signature.replace(parameters=[*others, *named])
+    own = vars(module).get("forward")
+    module.forward = called
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
+
+
+def warn_about_training(module: torch.fx.GraphModule) -> None:
+    """Log that the model is in training mode, when one of its operators computes something else then."""
+    graphs = [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
+        if trains(node):
+            source = source_line(node)
+            logger.warning(
+                "the model is exported in training mode, where %s is not what it is after model.eval()%s",
+                target_name(node.target),
+                f"\n{located(source)}" if source else "",
+            )
+            return
+
+
+def trains(node: torch.fx.Node) -> bool:
+    """Whether a node is a dropout, a normalization, ... in training mode."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    arguments = registry.schema_names(node.target)
+    given = dict(zip(arguments, node.args)) | dict(node.kwargs)
+    is_training = any(given.get(name) is True for name in ("train", "training"))
+    return is_training and all(given.get(name, 1) != 0 for name in ("p", "dropout", "dropout_p"))
+
+
+def surrounding_autocast(program: Program) -> Autocast | None:
+    """The region of ``torch.autocast`` that is open around the export, for the device that the model is on."""
+    for entry in program.inputs:
+        value = entry.node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            device = value.device.type
+            if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+                return Autocast(device, torch.get_autocast_dtype(device))
+    return None
 
 
 def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> list[dict]:
@@ -90,10 +203,8 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
     if program.example_inputs is None:
         raise ValueError("dynamic_shapes cannot be read: the ExportedProgram has no example inputs")
     args, kwargs = program.example_inputs
-    with stage("reading dynamic_shapes"):
-        _, dims, _ = user_dims(program.module(check_guards=False), args, kwargs, dynamic_shapes)
-    refuse_ambiguous_names(pytree.tree_leaves((args, kwargs)), dims)
-    dims = in_order_of_placeholders(program, args, kwargs, dims)
+    said = fitted_shapes(program.module(check_guards=False), args, kwargs, dynamic_shapes)
+    dims = in_order_of_placeholders(program, args, kwargs, said.names)
     for node, names in zip(user_placeholders(program), dims):
         for axis, name in names.items():
             if symbol_of(node.meta.get("val"), axis) is None:
@@ -125,7 +236,9 @@ def called_forward(function: Callable) -> Callable:
     if isinstance(function, types.MethodType):
         return types.MethodType(called_forward(function.__func__), function.__self__)
     if not isinstance(function, types.FunctionType):
-        return function
+        method = type(function).__call__
+        is_written = isinstance(method, types.FunctionType)  # in Python, by a class of the user's
+        return types.MethodType(called_forward(method), function) if is_written else function
     code = function.__code__.replace(co_name="forward")
     copied = types.FunctionType(
         code, function.__globals__, "forward", function.__defaults__, function.__closure__
@@ -139,31 +252,12 @@ def carries_values(module: torch.fx.GraphModule) -> bool:
     return all("val" in node.meta for node in module.graph.find_nodes(op="placeholder"))
 
 
-def warn_about_pinned_sizes(exported: torch.export.ExportedProgram) -> None:
-    """Log the conditions of the example that torch.export kept on expressions of sizes called dynamic.
-
-    A branch of the model on ``height // 16 * (width // 16) == 196`` leaves that equality: other sizes meet a program
-    that was not traced for them. Divisibility is not reported: the model itself asks for it. Nor is a single size: it
-    is static in the types of the model.
-    """
-    guards = getattr(exported, "_guards_code", None) or []
-    pinned = [
-        re.sub(r"L\['(\w+)'\]", r"\1", guard) for guard in guards if re.search(r"[^=!<>]== \d+$", guard)
-    ]
-    pinned = [guard for guard in pinned if "%" not in guard and guard.count(" ") > 2]
-    if pinned:
-        logger.warning(
-            "the model is right only for sizes where %s: torch.export kept it of the example",
-            " and ".join(pinned),
-        )
-
-
 def in_order_of_placeholders(
-    exported: torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], dims: list[dict]
+    exported: torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], said: list[dict]
 ) -> list[dict]:
-    """The names of dimensions in the order of the placeholders: torch.export may have reordered the keyword arguments."""
-    if not dims or not kwargs:
-        return dims
+    """What is said of each leaf in the order of the placeholders: torch.export may have reordered the keyword arguments."""
+    if not said or not kwargs:
+        return said
     order = exported.call_spec.in_spec.child(1).context
     counts = {name: len(pytree.tree_leaves(value)) for name, value in kwargs.items()}
     start = len(pytree.tree_leaves(tuple(args)))
@@ -171,9 +265,9 @@ def in_order_of_placeholders(
     for name, count in counts.items():
         starts[name] = start
         start += count
-    positional = dims[: len(pytree.tree_leaves(tuple(args)))]
+    positional = said[: len(pytree.tree_leaves(tuple(args)))]
     return positional + [
-        entry for name in order for entry in dims[starts[name] : starts[name] + counts[name]]
+        entry for name in order for entry in said[starts[name] : starts[name] + counts[name]]
     ]
 
 

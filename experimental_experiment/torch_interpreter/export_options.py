@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.errors import CaptureError, capture_hint
+from experimental_experiment.torch_interpreter.decisions import Decisions
+from experimental_experiment.torch_interpreter.messages import stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +47,12 @@ class ExportOptions:
         kwargs: dict[str, Any],
         dynamic_shapes: Any,
         has_small_sizes: bool,
+        decisions: Decisions,
     ) -> torch.export.ExportedProgram:
         """Call ``torch.export.export``, then decompose if asked.
 
-        *has_small_sizes*: whether a dimension called dynamic has size 0 or 1 in the example.
+        *has_small_sizes*: whether a dimension called dynamic has size 0 or 1 in the example. *decisions* receives what
+        the example decided about sizes.
         Raises CaptureError, with torch's own error as its cause.
         """
         oblivious = self.backed_size_oblivious
@@ -58,7 +61,7 @@ class ExportOptions:
         config = contextlib.nullcontext()
         if oblivious:
             config = torch.fx.experimental._config.patch(backed_size_oblivious=True)
-        with stage("torch.export.export"), config:
+        with stage("torch.export.export", decisions), config, decisions.recorded():
             program = torch.export.export(
                 module,
                 args,
@@ -77,16 +80,3 @@ class ExportOptions:
         table = None if self.decomposition_table == "default" else dict(self.decomposition_table)
         with stage("ExportedProgram.run_decompositions"):
             return program.run_decompositions(table)
-
-
-@contextlib.contextmanager
-def stage(name: str):
-    """Pass torch's errors on as a CaptureError that says in which stage they arose, with a hint for known families."""
-    try:
-        yield
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        first = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
-        raise CaptureError(
-            f"{name} failed with {type(error).__name__}: {first}", hint=capture_hint(error)
-        ) from error

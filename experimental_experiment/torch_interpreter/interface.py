@@ -42,7 +42,7 @@ def rename_inputs(program: Program, names: Sequence[str] | None) -> None:
     """
     entries = [entry for entry in program.inputs if is_input(entry)]
     if names is not None:
-        refuse_text("input_names", names)
+        refuse_unfit("input_names", names)
         if len(names) != len(entries):
             raise ValueError(
                 f"input_names has {len(names)} names for {len(entries)} inputs: {[e.name for e in entries]}"
@@ -67,7 +67,7 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
     ]
     taken = {entry.name for entry in program.inputs if is_input(entry)}
     if names is not None:
-        refuse_text("output_names", names)
+        refuse_unfit("output_names", names)
         if len(names) != len(kept):
             raise ValueError(f"output_names has {len(names)} names for {len(kept)} outputs")
         if len(set(names)) != len(names) or taken & set(names):
@@ -83,10 +83,12 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
     return found
 
 
-def refuse_text(argument: str, names: Sequence[str]) -> None:
-    """Raise TypeError when a list of names is one text."""
-    if isinstance(names, str):
+def refuse_unfit(argument: str, names: Sequence[str]) -> None:
+    """Raise TypeError when a list of names is one text or holds something else, ValueError when a name is empty."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument} is a list of names, not {names!r}")
+    if "" in names:
+        raise ValueError(f"{argument} holds an empty name, which in ONNX stands for nothing")
 
 
 def val_of(leaf: Any) -> Any:
@@ -134,11 +136,11 @@ class Weights:
         tensor = entry.tensor
         if not isinstance(tensor, torch.Tensor):
             return tensor
-        if isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
-            raise ExportError(
-                f"torch.export made the constant {entry.name} of a tensor without values, as it does with torch.func.grad",
-                entry.node,
-            )
+        reason = refusal(tensor, entry.name)
+        if reason and not entry.node.users:
+            return None
+        if reason:
+            raise ExportError(reason, entry.node)
         if tensor.dtype.is_complex:
             tensor = torch.view_as_real(tensor.resolve_conj())
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
@@ -151,6 +153,20 @@ class Weights:
             raise ExportError(f"the weight {name} cannot be translated: {error}", entry.node) from error
         self.seen[key] = self.op.initializer(name, TorchTensor(tensor.detach(), name=name))
         return self.seen[key]
+
+
+def refusal(tensor: torch.Tensor, name: str) -> str:
+    """Why a tensor cannot be a weight, ``""`` when it can."""
+    if tensor.layout != torch.strided:
+        return f"the weight {name} is {tensor.layout}: ONNX models hold dense tensors, as tensor.to_dense() makes them"
+    if tensor.is_meta:
+        return f"the weight {name} is on the meta device, without values: model.to_empty(device='cpu'), then load_state_dict"
+    if isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
+        return (
+            f"the weight {name} has no values: it was made under FakeTensorMode, or by torch.export, as it does with "
+            "torch.func.grad"
+        )
+    return ""
 
 
 def output(op: Emitter, dimensions: Dimensions, name: str, value: Any, leaf: Any) -> ir.Value:

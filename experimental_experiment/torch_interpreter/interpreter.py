@@ -245,6 +245,9 @@ class Walk:
         except Untranslatable as error:
             raise refused(node, error) from error
         except Exception as error:
+            dtypes_given = float_dtypes(node)
+            if len(dtypes_given) > 1:
+                raise mixed(node, dtypes_given) from error
             message = (
                 f"the translation of {target_name(node.target)} failed with {type(error).__name__}: {error}"
             )
@@ -533,6 +536,19 @@ def refused(node: torch.fx.Node, error: Untranslatable) -> ExportError:
     name = target_name(node.target)
     hint = f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
     return ExportError(f"{name} cannot be translated: {error}", node, hint)
+
+
+def float_dtypes(node: torch.fx.Node) -> list[str]:
+    """The dtypes of the float tensors among the arguments of a node, in order."""
+    values = [argument.meta.get("val") for argument in node.all_input_nodes]
+    floats = [v.dtype for v in values if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
+    return list(dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in floats))
+
+
+def mixed(node: torch.fx.Node, found: list[str]) -> ExportError:
+    """The error of an operator whose translation fails on arguments of several float dtypes."""
+    hint = f"give the example the dtype of the weights, or the model that of the example: model.to(torch.{found[0]})"
+    return ExportError(f"{target_name(node.target)} takes one dtype, not {' and '.join(found)}", node, hint)
 
 
 def as_view(operand: Any) -> Any:

@@ -13,8 +13,14 @@ from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.arguments import (
+    explains_foreign_arguments,
+    opsets_by_domain,
+    refuse_foreign_arguments,
+)
 from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
+from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names, extract
@@ -33,6 +39,7 @@ from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.symbolic import Dimensions
+from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
 
 OPSETS = range(18, 27)
 """Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
@@ -40,6 +47,7 @@ OPSETS = range(18, 27)
 DEFAULT_OPSET = 20
 
 
+@explains_foreign_arguments
 def to_onnx(
     mod: torch.nn.Module | Callable | torch.export.ExportedProgram | torch.fx.GraphModule,
     args: tuple = (),
@@ -94,6 +102,7 @@ def to_onnx(
         ExportError: a node cannot be translated; it names the node and the user's line.
         ValueError, TypeError: an argument of this function is wrong.
     """
+    refuse_foreign_arguments(kwargs, export_options)
     opset, domains = opsets(target_opset)
     table = registry.per_call_table(translations)
     classes = class_names(modules_as_functions)
@@ -103,8 +112,6 @@ def to_onnx(
         raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
-    progress("capture", 1)
-    program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
     graph = ir.Graph([], [], nodes=[], name=type(mod).__name__, opset_imports={"": opset, **domains})
     context = Context(
         graph,
@@ -115,7 +122,11 @@ def to_onnx(
         special_values=special_values,
     )
     op = Emitter(graph, context)
-    translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
+    with one_at_a_time():
+        progress("capture", 1)
+        program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
+        with without_autocast():
+            translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
     model = ir.Model(
         graph,
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
@@ -142,7 +153,7 @@ def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]
     """The version of ai.onnx, and those of the other domains; ValueError or TypeError when it cannot be honoured."""
     if target is None:
         return DEFAULT_OPSET, {}
-    versions = dict(target) if isinstance(target, Mapping) else {"": target}
+    versions = opsets_by_domain(target) if isinstance(target, Mapping) else {"": target}
     opset = versions.pop("", DEFAULT_OPSET)
     if not isinstance(opset, int) or isinstance(opset, bool):
         raise TypeError(f"target_opset is an int or a dict of versions by domain, not {target!r}")
@@ -165,6 +176,7 @@ def translate(
     name_dimensions(program.inputs, dimensions)
     step = progress("translate", len(program.module.graph.nodes))
     walk = Walk(program.module, op, dimensions, step)
+    op.context.region = program.autocast
     leaves = output_leaves(program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]
     if keep_written:
@@ -193,6 +205,8 @@ def translate(
         for entry, view in zip(program.inputs, views)
         if isinstance(view, View) and view.cell.version
     ]
+    if not (op.graph.outputs or (keep_written and written)):
+        raise ExportError(f"{op.graph.name} returns no tensor and no number: an ONNX model has an output")
     if keep_written:
         for entry, view in written:
             name = op.context.names.unique(f"{entry.name}_out")

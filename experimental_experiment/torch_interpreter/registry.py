@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -81,12 +82,12 @@ def translates(*targets, views: bool = False, table: dict[Any, Translation] = TR
     defined later.
 
     Raises:
-        ValueError: a target is translated twice.
+        ValueError: a target is translated twice, or a name is of another form.
         TypeError: the function lists an argument that the schema does not have.
     """
 
     def register(function: Callable) -> Callable:
-        for target in targets:
+        for target in map(operator_key, targets):
             if target in table:
                 raise ValueError(f"{target} is translated twice, first at {table[target].place}")
             check_names(target, function)
@@ -147,6 +148,34 @@ def elementwise(target: torch._ops.OpOverload, op_type: str) -> None:
     translates(target)(translation)
 
 
+def operator_key(target: Any) -> Any:
+    """The key of a target: an overload, a packet's ``default``, the name of an operator without ``.default``.
+
+    Raises:
+        TypeError: the target is nothing that a program calls.
+        ValueError: a name is not of the form ``namespace::name`` or ``namespace::name.overload``, or ATen has no such operator.
+    """
+    target = getattr(target, "_opoverload", target)  # a torch.library.custom_op
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return target.default
+    if not isinstance(target, str):
+        if not callable(target) or isinstance(target, type):
+            raise TypeError(f"{target!r} is not an operator that can be translated")
+        return target
+    found = re.fullmatch(r"([\w.]+)::(\w+)(?:\.(\w+))?", target)
+    if found is None:
+        name = re.sub(r"^torch\.ops\.", "", target).replace(".", "::", 1)
+        raise ValueError(
+            f"{target!r} names no operator: give the operator itself, torch.ops..., or its name, as in {name!r}"
+        )
+    namespace, name, overload = found.groups()
+    if namespace == "aten":
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is None or (overload or "default") not in packet.overloads():
+            raise ValueError(f"{target!r} names no operator: ATen has none of this name")
+    return target.removesuffix(".default")
+
+
 def check_names(target: Any, function: Callable) -> None:
     """Raise TypeError when *function* lists an argument that the schema of *target* does not have."""
     if isinstance(target, torch._ops.OpOverload):
@@ -178,16 +207,13 @@ def per_call_table(translations: Mapping[Any, Callable] | None) -> dict[Any, Tra
 
     Raises:
         TypeError: a key is none of these, a value is not callable, or it lists an unknown argument.
+        ValueError: a name is of another form, see `operator_key`.
     """
     table: dict[Any, Translation] = {}
     for key, function in (translations or {}).items():
-        target = getattr(key, "_opoverload", key)
-        if isinstance(target, torch._ops.OpOverloadPacket):
-            target = target.default
+        target = operator_key(key)
         if not callable(function):
             raise TypeError(f"the translation of {key} is not a function but {type(function).__name__}")
-        if not (isinstance(target, str) or callable(target)):
-            raise TypeError(f"{key!r} is not an operator that can be translated")
         check_names(target, function)
         table[target] = Translation(target, function)
     return table

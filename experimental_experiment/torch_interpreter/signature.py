@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
@@ -30,6 +30,7 @@ class Input:
         constant: the Python value of an argument that the capture made static.
         is_constant: whether it is such an argument.
         dims: what the user called the dimensions: {axis: name}; for a number {None: name}.
+        minima: the smallest sizes that the user declared: {axis: size}.
     """
 
     node: torch.fx.Node
@@ -39,6 +40,7 @@ class Input:
     constant: Any = None
     is_constant: bool = False
     dims: dict[int | None, str] = dataclasses.field(default_factory=dict)
+    minima: dict[int | None, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -51,25 +53,32 @@ class Program:
         output_names: names for the leaves of the user's result.
         writes: the leaves of the graph's result that are new values of an input, None for a token: a functionalized
             program returns what it would write.
+        autocast: the region of ``torch.autocast`` that the program was captured in: it shows none of its casts.
     """
 
     module: torch.fx.GraphModule
     inputs: list[Input]
     output_names: list[str]
     writes: dict[int, Input | None] = dataclasses.field(default_factory=dict)
+    autocast: Any = None
 
 
 def program_of(
-    exported: torch.export.ExportedProgram, dims: list[dict[int | None, str]] | None = None
+    exported: torch.export.ExportedProgram,
+    dims: list[dict[int | None, str]] | None = None,
+    minima: list[dict[int | None, int]] | None = None,
 ) -> Program:
-    """Describe an ExportedProgram. *dims*: the user's names of dimensions for each leaf of the arguments, in order."""
+    """Describe an ExportedProgram.
+
+    *dims*, *minima*: the user's names of dimensions and smallest sizes for each leaf of the arguments, in order.
+    """
     tensors = {**exported.constants, **exported.state_dict}
     placeholders = exported.graph.find_nodes(op="placeholder")
     inputs = []
-    user = iter(dims or [])
+    names, smallest = iter(dims or []), iter(minima or [])
     for node, spec in zip(placeholders, exported.graph_signature.input_specs):
         if spec.kind == InputKind.USER_INPUT:
-            entry = Input(node, readable(str(node.target)), dims=next(user, {}))
+            entry = Input(node, readable(str(node.target)), dims=next(names, {}), minima=next(smallest, {}))
             if isinstance(spec.arg, ConstantArgument):
                 entry.constant, entry.is_constant = spec.arg.value, True
         elif spec.kind == InputKind.TOKEN:
@@ -127,7 +136,7 @@ def output_names(spec: pytree.TreeSpec) -> list[str]:
         words = [str(part) for part in path]
         if not words or words[0].isdigit():
             words.insert(0, "output")
-        names.append(readable(re.sub(r"\W", "_", "_".join(words))))
+        names.append(readable(re.sub(r"\W", "_", "_".join(words))) or "output")
     return names
 
 
@@ -155,70 +164,6 @@ def child_names(spec: pytree.TreeSpec, count: int) -> list[Any]:
     return list(range(count))
 
 
-def user_dims(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any
-) -> tuple[Any, list, bool]:
-    """Read ``dynamic_shapes``: the same without strings, the user's names for each leaf, whether a size is 0 or 1.
-
-    A string is a name: torch receives ``Dim.DYNAMIC``. The list is in the order of the leaves of (args, kwargs).
-    """
-    if dynamic_shapes is None:
-        return None, [], False
-    from torch.export.dynamic_shapes import _combine_args, _DimHint, _tree_map_with_path
-
-    if isinstance(dynamic_shapes, torch.export.ShapesCollection):
-        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
-    plain = without_strings(dynamic_shapes)
-    found: dict[int, list[dict]] = {}
-    small = False
-
-    def visit(path, leaf, spec):
-        nonlocal small
-        sizes: dict[int | None, Any] = {}
-        if isinstance(spec, Mapping):
-            sizes = dict(spec)
-        elif isinstance(spec, (list, tuple)):
-            sizes = dict(enumerate(spec))
-        elif spec is not None:
-            sizes = {None: spec}
-        for axis in sizes:
-            if isinstance(axis, int) and isinstance(leaf, torch.Tensor) and not 0 <= axis < leaf.dim():
-                raise IndexError(f"dynamic_shapes gives axis {axis} of a tensor of {leaf.dim()} dimensions")
-        names = {axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)}
-        found.setdefault(id(leaf), []).append(names)
-        for axis, entry in sizes.items():
-            asked = not isinstance(entry, (int, type(None))) and not (
-                isinstance(entry, _DimHint) and entry.type.name in ("AUTO", "STATIC")
-            )
-            if (
-                asked
-                and isinstance(leaf, torch.Tensor)
-                and isinstance(axis, int)
-                and leaf.shape[axis] in (0, 1)
-            ):
-                small = True
-
-    combined = _combine_args(module, args, kwargs)
-    shapes = dynamic_shapes
-    if isinstance(shapes, (list, tuple)):
-        combined = type(shapes)(combined.values())
-    elif set(shapes) != set(combined):
-        shapes = {name: shapes.get(name) for name in combined}
-    _tree_map_with_path(visit, combined, shapes, tree_name="inputs")
-    leaves = pytree.tree_leaves((args, kwargs))
-    return plain, [found[id(leaf)].pop(0) if found.get(id(leaf)) else {} for leaf in leaves], small
-
-
-def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]]) -> None:
-    """Raise ValueError when dimensions whose sizes differ in the example have one name."""
-    sizes: dict[str, int] = {}
-    for leaf, names in zip(leaves, dims):
-        for axis, name in names.items():
-            size = leaf.shape[axis] if isinstance(leaf, torch.Tensor) and axis is not None else leaf
-            if sizes.setdefault(name, size) != size:
-                raise ValueError(f"dynamic_shapes names {name!r} two sizes, {sizes[name]} and {size}")
-
-
 def recorded_dims(exported: torch.export.ExportedProgram) -> list[dict[int | None, str]]:
     """The names of dimensions that an ExportedProgram remembers, for each input of the user; a saved one has lost them."""
     found = []
@@ -240,27 +185,6 @@ def user_placeholders(exported: torch.export.ExportedProgram) -> list[torch.fx.N
     """The placeholders of the user's inputs, in order."""
     specs = zip(exported.graph.find_nodes(op="placeholder"), exported.graph_signature.input_specs)
     return [node for node, spec in specs if spec.kind == InputKind.USER_INPUT]
-
-
-def dim_name(entry: Any) -> str:
-    """The name that an entry of ``dynamic_shapes`` gives to a dimension, ``""`` for none."""
-    if isinstance(entry, str):
-        return entry
-    if isinstance(entry, torch.export.Dim):
-        return entry.__name__
-    return ""
-
-
-def without_strings(shapes: Any) -> Any:
-    """``dynamic_shapes`` with ``Dim.DYNAMIC`` instead of names."""
-    if isinstance(shapes, str):
-        return torch.export.Dim.DYNAMIC
-    if isinstance(shapes, Mapping):
-        return {key: without_strings(item) for key, item in shapes.items()}
-    if isinstance(shapes, (list, tuple)):
-        items = [without_strings(item) for item in shapes]
-        return type(shapes)(*items) if hasattr(shapes, "_fields") else type(shapes)(items)
-    return shapes
 
 
 def name_dimensions(inputs: list[Input], dimensions: Dimensions) -> None:

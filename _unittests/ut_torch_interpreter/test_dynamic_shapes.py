@@ -1,0 +1,267 @@
+"""dynamic_shapes: every form that says one thing is taken as meant, what does not fit is refused with what would."""
+
+import collections
+import importlib.util
+import unittest
+
+import torch
+from torch.export import Dim
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+
+X, Y = torch.randn(2, 3), torch.randn(2, 3)
+
+Pair = collections.namedtuple("Pair", ["left", "right"])
+
+
+class Function(torch.nn.Module):
+    """A module whose forward is a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def sizes(model):
+    """The sizes of the inputs, in order."""
+    return [
+        tuple(dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        for info in model.graph.input
+    ]
+
+
+def add_all(x, *rest, **more):
+    return sum([*rest, *more.values()], x)
+
+
+class TestForms(ExporterTestCase):
+    ROWS = {0: "n"}
+    FORMS = {
+        "None for a whole list": (
+            lambda xs, y: xs[0].sum() + y,
+            ([X, X], Y),
+            {},
+            (None, ROWS),
+            [(2, 3), (2, 3), ("n", 3)],
+        ),
+        "None for a whole dict": (lambda table, y: y, ({"a": X}, Y), {}, (None, ROWS), [(2, 3), ("n", 3)]),
+        "a dict with fewer keys": (
+            lambda table: table["a"] * 2,
+            ({"a": X, "b": Y},),
+            {},
+            ({"a": ROWS},),
+            [("n", 3), (2, 3)],
+        ),
+        "a tuple for a list": (lambda xs: xs[0] * 2, ([X, Y],), {}, ((ROWS, None),), [("n", 3), (2, 3)]),
+        "a named tuple by its fields": (
+            lambda pair: pair.left * 2,
+            (Pair(X, Y),),
+            {},
+            ({"left": ROWS},),
+            [("n", 3), (2, 3)],
+        ),
+        "a negative axis": (lambda x: x * 2, (X,), {}, ({-1: "n"},), [(2, "n")]),
+        "an empty dict for an int": (lambda x, n: x * n, (X, 3), {}, (ROWS, {}), [("n", 3)]),
+        "a name for an int": (lambda x, n: x * n, (X, 3), {}, (None, "n"), [(2, 3), ()]),
+        "a Dim for an int": (lambda x, n: x * n, (X, 3), {}, (None, Dim("n", min=2, max=9)), [(2, 3), ()]),
+        "arguments left out": (lambda x, y: x * 2, (X, Y), {}, {"y": ROWS}, [(2, 3), ("n", 3)]),
+        "*args as torch.export takes them": (add_all, (X, Y, X), {}, (None, (None, ROWS)), None),
+        "*args one by one": (add_all, (X, Y), {}, (ROWS, ROWS), [("n", 3), ("n", 3)]),
+        "*args and **kwargs one by one": (add_all, (X, Y), {"a": X}, (ROWS,) * 3, [("n", 3)] * 3),
+        "**kwargs by name": (add_all, (X,), {"a": X}, {"x": ROWS, "a": ROWS}, [("n", 3)] * 2),
+        "**kwargs as torch.export takes them": (add_all, (X,), {"a": X}, (ROWS, {"a": ROWS}), [("n", 3)] * 2),
+        "a keyword given by position in dynamic_shapes": (
+            lambda x, y: x + y,
+            (X,),
+            {"y": Y},
+            (ROWS, ROWS),
+            [("n", 3)] * 2,
+        ),
+    }
+
+    def test_forms(self):
+        for promise, (function, args, kwargs, dynamic_shapes, expected) in self.FORMS.items():
+            with self.subTest(promise):
+                if expected is None:  # two tensors whose sizes the sum makes equal
+                    with self.assertRaisesRegex(CaptureError, "specialized"):
+                        to_onnx(Function(function), args, kwargs, dynamic_shapes=dynamic_shapes)
+                    continue
+                model = self.export_and_compare(
+                    Function(function), args, kwargs, dynamic_shapes=dynamic_shapes
+                )
+                self.assertEqual(expected, sizes(model))
+
+    def test_additional_inputs(self):
+        more = torch.export.AdditionalInputs()
+        more.add((torch.randn(5, 3),))
+        model = to_onnx(Function(lambda x: x * 2), (X,), dynamic_shapes=more)
+        self.assertEqual([("x_dim_0", 3)], sizes(model))
+
+    MISFITS = {
+        "it has 2 entries for the arguments x": (lambda x: x, (X,), {}, ({}, {})),
+        "it is 'batch', not a dict of arguments": (lambda x: x, (X,), {}, "batch"),
+        "there is no argument 'z' but x, y": (lambda x, y: x, (X, Y), {}, {"z": {}}),
+        r"\*rest holds 2 arguments, its entry is \({0: 'n'},\)": (
+            add_all,
+            (X, Y, X),
+            {},
+            {"rest": ({0: "n"},)},
+        ),
+        r"\*\*more holds a, its entry is \[{}\]": (add_all, (X,), {"a": X}, {"more": [{}]}),
+        "x has 2 dimensions, its entry has 1": (lambda x: x, (X,), {}, (("n",),)),
+        "x is a tensor, its entry is 'n'": (lambda x: x, (X,), {}, ("n",)),
+        "it gives axis 2 of a tensor of 2 dimensions, x": (lambda x: x, (X,), {}, ({2: "n"},)),
+        "it gives axis -3 of a tensor of 2 dimensions, x": (lambda x: x, (X,), {}, ({-3: "n"},)),
+        "it gives axis 1 of x twice": (lambda x: x, (X,), {}, ({1: "n", -1: "m"},)),
+        "axis 0 of x is 2.5, not a name, a Dim": (lambda x: x, (X,), {}, ({0: 2.5},)),
+        "axis 0 of x is '', not a name": (lambda x: x, (X,), {}, ({0: ""},)),
+        "axis 0 of x is 4, its size in the example is 2": (lambda x: x, (X,), {}, ({0: 4},)),
+        "n is the number 3, its entry is {0: 'n'} and not a name": (
+            lambda x, n: x,
+            (X, 3),
+            {},
+            ({}, {0: "n"}),
+        ),
+        r"n is a number, which cannot be the expression 2\*b": (
+            lambda x, n: x,
+            (X, 4),
+            {},
+            ({0: Dim("b")}, 2 * Dim("b")),
+        ),
+        "mode is 'sum', which cannot be dynamic, its entry is 'n'": (
+            lambda x, mode: x,
+            (X, "sum"),
+            {},
+            ({}, "n"),
+        ),
+        "y is None, which cannot be dynamic, its entry is {0: 'n'}": (
+            lambda x, y: x,
+            (X, None),
+            {},
+            ({}, {0: "n"}),
+        ),
+        "xs is a list of 2 leaves, its entry is {0: 'n'}": (lambda xs: xs[0], ([X, Y],), {}, ({0: "n"},)),
+        "xs is a list of 2 leaves, its entry is a list of 3": (
+            lambda xs: xs[0],
+            ([X, Y],),
+            {},
+            ([{}, {}, {}],),
+        ),
+        "table is a dict of 1 leaves, its entry is {'b': {}}": (
+            lambda table: table["a"],
+            ({"a": X},),
+            {},
+            ({"b": {}},),
+        ),
+    }
+
+    def test_what_does_not_fit(self):
+        for message, (function, args, kwargs, dynamic_shapes) in self.MISFITS.items():
+            with self.subTest(message):
+                with self.assertRaisesRegex(
+                    CaptureError, f"dynamic_shapes does not fit the arguments: {message}"
+                ):
+                    to_onnx(Function(function), args, kwargs, dynamic_shapes=dynamic_shapes)
+
+    def test_the_structure_that_fits_can_be_pasted(self):
+        def function(x, xs, table, mode, flag=None):
+            return x + xs[0] + table["a"][0]
+
+        args = (X, [X, Y, X], {"a": (Y, Y)}, "sum")
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(Function(function), args, dynamic_shapes=({0: "n"},))
+        hint = str(caught.exception).splitlines()[-1]
+        code = hint.partition("dynamic_shapes=")[2].partition(" with {0:")[0]
+        self.assertEqual('{"x": {}, "xs": [{}] * 3, "table": {\'a\': [{}, {}]}, "mode": None}', code)
+        self.assertTrue(to_onnx(Function(function), args, dynamic_shapes=eval(code)).graph.node)
+
+    def test_one_tensor_given_twice_is_two_inputs(self):
+        model = to_onnx(Function(lambda xs: xs[0] - 2 * xs[1]), ([X, X],))
+        self.assert_matches(model, Function(lambda xs: xs[0] - 2 * xs[1]), ([X, Y],))
+
+
+@unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")
+class TestCaches(ExporterTestCase):
+    """transformers' caches, registered as a list of keys and one of values, or tensor by tensor."""
+
+    @classmethod
+    def setUpClass(cls):
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+        register_dynamic_cache_export_support()
+
+    def cache(self, kind=None):
+        from transformers.cache_utils import DynamicCache
+
+        cache = (kind or DynamicCache)()
+        for layer in range(2):
+            cache.update(torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 4), layer)
+        return cache
+
+    def layered(self):
+        """A cache class whose leaves come layer by layer."""
+        from transformers.cache_utils import DynamicCache
+
+        class LayeredCache(DynamicCache):
+            """Key, value, key, value."""
+
+        def flatten(cache):
+            return [tensor for layer in cache.layers for tensor in (layer.keys, layer.values)], None
+
+        def unflatten(leaves, context):
+            cache = LayeredCache()
+            for layer in range(len(leaves) // 2):
+                cache.update(leaves[2 * layer], leaves[2 * layer + 1], layer)
+            return cache
+
+        def with_keys(cache):
+            leaves, context = flatten(cache)
+            return [(torch.utils._pytree.SequenceKey(k), leaf) for k, leaf in enumerate(leaves)], context
+
+        torch.utils._pytree.register_pytree_node(
+            LayeredCache, flatten, unflatten, flatten_with_keys_fn=with_keys
+        )
+        return self.cache(LayeredCache)
+
+    def exported(self, cache, entry):
+        def read(x, cache):
+            return x + cache.layers[0].keys.sum() + cache.layers[1].values.sum()
+
+        return sizes(to_onnx(Function(read), (X, cache), dynamic_shapes=({0: "n"}, entry)))[1:]
+
+    def test_every_form(self):
+        keys, values = {0: "batch", 2: "past"}, {0: "batch"}
+        plain, named = (2, 2, 5, 4), ("batch", 2, "past", 4)
+        other = ("batch", 2, 5, 4)
+        for promise, entry, expected in (
+            ("None", None, [plain] * 4),
+            ("keys and values", [[keys] * 2, [values] * 2], [named, named, other, other]),
+            ("a tuple of them", ([keys] * 2, [values] * 2), [named, named, other, other]),
+            ("by name", {"key_cache": [keys] * 2}, [named, named, plain, plain]),
+            ("flat", [keys] * 4, [named] * 4),
+        ):
+            with self.subTest(promise):
+                self.assertEqual(expected, self.exported(self.cache(), entry))
+
+    def test_layer_by_layer(self):
+        cache = self.layered()
+        keys, values = {0: "batch", 2: "past"}, {0: "batch"}
+        named, other = ("batch", 2, "past", 4), ("batch", 2, 5, 4)
+        for promise, entry in (
+            ("keys and values", [[keys] * 2, [values] * 2]),
+            ("flat", [keys, values, keys, values]),
+        ):
+            with self.subTest(promise):
+                self.assertEqual([named, other] * 2, self.exported(cache, entry))
+
+    def test_a_flat_list_whose_order_is_not_sure(self):
+        keys, values = {2: "past"}, {0: "batch"}
+        with self.assertRaisesRegex(
+            CaptureError, r"cache is a DynamicCache of 4 leaves(.|\n)*\"cache\": \[\[{}, {}\], \[{}, {}\]\]}"
+        ):
+            self.exported(self.cache(), [keys, values, keys, values])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,70 @@
+"""Arguments of `to_onnx` as other exporters call them: one sentence that says what to write instead."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+FOREIGN = {
+    "custom_translation_table": "translations={operator: function}",
+    "do_constant_folding": "optimize=True, the default",
+    "dynamic_axes": 'dynamic_shapes={"x": {0: "batch"}}, by argument of forward',
+    "dynamo": "nothing: the capture is always torch.export's",
+    "export_params": "nothing: the weights are always part of the model",
+    "external_data": "nothing: weights of more than 16 MB go to a file of their own",
+    "f": 'filename="model.onnx"',
+    "opset_version": "target_opset=20",
+    "strict": "export_options=ExportOptions(strict=True)",
+    "training": "model.train() or model.eval() before",
+    "verbose": "nothing: python -m experimental_experiment print shows a model",
+}
+"""Names of arguments in ``torch.onnx.export`` and what to write here."""
+
+
+def explains_foreign_arguments(function: Callable) -> Callable:
+    """Raise TypeError with what to write instead for an argument of `FOREIGN`; the signature stays *function*'s."""
+
+    @functools.wraps(function)
+    def explained(*args, **kwargs):
+        for name in kwargs:
+            if name in FOREIGN:
+                raise TypeError(f"{function.__name__} has no argument {name}: write {FOREIGN[name]}")
+        if len(args) > 3:
+            raise TypeError(
+                f"{function.__name__} takes the model, args and kwargs by position: write the others by name"
+            )
+        return function(*args, **kwargs)
+
+    return explained
+
+
+def refuse_foreign_arguments(kwargs: Any, export_options: Any) -> None:
+    """Raise TypeError when a file name stands for the keyword arguments, or a dict for the options of the capture."""
+    if isinstance(kwargs, (str, os.PathLike)):
+        raise TypeError(
+            f"the third argument is the model's keyword arguments: write filename={os.fspath(kwargs)!r}"
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(f"kwargs is a dict of keyword arguments, not {type(kwargs).__name__}")
+    if isinstance(export_options, Mapping):
+        written = ", ".join(f"{name}={value!r}" for name, value in export_options.items())
+        raise TypeError(f"export_options is an ExportOptions, not a dict: write ExportOptions({written})")
+    if export_options is not None and not hasattr(export_options, "capture"):
+        raise TypeError(f"export_options is an ExportOptions, not {type(export_options).__name__}")
+
+
+def opsets_by_domain(target: Mapping[str, int]) -> dict[str, int]:
+    """Versions by domain, ``"ai.onnx"`` being another name of ``""``.
+
+    Raises TypeError for a domain that is no text or a version that is no int, ValueError for two versions of ai.onnx.
+    """
+    versions: dict[str, int] = {}
+    for domain, version in target.items():
+        if not isinstance(domain, str) or not isinstance(version, int) or isinstance(version, bool):
+            raise TypeError(f"target_opset is an int or a dict of versions by domain, not {dict(target)!r}")
+        domain = "" if domain == "ai.onnx" else domain
+        if versions.setdefault(domain, version) != version:
+            raise ValueError(f"target_opset names two versions of ai.onnx, {versions[domain]} and {version}")
+    return versions

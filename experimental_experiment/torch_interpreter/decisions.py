@@ -1,0 +1,305 @@
+"""What the example decided: branches on sizes that were taken for good, sizes that torch.export pinned.
+
+An exported program holds one side of ``if x.shape[0] == 1``. torch asks its ShapeEnv for each such decision, in both modes
+of the capture; here they are written down with the line that asked, and judged once the program is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located
+from experimental_experiment.torch_interpreter.signature import Input
+
+TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+ASKING = tuple(
+    TORCH + file
+    for file in (
+        "__init__.py",
+        os.path.join("fx", "experimental", "recording.py"),
+        os.path.join("fx", "experimental", "sym_node.py"),
+        os.path.join("fx", "experimental", "symbolic_shapes.py"),
+    )
+)
+"""Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
+
+TRACER = TORCH + "_dynamo" + os.sep
+"""TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """One question about sizes that the example answered.
+
+    Attributes:
+        environment: the ShapeEnv that was asked.
+        expression: what was asked, in torch's symbols.
+        result: the answer: a bool for a condition, a number for an expression.
+        ranges: the sizes that were possible before.
+        source: the innermost line of the model, None when there is none.
+        is_branch: whether that line asked itself, rather than an operator that it calls.
+    """
+
+    environment: Any
+    expression: sympy.Basic
+    result: Any
+    ranges: dict[sympy.Symbol, ValueRanges]
+    source: Source | None
+    is_branch: bool
+
+    @property
+    def condition(self) -> sympy.Basic:
+        """What holds for the example."""
+        if self.result in (True, sympy.true):
+            return self.expression
+        if self.result in (False, sympy.false):
+            return sympy.Not(self.expression)
+        return sympy.Eq(self.expression, self.result)
+
+
+class Decisions:
+    """The decisions of one capture, in order."""
+
+    def __init__(self):
+        self.found: dict[tuple, Decision] = {}
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self.found.values())
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Write down what every ShapeEnv is asked."""
+        environments = importlib.import_module("torch.fx.experimental.symbolic_shapes").ShapeEnv
+        evaluate = environments.evaluate_expr
+
+        def evaluate_expr(environment, expression, *args, **kwargs):
+            frame = asking_frame(sys._getframe(1))
+            key = (id(environment), expression, frame.f_code, frame.f_lineno)
+            if key in self.found or not getattr(expression, "free_symbols", None):
+                return evaluate(environment, expression, *args, **kwargs)
+            ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
+            result = evaluate(environment, expression, *args, **kwargs)
+            source, is_branch = model_line(frame)
+            self.found[key] = Decision(environment, expression, result, ranges, source, is_branch)
+            return result
+
+        environments.evaluate_expr = evaluate_expr
+        try:
+            yield
+        finally:
+            environments.evaluate_expr = evaluate
+
+    def source_of_pin(self, text: str) -> Source | None:
+        """The line that made a size constant which *text*, a message of torch, names as ``L['x'].size()[0]``."""
+        for decision in self:
+            pinned = solved(decision.condition)
+            if pinned is not None and decision.source is not None:
+                names = decision.environment.var_to_sources.get(pinned[0], ())
+                if any(source.name in text for source in names):
+                    return decision.source
+        return None
+
+    def source_of(self, condition: sympy.Basic) -> Source | None:
+        """The line that asked for a condition."""
+        found = [decision.source for decision in self if decision.source and decision.condition == condition]
+        return found[0] if found else None
+
+
+def asking_frame(frame: FrameType) -> FrameType:
+    """The frame that asked a symbolic number for its value."""
+    while frame.f_code.co_filename in ASKING and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def model_line(frame: FrameType) -> tuple[Source | None, bool]:
+    """The innermost line of the model around a frame, and whether that frame is it."""
+    if frame.f_code.co_filename.startswith(TRACER):
+        stack = torch._guards.TracingContext.extract_stack()
+        lines = [entry for entry in stack if not is_library(entry.filename)]
+        if not lines:
+            return None, False
+        line = lines[-1]
+        asked_by_code = os.path.join("variables", "tensor.py") in frame.f_code.co_filename
+        return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
+    is_branch = not is_library(frame.f_code.co_filename)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None, False
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return (file, line, frame.f_code.co_name, linecache.getline(file, line).strip()), is_branch
+
+
+def is_library(file: str) -> bool:
+    """Whether a file is torch's or this package's own, not the model's."""
+    return file.startswith((TORCH, HERE, "<"))
+
+
+def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:
+    """The symbol and the number that a condition sets equal, None when it is of another form."""
+    if isinstance(condition, sympy.Eq):
+        for left, right in (condition.args, condition.args[::-1]):
+            if left.is_Symbol and right.is_Integer:
+                return left, right
+    return None
+
+
+def judge(inputs: list[Input], decisions: Decisions) -> None:
+    """Check what torch.export decided about the sizes of the inputs, before the program is translated.
+
+    A dimension called dynamic that it kept at its size becomes static, with a warning. Another warning tells what the
+    branches of the model, and its equations of sizes, assume as in the example.
+
+    Raises CaptureError when the example itself contradicts what the program assumes.
+    """
+    environment = environment_of(inputs)
+    if environment is None:
+        return
+    refuse_contradictions(environment, decisions)
+    make_static(environment, inputs, decisions)
+    assumed = conditions(environment, inputs, decisions)
+    if assumed:
+        logger.warning("the model is right only for sizes where\n%s", "\n".join(assumed))
+
+
+def environment_of(inputs: list[Input]) -> Any:
+    """The ShapeEnv of the symbolic sizes of the inputs, None when all are static."""
+    for _, _, size in symbolic_sizes(inputs):
+        return size.node.shape_env
+    return None
+
+
+def symbolic_sizes(inputs: list[Input]) -> Iterator[tuple[Input, int | None, Any]]:
+    """Input, axis and size of each symbolic size of an input; the axis of a number is None."""
+    for entry in inputs:
+        value = entry.node.meta.get("val")
+        sizes = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+        for axis, size in sizes:
+            if isinstance(size, (torch.SymInt, torch.SymFloat)):
+                yield entry, axis, size
+
+
+def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
+    """Raise CaptureError when a guard does not hold for the sizes of the example."""
+    example = (
+        environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
+    )
+    guards = [guard.expr for guard in environment.guards]
+    guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
+    for guard in guards:
+        if guard.free_symbols <= set(example) and guard.xreplace(example) == sympy.false:
+            text = written(
+                guard,
+                {
+                    symbol: sympy.Symbol(str(source[0].name))
+                    for symbol, source in environment.var_to_sources.items()
+                    if source
+                },
+            )
+            raise CaptureError(
+                f"the program of torch.export assumes {text}, which the example contradicts",
+                hint="give an example whose sizes called dynamic are larger than 1",
+                source=decisions.source_of(guard),
+            )
+
+
+def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> None:
+    """Make the sizes constants that a guard keeps at one value: torch allows it when an example size is 0 or 1."""
+    constants = dict(filter(None, (solved(guard.expr) for guard in environment.guards)))
+    for entry, axis, size in list(symbolic_sizes(inputs)):
+        symbol = size.node.expr
+        if symbol in constants:
+            source = decisions.source_of(sympy.Eq(symbol, constants[symbol]))
+            logger.warning(
+                "%s is %s in the model, as in the example: torch.export did not keep it dynamic%s",
+                place(entry, axis),
+                constants[symbol],
+                f"\n{located(source)}" if source else "",
+            )
+    for symbol, number in constants.items():
+        environment.size_like.discard(
+            symbol
+        )  # torch replaces no size that it was told to treat as if it were not 1
+        environment._set_replacement(symbol, number, "kept at its size in the example")
+
+
+def conditions(environment: Any, inputs: list[Input], decisions: Decisions) -> list[str]:
+    """What the model assumes of the sizes of its inputs, with the lines that do."""
+    names = {}
+    minima: dict[sympy.Symbol, int] = {}
+    for entry, axis, size in symbolic_sizes(inputs):
+        symbol = size.node.expr
+        if symbol.is_Symbol:
+            names.setdefault(symbol, sympy.Symbol(entry.dims.get(axis) or place(entry, axis), integer=True))
+            minima[symbol] = max(minima.get(symbol, 1), entry.minima.get(axis, 1))
+    found: dict[str, str] = {}
+    for decision in decisions:
+        if not decision.is_branch or decision.environment is not environment:
+            continue
+        condition = environment.replace(decision.condition)
+        if condition.free_symbols and condition.free_symbols <= set(names):
+            if not is_certain(environment, condition, decision.ranges, minima):
+                found.setdefault(written(condition, names), located(decision.source))
+    for guard in environment.guards:
+        if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
+            source = decisions.source_of(guard.expr)
+            found.setdefault(written(guard.expr, names), located(source) if source else "")
+    return [f"  {text}\n{line}".rstrip() for text, line in found.items()]
+
+
+def is_certain(
+    environment: Any,
+    condition: sympy.Basic,
+    ranges: dict[sympy.Symbol, ValueRanges],
+    minima: dict[sympy.Symbol, int],
+) -> bool:
+    """Whether a condition holds for all sizes that were possible when it was asked.
+
+    torch takes sizes for at least 2; only the user's own minimum is one.
+    """
+    possible = []
+    for symbol in sorted(condition.free_symbols, key=str):
+        range_ = ranges.get(symbol) or environment.var_to_range[symbol]
+        lower = minima[symbol] if range_.lower == 2 else range_.lower
+        possible.append((symbol, ValueRanges(lower, range_.upper)))
+    # without the axioms: the guards are among them
+    return (
+        environment._maybe_evaluate_static(condition, axioms=(), var_to_range=tuple(possible)) == sympy.true
+    )
+
+
+def is_equation_of_sizes(guard: sympy.Basic) -> bool:
+    """Whether a guard sets an expression of sizes equal to a number of the example.
+
+    Not divisibility, which the model asks for itself.
+    """
+    if not isinstance(guard, sympy.Eq) or solved(guard) is not None:
+        return False
+    return any(side.is_Integer for side in guard.args) and "Mod" not in str(guard)
+
+
+def place(entry: Input, axis: int | None) -> str:
+    """How a size of an input is written in Python."""
+    return entry.name if axis is None else f"{entry.name}.shape[{axis}]"
+
+
+def written(condition: sympy.Basic, names: dict[sympy.Symbol, sympy.Symbol]) -> str:
+    """A condition in Python, in the user's names."""
+    return PythonPrinter().doprint(condition.xreplace(names))

@@ -1,0 +1,346 @@
+"""``dynamic_shapes``: what the user wrote, fitted to the arguments of the example.
+
+Source of semantics: ``torch.export.export``. Strings name dimensions, None stands for a whole argument, an axis counts
+from the end when it is negative. What does not fit is refused with the structure that does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from experimental_experiment.torch_interpreter.errors import CaptureError
+
+
+@dataclasses.dataclass
+class DynamicShapes:
+    """What the user says about the sizes of the example.
+
+    Attributes:
+        shapes: for torch.export, in exactly the structure that it asks for; None when nothing was said.
+        names: the user's names of dimensions, {axis: name} for each leaf of (args, kwargs); {None: name} for a number.
+        minima: the smallest size that the user declared, {axis: size} for each leaf.
+        has_small_sizes: whether a dimension called dynamic has size 0 or 1 in the example.
+    """
+
+    shapes: Any = None
+    names: list[dict[int | None, str]] = dataclasses.field(default_factory=list)
+    minima: list[dict[int | None, int]] = dataclasses.field(default_factory=list)
+    has_small_sizes: bool = False
+
+    def add(self, sizes: Mapping[int | None, Any], value: Any) -> None:
+        """Note what is said about one leaf, *value*: the entry of each axis, or of None for a number."""
+        self.names.append({axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)})
+        declared = {axis: getattr(entry, "min", None) for axis, entry in sizes.items()}
+        self.minima.append({axis: int(size) for axis, size in declared.items() if size is not None})
+        if isinstance(value, torch.Tensor):
+            self.has_small_sizes |= any(
+                value.shape[axis] in (0, 1) for axis, entry in sizes.items() if is_asked(entry)
+            )
+
+
+class Misfit(Exception):
+    """An entry of ``dynamic_shapes`` that does not fit its argument: the message says which and why."""
+
+
+def fitted_shapes(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any
+) -> DynamicShapes:
+    """``dynamic_shapes`` fitted to the arguments of ``module.forward``.
+
+    Raises:
+        CaptureError: an entry does not fit its argument; the hint is the structure that would.
+        ValueError: one name stands for two sizes of the example.
+    """
+    found = DynamicShapes()
+    if dynamic_shapes is None:
+        return found
+    signature = inspect.signature(module.forward)
+    arguments = signature.bind(*args, **kwargs).arguments
+    if isinstance(dynamic_shapes, (torch.export.ShapesCollection, torch.export.AdditionalInputs)):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
+    try:
+        positional, named = by_argument(signature, args, kwargs, dynamic_shapes)
+        fitted = [fit(found, value, spec, name) for value, (name, spec) in zip(args, positional)]
+        fitted_kwargs = {name: fit(found, value, named[name], name) for name, value in kwargs.items()}
+    except Misfit as error:
+        structure = ", ".join(f'"{name}": {template(value)}' for name, value in arguments.items())
+        raise CaptureError(
+            f"dynamic_shapes does not fit the arguments: {error}",
+            hint="dynamic_shapes must have the structure of the arguments: "
+            f'dynamic_shapes={{{structure}}} with {{0: "batch"}} in place of a {{}} to name its first axis',
+        ) from error
+    found.shapes = dict(signature.bind(*fitted, **fitted_kwargs).arguments)
+    refuse_ambiguous_names(pytree.tree_leaves((args, kwargs)), found.names)
+    return found
+
+
+def by_argument(
+    signature: inspect.Signature, args: tuple, kwargs: dict[str, Any], shapes: Any
+) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """(name, entry) of each positional argument, and the entries of the others by name: None where nothing is said."""
+    arguments = signature.bind(*args, **kwargs).arguments
+    gathering = {
+        parameter.kind: name for name, parameter in signature.parameters.items() if name in arguments
+    }
+    rest = gathering.get(inspect.Parameter.VAR_POSITIONAL)
+    more = gathering.get(inspect.Parameter.VAR_KEYWORD)
+    names = [name for name in arguments if name not in (rest, more)][: len(args)]
+    if rest is not None:
+        names += [f"{rest}[{position}]" for position in range(len(args) - len(names))]
+    if isinstance(shapes, (list, tuple)):
+        flat = [*names, *kwargs]
+        as_bound = dict(zip(arguments, shapes))
+        if len(shapes) == len(arguments) and gathers(as_bound.get(rest), as_bound.get(more)):
+            shapes = as_bound
+        elif len(shapes) == len(flat):
+            shapes = dict(zip(flat, shapes))
+        else:
+            raise Misfit(f"it has {len(shapes)} entries for the arguments {', '.join(arguments)}")
+    elif not isinstance(shapes, Mapping):
+        raise Misfit(f"it is {shapes!r}, not a dict of arguments, a tuple or a list")
+    shapes = dict(shapes)
+    if shapes.get(rest) is not None:
+        entries = shapes.pop(rest)
+        if not isinstance(entries, (list, tuple)) or len(entries) != len(arguments[rest]):
+            raise Misfit(f"*{rest} holds {len(arguments[rest])} arguments, its entry is {brief(entries)}")
+        shapes.update({f"{rest}[{position}]": entry for position, entry in enumerate(entries)})
+    if shapes.get(more) is not None:
+        entries = shapes.pop(more)
+        if not isinstance(entries, Mapping):
+            raise Misfit(f"**{more} holds {', '.join(arguments[more])}, its entry is {brief(entries)}")
+        shapes.update(entries)
+    unknown = set(shapes) - {*arguments, *names, *kwargs}
+    if unknown:
+        raise Misfit(f"there is no argument {min(unknown, key=str)!r} but {', '.join([*names, *kwargs])}")
+    return [(name, shapes.get(name)) for name in names], {name: shapes.get(name) for name in kwargs}
+
+
+def gathers(rest: Any, more: Any) -> bool:
+    """Whether the entries of ``*args`` and ``**kwargs`` hold one entry each, rather than being those of tensors."""
+    is_rest = rest is None or isinstance(rest, (list, tuple))
+    is_more = more is None or (isinstance(more, Mapping) and all(isinstance(key, str) for key in more))
+    return is_rest and is_more
+
+
+def fit(found: DynamicShapes, value: Any, spec: Any, path: str) -> Any:
+    """The entry of one argument as torch.export wants it; what it says about the leaves is added to *found*."""
+    if isinstance(value, torch.Tensor):
+        sizes = sizes_of(value, spec, path)
+        found.add(sizes, value)
+        return {axis: without_name(entry) for axis, entry in sizes.items()} or None
+    if pytree._get_node_type(value) not in pytree.SUPPORTED_NODES:
+        entry = number_entry(value, spec, path)
+        found.add({None: entry}, value)
+        return as_hint(entry, path)
+    children, names, rebuild = taken_apart(value)
+    specs = entries_of_children(value, children, names, spec, path)
+    return rebuild([fit(found, *item) for item in zip(children, specs, paths(path, names))])
+
+
+def sizes_of(tensor: torch.Tensor, spec: Any, path: str) -> dict[int, Any]:
+    """What is said about the axes of a tensor, counted from the first one."""
+    rank = tensor.dim()
+    if spec is None:
+        return {}
+    if isinstance(spec, (list, tuple)):
+        if len(spec) != rank:
+            raise Misfit(f"{path} has {rank} dimensions, its entry has {len(spec)}")
+        spec = dict(enumerate(spec))
+    if not isinstance(spec, Mapping):
+        raise Misfit(f"{path} is a tensor, its entry is {brief(spec)}")
+    sizes: dict[int, Any] = {}
+    for axis, entry in spec.items():
+        if not isinstance(axis, int) or not -rank <= axis < rank:
+            raise Misfit(f"it gives axis {axis} of a tensor of {rank} dimensions, {path}")
+        if axis % rank in sizes:
+            raise Misfit(f"it gives axis {axis % rank} of {path} twice")
+        if entry is not None:
+            sizes[axis % rank] = checked_entry(entry, tensor.shape[axis], f"axis {axis} of {path}")
+    return sizes
+
+
+def checked_entry(entry: Any, size: int, what: str) -> Any:
+    """An entry that torch.export or a name can be made of."""
+    if entry == "" or not isinstance(entry, (str, int, torch.export.Dim, type(torch.export.Dim.AUTO))):
+        raise Misfit(f"{what} is {entry!r}, not a name, a Dim, Dim.DYNAMIC, Dim.AUTO or Dim.STATIC")
+    if isinstance(entry, int) and entry != size:
+        raise Misfit(f"{what} is {entry}, its size in the example is {size}")
+    return entry
+
+
+def number_entry(value: Any, spec: Any, path: str) -> Any:
+    """What is said about an argument that is no tensor: only an int can be dynamic."""
+    if spec is None or (isinstance(spec, (Mapping, list, tuple)) and not spec):
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Misfit(f"{path} is {brief_value(value)}, which cannot be dynamic, its entry is {brief(spec)}")
+    if isinstance(spec, (Mapping, list, tuple)):
+        raise Misfit(
+            f"{path} is the number {value}, its entry is {brief(spec)} and not a name or Dim.DYNAMIC"
+        )
+    return checked_entry(spec, value, path)
+
+
+def taken_apart(value: Any) -> tuple[list, list, Any]:
+    """The children of a container, what they are called, and the function that torch.export's entry is made with."""
+    kind = pytree._get_node_type(value)
+    flattened, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
+    children = list(flattened)
+    if kind in pytree.BUILTIN_TYPES:
+        names = value if isinstance(value, Mapping) else getattr(value, "_fields", range(len(children)))
+        return (
+            children,
+            list(names),
+            lambda entries: pytree.SUPPORTED_NODES[kind].unflatten_fn(entries, context),
+        )
+    # torch.export knows a class by what it flattens to
+    names = next((keys for keys in keys_of(context) if len(keys) == len(children)), range(len(children)))
+    return children, list(names), type(flattened)
+
+
+def keys_of(context: Any) -> Iterator[list]:
+    """The lists of names that the context of a flattened class may hold."""
+    for candidate in (context, context[0] if isinstance(context, (list, tuple)) and context else None):
+        if isinstance(candidate, (list, tuple)) and all(isinstance(key, str) for key in candidate):
+            yield list(candidate)
+
+
+def entries_of_children(value: Any, children: list, names: list, spec: Any, path: str) -> list:
+    """The entry of each child of a container."""
+    if spec is None:
+        return [None] * len(children)
+    if (
+        isinstance(spec, Mapping)
+        and set(spec) <= set(names)
+        and (isinstance(value, Mapping) or has_words(names))
+    ):
+        return [spec.get(name) for name in names]
+    if isinstance(spec, (list, tuple)) and not isinstance(value, Mapping):
+        if len(spec) == len(children) and not any(map(is_misplaced, children, spec)):
+            return list(spec)
+        found = by_layer(value, children, spec) or in_each_leaf(children, spec)
+        if found is not None:
+            return found
+    count = len(pytree.tree_leaves(value))
+    raise Misfit(f"{path} is a {type(value).__name__} of {count} leaves, its entry is {brief(spec)}")
+
+
+def has_words(names: list) -> bool:
+    """Whether the children of a container have names rather than positions."""
+    return all(isinstance(name, str) for name in names)
+
+
+def is_misplaced(child: Any, spec: Any) -> bool:
+    """Whether a container has the entry of a tensor, or a tensor that of a container."""
+    is_container = pytree._get_node_type(child) in pytree.SUPPORTED_NODES
+    if isinstance(spec, Mapping):
+        return is_container and bool(spec) and all(isinstance(key, int) for key in spec)
+    nested = isinstance(spec, (list, tuple)) and any(
+        isinstance(item, (Mapping, list, tuple)) for item in spec
+    )
+    return nested and not is_container
+
+
+def by_layer(value: Any, children: list, spec: list | tuple) -> list | None:
+    """``[[keys ...], [values ...]]`` for a cache whose leaves come layer by layer; None when it is no such thing."""
+    layers = getattr(value, "layers", None)
+    if layers is None or len(spec) != 2 or not all(isinstance(part, (list, tuple)) for part in spec):
+        return None
+    places = {id(tensor): place for place, tensor in enumerate(children)}
+    entries = [None] * len(children)
+    for part, attribute in zip(spec, ("keys", "values")):
+        held = [places.get(id(getattr(layer, attribute, None))) for layer in layers]
+        if len(part) != len(held) or None in held:
+            return None
+        for place, entry in zip(held, part):
+            entries[place] = entry
+    return entries
+
+
+def in_each_leaf(children: list, spec: list | tuple) -> list | None:
+    """A flat list of entries that are all the same, one for each leaf of the children; None when it is no such thing."""
+    leaves = len(pytree.tree_leaves(children))
+    if len(spec) != leaves or any(entry != spec[0] for entry in spec):
+        return None
+    return [pytree.tree_map(lambda leaf: spec[0], child) for child in children]
+
+
+def paths(path: str, names: list) -> list[str]:
+    """How the children of an argument are called in messages."""
+    return [f"{path}.{name}" if isinstance(name, str) else f"{path}[{name!r}]" for name in names]
+
+
+def template(value: Any) -> str:
+    """The entry of an argument, in Python, that says nothing: a person writes axes into its ``{}``."""
+    if isinstance(value, torch.Tensor):
+        return "{}"
+    kind = pytree._get_node_type(value)
+    if kind not in pytree.SUPPORTED_NODES:
+        return "None"
+    children, names, _ = taken_apart(value)
+    entries = [template(child) for child in children]
+    if kind in pytree.BUILTIN_TYPES and isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {entry}" for name, entry in zip(names, entries)) + "}"
+    if len(entries) > 2 and len(set(entries)) == 1:
+        return f"[{entries[0]}] * {len(entries)}"
+    return f"[{', '.join(entries)}]"
+
+
+def brief(spec: Any) -> str:
+    """An entry in a message."""
+    if isinstance(spec, (list, tuple)) and len(spec) > 2:
+        return f"a {type(spec).__name__} of {len(spec)}"
+    return repr(spec)
+
+
+def brief_value(value: Any) -> str:
+    """An argument that is no tensor in a message."""
+    return (
+        repr(value) if isinstance(value, (str, bool, int, float, type(None))) else f"a {type(value).__name__}"
+    )
+
+
+def is_asked(entry: Any) -> bool:
+    """Whether an entry makes a dimension dynamic, rather than leaving it to torch."""
+    if isinstance(entry, (int, type(None))):
+        return False
+    return not hasattr(entry, "type") or entry.type.name == "DYNAMIC"
+
+
+def dim_name(entry: Any) -> str:
+    """The name that an entry of ``dynamic_shapes`` gives to a dimension, ``""`` for none."""
+    if isinstance(entry, str):
+        return entry
+    if isinstance(entry, torch.export.Dim):
+        return entry.__name__
+    return ""
+
+
+def without_name(entry: Any) -> Any:
+    """``Dim.DYNAMIC`` instead of a name."""
+    return torch.export.Dim.DYNAMIC if isinstance(entry, str) else entry
+
+
+def as_hint(entry: Any, path: str) -> Any:
+    """The entry of a number, for which torch.export takes no Dim."""
+    if not isinstance(entry, torch.export.Dim):
+        return without_name(entry)
+    if hasattr(entry, "root"):
+        raise Misfit(f"{path} is a number, which cannot be the expression {entry.__name__}")
+    return torch.export.Dim.DYNAMIC(min=entry.min, max=entry.max if isinstance(entry.max, int) else None)
+
+
+def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]]) -> None:
+    """Raise ValueError when dimensions whose sizes differ in the example have one name."""
+    sizes: dict[str, int] = {}
+    for leaf, names in zip(leaves, dims):
+        for axis, name in names.items():
+            size = leaf.shape[axis] if isinstance(leaf, torch.Tensor) and axis is not None else leaf
+            if sizes.setdefault(name, size) != size:
+                raise ValueError(f"dynamic_shapes names {name!r} two sizes, {sizes[name]} and {size}")

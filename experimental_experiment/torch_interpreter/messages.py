@@ -1,0 +1,164 @@
+"""torch.export's errors in our words: its whole sentence, the line of the model, what to do.
+
+`HINTS` is the table of the families met most; a row is a pattern of the error and the advice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import traceback
+from collections.abc import Iterator
+
+from experimental_experiment.torch_interpreter.decisions import TORCH, Decisions, is_library
+from experimental_experiment.torch_interpreter.errors import CaptureError, Source
+
+HINTS = (
+    (
+        r"torch/distributions/",
+        "torch.distributions checks its arguments by branching on the data: pass validate_args=False, "
+        "or call torch.distributions.Distribution.set_default_validate_args(False) first",
+    ),
+    (
+        r"\.numpy\(\)",
+        "a tensor becomes a numpy array in forward, where torch.export cannot follow: use torch's functions instead",
+    ),
+    (
+        r"<class 'set'>|<class 'frozenset'>",
+        "a set has no order: take and return tensors in tuples, lists or dicts",
+    ),
+    (
+        r"Unsupported input type .*DynamicCache",
+        "a DynamicCache is unknown to torch: call register_dynamic_cache_export_support() "
+        "of transformers.integrations.executorch first",
+    ),
+    (
+        r"Unsupported input type <class '([\w.]*\.)?(?P<cache>\w*Cache)'",
+        "a {cache} is unknown to torch: call register_pytree_node({cache}) "
+        "of transformers.exporters.exporter_dynamo first, or torch.utils._pytree.register_pytree_node",
+    ),
+    (
+        r"devices?, .*\bmeta\b",
+        "the model or the example is on the meta device, without values: model.to_empty(device='cpu'), "
+        "then load_state_dict",
+    ),
+    (
+        r"FakeTensor.* to FakeTensor|FakeTensorMode|fake mode",
+        "the model or the example was made under FakeTensorMode, without values: make it outside",
+    ),
+    (
+        r"ScriptModule|ScriptFunction|torch\.jit",
+        "export the nn.Module that was scripted or traced, not its TorchScript",
+    ),
+    (
+        r"should be the same|same dtype|same scalar type|must have the same dtype|expected scalar type|"
+        r"one of the following scalar types|dtypes? mismatch",
+        "the example has another dtype than the model expects: cast the inputs, or the model, as in model.to(x.dtype)",
+    ),
+    (
+        r"aliasing during higher order op",
+        "a branch or a body returns one of its inputs, a view of one, or one tensor twice: clone it",
+    ),
+    (
+        r"unsupported branch return type|HOP body output unsupported",
+        "branches and bodies return tensors: torch.tensor(n) for a number",
+    ),
+    (
+        r"improper combine_fn",
+        "a strict capture takes torch._higher_order_ops.scan, torch.ops.higher_order.scan needs strict=False",
+    ),
+    (
+        r"to have same metadata|object of type 'Node' has no len",
+        "a carry keeps its shape from turn to turn, in a list for torch.ops.higher_order.scan: collect what grows with experimental_experiment.higher_order_ops.simple_loop_for",
+    ),
+    (
+        r"[Dd]ata-dependent|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized",
+        "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where",
+    ),
+    (
+        r"Constraints violated|ConstraintViolation|specialized|Specialized|not all values of",
+        "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
+    ),
+    (
+        r"pytree|Unsupported input type|register_dataclass|register_constant|unregistered|is not supported as an input",
+        "a class among the inputs is unknown to torch: register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
+    ),
+    (
+        r"autograd state|set_grad_enabled|requires grad|grad mode",
+        "the model changes the gradient mode: export it under torch.no_grad()",
+    ),
+)
+"""Pattern of ``type: text`` followed by the files of the traceback, and the advice; the first row that matches is given."""
+
+LAYERS = os.path.join(TORCH, "nn", "modules", "")
+"""torch's own layers: the line of a model that is one of them."""
+
+NOISE = re.compile(
+    r"For more information|For extended logs|For C\+\+ stack|For more debugging|If you suspect the guard|Caused by: |"
+    r"Set TORCHDYNAMO_VERBOSE|Hint: |Developer debug context|For more details|consider using data-dependent friendly"
+)
+"""Lines of torch's errors for those who work on torch."""
+
+END = re.compile(
+    r"The following call raised|The error above occurred|from user code:|User stack:|While executing|Original traceback"
+)
+"""What follows these lines is not the sentence."""
+
+
+@contextlib.contextmanager
+def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
+    """Pass torch's errors on as a CaptureError: the stage, torch's sentence, the line of the model, a hint.
+
+    *decisions*: what was asked of sizes so far; it tells which line made a size constant.
+    """
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:
+        source = model_line(error)
+        if source is None and decisions is not None:
+            source = decisions.source_of_pin(str(error))
+        message = f"{name} failed with {type(error).__name__}: {sentence(error)}"
+        raise CaptureError(message, hint=hint(error), source=source) from error
+
+
+def sentence(error: BaseException) -> str:
+    """What torch says, on one line, without what it says to its own developers."""
+    kept = []
+    for line in str(error).splitlines():
+        if END.search(line):
+            break
+        line = re.split(NOISE, line)[0].strip()
+        if line:
+            kept.append(line)
+    return " ".join(kept)
+
+
+def hint(error: BaseException) -> str:
+    """One line of advice for the known families of torch.export's errors, ``""`` for the others."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    text = "\n".join([f"{type(error).__name__}: {error}", *files])
+    for pattern, advice in HINTS:
+        found = re.search(pattern, text)
+        if found:
+            return advice.format(**found.groupdict()) if found.groupdict() else advice
+    return ""
+
+
+def model_line(error: BaseException) -> Source | None:
+    """The line of the model that raised: the innermost one outside of torch, in the traceback or in TorchDynamo's text."""
+    lines = [
+        (frame.filename, frame.lineno, frame.name, frame.line or "")
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    # the first frames are those of the caller of to_onnx's capture: the model comes after torch's
+    entered = next((place for place, line in enumerate(lines) if line[0].startswith(TORCH)), len(lines))
+    told = re.split("from user code:|User stack:", str(error))[1:]
+    quoted = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', "".join(told))
+    lines = [(file, int(line), function, code) for file, line, function, code in quoted] or lines[entered:]
+    found = [line for line in lines if not is_library(line[0])] or [
+        line for line in lines if line[0].startswith(LAYERS)
+    ]
+    return found[-1] if found else None
