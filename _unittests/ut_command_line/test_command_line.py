@@ -8,11 +8,13 @@ import os
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 import onnx
 import onnx.parser
 
 from experimental_experiment.command_line import main
+from experimental_experiment.torch_interpreter import ExportError
 
 MODELS = textwrap.dedent(
     """
@@ -61,6 +63,45 @@ MODELS = textwrap.dedent(
 
     def nothing():
         return None
+
+
+    def bare_model():
+        return Affine()
+
+
+    def with_parameters(size, depth=2):
+        return Affine(), (torch.randn(size, 3),)
+
+
+    def one_tensor():
+        return torch.nn.ReLU(), torch.randn(2, 3)
+
+
+    def wrong_arguments():
+        return torch.nn.ReLU(), {"input": torch.randn(2, 3)}
+
+
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(3, 3)
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return self.inner(x) + self.count
+
+
+    def counter():
+        return Counter(), (torch.randn(2, 3),)
+
+
+    def number(x, n):
+        return x * n
+
+
+    def of_a_number():
+        return number, (torch.randn(2, 3), 3)
     """
 )
 
@@ -101,6 +142,30 @@ class TestCommandLine(unittest.TestCase):
         self.assertIn("input: x dtype('float32') shape=[2, 3]", out)
         self.assertIn("1 Mul", out)
         self.assertIn("1 of 1 outputs agree", out)
+
+    def test_options_of_the_export(self):
+        status, out, err = self.export(
+            "counter", "--check", "--strict", "--input-names", "table", "--functions"
+        )
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("input: table", out)
+        self.assertEqual(["Linear"], [function.name for function in onnx.load(self.model).functions])
+        status, out, err = self.export("counter", "--mutated-buffers", "outputs")
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("input: count", out)
+        self.assertIn("output: count_out", out)
+
+    def test_strict_captures_with_dynamo(self):
+        with unittest.mock.patch(
+            "experimental_experiment.command_line.export.to_onnx", side_effect=ExportError("")
+        ) as called:
+            self.export("affine", "--strict")
+            self.export("affine")
+        self.assertEqual([True, False], [call.kwargs["export_options"].strict for call in called.mock_calls])
+
+    def test_one_tensor_stands_for_a_tuple(self):
+        status, out, _ = self.export("one_tensor", "--check")
+        self.assertEqual(status, 0, out)
 
     def test_check_runs_on_other_sizes_and_tells_other_weights(self):
         status, out, _ = self.export("affine", "--dynamic", "x:0=batch", "--dynamic", "shift:0=batch")
@@ -176,6 +241,45 @@ class TestCommandLine(unittest.TestCase):
             ("export", f"{self.models}:affine", "-o", self.model, "--dynamic", "y:0=n"): "no argument 'y'",
             ("export", f"{self.models}:affine", "-o", self.model, "--dynamic", "x:2=n"): "AXIS=NAME",
             ("unknown",): "invalid choice",
+            ("export", f"{self.models}:bare_model", "-o", self.model): "bare_model returns a model alone: "
+            "write return model, (x,)",
+            (
+                "export",
+                f"{self.models}:with_parameters",
+                "-o",
+                self.model,
+            ): "with_parameters is a function with parameters (size, depth): name a function without any",
+            (
+                "export",
+                f"{self.models}:number",
+                "-o",
+                self.model,
+            ): "number is a function with parameters (x, n)",
+            ("export", f"{self.models}:wrong_arguments", "-o", self.model): "returns args as dict, a tuple",
+            (
+                "export",
+                f"{self.models}:affine",
+                "-o",
+                self.model,
+                "--input-names",
+                "a",
+            ): "input_names has 1 names for 2 inputs",
+            (
+                "export",
+                f"{self.models}:affine",
+                "-o",
+                self.model,
+                "--mutated-buffers",
+                "x",
+            ): "invalid choice: 'x'",
+            (
+                "export",
+                f"{self.models}:of_a_number",
+                "-o",
+                self.model,
+                "--dynamic",
+                "n:0=n",
+            ): "'n' is not a tensor but int",
         }
         for arguments, sentence in cases.items():
             with self.subTest(arguments):

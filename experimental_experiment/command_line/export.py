@@ -16,7 +16,7 @@ from experimental_experiment.command_line import check, source
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.helpers import type_text
 from experimental_experiment.progress import terminal_progress
-from experimental_experiment.torch_interpreter import ExportError, to_onnx
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -32,6 +32,23 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="a dimension that may change, as in x:0=batch,1=length; may be repeated; adds to the function's own",
     )
     command.add_argument("--opset", type=int, metavar="N", help="version of ai.onnx, 20 by default")
+    command.add_argument(
+        "--strict", action="store_true", help="capture with TorchDynamo, as ExportOptions(strict=True) does"
+    )
+    command.add_argument(
+        "--functions", action="store_true", help="make every submodule a local function of the model"
+    )
+    command.add_argument(
+        "--mutated-buffers",
+        choices=["drop", "outputs"],
+        default="drop",
+        help="the new values of buffers that the model writes: left out, or outputs",
+    )
+    command.add_argument(
+        "--input-names",
+        metavar="NAME[,NAME...]",
+        help="names of the inputs, in order, instead of forward's own",
+    )
     command.add_argument(
         "--check", action="store_true", help="then compare with eager PyTorch in onnxruntime"
     )
@@ -53,13 +70,17 @@ def run(given: argparse.Namespace) -> int:
                 example.args,
                 example.kwargs,
                 dynamic_shapes=shapes,
+                input_names=given.input_names and given.input_names.split(","),
                 target_opset=given.opset,
+                export_options=ExportOptions(strict=given.strict),
+                mutated_buffers=given.mutated_buffers,
+                modules_as_functions=given.functions,
                 filename=given.output,
                 progress=progress,
             )
     except ExportError as error:
         raise CommandError(str(error), status=1) from error
-    except ValueError as error:  # an opset, a name: what to_onnx says about its own arguments
+    except (TypeError, ValueError) as error:  # an opset, a name: what to_onnx says about its own arguments
         raise CommandError(str(error)) from error
     print(summary(model, given.output, time.perf_counter() - begin))
     return check.report(given.output, example) if given.check else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -33,11 +34,16 @@ class Example:
 def load(source: str) -> Example:
     """Call the function that *source* names, always with the same random weights.
 
-    Raises CommandError when there is no such function or it returns something else.
+    Raises CommandError when there is no such function, it takes parameters, or it returns something else.
     """
     function = find(source)
+    refuse_parameters(source, function)
     torch.manual_seed(0)
     result = function()
+    if callable(result):
+        raise CommandError(
+            f"{source} returns a model alone: write return model, (x,) with an example x of each argument of its forward"
+        )
     parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     if not 1 <= len(parts) <= 4 or not callable(parts[0]):
         raise CommandError(f"{source} must return (model, args, kwargs, dynamic_shapes)")
@@ -49,6 +55,19 @@ def load(source: str) -> Example:
         raise CommandError(f"{source} returns args as {type(example.args).__name__}, a tuple is needed")
     example.args = tuple(example.args)
     return example
+
+
+def refuse_parameters(source: str, function: Callable) -> None:
+    """Raise CommandError when a function cannot be called without arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        names = ", ".join(inspect.signature(function).parameters)
+        kind = "a class" if isinstance(function, type) else "a function"
+        raise CommandError(
+            f"{source} is {kind} with parameters ({names}): name a function without any that returns "
+            "(model, args, kwargs, dynamic_shapes)"
+        ) from error
 
 
 def find(source: str) -> Callable:

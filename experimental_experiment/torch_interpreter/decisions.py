@@ -18,7 +18,6 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from experimental_experiment.torch_interpreter.emitter import logger
@@ -176,7 +175,9 @@ def judge(inputs: list[Input], decisions: Decisions) -> None:
     make_static(environment, inputs, decisions)
     assumed = conditions(environment, inputs, decisions)
     if assumed:
-        logger.warning("the model is right only for sizes where\n%s", "\n".join(assumed))
+        logger.warning(
+            "the model holds the branches that the example took, those of sizes where\n%s", "\n".join(assumed)
+        )
 
 
 def environment_of(inputs: list[Input]) -> Any:
@@ -302,4 +303,7 @@ def place(entry: Input, axis: int | None) -> str:
 
 def written(condition: sympy.Basic, names: dict[sympy.Symbol, sympy.Symbol]) -> str:
     """A condition in Python, in the user's names."""
-    return PythonPrinter().doprint(condition.xreplace(names))
+    named = condition.xreplace(names)
+    if isinstance(named, sympy.core.relational.Relational):
+        return f"{named.lhs} {named.rel_op} {named.rhs}"
+    return str(named)

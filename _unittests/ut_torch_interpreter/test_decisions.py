@@ -1,0 +1,187 @@
+"""What the example decided: branches on sizes are warned about with their line, pinned sizes are static."""
+
+import unittest
+
+import torch
+from torch.export import Dim
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.decisions import Decisions, environment_of, judge
+from experimental_experiment.torch_interpreter.signature import program_of
+
+X = torch.randn(3, 4)
+
+
+class Function(torch.nn.Module):
+    """A module whose forward is a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def sizes(model):
+    """The sizes of the inputs, in order."""
+    return [
+        tuple(dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        for info in model.graph.input
+    ]
+
+
+def branch(x):
+    if x.shape[0] == 1:  # the branch
+        return x + 1
+    return x * 2
+
+
+def unless_large(x):
+    return x + 1 if x.shape[0] > 10 else x * 2  # the branch
+
+
+def when_even(x):
+    return x + 1 if x.shape[0] % 2 == 0 else x * 2  # the branch
+
+
+def when_equal(x, y):
+    return x.sum() + y.sum() if x.shape[0] != y.shape[0] else x + y  # the branch
+
+
+def by_area(x):
+    return x + 1 if x.shape[0] * x.shape[1] == 12 else x * 2  # the branch
+
+
+class TestBranches(ExporterTestCase):
+    ROWS = ({0: "batch"},)
+    CASES = {
+        "batch != 1": (branch, (X,), ROWS),
+        "batch <= 10": (unless_large, (X,), ROWS),
+        r"Mod\(batch, 2\) == 1|Mod\(batch, 2\) != 0": (when_even, (X,), ROWS),
+        "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
+        r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),
+    }
+
+    def warning(self, function, args, dynamic_shapes, **options):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Function(function), args, dynamic_shapes=dynamic_shapes, **options)
+        (record,) = logs.records
+        return record.getMessage()
+
+    def test_the_warning_names_the_sizes_and_the_line(self):
+        for strict in (False, True):
+            for condition, (function, args, dynamic_shapes) in self.CASES.items():
+                with self.subTest(condition, strict=strict):
+                    options = ExportOptions(strict=strict)
+                    text = self.warning(function, args, dynamic_shapes, export_options=options)
+                    first, second, place, code = text.splitlines()
+                    self.assertEqual(
+                        "the model holds the branches that the example took, those of sizes where", first
+                    )
+                    self.assertRegex(second, f"^  ({condition})$")
+                    self.assertRegex(place, r'^  File ".*test_decisions\.py", line \d+, in ')
+                    self.assertRegex(code, r"# the branch$")
+
+    def test_a_branch_that_holds_for_every_size(self):
+        bounded = ({0: Dim("batch", min=2, max=9)},)
+        for promise, function, args, dynamic_shapes in (
+            ("declared larger than 1", branch, (X,), bounded),
+            ("declared smaller", unless_large, (X,), bounded),
+            ("static", branch, (X,), None),
+            ("one name", when_equal, (X, X + 1), ({0: Dim("batch")},) * 2),
+            ("min() is part of the program", lambda x: x[: min(x.shape[0], 5)], (X,), self.ROWS),
+            ("of the operators themselves", lambda x: x.reshape(-1, 2), (X,), self.ROWS),
+        ):
+            with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
+                to_onnx(Function(function), args, dynamic_shapes=dynamic_shapes)
+
+    def test_a_size_without_a_name(self):
+        self.assertIn("\n  x.shape[0] <= 10\n", self.warning(unless_large, (X,), ({0: Dim.DYNAMIC},)))
+
+    def test_the_patch_is_gone(self):
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        before = ShapeEnv.evaluate_expr
+        with self.assertRaises(ZeroDivisionError), Decisions().recorded():
+            self.assertIsNot(before, ShapeEnv.evaluate_expr)
+            raise ZeroDivisionError
+        self.assertIs(before, ShapeEnv.evaluate_expr)
+
+
+class TestPinned(ExporterTestCase):
+    def test_a_size_of_one_that_torch_kept_is_static(self):
+        cases = {
+            "an index": (
+                lambda x, a, b: x[a, b],  # pinned
+                (X, torch.tensor([0]), torch.tensor([0, 1, 2])),
+                ({0: "rows"}, {0: "n"}, {0: "m"}),
+                "a.shape[0] is 1",
+                [("rows", 4), (1,), ("m",)],
+                (torch.randn(5, 4), torch.tensor([2]), torch.tensor([3, 0, 1, 1])),
+            ),
+            "the other index": (
+                lambda x, a, b: x[a, b],  # pinned
+                (X, torch.tensor([0, 1, 2]), torch.tensor([3])),
+                ({0: "rows"}, {0: "n"}, {0: "m"}),
+                "b.shape[0] is 1",
+                [("rows", 4), ("n",), (1,)],
+                (torch.randn(5, 4), torch.tensor([2, 4, 1, 0]), torch.tensor([1])),
+            ),
+            "a branch": (
+                lambda x: x + 1 if x.shape[0] == 1 else x * 2,  # pinned
+                (X[:1],),
+                ({0: "rows"},),
+                "x.shape[0] is 1",
+                [(1, 4)],
+                (torch.randn(1, 4),),
+            ),
+        }
+        for promise, (function, args, dynamic_shapes, message, expected, other) in cases.items():
+            with self.subTest(promise):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    model = self.export_and_compare(
+                        Function(function), args, dynamic_shapes=dynamic_shapes, others=[other]
+                    )
+                text = logs.records[0].getMessage()
+                self.assertIn(f"{message} in the model, as in the example: torch.export did not keep", text)
+                self.assertRegex(text, r"test_decisions\.py(.|\n)*# pinned")
+                self.assertEqual(expected, sizes(model))
+
+    def test_an_example_that_contradicts_the_program(self):
+        exported = torch.export.export(Function(unless_large), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
+        program = program_of(exported)
+        environment = environment_of(program.inputs)
+        (symbol,) = environment.backed_var_to_val
+        environment.backed_var_to_val[symbol] = type(environment.backed_var_to_val[symbol])(11)
+        with self.assertRaisesRegex(
+            CaptureError,
+            r"the program of torch\.export assumes L\['x'\]\.size\(\)\[0\] <= 10, which the example contradicts\n"
+            "  hint   give an example whose sizes called dynamic are larger than 1",
+        ):
+            judge(program.inputs, Decisions())
+
+    def test_the_line_that_made_a_size_constant(self):
+        def compared(x):
+            return x + 1 if x.shape[0] == 3 else x * 2  # constant
+
+        def counted(x):
+            return sum([x for _ in range(x.shape[0])])  # constant
+
+        for function in (compared, counted):
+            for strict in (False, True):
+                with self.subTest(function.__name__, strict=strict):
+                    with self.assertRaises(CaptureError) as caught:
+                        to_onnx(
+                            Function(function),
+                            (X,),
+                            dynamic_shapes=({0: "batch"},),
+                            export_options=ExportOptions(strict=strict),
+                        )
+                    self.assertRegex(
+                        str(caught.exception),
+                        r"You marked L\['x'\]\.size\(\)\[0\] as dynamic but your code specialized it to be a constant "
+                        r"\(3\)(.|\n)*test_decisions\.py(.|\n)*# constant\n  hint   a dimension declared dynamic",
+                    )
+
+
+if __name__ == "__main__":
+    unittest.main()
