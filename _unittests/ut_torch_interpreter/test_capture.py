@@ -1,5 +1,6 @@
 """Capture: the kinds of models that can be exported, and how torch.export is called."""
 
+import concurrent.futures
 import functools
 import os
 import tempfile
@@ -61,6 +62,66 @@ class TestKinds(ExporterTestCase):
         )
         module = Model()
         self.assert_runs_as(to_onnx(module.forward, (X,), {"scale": X[:, :1]}), module, X, X[:, :1])
+
+    def test_an_object_that_can_be_called(self):
+        class Scaled:
+            """Holds a layer."""
+
+            def __init__(self):
+                self.layer = torch.nn.Linear(3, 4)
+
+            def __call__(self, x, factor=2):
+                return self.layer(x) * factor
+
+        model = to_onnx(Scaled(), (X,), dynamic_shapes=DYNAMIC)
+        self.assertEqual(["x"], [info.name for info in model.graph.input])
+        torch.manual_seed(0)
+        scaled = Scaled()
+        self.assert_runs_as(to_onnx(scaled, (X,), dynamic_shapes=DYNAMIC), scaled, torch.randn(5, 3))
+
+    def test_a_compiled_model_is_the_model(self):
+        module, compiled = Model(), Model()
+        compiled.compile()
+        fresh = Model()
+        fresh.load_state_dict(compiled.state_dict())
+        for strict in (False, True):
+            for promise, mod, expected in (
+                ("module", torch.compile(module), module),
+                ("method", module.forward, module),
+                ("in place", compiled, fresh),
+                ("inside", torch.nn.Sequential(torch.compile(module)), module),
+                ("function", torch.compile(torch.sinh), torch.sinh),
+                ("Python function", torch.compile(lambda x: x * 3), lambda x: x * 3),
+            ):
+                with self.subTest(promise, strict=strict):
+                    model = to_onnx(mod, (X,), export_options=ExportOptions(strict=strict))
+                    self.assert_runs_as(model, expected, X)
+                    if promise in ("module", "method", "in place"):
+                        names = {weight.name for weight in model.graph.initializer}
+                        self.assertLessEqual({"linear.weight", "shift"}, names)
+                        self.assertEqual("x", model.graph.input[0].name)
+
+    def test_keywords_that_a_forward_gathers(self):
+        class Gathering(torch.nn.Module):
+            """*args and **kwargs."""
+
+            def forward(self, *args, **kwargs):
+                return args[0] * args[1] + kwargs["shift"]
+
+        dims = {0: "batch"}
+        for strict in (False, True):
+            module = Gathering()
+            for dynamic_shapes in ((dims,) * 3, {"args": (dims, dims), "kwargs": {"shift": dims}}):
+                with self.subTest(strict=strict, dynamic_shapes=dynamic_shapes):
+                    self.export_and_compare(
+                        module,
+                        (X, X + 1),
+                        {"shift": X - 1},
+                        dynamic_shapes=dynamic_shapes,
+                        export_options=ExportOptions(strict=strict),
+                        others=[((torch.randn(5, 3), torch.randn(5, 3)), {"shift": torch.randn(5, 3)})],
+                    )
+            self.assertNotIn("forward", vars(module))
 
     def test_one_tensor_stands_for_a_tuple(self):
         module = Model()
@@ -133,6 +194,50 @@ class TestKinds(ExporterTestCase):
             to_onnx(3)
         with self.assertRaisesRegex(TypeError, "args is a tuple of arguments, not dict"):
             to_onnx(Model(), {"x": X})
+        with self.assertRaisesRegex(
+            TypeError, r"Linear is a class: export an instance of it, to_onnx\(Linear\(\.\.\.\), args\)"
+        ):
+            to_onnx(torch.nn.Linear, (X,))
+        for scripted in (
+            torch.jit.script(torch.nn.Linear(3, 4)),
+            torch.jit.trace(torch.nn.Linear(3, 4), (X,)),
+        ):
+            with self.assertRaisesRegex(TypeError, "Linear is TorchScript, which torch.export does not take"):
+                to_onnx(scripted, (X,))
+
+    def test_a_program_without_its_example(self):
+        program = torch.export.export(Model(), (X,), dynamic_shapes=({0: Dim("batch")},))
+        program.example_inputs = None
+        with self.assertRaisesRegex(
+            ValueError, "dynamic_shapes cannot be read: the ExportedProgram has no example inputs"
+        ):
+            to_onnx(program, dynamic_shapes=DYNAMIC)
+        self.assertTrue(to_onnx(program).graph.node)
+
+    def test_training_mode_is_warned_about_where_it_matters(self):
+        loud = (
+            torch.nn.Dropout(0.5),
+            torch.nn.BatchNorm1d(3),
+            torch.nn.LSTM(3, 4, num_layers=2, dropout=0.5),
+            lambda x: torch.nn.functional.dropout(x, 0.5),
+        )
+        for model in loud:
+            with self.subTest(model), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(model, (X,))
+            self.assertRegex(
+                logs.records[0].getMessage(),
+                r"the model is exported in training mode, where aten\.\w+\.\w+ is not what it is after model\.eval\(\)"
+                r'\n  File ".*", line \d+, in ',
+            )
+        quiet = (
+            torch.nn.Dropout(0.5).eval(),
+            torch.nn.Dropout(0.0),
+            torch.nn.Linear(3, 4),
+            torch.nn.LSTM(3, 4),
+        )
+        for model in quiet:
+            with self.subTest(model), self.assertNoLogs("experimental_experiment", "WARNING"):
+                to_onnx(model, (X,))
 
     def test_the_training_mode_is_kept(self):
         module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
@@ -144,6 +249,57 @@ class TestKinds(ExporterTestCase):
         module = Model()
         to_onnx(module, (X,))
         self.assertTrue(all(weight.requires_grad for weight in module.parameters()))
+
+
+class TestAutocast(ExporterTestCase):
+    """``torch.autocast`` around the export: the ONNX model is that of eager under it."""
+
+    def test_same_as_eager_in_the_region(self):
+        class Mixed(torch.nn.Module):
+            """What autocast casts, and what it leaves."""
+
+            def __init__(self):
+                super().__init__()
+                self.linear, self.norm = torch.nn.Linear(3, 4), torch.nn.LayerNorm(4)
+
+            def forward(self, x):
+                y = self.linear(x)
+                with torch.autocast("cpu", enabled=False):
+                    z = x @ self.linear.weight.T
+                both = torch.cat([y, y])
+                return (
+                    self.norm(y).softmax(-1),
+                    torch.einsum("ij,kj->ik", x, x),
+                    both,
+                    z,
+                    x.double() @ x.double().T,
+                )
+
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(dtype), torch.autocast("cpu", dtype):
+                self.export_and_compare(Mixed(), (X,), dynamic_shapes=DYNAMIC, others=[(torch.randn(5, 3),)])
+
+    def test_a_program_captured_outside_is_as_it_was(self):
+        module = torch.nn.Linear(3, 4)
+        program = torch.export.export(module, (X,))
+        with torch.autocast("cpu", torch.bfloat16):
+            model = to_onnx(program)
+        self.assertEqual(onnx.TensorProto.FLOAT, model.graph.output[0].type.tensor_type.elem_type)
+        (got,) = run(session(model), [X])
+        torch.testing.assert_close(got, module(X))
+
+
+class TestThreads(ExporterTestCase):
+    def test_exports_of_several_threads_are_those_of_one(self):
+        modules = [torch.nn.Sequential(Model(), torch.nn.Linear(4, width)) for width in (2, 3, 4, 5)]
+        expected = [to_onnx(module, (X,), dynamic_shapes=DYNAMIC).SerializeToString() for module in modules]
+
+        def export(module):
+            return [to_onnx(module, (X,), dynamic_shapes=DYNAMIC).SerializeToString() for _ in range(3)]
+
+        with concurrent.futures.ThreadPoolExecutor(len(modules)) as pool:
+            found = list(pool.map(export, modules))
+        self.assertEqual([[model] * 3 for model in expected], found)
 
 
 class TestOptions(ExporterTestCase):
@@ -181,7 +337,14 @@ class TestOptions(ExporterTestCase):
 
 class TestOpset(ExporterTestCase):
     def test_versions(self):
-        for target, expected in ((None, 20), (18, 18), (26, 26), ({"": 21}, 21)):
+        for target, expected in (
+            (None, 20),
+            (18, 18),
+            (26, 26),
+            ({"": 21}, 21),
+            ({"ai.onnx": 22}, 22),
+            ({"": 22, "ai.onnx": 22}, 22),
+        ):
             with self.subTest(target):
                 model = self.export_and_compare(Model(), (X,), target_opset=target)
                 versions = {entry.domain: entry.version for entry in model.opset_import}
@@ -196,6 +359,15 @@ class TestOpset(ExporterTestCase):
             with self.subTest(target):
                 with self.assertRaisesRegex(TypeError, "target_opset"):
                     to_onnx(Model(), (X,), target_opset=target)
+
+        for target in ({"ai.onnx": 20.0}, {1: 20}, {"": 20, "com.microsoft": "1"}, {"": True}):
+            with self.subTest(target):
+                with self.assertRaisesRegex(
+                    TypeError, "target_opset is an int or a dict of versions by domain, not"
+                ):
+                    to_onnx(Model(), (X,), target_opset=target)
+        with self.assertRaisesRegex(ValueError, "target_opset names two versions of ai.onnx, 20 and 22"):
+            to_onnx(Model(), (X,), target_opset={"": 20, "ai.onnx": 22})
 
     def test_the_model_is_valid(self):
         model = to_onnx(Model(), (X,), target_opset=18)

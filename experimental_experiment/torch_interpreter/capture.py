@@ -94,6 +94,8 @@ def module_of(mod: Any) -> torch.nn.Module:
         mod = mod._orig_mod
     while hasattr(mod, "_torchdynamo_orig_callable"):  # torch.compile(function)
         mod = mod._torchdynamo_orig_callable
+    if isinstance(getattr(mod, "__self__", None), torch.nn.Module) and mod == mod.__self__.forward:
+        mod = mod.__self__
     if isinstance(mod, type) and issubclass(mod, torch.nn.Module):
         name = mod.__name__
         raise TypeError(f"{name} is a class: export an instance of it, to_onnx({name}(...), args)")
