@@ -1,8 +1,10 @@
 """Errors: five lines, the first culprit, the user's line."""
 
+import inspect
 import unittest
 
 import torch
+import torch.nn.functional as F
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
@@ -122,6 +124,51 @@ class TestExportError(ExporterTestCase):
         error = self.error(lambda x: (x,), X.to_sparse())
         self.assertRegex(str(error), "the input x is torch.sparse_coo: ONNX models take dense tensors")
 
+    def test_weights_without_values(self):
+        class Held(torch.nn.Module):
+            """A buffer that may be used."""
+
+            def __init__(self, buffer, is_used=True):
+                super().__init__()
+                self.register_buffer("table", buffer)
+                self.is_used = is_used
+
+            def forward(self, x):
+                return self.table @ x if self.is_used else x * 2
+
+        with torch._subclasses.FakeTensorMode():
+            fake = torch.ones(2, 2)
+        cases = {
+            r"the weight table is torch\.sparse_coo: ONNX models hold dense tensors, as tensor\.to_dense\(\)": (
+                torch.eye(2).to_sparse(),
+                X,
+            ),
+            r"the weight table is on the meta device, without values: model\.to_empty": (
+                torch.ones(2, 2, device="meta"),
+                X.to("meta"),
+            ),
+            "the weight table has no values: it was made under FakeTensorMode": (fake, X),
+        }
+        for message, (buffer, x) in cases.items():
+            with self.subTest(message):
+                self.assertRegex(str(self.error(Held(buffer), x)), f"^{message}")
+                self.assertTrue(to_onnx(Held(buffer, is_used=False), (x,)).graph.node)
+
+    def test_no_output(self):
+        for function in (lambda x: None, lambda x: (), lambda x: {"a": None}):
+            self.assertRegex(
+                str(self.error(function, X)),
+                "^function returns no tensor and no number: an ONNX model has an output",
+            )
+
+    def test_two_float_dtypes(self):
+        error = self.error(torch.nn.Linear(3, 4), X.double())
+        self.assertRegex(
+            str(error),
+            r"^aten\.linear\.default takes one dtype, not float64 and float32\n(.|\n)*"
+            r"hint   give the example the dtype of the weights, or the model that of the example: model\.to\(torch\.float64\)",
+        )
+
     def test_an_output_that_is_no_tensor(self):
         error = self.error(lambda x: (x, "text"), X)
         self.assertRegex(str(error), "the output output_1 is 'text': ONNX models return tensors and numbers")
@@ -191,6 +238,87 @@ class TestCaptureError(ExporterTestCase):
                     to_onnx(function, args, dynamic_shapes=dynamic_shapes)
                 self.assertIn(hint, str(caught.exception).splitlines()[-1])
 
+    def refused(self, model, args, kwargs=None, **options):
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(model, args, kwargs, **options)
+        return str(caught.exception)
+
+    def test_the_line_of_the_model_and_the_hint_of_its_family(self):
+        class DynamicCache:
+            """A class of this name that torch does not know."""
+
+        class OtherCache(DynamicCache):
+            """Another one."""
+
+        def two_dtypes(x):
+            return F.conv1d(x, x[:, :, None].double())  # line
+
+        normal = torch.distributions.Normal
+        with torch.device("meta"):
+            without_values = torch.nn.Linear(3, 4)
+        cases = {
+            "torch.cond": (lambda x: x + 1 if x.sum() > 0 else x, (X,), True),  # line
+            "pass validate_args=False": (lambda x: normal(x, x.exp()).log_prob(x), (X,), True),  # line
+            "use torch's functions instead": (lambda x: x + torch.from_numpy(x.numpy()), (X,), True),  # line
+            "a set has no order": (lambda x: {x, x + 1}, (X,), False),
+            "call register_dynamic_cache_export_support": (lambda x, y: x, (X, DynamicCache()), False),
+            "call register_pytree_node(OtherCache)": (lambda x, y: x, (X, OtherCache()), False),
+            "torch.export.register_dataclass": (lambda x, y: x, (X, object()), False),
+            "model.to_empty(device='cpu')": (lambda x: without_values(x), (X,), True),  # line
+            "cast the inputs, or the model": (two_dtypes, (X,), True),
+        }
+        for advice, (function, args, has_line) in cases.items():
+            with self.subTest(advice):
+                text = self.refused(function, args)
+                self.assertIn(advice, text.splitlines()[-1])
+                if has_line:
+                    self.assertRegex(
+                        text, r'\n  File ".*test_errors\.py", line \d+, in forward\n  .*# line\n'
+                    )
+
+    def test_a_layer_of_torch_is_a_line_of_the_model(self):
+        text = self.refused(torch.nn.Conv1d(3, 4, 1), (torch.randn(1, 3, 5).double(),))
+        self.assertRegex(
+            text, r'conv\.py", line \d+(.|\n)*hint   the example has another dtype than the model'
+        )
+
+    def test_dynamo_s_line(self):
+        def branch(x):
+            return x + 1 if x.sum() > 0 else x  # line
+
+        text = self.refused(branch, (X,), export_options=ExportOptions(strict=True))
+        self.assertRegex(text, r"Data-dependent branching Explanation: Detected data-dependent branching")
+        self.assertRegex(text, r'test_errors\.py", line \d+, in forward\n  .*# line\n  hint   .*torch\.cond')
+
+    def test_a_number_made_of_a_size(self):
+        def counted(x):
+            return x * len(x)  # line
+
+        dims = ({0: "batch"},)
+        self.assertRegex(
+            self.refused(counted, (X,), dynamic_shapes=dims),
+            r"# line\n  hint   len\(\) and int\(\) make a number of the size: .*ExportOptions\(strict=True\)",
+        )
+        strict = ExportOptions(strict=True)
+        self.assertTrue(to_onnx(counted, (X,), dynamic_shapes=dims, export_options=strict).graph.node)
+
+    def test_all_of_torchs_sentence_and_nothing_for_its_developers(self):
+        text = self.refused(lambda x: x.reshape(2, 3) + 1, (X,), dynamic_shapes=({0: "batch"},))
+        self.assertIn("You marked L['x'].size()[0] as dynamic but your code specialized it to be", text)
+        for noise in ("TORCH_LOGS", "draft_export", "The error above"):
+            self.assertNotIn(noise, text)
+
+    def test_a_class_that_dynamic_shapes_describes(self):
+        class StaticCache:
+            """A class of this name that torch does not know."""
+
+        text = self.refused(lambda x, y: x, (X, StaticCache()), dynamic_shapes=({}, [{0: "batch"}]))
+        self.assertRegex(
+            text,
+            r"dynamic_shapes describes y, a StaticCache, which torch cannot look into\n"
+            r"  hint   a StaticCache is unknown to torch: call register_pytree_node\(StaticCache\)",
+        )
+
     def test_a_failing_decomposition(self):
         def broken(*args, **kwargs):
             raise ArithmeticError("no way")
@@ -212,6 +340,50 @@ class TestWrongArguments(ExporterTestCase):
             (TypeError, "is not an operator that can be translated", {"translations": {3: lambda op, x: x}}),
             (TypeError, "is not a function but int", {"translations": {unknown: 3}}),
             (
+                ValueError,
+                "'aten.linear' names no operator: give the operator itself, torch.ops..., or its name, as in 'aten::linear'",
+                {"translations": {"aten.linear": lambda op, x: x}},
+            ),
+            (
+                ValueError,
+                "'aten::linaer' names no operator: ATen has none of this name",
+                {"translations": {"aten::linaer": lambda op, x: x}},
+            ),
+            (
+                ValueError,
+                "'aten::add.tensor' names no operator",
+                {"translations": {"aten::add.tensor": lambda op, x: x}},
+            ),
+            (
+                TypeError,
+                "Linear'> is not an operator that can be translated",
+                {"translations": {torch.nn.Linear: lambda op, x: x}},
+            ),
+            (
+                TypeError,
+                "to_onnx has no argument opset_version: write target_opset=20",
+                {"opset_version": 18},
+            ),
+            (
+                TypeError,
+                r"to_onnx has no argument dynamic_axes: write dynamic_shapes={\"x\": {0: \"batch\"}}, by argument",
+                {"dynamic_axes": {"x": {0: "batch"}}},
+            ),
+            (
+                TypeError,
+                r"export_options is an ExportOptions, not a dict: write ExportOptions\(strict=True\)",
+                {"export_options": {"strict": True}},
+            ),
+            (TypeError, "export_options is an ExportOptions, not bool", {"export_options": True}),
+            (TypeError, "unexpected keyword argument 'anything'", {"anything": 1}),
+            (TypeError, "output_names is a list of names, not \\[1\\]", {"output_names": [1]}),
+            (
+                ValueError,
+                "output_names holds an empty name, which in ONNX stands for nothing",
+                {"output_names": [""]},
+            ),
+            (ValueError, "input_names holds an empty name", {"input_names": [""]}),
+            (
                 TypeError,
                 r"has no argument \['y'\]",
                 {"translations": {unknown: lambda op, y: y}},
@@ -221,6 +393,26 @@ class TestWrongArguments(ExporterTestCase):
             with self.subTest(message):
                 with self.assertRaisesRegex(kind, message):
                     to_onnx(torch.nn.ReLU(), (X,), **options)
+
+    def test_by_position(self):
+        for message, arguments in {
+            "the third argument is the model's keyword arguments: write filename='model.onnx'": (
+                "model.onnx",
+            ),
+            r"kwargs is a dict of keyword arguments, not list": ([X],),
+            "to_onnx takes the model, args and kwargs by position: write the others by name": (
+                None,
+                ({0: "n"},),
+            ),
+        }.items():
+            with self.subTest(message):
+                with self.assertRaisesRegex(TypeError, message):
+                    to_onnx(torch.nn.ReLU(), (X,), *arguments)
+
+    def test_the_signature_is_documented(self):
+        parameters = inspect.signature(to_onnx).parameters
+        self.assertEqual(["mod", "args", "kwargs", "dynamic_shapes"], list(parameters)[:4])
+        self.assertIn("Convert a model into ONNX", to_onnx.__doc__)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,12 @@ class TestRegistering(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, r"has no argument \['dim', 'wrong'\]"):
             writes_through(aten.roll.default)(put)
 
+    def test_a_put_twice(self):
+        table = {}
+        writes_through(aten.t.default, table=table)(lambda op, base, new: None)
+        with self.assertRaisesRegex(ValueError, "aten.t.default is written twice, first by <lambda>"):
+            writes_through(aten.t.default, table=table)(lambda op, base, new: None)
+
     def test_every_translation_is_sound(self):
         """Its file exists, its arguments are ATen's, it says what it promises."""
         package = os.path.dirname(os.path.dirname(os.path.abspath(registry.__file__)))
@@ -193,6 +199,8 @@ class TestKeys(unittest.TestCase):
         table = per_call_table({aten.relu: function, plain: function, "lib::name": function})
         self.assertEqual({aten.relu.default, torch.ops.registry_lib.plain.default, "lib::name"}, set(table))
         self.assertEqual({}, per_call_table(None))
+        names = {"aten::relu.default": function, "aten::add.Tensor": function, "later::op.Scalar": function}
+        self.assertEqual({"aten::relu", "aten::add.Tensor", "later::op.Scalar"}, set(per_call_table(names)))
         for wrong, message in (
             ({aten.relu: 3}, "is not a function but int"),
             ({3.5: function}, "not an operator"),

@@ -182,6 +182,13 @@ class TestForms(ExporterTestCase):
             ["x"],
             ["logits", "hidden_states_0", "hidden_states_1"],
         ),
+        "keys that are no names": (
+            lambda x: {"": x + 1, "a b": x + 2, "a_b": x + 3, "*": x + 4},
+            (X,),
+            {},
+            ["x"],
+            ["output", "a_b", "a_b_out", "_"],
+        ),
         "no input": (lambda: torch.ones(2) * 3, (), {}, [], ["output"]),
         "a 0-d tensor": (lambda x: x + 1, (torch.tensor(2.0),), {}, ["x"], ["output"]),
     }

@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.errors import CaptureError
+from experimental_experiment.torch_interpreter.messages import advice
 
 
 @dataclasses.dataclass
@@ -178,8 +179,14 @@ def number_entry(value: Any, spec: Any, path: str) -> Any:
     """What is said about an argument that is no tensor: only an int can be dynamic."""
     if spec is None or (isinstance(spec, (Mapping, list, tuple)) and not spec):
         return None
+    if not isinstance(value, (str, bool, int, float, type(None))):
+        kind = type(value)
+        raise CaptureError(
+            f"dynamic_shapes describes {path}, a {kind.__name__}, which torch cannot look into",
+            hint=advice(f"Unsupported input type <class '{kind.__name__}'>"),
+        )
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Misfit(f"{path} is {brief_value(value)}, which cannot be dynamic, its entry is {brief(spec)}")
+        raise Misfit(f"{path} is {value!r}, which cannot be dynamic, its entry is {brief(spec)}")
     if isinstance(spec, (Mapping, list, tuple)):
         raise Misfit(
             f"{path} is the number {value}, its entry is {brief(spec)} and not a name or Dim.DYNAMIC"
@@ -297,13 +304,6 @@ def brief(spec: Any) -> str:
     if isinstance(spec, (list, tuple)) and len(spec) > 2:
         return f"a {type(spec).__name__} of {len(spec)}"
     return repr(spec)
-
-
-def brief_value(value: Any) -> str:
-    """An argument that is no tensor in a message."""
-    return (
-        repr(value) if isinstance(value, (str, bool, int, float, type(None))) else f"a {type(value).__name__}"
-    )
 
 
 def is_asked(entry: Any) -> bool:

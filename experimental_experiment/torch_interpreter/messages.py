@@ -34,7 +34,7 @@ HINTS = (
         "of transformers.integrations.executorch first",
     ),
     (
-        r"Unsupported input type <class '([\w.]*\.)?(?P<cache>\w*Cache)'",
+        r"Unsupported input type <class '(?:.*\.)?(?P<cache>\w*Cache)'",
         "a {cache} is unknown to torch: call register_pytree_node({cache}) "
         "of transformers.exporters.exporter_dynamo first, or torch.utils._pytree.register_pytree_node",
     ),
@@ -91,6 +91,12 @@ HINTS = (
 )
 """Pattern of ``type: text`` followed by the files of the traceback, and the advice; the first row that matches is given."""
 
+NUMBERS = (
+    "len() and int() make a number of the size: write x.shape[0], or capture with ExportOptions(strict=True), which "
+    "follows them"
+)
+"""The advice for a size that Python itself asked to be a number."""
+
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
 
@@ -121,7 +127,7 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
         if source is None and decisions is not None:
             source = decisions.source_of_pin(str(error))
         message = f"{name} failed with {type(error).__name__}: {sentence(error)}"
-        raise CaptureError(message, hint=hint(error), source=source) from error
+        raise CaptureError(message, hint=hint(error, source), source=source) from error
 
 
 def sentence(error: BaseException) -> str:
@@ -136,14 +142,20 @@ def sentence(error: BaseException) -> str:
     return " ".join(kept)
 
 
-def hint(error: BaseException) -> str:
+def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch.export's errors, ``""`` for the others."""
+    if source is not None and "specialized" in str(error) and re.search(r"\b(len|int)\(", source[3]):
+        return NUMBERS
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    text = "\n".join([f"{type(error).__name__}: {error}", *files])
-    for pattern, advice in HINTS:
+    return advice("\n".join([f"{type(error).__name__}: {error}", *files]))
+
+
+def advice(text: str) -> str:
+    """The advice of the first row of `HINTS` whose pattern is in a text."""
+    for pattern, sentence_ in HINTS:
         found = re.search(pattern, text)
         if found:
-            return advice.format(**found.groupdict()) if found.groupdict() else advice
+            return sentence_.format(**found.groupdict()) if found.groupdict() else sentence_
     return ""
 
 
