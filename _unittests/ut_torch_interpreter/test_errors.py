@@ -250,8 +250,8 @@ class TestCaptureError(ExporterTestCase):
         class OtherCache(DynamicCache):
             """Another one."""
 
-        def two_dtypes(x):
-            return F.conv1d(x, x[:, :, None].double())  # line
+        def float_tokens(x):
+            return F.embedding(x, x)  # line
 
         normal = torch.distributions.Normal
         with torch.device("meta"):
@@ -265,7 +265,7 @@ class TestCaptureError(ExporterTestCase):
             "call register_pytree_node(OtherCache)": (lambda x, y: x, (X, OtherCache()), False),
             "torch.export.register_dataclass": (lambda x, y: x, (X, object()), False),
             "model.to_empty(device='cpu')": (lambda x: without_values(x), (X,), True),  # line
-            "cast the inputs, or the model": (two_dtypes, (X,), True),
+            "cast the inputs, or the model": (float_tokens, (X,), True),
         }
         for advice, (function, args, has_line) in cases.items():
             with self.subTest(advice):

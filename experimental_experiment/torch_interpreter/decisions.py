@@ -148,7 +148,7 @@ def model_line(frame: FrameType) -> tuple[Source | None, bool]:
 
 def is_library(file: str) -> bool:
     """Whether a file is torch's or this package's own, not the model's."""
-    return file.startswith((TORCH, HERE, "<"))
+    return file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))
 
 
 def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:

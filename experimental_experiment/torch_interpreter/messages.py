@@ -171,6 +171,6 @@ def model_line(error: BaseException) -> Source | None:
     quoted = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', "".join(told))
     lines = [(file, int(line), function, code) for file, line, function, code in quoted] or lines[entered:]
     found = [line for line in lines if not is_library(line[0])] or [
-        line for line in lines if line[0].startswith(LAYERS)
+        line for line in lines if line[0].startswith(LAYERS) and os.path.basename(line[0]) != "module.py"
     ]
     return found[-1] if found else None
