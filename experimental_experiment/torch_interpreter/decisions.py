@@ -204,18 +204,15 @@ def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
     )
     guards = [guard.expr for guard in environment.guards]
     guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
+    names = {
+        symbol: sympy.Symbol(sources[0].name)
+        for symbol, sources in environment.var_to_sources.items()
+        if sources
+    }
     for guard in guards:
         if guard.free_symbols <= set(example) and guard.xreplace(example) == sympy.false:
-            text = written(
-                guard,
-                {
-                    symbol: sympy.Symbol(str(source[0].name))
-                    for symbol, source in environment.var_to_sources.items()
-                    if source
-                },
-            )
             raise CaptureError(
-                f"the program of torch.export assumes {text}, which the example contradicts",
+                f"the program of torch.export assumes {written(guard, names)}, which the example contradicts",
                 hint="give an example whose sizes called dynamic are larger than 1",
                 source=decisions.source_of(guard),
             )
@@ -235,9 +232,8 @@ def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> 
                 f"\n{located(source)}" if source else "",
             )
     for symbol, number in constants.items():
-        environment.size_like.discard(
-            symbol
-        )  # torch replaces no size that it was told to treat as if it were not 1
+        # torch replaces no size that it was told to treat as if it were not 1
+        environment.size_like.discard(symbol)
         environment._set_replacement(symbol, number, "kept at its size in the example")
 
 
