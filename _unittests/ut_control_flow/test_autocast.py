@@ -114,12 +114,13 @@ class TestAutocast(ControlFlowTestCase):
             to_onnx(OneInput(function), (X,), export_options=ExportOptions(strict=True))
 
     def test_recurrent_cells(self):
+        """Their operators go on in float32, where eager rounds each result: they agree as bfloat16 does, 5e-2."""
         gru, cell = torch.nn.GRU(4, 5), torch.nn.LSTMCell(4, 5)
         cases = {
             "a layer": (lambda s, x: gru(x.unsqueeze(0))[0], (X,)),
             "a cell": (lambda s, x: cell(x)[0], (X,)),
         }
-        self.assert_cases(self.under(torch.bfloat16, cases))
+        self.assert_cases(self.under(torch.bfloat16, cases), scale=500)
 
     def test_the_tables_name_operators_of_torch(self):
         """Each name of the tables has an autocast kernel; every other operator that has one is computed in float32."""
