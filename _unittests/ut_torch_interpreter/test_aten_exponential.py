@@ -4,7 +4,9 @@ import unittest
 
 import torch
 
+from experimental_experiment.comparison import session
 from experimental_experiment.testing import ExporterTestCase, each, of_each_float
+from experimental_experiment.torch_interpreter import to_onnx
 
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
@@ -48,6 +50,24 @@ class TestExponential(ExporterTestCase):
         tiny = torch.tensor([1e-7, -1e-7, 3e-6, 1e-20])
         ratios = each(lambda x: torch.log1p(x) / x, lambda x: torch.expm1(x) / x)
         self.assert_same_as_eager(ratios, tiny)
+
+    def test_four_units_in_the_last_place(self):
+        x = torch.cat([sign * torch.logspace(-30, 0.4, 5001, dtype=torch.float64) for sign in (1, -1)])
+        x = x[x > -1]
+        for function, written in ((torch.expm1, 7), (torch.log1p, 7)):
+            for dtype in (torch.float32, torch.float64):
+                with self.subTest(f"{function.__name__} {dtype}"):
+                    given = x.to(dtype)
+                    model = to_onnx(function, (given,))
+                    (found,) = session(model).run(None, {model.graph.input[0].name: given.numpy()})
+                    self.assertLessEqual(units_between(function(given), torch.from_numpy(found)), 4)
+                    self.assertEqual(written, len(model.graph.node))
+
+
+def units_between(expected, found):
+    """The largest distance of two tensors in units of the last place."""
+    integer = torch.int32 if expected.dtype == torch.float32 else torch.int64
+    return (expected.view(integer) - found.view(integer)).abs().max().item()
 
 
 if __name__ == "__main__":

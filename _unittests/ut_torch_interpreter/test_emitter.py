@@ -170,10 +170,46 @@ class TestSimplifications(EmitterTestCase):
             "a permutation that moves nothing": self.op.Transpose(x, perm=[0, 1]),
             "a concatenation of one": self.op.Concat(x, axis=0),
             "an unsqueeze of no axis": self.op.Unsqueeze(x, []),
+            "a sum with 0": self.op.Add(0, x),
+            "a difference to 0": self.op.Sub(x, 0.0),
+            "a product with 1, of the same rank": self.op.Mul(x, [[1.0]]),
+            "a quotient by 1": self.op.Div(x, 1.0),
+            "the first power": self.op.Pow(x, 1.0),
         }.items():
             with self.subTest(promise):
                 self.assertIs(x, result)
+        truth = self.value(3, dtype=BOOL, name="truth")
+        self.assertIs(truth, self.op.And(True, truth))
+        self.assertIs(truth, self.op.Or(truth, False))
         self.assertEqual([], self.kinds())
+
+    def test_a_number_that_changes_something(self):
+        x, count = self.value("n", 4), self.value(3, dtype=INT64, name="count")
+        self.op.Sub(0, x)
+        self.op.Div(1.0, x)
+        self.assertEqual(3, rank(self.op.Add(x, [[[0.0]]])))
+        self.assertEqual(["n", 4], list(self.op.Mul(x, [[1.0]] * 2 if x.shape[0] == 2 else [1.0] * 4).shape))
+        self.op.Pow(count, 1.0)
+        self.op.context.special_values = True
+        self.op.Add(x, 0.0)
+        self.assertEqual(["Sub", "Div", "Add", "Mul", "Pow", "Add"], self.kinds())
+        self.assertIs(count, self.op.Add(count, 0))
+
+    def test_a_square_is_a_product(self):
+        x = self.value("n", 4)
+        self.assertEqual([x, x], list(self.op.Pow(x, 2.0).producer().inputs))
+        self.assertEqual(["Mul"], self.kinds())
+
+    def test_a_constant_half_is_cast_at_once(self):
+        half = self.op.constant(0.1, ir.DataType.FLOAT16)
+        self.assertEqual(0.0999755859375, self.op.Cast(half, to=FLOAT).const_value.numpy().item())
+
+    def test_one_unsqueeze_for_two(self):
+        x = self.value("n", 4)
+        for first, second, axes in (([0], [0], [0, 1]), ([1], [0, -1], [0, 2, 4]), ([-1], [1], [1, 3])):
+            node = self.op.Unsqueeze(self.op.Unsqueeze(x, first), second).producer()
+            self.assertIs(x, node.inputs[0])
+            self.assertEqual(axes, node.inputs[1].const_value.numpy().tolist())
 
     def test_one_transposition_for_two(self):
         x = self.value(2, 3, 4)

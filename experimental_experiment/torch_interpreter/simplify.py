@@ -1,4 +1,4 @@
-"""What is cheap to avoid while emitting: nodes that change nothing, a reshape of a reshape.
+"""What is cheap to avoid while emitting: nodes that change nothing, a reshape of a reshape, the square of a power.
 
 Each function receives the emitter, the inputs and the attributes of the node about to be written, and returns an equal
 value, or None.
@@ -6,18 +6,98 @@ value, or None.
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import is_small
+
+HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+# ---- arithmetic with a number that changes nothing
+
+
+def add(op, a, b):
+    """A sum with 0, which is another number for -0.0 only."""
+    if op.context.special_values and a.dtype in dtypes.FLOATS:
+        return None
+    return unless_both(a, b, 0)
+
+
+def sub(op, a, b):
+    """A difference to 0."""
+    return unless(a, b, 0)
+
+
+def mul(op, a, b):
+    """A product with 1."""
+    return unless_both(a, b, 1)
+
+
+def div(op, a, b):
+    """A quotient by 1."""
+    return unless(a, b, 1)
+
+
+def power(op, a, b):
+    """The first power is the number itself, the second one a product."""
+    if holds_only(b, 2) and is_broadcast_to(b, a):
+        return op.Mul(a, a)
+    return unless(a, b, 1) if a.dtype == b.dtype else None
+
+
+def logical_and(op, a, b):
+    """And with true."""
+    return unless_both(a, b, True)
+
+
+def logical_or(op, a, b):
+    """Or with false."""
+    return unless_both(a, b, False)
+
+
+def unless_both(a: ir.Value, b: ir.Value, neutral: Any) -> ir.Value | None:
+    """The other operand when one holds *neutral* only and has no larger shape."""
+    return unless(a, b, neutral) or unless(b, a, neutral)
+
+
+def unless(x: ir.Value, other: ir.Value, neutral: Any) -> ir.Value | None:
+    """*x* when *other* holds *neutral* only and has no larger shape."""
+    return x if holds_only(other, neutral) and is_broadcast_to(other, x) else None
+
+
+def holds_only(value: ir.Value, number: Any) -> bool:
+    """Whether a value is a constant of one element, that number."""
+    return (
+        value.const_value is not None
+        and value.const_value.size == 1
+        and value.const_value.numpy().item() == number
+    )
+
+
+def is_broadcast_to(one: ir.Value, x: ir.Value) -> bool:
+    """Whether the result of an operator on a value of one element and *x* has the shape of *x*."""
+    return len(one.shape) == 0 or (x.shape is not None and len(one.shape) <= len(x.shape))
+
+
+# ---- casts and shapes
 
 
 def cast(op, x, *, to, saturate=None):
-    """Cast to the dtype it has; to float8 as torch overflows: E4M3FN to its largest number, the others do not saturate."""
+    """Cast to the dtype it has; of a half to a wider float when it is constant; to float8 as torch overflows.
+
+    E4M3FN overflows to its largest number, the others do not saturate.
+    """
     if x.dtype == to:
         return x
     if op.opset < 19 and {x.dtype, to} & dtypes.FLOAT8:
         raise Untranslatable("ONNX has no float8 before opset 19: raise target_opset")
+    if x.dtype in HALVES and to in WIDE and is_small(x):
+        return op.constant(x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:
         return None
     return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN))
@@ -93,12 +173,22 @@ def squeeze(op, x, axes=None):
 
 
 def unsqueeze(op, x, axes=None):
-    """An unsqueeze of no axis; of a size that is known as a vector."""
-    if axes is not None and axes.const_value is not None and axes.const_value.numpy().tolist() == [0]:
-        vector = x.meta.get("vector")
-        if vector is not None:
-            return vector
-    return no_axes(x, axes)
+    """An unsqueeze of no axis; of a size that is known as a vector; of an unsqueeze."""
+    if axes is None or axes.const_value is None:
+        return None
+    given = axes.const_value.numpy().tolist()
+    if given == [0] and x.meta.get("vector") is not None:
+        return x.meta["vector"]
+    inner = x.producer()
+    if not given or inner is None or inner.op_type != "Unsqueeze" or inner.graph is not op.graph:
+        return no_axes(x, axes)
+    first = inner.inputs[1].const_value if len(inner.inputs) > 1 else None
+    if first is None or inner.inputs[0].shape is None or x.shape is None:
+        return None
+    outer = {axis % (len(x.shape) + len(given)) for axis in given}
+    kept = [axis for axis in range(len(x.shape) + len(given)) if axis not in outer]
+    both = sorted({*outer, *(kept[axis] for axis in first.numpy().tolist())})
+    return op.Unsqueeze(inner.inputs[0], both)
 
 
 def no_axes(x: ir.Value, axes: ir.Value | None) -> ir.Value | None:
@@ -107,14 +197,21 @@ def no_axes(x: ir.Value, axes: ir.Value | None) -> ir.Value | None:
 
 
 SIMPLIFICATIONS = {
+    "Add": add,
+    "And": logical_and,
     "Cast": cast,
     "CastLike": cast_like,
     "Concat": concat,
+    "Div": div,
     "Expand": expand,
     "Identity": identity,
+    "Mul": mul,
+    "Or": logical_or,
+    "Pow": power,
     "Reshape": reshape,
     "Shape": shape,
     "Squeeze": squeeze,
+    "Sub": sub,
     "Transpose": transpose,
     "Unsqueeze": unsqueeze,
 }

@@ -1,20 +1,17 @@
 """Activations: relu to mish, the soft and hard ones, glu, prelu, softmax and log_softmax.
 
-Source of semantics: https://pytorch.org/docs/stable/nn.functional.html. Where onnxruntime computes float32 only, the float64
-form is composed.
+Source of semantics: https://pytorch.org/docs/stable/nn.functional.html.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.comparison import clamp
-from experimental_experiment.torch_interpreter.aten.error_function import erf
-from experimental_experiment.torch_interpreter.aten.exponential import expm1, logistic, softened
+from experimental_experiment.torch_interpreter.aten.exponential import expm1
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote_to_float, rounded_once
@@ -33,7 +30,7 @@ def relu(op, self):
 @translates(aten.sigmoid.default)
 def sigmoid(op, self):
     """``1 / (1 + exp(-self))``; integers give floats."""
-    return logistic(op, *promote_to_float(op, self))
+    return op.Sigmoid(*promote_to_float(op, self))
 
 
 @translates(aten.relu6.default)
@@ -51,8 +48,6 @@ def hardtanh(op, self, min_val, max_val):
 @translates(aten.leaky_relu.default)
 def leaky_relu(op, self, negative_slope):
     """Scaled by *negative_slope* where negative."""
-    if self.dtype == DOUBLE:
-        return op.Where(op.Greater(self, 0), self, op.Mul(self, negative_slope))
     return op.LeakyRelu(self, alpha=float(negative_slope))
 
 
@@ -66,8 +61,6 @@ def prelu(op, self, weight):
 @translates(aten._prelu_kernel.default)
 def scaled_where_negative(op, self, weight):
     """Scaled by *weight*, which broadcasts, where negative."""
-    if self.dtype == DOUBLE:
-        return op.Where(op.Greater(self, 0), self, op.Mul(self, weight))
     return op.PRelu(self, weight)
 
 
@@ -118,7 +111,7 @@ def fitted(self: ir.Value, number: float) -> float:
 @translates(aten.elu.default)
 def elu(op, self, alpha, scale, input_scale):
     """``scale * x`` where positive, ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
-    if self.dtype != DOUBLE and scale == 1 and input_scale == 1:
+    if scale == 1 and input_scale == 1:
         return op.Elu(self, alpha=float(alpha))
     return composed_elu(op, self, alpha, scale, input_scale)
 
@@ -133,53 +126,36 @@ def composed_elu(op, self, alpha, scale, input_scale):
 @translates(aten.celu.default)
 def celu(op, self, alpha):
     """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere."""
-    return elu(op, self, alpha, 1, 1 / alpha)
+    return op.Celu(self, alpha=float(alpha))
 
 
 @translates(aten.selu.default)
 def selu(op, self):
     """The self-normalizing elu."""
-    if self.dtype == DOUBLE:
-        return elu(op, self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1)
     return op.Selu(self)
 
 
 @translates(aten.gelu.default)
 def gelu(op, self, approximate):
     """``x * Phi(x)``, Phi being exact or approximated by a tanh; inf for inf, where torch's loops give inf or NaN."""
-    if op.has("Gelu") and self.dtype != DOUBLE:
-        return op.Gelu(self, approximate=approximate)
-    return composed_gelu(op, self, approximate)
-
-
-@rounded_once
-def composed_gelu(op, self, approximate):
-    """gelu without its ONNX operator."""
-    if approximate == "tanh":
-        cube = op.Mul(op.Mul(op.Mul(self, self), self), 0.044715)
-        inner = op.Tanh(op.Mul(op.Add(self, cube), math.sqrt(2 / math.pi)))
-    else:
-        inner = erf(op, op.Mul(self, math.sqrt(0.5)))
-    return op.Mul(op.Mul(self, 0.5), op.Add(inner, 1.0))
+    return op.Gelu(self, approximate=approximate)
 
 
 @translates(aten.silu.default)
 def silu(op, self):
     """``x * sigmoid(x)``."""
-    return op.Mul(self, logistic(op, self))
+    return op.Mul(self, op.Sigmoid(self))
 
 
 @translates(aten.mish.default)
 def mish(op, self):
     """``x * tanh(softplus(x))``."""
-    if self.dtype == DOUBLE:
-        return op.Mul(self, op.Tanh(softplus(op, self, 1, 20)))
     return op.Mish(self)
 
 
 @translates(aten.softplus.default)
 def softplus(op, self, beta, threshold):
-    """``log(1 + exp(beta * x)) / beta``, and x itself above the threshold."""
+    """``log(1 + exp(beta * x)) / beta``, and x itself above the threshold, which from 20 on only float64 shows."""
     if beta == 1 and threshold >= 20 and self.dtype != DOUBLE:
         return op.Softplus(self)
     return composed_softplus(op, self, beta, threshold)
@@ -190,7 +166,7 @@ def composed_softplus(op, self, beta, threshold):
     """softplus with any beta and threshold."""
     scaled = op.Mul(self, beta)
     small = op.Min(scaled, threshold)
-    return op.Where(op.Greater(scaled, threshold), self, op.Div(softened(op, small), beta))
+    return op.Where(op.Greater(scaled, threshold), self, op.Div(op.Softplus(small), beta))
 
 
 @translates(aten.log_sigmoid.default)
@@ -211,16 +187,12 @@ def log_sigmoid_forward(op, self):
 @translates(aten.hardsigmoid.default)
 def hardsigmoid(op, self):
     """``relu6(x + 3) / 6``."""
-    if self.dtype == DOUBLE:
-        return op.Div(relu6(op, op.Add(self, 3.0)), 6.0)
     return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
 
 
 @translates(aten.hardswish.default)
 def hardswish(op, self):
     """``x * relu6(x + 3) / 6``."""
-    if self.dtype == DOUBLE:
-        return op.Mul(self, hardsigmoid(op, self))
     return op.HardSwish(self)
 
 
@@ -240,7 +212,7 @@ def softshrink(op, self, lambd):
 def glu(op, self, dim):
     """The first half times the sigmoid of the second."""
     first, second = halves(op, self, dim)
-    return op.Mul(first, logistic(op, second))
+    return op.Mul(first, op.Sigmoid(second))
 
 
 def halves(op, self: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
@@ -275,44 +247,31 @@ def masked_softmax(op, self, mask, dim, mask_type):
 @translates(aten.softmax.int)
 def softmax(op, self, dim, dtype):
     """exp, divided by its sum along *dim*, computed in *dtype*."""
-    return normalized(op, softmax_along, self, dim, dtype)
+    return normalized(op, "Softmax", self, dim, dtype)
 
 
 @translates(aten.log_softmax.int)
 def log_softmax(op, self, dim, dtype):
     """The logarithm of softmax."""
-    return normalized(op, log_softmax_along, self, dim, dtype)
+    return normalized(op, "LogSoftmax", self, dim, dtype)
 
 
 @translates(aten._softmax.default)
 def softmax_of_half(op, self, dim, half_to_float):
     """softmax, of float16 into float32 when asked."""
-    return normalized(op, softmax_along, self, dim, torch.float32 if half_to_float else None)
+    return normalized(op, "Softmax", self, dim, torch.float32 if half_to_float else None)
 
 
 @translates(aten._log_softmax.default)
 def log_softmax_of_half(op, self, dim, half_to_float):
     """log_softmax, of float16 into float32 when asked."""
-    return normalized(op, log_softmax_along, self, dim, torch.float32 if half_to_float else None)
+    return normalized(op, "LogSoftmax", self, dim, torch.float32 if half_to_float else None)
 
 
-def normalized(op, write: Callable, self: ir.Value, dim: int, dtype: torch.dtype | None) -> ir.Value:
-    """``write(op, x, axis)``, a softmax or its logarithm; a 0-d tensor is given one axis."""
+def normalized(op, op_type: str, self: ir.Value, dim: int, dtype: torch.dtype | None) -> ir.Value:
+    """A softmax or its logarithm along an axis; a 0-d tensor is given one."""
     if dtype is not None:
         self = op.Cast(self, to=onnx_dtype(dtype))
     if rank(self) == 0:
-        return op.Squeeze(write(op, op.Unsqueeze(self, [0]), 0), [0])
-    return write(op, self, dim)
-
-
-def softmax_along(op, x: ir.Value, axis: int) -> ir.Value:
-    """ONNX Softmax."""
-    return op.Softmax(x, axis=axis)
-
-
-def log_softmax_along(op, x: ir.Value, axis: int) -> ir.Value:
-    """ONNX LogSoftmax; composed in float64, where onnxruntime's gives numbers for rows that hold NaN or infinity."""
-    if x.dtype != DOUBLE:
-        return op.LogSoftmax(x, axis=axis)
-    shifted = op.Sub(x, op.ReduceMax(x, [axis], keepdims=1))
-    return op.Sub(shifted, op.Log(op.ReduceSum(op.Exp(shifted), [axis], keepdims=1)))
+        return op.Squeeze(op.emit(op_type, (op.Unsqueeze(self, [0]),), {"axis": 0}), [0])
+    return op.emit(op_type, (self,), {"axis": dim})

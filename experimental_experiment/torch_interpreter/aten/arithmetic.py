@@ -117,8 +117,11 @@ def lerp(op, self, end, weight):
     self, end, weight = (cast(op, x, wide(dtype)) for x in (self, end, weight))
     span = op.Sub(end, self)
     from_start = op.Add(self, op.Mul(weight, span))
-    from_end = op.Sub(end, op.Mul(span, op.Sub(op.constant(1, weight.dtype), weight)))
-    return cast(op, op.Where(op.Less(op.Abs(weight), 0.5), from_start, from_end), dtype)
+    from_end = op.Sub(end, op.Mul(span, op.Sub(1.0, weight)))
+    is_near = op.Less(op.Abs(weight), 0.5)
+    if is_near.const_value is not None and rank(is_near) == 0:
+        return cast(op, from_start if is_near.const_value.numpy() else from_end, dtype)
+    return cast(op, op.Where(is_near, from_start, from_end), dtype)
 
 
 # ---- signs
@@ -175,10 +178,12 @@ def pow_(op, self, exponent):
     if not dtype.is_floating_point():
         return integer_power(op, dtype, self, exponent)
     self, power = rounded_operands(op, dtype, self, exponent)
-    if not isinstance(exponent, ir.Value) and abs(exponent) == 0.5 and dtype != ir.DataType.FLOAT16:
-        root = op.Sqrt(self)
-        return root if exponent > 0 else op.Reciprocal(root)
-    return cast(op, op.Pow(self, power), dtype)
+    if isinstance(exponent, ir.Value):
+        return cast(op, op.Pow(self, power), dtype)
+    if abs(exponent) == 0.5 and dtype != ir.DataType.FLOAT16:
+        self = op.Sqrt(self)
+        exponent, power = 2 * exponent, op.constant(2 * exponent, self.dtype)
+    return cast(op, op.Reciprocal(self) if exponent == -1 else op.Pow(self, power), dtype)
 
 
 @translates(aten.float_power.Tensor_Scalar, aten.float_power.Scalar, aten.float_power.Tensor_Tensor)
@@ -189,11 +194,11 @@ def float_power(op, self, exponent):
 
 
 def integer_power(op, dtype: ir.DataType, self: Any, exponent: Any) -> ir.Value:
-    """Powers of integers by squaring: ONNX Pow goes through float64 in onnxruntime."""
+    """Powers of integers: products for a number, which wrap; INT64 for a tensor of exponents."""
     dtype = INT64 if dtype == BOOL else dtype
     base = cast(op, self, dtype)
     if isinstance(exponent, ir.Value):
-        return power_by_bits(op, base, cast(op, exponent, dtype))
+        return op.Cast(op.Pow(cast(op, base, INT64), cast(op, exponent, INT64)), to=dtype)
     if exponent < 0:
         raise Untranslatable(f"integers to the negative power {exponent}")
     result = None
@@ -203,29 +208,3 @@ def integer_power(op, dtype: ir.DataType, self: Any, exponent: Any) -> ir.Value:
         exponent >>= 1
         base = op.Mul(base, base) if exponent else base
     return op.Expand(op.constant(1, dtype), op.shape_of(base)) if result is None else result
-
-
-def power_by_bits(op, base: ir.Value, exponent: ir.Value) -> ir.Value:
-    """A Loop over the bits of the exponents; a negative exponent gives 1 / base, rounded to 0."""
-    dtype = base.dtype
-    one, two = op.constant(1, dtype), op.constant(2, dtype)
-    magnitude = op.Abs(exponent) if dtype.is_signed() else exponent
-
-    def some_left(inner, left):
-        return inner.Greater(inner.ReduceSum(inner.Cast(inner.Greater(left, 0), to=INT64), keepdims=0), 0)
-
-    def step(inner, iteration, go, result, square, left):
-        odd = inner.Equal(inner.Mod(left, two), one)
-        result = inner.Mul(result, inner.Where(odd, square, one))
-        left = inner.Div(left, two)
-        return [some_left(inner, left), result, inner.Mul(square, square), left]
-
-    shape = op.Shape(op.Add(base, exponent))
-    carried = [op.Expand(x, shape) for x in (one, base, magnitude)]
-    body = op.subgraph(step, [op.constant(0), op.constant(True), *carried])
-    power = op.Loop(None, some_left(op, magnitude), *carried, body=body, outputs=3)[0]
-    power.type, power.shape = base.type, ir.Shape([None] * max(rank(base), rank(exponent)))
-    if not dtype.is_signed():
-        return power
-    unit = op.Equal(op.Abs(base), one)
-    return op.Where(op.And(op.Less(exponent, 0), op.Not(unit)), op.constant(0, dtype), power)

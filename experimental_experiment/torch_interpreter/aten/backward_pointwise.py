@@ -11,8 +11,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.activation import halves
-from experimental_experiment.torch_interpreter.aten.error_function import erf
-from experimental_experiment.torch_interpreter.aten.exponential import logistic, softened
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, promote_to_float, rounded_once, wide
@@ -134,7 +132,7 @@ def tanh_backward(op, grad_output, output):
 @rounded_once
 def silu_backward(op, grad_output, self):
     """``s * (1 + x * (1 - s))`` times the gradient, s being the sigmoid."""
-    s = logistic(op, self)
+    s = op.Sigmoid(self)
     return op.Mul(grad_output, op.Mul(s, op.Add(op.Mul(self, op.Sub(1.0, s)), 1.0)))
 
 
@@ -143,7 +141,7 @@ def silu_backward(op, grad_output, self):
 def softplus_backward(op, grad_output, self, beta, threshold):
     """The sigmoid of ``beta * x`` times the gradient, the gradient itself above the threshold."""
     scaled = op.Mul(self, beta)
-    soft = op.Mul(grad_output, logistic(op, scaled))
+    soft = op.Mul(grad_output, op.Sigmoid(scaled))
     return op.Where(op.Greater(scaled, threshold), grad_output, soft)
 
 
@@ -151,14 +149,14 @@ def softplus_backward(op, grad_output, self, beta, threshold):
 @rounded_once
 def log_sigmoid_backward(op, grad_output, self, buffer):
     """``1 - sigmoid(x)`` times the gradient; the buffer of the forward is not needed."""
-    return op.Mul(grad_output, logistic(op, op.Neg(self)))
+    return op.Mul(grad_output, op.Sigmoid(op.Neg(self)))
 
 
 @translates(aten.mish_backward.default)
 @rounded_once
 def mish_backward(op, grad_output, self):
     """``t + x * s * (1 - t * t)`` times the gradient, t being tanh(softplus(x)) and s the sigmoid."""
-    s, t = logistic(op, self), op.Tanh(softened(op, self))
+    s, t = op.Sigmoid(self), op.Tanh(op.Softplus(self))
     slope = op.Mul(op.Mul(self, s), op.Sub(1.0, op.Mul(t, t)))
     return op.Mul(grad_output, op.Add(t, slope))
 
@@ -174,7 +172,7 @@ def gelu_backward(op, grad_output, self, approximate):
         bend, slope = op.Tanh(inner), op.Mul(op.Add(op.Mul(square, 3 * 0.044715), 1.0), scale)
         density = op.Mul(op.Mul(op.Sub(1.0, op.Mul(bend, bend)), slope), 0.5)
     else:
-        bend = erf(op, op.Mul(self, math.sqrt(0.5)))
+        bend = op.Erf(op.Mul(self, math.sqrt(0.5)))
         density = op.Mul(op.Exp(op.Mul(square, -0.5)), 1 / math.sqrt(2 * math.pi))
     phi = op.Mul(op.Add(bend, 1.0), 0.5)
     return op.Mul(grad_output, op.Add(phi, op.Mul(self, density)))
@@ -195,7 +193,7 @@ def logit_backward(op, grad_output, self, eps):
 def glu_backward(op, grad_output, self, dim):
     """The gradients of both halves, joined."""
     first, second = halves(op, self, dim)
-    s = logistic(op, second)
+    s = op.Sigmoid(second)
     of_first = op.Mul(grad_output, s)
     of_second = op.Mul(op.Mul(of_first, op.Sub(1.0, s)), first)
     return op.Concat(of_first, of_second, axis=dim)

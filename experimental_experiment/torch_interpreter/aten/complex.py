@@ -16,14 +16,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
-from experimental_experiment.torch_interpreter.aten.trigonometric import (
-    atan2,
-    cosh,
-    hypot,
-    in_float64,
-    sinh,
-    tan,
-)
+from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.interpreter import is_complex
@@ -37,8 +30,6 @@ from experimental_experiment.torch_interpreter.registry import (
 )
 
 aten = torch.ops.aten
-
-COSH, SINH, TAN = in_float64("Cosh", cosh), in_float64("Sinh", sinh), in_float64("Tan", tan)
 
 Parts = tuple[ir.Value, ir.Value]
 """Real and imaginary part."""
@@ -363,22 +354,22 @@ def root(op, z: Parts) -> Parts:
 
 def sine(op, z: Parts) -> Parts:
     """``sin a cosh b + i cos a sinh b``."""
-    return op.Mul(op.Sin(z[0]), COSH(op, z[1])), op.Mul(op.Cos(z[0]), SINH(op, z[1]))
+    return op.Mul(op.Sin(z[0]), op.Cosh(z[1])), op.Mul(op.Cos(z[0]), op.Sinh(z[1]))
 
 
 def cosine(op, z: Parts) -> Parts:
     """``cos a cosh b - i sin a sinh b``."""
-    return op.Mul(op.Cos(z[0]), COSH(op, z[1])), op.Neg(op.Mul(op.Sin(z[0]), SINH(op, z[1])))
+    return op.Mul(op.Cos(z[0]), op.Cosh(z[1])), op.Neg(op.Mul(op.Sin(z[0]), op.Sinh(z[1])))
 
 
 def hyperbolic_sine(op, z: Parts) -> Parts:
     """``sinh a cos b + i cosh a sin b``."""
-    return op.Mul(SINH(op, z[0]), op.Cos(z[1])), op.Mul(COSH(op, z[0]), op.Sin(z[1]))
+    return op.Mul(op.Sinh(z[0]), op.Cos(z[1])), op.Mul(op.Cosh(z[0]), op.Sin(z[1]))
 
 
 def hyperbolic_cosine(op, z: Parts) -> Parts:
     """``cosh a cos b + i sinh a sin b``."""
-    return op.Mul(COSH(op, z[0]), op.Cos(z[1])), op.Mul(SINH(op, z[0]), op.Sin(z[1]))
+    return op.Mul(op.Cosh(z[0]), op.Cos(z[1])), op.Mul(op.Sinh(z[0]), op.Sin(z[1]))
 
 
 def sigmoid(op, z: Parts) -> Parts:
@@ -394,7 +385,7 @@ def silu(op, z: Parts) -> Parts:
 
 def hyperbolic_tangent(op, z: Parts) -> Parts:
     """``tanh z`` from the tangents of its parts: ``(t + i u) / (1 + i t u)``."""
-    t, u = op.Tanh(z[0]), TAN(op, z[1])
+    t, u = op.Tanh(z[0]), op.Tan(z[1])
     return quotient(op, (t, u), (op.CastLike(1, t), op.Mul(t, u)))
 
 

@@ -36,7 +36,7 @@ from experimental_experiment.torch_interpreter.aten.complex import (
 from experimental_experiment.torch_interpreter.aten.complex_structure import complex_translation, real_call
 from experimental_experiment.torch_interpreter.aten.exponential import expm1, log1p
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
-from experimental_experiment.torch_interpreter.aten.trigonometric import asinh, atan2
+from experimental_experiment.torch_interpreter.aten.trigonometric import atan2
 from experimental_experiment.torch_interpreter.composite import decomposed
 from experimental_experiment.torch_interpreter.registry import translates_complex
 
@@ -112,20 +112,20 @@ def arc_sine(op, z: Parts) -> Parts:
     """``atan2(x, Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))``."""
     (a, b), (c, d) = roots(op, z)
     across = op.Sub(op.Mul(a, c), op.Mul(b, d))
-    return atan2(op, z[0], across), asinh(op, op.Sub(op.Mul(a, d), op.Mul(b, c)))
+    return atan2(op, z[0], across), op.Asinh(op.Sub(op.Mul(a, d), op.Mul(b, c)))
 
 
 def arc_cosine(op, z: Parts) -> Parts:
     """``2 atan2(Re sqrt(1 - z), Re sqrt(1 + z)) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))``."""
     (a, b), (c, d) = roots(op, z)
-    return op.Mul(atan2(op, a, c), 2.0), asinh(op, op.Sub(op.Mul(c, b), op.Mul(d, a)))
+    return op.Mul(atan2(op, a, c), 2.0), op.Asinh(op.Sub(op.Mul(c, b), op.Mul(d, a)))
 
 
 def hyperbolic_arc_cosine(op, z: Parts) -> Parts:
     """``asinh(Re(conj(sqrt(z - 1)) sqrt(z + 1))) + 2 i atan2(Im sqrt(z - 1), Re sqrt(z + 1))``."""
     a, b = root(op, (op.Sub(z[0], 1.0), z[1]))
     c, d = root(op, (op.Add(z[0], 1.0), z[1]))
-    return asinh(op, op.Add(op.Mul(a, c), op.Mul(b, d))), op.Mul(atan2(op, b, c), 2.0)
+    return op.Asinh(op.Add(op.Mul(a, c), op.Mul(b, d))), op.Mul(atan2(op, b, c), 2.0)
 
 
 def hyperbolic_arc_tangent(op, z: Parts) -> Parts:

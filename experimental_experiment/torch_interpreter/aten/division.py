@@ -5,14 +5,17 @@ Source of semantics: torch.div, torch.floor_divide, torch.remainder and torch.fm
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import div
 from experimental_experiment.torch_interpreter.aten.rounding import trunc
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.promotion import cast, kind, promote, result_dtype, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -76,13 +79,24 @@ def floored_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
     if not a.dtype.is_signed():
         return op.Div(a, b)
     if not a.dtype.is_floating_point():
-        quotient = op.Div(a, b)
-        crosses = op.Not(op.Equal(op.Mod(a, b), op.Sub(a, op.Mul(quotient, b))))
-        return op.Sub(quotient, op.Cast(crosses, to=a.dtype))
+        return floored_integer_quotient(op, a, b)
+    if is_power_of_two(b) and not op.context.special_values:
+        return op.Floor(op.Div(a, b))
     left = truncated_remainder(op, a, b)
     exact = op.Div(op.Sub(a, left), b)
     floored = op.Round(op.Sub(exact, op.Cast(has_other_sign(op, left, b), to=a.dtype)))
-    return floored if is_never_zero(b) else op.Where(op.Equal(b, 0), op.Div(a, b), floored)
+    return floored if all_hold(b, np.all) else op.Where(op.Equal(b, 0), op.Div(a, b), floored)
+
+
+def floored_integer_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The quotient of what is left without the remainder: a multiple of b, which int64 may lack next to its ends."""
+    dtype = a.dtype
+    if dtype == INT64 and op.context.special_values:
+        quotient = op.Div(a, b)
+        crosses = op.Not(op.Equal(op.Mod(a, b), op.Sub(a, op.Mul(quotient, b))))
+        return op.Sub(quotient, op.Cast(crosses, to=dtype))
+    a, b = cast(op, a, INT64), cast(op, b, INT64)
+    return op.Cast(op.Div(op.Sub(a, op.Mod(a, b)), b), to=dtype)
 
 
 def floored_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -94,20 +108,35 @@ def floored_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def truncated_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
-    """The exact remainder of a truncated division; onnxruntime's Mod of int64 with fmod goes through float64."""
-    if a.dtype.is_floating_point():
-        return op.Mod(a, b, fmod=1)
-    return op.Sub(a, op.Mul(op.Div(a, b), b))
+    """The exact remainder of a truncated division."""
+    return op.Mod(a, b, fmod=1)
 
 
 def has_other_sign(op, left: ir.Value, b: ir.Value) -> ir.Value:
     """Whether a remainder is not zero and has not the sign of the divisor."""
-    return op.Less(op.Mul(op.Sign(left), op.Sign(b)), 0)
+    if all_hold(b, lambda numbers: (numbers > 0).all()):
+        return op.Less(left, 0)
+    if all_hold(b, lambda numbers: (numbers < 0).all()):
+        return op.Greater(left, 0)
+    return op.Less(op.Mul(op.Sign(left), b), 0)
 
 
-def is_never_zero(value: ir.Value) -> bool:
-    """Whether a value is a constant without zeros."""
-    return value.const_value is not None and bool(value.const_value.numpy().all())
+def all_hold(value: ir.Value, condition: Callable) -> bool:
+    """Whether a value is a small constant of which a condition holds."""
+    return is_small(value) and bool(condition(value.const_value.numpy()))
+
+
+def is_power_of_two(value: ir.Value) -> bool:
+    """Whether a value is a constant power of two, by which a division is exact but next to the ends of the range.
+
+    torch gives NaN for infinity, which the quotient is not.
+    """
+    return all_hold(
+        value,
+        lambda numbers: (
+            (np.abs(np.frexp(numbers)[0]) == 0.5).all() and (abs(np.log2(abs(numbers))) < 24).all()
+        ),
+    )
 
 
 # ---- common divisors and multiples

@@ -1,4 +1,4 @@
-"""The error function and its complement, with their digits: erfc far out, both in float64.
+"""The error function and its complement, which keeps its digits far out.
 
 Source of semantics: torch.erf, torch.erfc. ``erfc(z) = t * exp(P(2 t - 1) - z * z)`` with ``t = 2 / (2 + z)`` for z >= 0, the form
 of Numerical Recipes 6.2.2; the coefficients of P were fitted on Chebyshev points in 60 digits.
@@ -33,11 +33,6 @@ COEFFICIENTS = {
 }
 
 
-def erf(op, x):
-    """ONNX Erf; in float64, where onnxruntime lacks it, ``1 - erfc(x)``."""
-    return op.Sub(1.0, erfc(op, x)) if x.dtype == ir.DataType.DOUBLE else op.Erf(x)
-
-
 def erfc(op, x):
     """The complement, which keeps its digits where ``1 - erf(x)`` has none left."""
     size = op.Abs(x)
@@ -51,5 +46,5 @@ def erfc(op, x):
     return op.Where(op.Less(x, 0.0), op.Sub(2.0, tail), tail)
 
 
-float_function(erf, aten.erf.default)
+float_function("Erf", aten.erf.default)
 float_function(erfc, aten.erfc.default)

@@ -1,7 +1,7 @@
 """Exponentials, logarithms, roots, and what is made of them: logaddexp, logit, xlogy.
 
-Source of semantics: https://pytorch.org/docs/stable/torch.html#pointwise-ops. Integers give float32. Where onnxruntime computes
-float32 only, a float64 form is composed from operators that it has in float64. Sines to hyperbolic tangents are in ``trigonometric``.
+Source of semantics: https://pytorch.org/docs/stable/torch.html#pointwise-ops. Integers give float32. Sines to hyperbolic tangents
+are in ``trigonometric``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from experimental_experiment.torch_interpreter.promotion import (
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
-DOUBLE = ir.DataType.DOUBLE
 
 
 def float_function(write: Callable | str, *targets: torch._ops.OpOverload) -> None:
@@ -53,19 +52,18 @@ def exp2(op, x):
 
 
 def expm1(op, x):
-    """``exp(x) - 1``; near 0, where that loses digits, ``2 t / (1 - t)`` with ``t = tanh(x / 2)``."""
-    t = op.Tanh(op.Mul(x, 0.5))
-    near = op.Div(op.Mul(t, 2.0), op.Sub(1.0, t))
-    return op.Where(op.Less(op.Abs(x), 0.5), near, op.Sub(op.Exp(x), 1.0))
+    """``u - 1`` with ``u = exp(x)``, plus what u has lost by its rounding, ``x - log(u)``, which counts around 1 only."""
+    u = op.Exp(x)
+    near = op.Clip(x, -math.log(2), math.log(2))
+    lost = op.Sub(near, op.Log(op.Clip(u, 0.5, 2.0)))
+    return op.Add(op.Sub(u, 1.0), lost)
 
 
 def log1p(op, x):
-    """``log(u)`` with ``u = 1 + x``, corrected by ``x / (u - 1)`` for the digits that u has lost (Kahan)."""
-    u = op.Add(x, 1.0)
-    kept = op.Sub(u, 1.0)
-    log = op.Log(u)
-    corrected = op.Where(op.Equal(kept, 0.0), x, op.Div(op.Mul(log, x), kept))
-    return op.Where(op.Equal(kept, x), log, corrected)
+    """``log(1 + x)``, less what the sum has gained by its rounding, which counts below 1 only."""
+    near = op.Min(x, 1.0)
+    gained = op.Sub(op.Sub(op.Add(near, 1.0), 1.0), near)
+    return op.Sub(op.Log(op.Add(x, 1.0)), gained)
 
 
 def log_in_base(base: float) -> Callable:
@@ -106,23 +104,8 @@ def log_of_sum(op, self: ir.Value, other: ir.Value, scale: float) -> ir.Value:
     dtype = result_dtype(self, other)
     self, other = (cast(op, cast(op, x, dtype), wide(dtype)) for x in (self, other))
     gap = op.Where(op.Equal(self, other), op.constant(0, self.dtype), op.Abs(op.Sub(self, other)))
-    excess = softened(op, op.Mul(gap, -scale))
+    excess = op.Softplus(op.Mul(gap, -scale))
     return cast(op, op.Add(op.Max(self, other), op.Div(excess, scale)), dtype)
-
-
-def logistic(op, x: ir.Value) -> ir.Value:
-    """``1 / (1 + exp(-x))``: ONNX Sigmoid, which in float32 is 0 below -18 and has three digits left at -10.
-
-    onnxruntime's float64 kernel loses digits in the same way, and takes longer than the composed form, which is exact.
-    """
-    if x.dtype == DOUBLE:
-        return op.Reciprocal(op.Add(op.Exp(op.Neg(x)), 1.0))
-    return op.Sigmoid(x)
-
-
-def softened(op, x: ir.Value) -> ir.Value:
-    """``log(1 + exp(x))`` of a number that exp does not overflow."""
-    return log1p(op, op.Exp(x)) if x.dtype == DOUBLE else op.Softplus(x)
 
 
 @translates(aten.logit.default)

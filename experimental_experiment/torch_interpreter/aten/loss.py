@@ -9,8 +9,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.activation import log_softmax_along
-from experimental_experiment.torch_interpreter.aten.exponential import softened
 from experimental_experiment.torch_interpreter.aten.reduction import HALVES, mean_dim, reduce
 from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -20,6 +18,7 @@ from experimental_experiment.torch_interpreter.registry import translates
 aten = torch.ops.aten
 INT64 = ir.DataType.INT64
 NONE, MEAN, SUM = 0, 1, 2
+REDUCTIONS = ("none", "mean", "sum")
 
 composite(
     aten.binary_cross_entropy_backward.default,
@@ -48,7 +47,7 @@ def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduc
     """Binary cross entropy after a sigmoid, stable; *pos_weight* weighs the targets that are 1."""
     self, target, weight, pos_weight = promote(op, self, target, weight, pos_weight)
     one = op.CastLike(1.0, self)
-    sure = op.Sub(op.Min(self, 0.0), softened(op, op.Neg(op.Abs(self))))
+    sure = op.Sub(op.Min(self, 0.0), op.Softplus(op.Neg(op.Abs(self))))
     if pos_weight is not None:
         sure = op.Mul(sure, op.Add(op.Mul(op.Sub(pos_weight, one), target), one))
     loss = op.Sub(op.Mul(op.Sub(one, target), self), sure)
@@ -59,7 +58,7 @@ def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduc
 def cross_entropy_loss(op, self, target, weight, reduction, ignore_index, label_smoothing):
     """The negative log likelihood after a log-softmax; targets are classes, or probabilities when they are floats."""
     axis = class_axis(self)
-    logs = log_softmax_along(op, self, axis)
+    logs = op.LogSoftmax(self, axis=axis)
     if target.dtype in dtypes.FLOATS:
         return likelihood_of_probabilities(op, logs, target, weight, reduction, label_smoothing)
     loss, total = likelihood(op, logs, target, weight, reduction, ignore_index)
@@ -148,27 +147,29 @@ def class_axis(self) -> int:
 
 
 def likelihood(op, self, target, weight, reduction, ignore_index) -> tuple[ir.Value, ir.Value]:
-    """The loss of log probabilities and the total weight; ignored targets count for nothing."""
-    axis = class_axis(self)
-    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
-    target = op.Cast(target, to=INT64)
-    kept = op.Not(op.Equal(target, ignore_index))
-    index = op.Where(kept, target, op.constant(0, INT64))
-    chosen = op.Squeeze(op.GatherElements(wide, op.Unsqueeze(index, [axis]), axis=axis), [axis])
+    """The loss of log probabilities and the total weight; ignored targets count for nothing.
 
-    zero = op.CastLike(0.0, wide)
-    weights = op.CastLike(kept, wide)
-    loss = op.Neg(chosen)
-    if weight is not None:
-        weights = op.Where(kept, op.CastLike(op.Gather(weight, index), wide), zero)
-        loss = op.Mul(loss, weights)
-    loss = op.Where(kept, loss, zero)
+    Halves are summed in float32, as in torch.
+    """
+    logs = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    weight = None if weight is None else op.CastLike(weight, logs)
+    target = op.Cast(target, to=INT64)
+    operands = logs, target
+    if rank(self) == 1:
+        operands = op.Unsqueeze(logs, [0]), op.Unsqueeze(target, [0])
+    loss = op.NegativeLogLikelihoodLoss(
+        *operands, weight, ignore_index=ignore_index, reduction=REDUCTIONS[reduction]
+    )
     if reduction == NONE:
+        loss = op.Squeeze(loss, [0]) if rank(self) == 1 else loss
         return op.CastLike(loss, self), op.CastLike(0.0, self)
-    loss, total = op.ReduceSum(loss, keepdims=0), op.ReduceSum(weights, keepdims=0)
-    if reduction == MEAN:
-        loss = op.Div(loss, total)
-    return op.CastLike(loss, self), op.CastLike(total, self)
+
+    kept = op.Not(op.Equal(target, ignore_index))
+    weights = op.CastLike(kept, logs)
+    if weight is not None:
+        index = op.Where(kept, target, op.constant(0, INT64))
+        weights = op.Where(kept, op.Gather(weight, index), op.CastLike(0.0, logs))
+    return op.CastLike(loss, self), op.CastLike(op.ReduceSum(weights, keepdims=0), self)
 
 
 def likelihood_of_probabilities(op, logs, target, weight, reduction, label_smoothing) -> ir.Value:

@@ -15,7 +15,6 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor
 
 from experimental_experiment.torch_interpreter.aten.dropout import dropout as dropped
-from experimental_experiment.torch_interpreter.aten.exponential import logistic
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
 from experimental_experiment.torch_interpreter.registry import translates
@@ -61,9 +60,9 @@ def lstm_step(op, from_input, states, block):
     hidden, cell = states
     gates = op.Add(from_input, linear(op, hidden, block.w_hh, block.b_hh))
     entry, forget, new, exit = op.Split(gates, num_outputs=4, axis=-1, outputs=4)
-    kept = op.Mul(logistic(op, forget), cell)
-    cell = op.Add(kept, op.Mul(logistic(op, entry), op.Tanh(new)))
-    hidden = op.Mul(logistic(op, exit), op.Tanh(cell))
+    kept = op.Mul(op.Sigmoid(forget), cell)
+    cell = op.Add(kept, op.Mul(op.Sigmoid(entry), op.Tanh(new)))
+    hidden = op.Mul(op.Sigmoid(exit), op.Tanh(cell))
     return [hidden if block.w_hr is None else linear(op, hidden, block.w_hr, None), cell]
 
 
@@ -73,8 +72,8 @@ def gru_step(op, from_input, states, block):
     from_hidden = linear(op, hidden, block.w_hh, block.b_hh)
     a_reset, a_update, a_new = op.Split(from_input, num_outputs=3, axis=-1, outputs=3)
     b_reset, b_update, b_new = op.Split(from_hidden, num_outputs=3, axis=-1, outputs=3)
-    reset = logistic(op, op.Add(a_reset, b_reset))
-    update = logistic(op, op.Add(a_update, b_update))
+    reset = op.Sigmoid(op.Add(a_reset, b_reset))
+    update = op.Sigmoid(op.Add(a_update, b_update))
     new = op.Tanh(op.Add(a_new, op.Mul(reset, b_new)))
     return [op.Add(op.Mul(op.Sub(hidden, new), update), new)]
 
