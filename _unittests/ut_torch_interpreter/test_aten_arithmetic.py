@@ -107,10 +107,12 @@ class TestArithmetic(ExporterTestCase):
         "addcmul of integers": (aten.addcmul.default, INTS, INTS, INTS, {"value": 2}),
         "addcmul of integers truncates a factor": (aten.addcmul.default, INTS, INTS, INTS, {"value": -2.7}),
         "lerp with a number": (aten.lerp.Scalar, EDGES, OTHERS, 0.3),
+        "lerp with a number near the end": (aten.lerp.Scalar, EDGES, OTHERS, 0.7),
         "lerp ends exactly": (aten.lerp.Scalar, torch.tensor([1e8]), torch.tensor([1.0]), 1),
         "lerp with a tensor": (aten.lerp.Tensor, EDGES, OTHERS, torch.linspace(-1, 2, 10)),
     }
     SIGNS = {
+        "signs of numbers": (each(aten.sign.default, aten.sgn.default), EDGES[1:]),
         "signs of floats": (
             each(
                 aten.abs.default,
@@ -118,8 +120,6 @@ class TestArithmetic(ExporterTestCase):
                 aten.neg.default,
                 aten.negative.default,
                 aten.positive.default,
-                aten.sign.default,
-                aten.sgn.default,
             ),
             EDGES,
         ),
@@ -138,6 +138,13 @@ class TestArithmetic(ExporterTestCase):
             LARGE,
         ),
         "bytes wrap in a power": (aten.pow.Tensor_Scalar, BYTES, 3),
+        "bytes to the power of bytes": (aten.pow.Tensor_Tensor, BYTES, BYTES // 50),
+        "int32 wraps in a power": (
+            aten.pow.Tensor_Tensor,
+            torch.tensor([65537, -7, 3], dtype=torch.int32),
+            torch.tensor([2, 3, 19], dtype=torch.int32),
+        ),
+        "a first power, an inverse, a square": (lambda x: (x**1, x**-1, x**2, x.half() ** 2), EDGES),
         "integers to the power of integers": (aten.pow.Tensor_Tensor, INTS, OTHER_INTS),
         "a number to the power of integers": (aten.pow.Scalar, 3, OTHER_INTS.abs()),
         "an empty integer power": (aten.pow.Tensor_Tensor, INTS[:0], INTS[:0]),
@@ -153,6 +160,27 @@ class TestArithmetic(ExporterTestCase):
             EDGES,
         ),
     }
+
+    SPECIAL_VALUES = {
+        "the sign of NaN": (each(aten.sign.default, aten.sgn.default), EDGES),
+        "large integers to the power of integers": (
+            aten.pow.Tensor_Tensor,
+            LARGE,
+            torch.tensor([2, 3, 0, -1]),
+        ),
+        "0 to a negative power": (
+            aten.pow.Tensor_Tensor,
+            torch.tensor([0, -1, 1, 2]),
+            torch.tensor([-1, -3, -2, -5]),
+        ),
+        "integers to the power of integers": (aten.pow.Tensor_Tensor, INTS, OTHER_INTS),
+        "an empty integer power": (aten.pow.Tensor_Tensor, INTS[:0], INTS[:0]),
+        "broadcast integer powers": (aten.pow.Tensor_Tensor, INTS, torch.tensor([3, 2])),
+        "a sum with 0 of -0.0": (lambda x: torch.reciprocal(x + 0), EDGES),
+    }
+
+    def test_special_values(self):
+        self.assert_cases(self.SPECIAL_VALUES, special_values=True)
 
     def test_sums(self):
         self.assert_cases(self.SUMS)

@@ -107,6 +107,13 @@ class TestBitwise(ExporterTestCase):
         ),
         "shifts of bytes": (SHIFTS, BYTES, torch.tensor([1, 7, 8], dtype=torch.uint8)),
         "shifts by numbers": (shifts_by_numbers, INTS.int()),
+        **{
+            f"shifts of {dtype} by numbers": (
+                shifts_by_numbers,
+                torch.tensor([low, low + 1, -1 if low else 5, 100]).to(dtype),
+            )
+            for dtype, low in ((torch.int64, -(2**63)), (torch.int8, -128), (torch.uint8, 0))
+        },
         "shifts of a number": (
             each(aten.bitwise_left_shift.Scalar_Tensor, aten.bitwise_right_shift.Scalar_Tensor),
             -300,

@@ -22,6 +22,8 @@ def reduction(operator):
 ROWS = {
     "ArgMax.nan_comes_first": (lambda x: x.argmax(1), FLOATS),
     "ArgMin.nan_comes_first": (lambda x: x.argmin(1), FLOATS),
+    "ReduceMax.extremum_of_bytes": (lambda x: x.any(1), EMPTY > 0),
+    "ReduceMin.extremum_of_bytes": (lambda x: x.all(1), EMPTY > 0),
     "ReduceMax.nan_wins": (lambda x: x.amax(1), FLOATS),
     "ReduceMin.nan_wins": (lambda x: x.amin(1), FLOATS),
     "ReduceMean.mean_of_nothing": (lambda x: x.mean(1), EMPTY),

@@ -126,7 +126,7 @@ def rounded_once(function: Callable) -> Callable:
 
 
 def rounded_to(op, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """*value* with the digits that *dtype* keeps: onnxruntime computes chains of halves in float32, without a rounding."""
+    """*value* with the digits that *dtype* keeps: a chain of operators on halves may be computed in float32, without a rounding."""
     return op.Cast(op.Cast(value, to=dtype), to=value.dtype)
 
 

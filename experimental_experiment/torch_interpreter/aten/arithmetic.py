@@ -147,12 +147,8 @@ def positive(op, self):
 
 @translates(aten.sign.default, aten.sgn.default)
 def sign(op, self):
-    """-1, 0 or 1; booleans stay, and the sign of NaN is 0 where ONNX says NaN."""
-    if self.dtype == BOOL:
-        return self
-    if not self.dtype.is_floating_point():
-        return op.Sign(self)
-    return op.Where(op.IsNaN(self), op.constant(0, self.dtype), op.Sign(self))
+    """-1, 0 or 1; booleans stay."""
+    return self if self.dtype == BOOL else op.Sign(self)
 
 
 # ---- powers

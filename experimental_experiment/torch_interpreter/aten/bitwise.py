@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.division import floored_quotient
 from experimental_experiment.torch_interpreter.aten.floating_point import bits_of
 from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -86,8 +87,10 @@ def bitwise_not(op, self):
     aten.__ilshift__.Scalar,
 )
 def left_shift(op, self, other):
-    """``self << other``; 0 when the shift is negative or not less than the number of bits."""
+    """``self << other``; 0 when the shift is negative or not less than the number of bits; a product by a number."""
     dtype, bits, count = shift_operands(op, self, other)
+    if not isinstance(other, ir.Value):
+        return op.Mul(cast(op, self, dtype), op.constant(1 << other if 0 <= other < bits else 0, dtype))
     shifted = shift(op, cast(op, self, dtype), count, "LEFT")
     return op.Where(in_range(op, count, bits), shifted, op.constant(0, dtype))
 
@@ -102,9 +105,14 @@ def left_shift(op, self, other):
     aten.__irshift__.Scalar,
 )
 def right_shift(op, self, other):
-    """``self >> other``, which keeps the sign; the sign alone when the shift is negative or too large."""
+    """``self >> other``, which keeps the sign; the sign alone when the shift is negative or too large.
+
+    A number divides: what is left without the remainder by a power of two is never outside of int64.
+    """
     dtype, bits, count = shift_operands(op, self, other)
     self = cast(op, self, dtype)
+    if not isinstance(other, ir.Value) and 0 <= other < bits - 1:
+        return floored_quotient(op, self, op.constant(1 << other, dtype))
     count = op.Where(in_range(op, count, bits), count, op.constant(min(bits, 63), INT64))
     if not dtype.is_signed():
         return shift(op, self, count, "RIGHT")

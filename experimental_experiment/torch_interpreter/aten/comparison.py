@@ -210,11 +210,14 @@ def nan_to_num(op, self, nan, posinf, neginf):
     limits = torch.finfo(dtypes.torch_dtype(self.dtype))
     posinf = limits.max if posinf is None else posinf
     neginf = limits.min if neginf is None else neginf
-    result = op.Where(op.IsNaN(self), op.constant(nan or 0, self.dtype), self)
-    for detected, number in (("detect_negative", posinf), ("detect_positive", neginf)):
-        found = op.IsInf(self, **{detected: 0})
-        result = op.Where(found, op.constant(number, self.dtype), result)
-    return result
+    result = self
+    if posinf == limits.max and neginf == limits.min:
+        result = op.Clip(self, neginf, posinf)
+    else:
+        for detected, number in (("detect_negative", posinf), ("detect_positive", neginf)):
+            found = op.IsInf(self, **{detected: 0})
+            result = op.Where(found, op.constant(number, self.dtype), result)
+    return op.Where(op.IsNaN(self), op.constant(nan or 0, self.dtype), result)
 
 
 @translates(aten.isclose.default)

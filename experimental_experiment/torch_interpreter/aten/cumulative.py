@@ -57,9 +57,7 @@ def cumprod(op, self, dim, dtype):
     self = accumulated(op, self, dtype)
     if rank(self) == 0:
         return self
-    if op.has("CumProd"):
-        return op.CumProd(self, dim)
-    return running(op, [self], [1], dim, lambda inner, state, x: [inner.Mul(state, x)])[0]
+    return op.CumProd(self, dim) if op.has("CumProd") else running(op, [self], [1], dim, multiply)[0]
 
 
 @translates(aten.cumsum.default)
@@ -93,6 +91,11 @@ def logcumsumexp(op, self, dim):
 # ---- helpers
 
 
+def multiply(op, state, x) -> list[ir.Value]:
+    """The product of both."""
+    return [op.Mul(state, x)]
+
+
 def add_logarithms(op, state, x) -> list[ir.Value]:
     """``log(exp(state) + exp(x))``; equal infinities are themselves."""
     low, high = op.Min(state, x), op.Max(state, x)
@@ -115,8 +118,8 @@ def running(
 ) -> tuple[ir.Value, ...]:
     """The states of a recurrence along an axis: ``state = step(op, *state, *x)``, one state for each input.
 
-    The starts are scanned too and dropped, and the axis is moved to the front, because onnxruntime
-    crashes when a Scan has nothing to scan, or stacks nothing along another axis than the first.
+    The starts are scanned too and dropped, so that there is something to scan along an empty axis; the axis is moved
+    to the front, where no element is stacked as well.
     """
     axis = dim % rank(inputs[0])
     order = [axis, *(other for other in range(rank(inputs[0])) if other != axis)]

@@ -1,6 +1,6 @@
 """Dropout: the identity in evaluation, an exact Bernoulli mask in training.
 
-Source of semantics: torch.nn.functional.dropout and its kin. The mask is ``RandomUniformLike >= p``: onnxruntime lacks Bernoulli.
+Source of semantics: torch.nn.functional.dropout and its kin. The mask is ``RandomUniformLike >= p``, see ``random`` for the reason.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def copysign(op, self, other):
 
 
 def sign_of(op, x: ir.Value) -> ir.Value:
-    """-1 or 1, to multiply by: onnxruntime's Where loses the sign of -0.0."""
+    """-1 or 1, to multiply by, which gives zeros their sign."""
     return op.Where(signbit(op, x), op.constant(-1, x.dtype), op.constant(1, x.dtype))
 
 

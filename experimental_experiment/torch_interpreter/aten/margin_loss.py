@@ -80,6 +80,6 @@ def soft_margin_loss(op, self, target, reduction):
     product = op.Neg(op.Mul(*promote(op, self, target)))
     grown = op.Exp(product)
     if self.dtype == ir.DataType.FLOAT16:
-        # onnxruntime may compute these three operators in float32, where nothing overflows
+        # a chain of three operators may be computed in float32, where nothing overflows
         grown = op.Where(op.Greater(product, math.log(65519)), op.CastLike(math.inf, grown), grown)
     return reduced(op, op.Log(op.Add(grown, 1.0)), reduction)

@@ -264,7 +264,6 @@ def selected(op, extreme: str, position_of: str, self, dim, keepdim) -> tuple[ir
 
 
 def truth(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
-    """Any or all as an extremum of bytes, which onnxruntime also computes over no element; uint8 stays uint8."""
-    held = op.Cast(self, to=BOOL)
-    result = op.Cast(reduce(op, op_type, op.Cast(held, to=UINT8), dim, keepdim), to=BOOL)
+    """Any or all as an extremum of booleans; uint8 stays uint8."""
+    result = reduce(op, op_type, op.Cast(self, to=BOOL), dim, keepdim)
     return op.CastLike(result, self) if self.dtype == UINT8 else result

@@ -30,7 +30,7 @@ rounds(aten.round.default, "Round")
 
 @translates(aten.trunc.default, aten.fix.default)
 def trunc(op, self):
-    """Towards zero, a product that keeps the sign: onnxruntime's Where loses that of -0.0."""
+    """Towards zero: the floor of the magnitude, with the sign."""
     if not self.dtype.is_floating_point():
         return self
     return op.Mul(op.Sign(self), op.Floor(op.Abs(self)))
@@ -38,8 +38,8 @@ def trunc(op, self):
 
 @translates(aten.frac.default)
 def frac(op, self):
-    """What truncation takes away; NaN for an infinity, as in torch."""
-    return op.Sub(self, trunc(op, self))
+    """What truncation takes away: what a division by 1 leaves; NaN for an infinity, as in torch."""
+    return op.Mod(self, 1.0, fmod=1)
 
 
 @translates(aten.round.decimals)

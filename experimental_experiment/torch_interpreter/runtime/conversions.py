@@ -24,6 +24,18 @@ def overflow_to_infinity(op, x, *, to, **attributes):
 
 
 @repairs(
+    "Sign",
+    when="floats that hold NaN",
+    because="the sign of NaN is NaN, torch's is 0",
+    nodes=2,
+    special_values=True,
+)
+def sign_of_numbers(op, x):
+    """0 for NaN."""
+    return op.Where(op.IsNaN(x), op.constant(0, x.dtype), op.Sign(x)) if x.dtype in dtypes.FLOATS else None
+
+
+@repairs(
     "Log",
     when="of a float32 Sigmoid",
     because="Sigmoid is 0 below about -20, its logarithm -inf",

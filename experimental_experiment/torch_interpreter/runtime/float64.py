@@ -88,7 +88,7 @@ def angle_of_a_tangent(op, x):
     return rotated(op, "Atan", x, op.Where(large, op.Sign(x), x), op.Reciprocal(size))
 
 
-@of_float64("Asinh", 21)
+@of_float64("Asinh", 20)
 def area_of_a_hyperbolic_sine(op, x):
     """``log(abs(x) + sqrt(x * x + 1))`` with the sign of x."""
     size = op.Abs(x)
@@ -98,7 +98,7 @@ def area_of_a_hyperbolic_sine(op, x):
     return op.Mul(op.Sign(x), for_large(op, size, log1p(op, excess)))
 
 
-@of_float64("Acosh", 18)
+@of_float64("Acosh", 17)
 def area_of_a_hyperbolic_cosine(op, x):
     """``log(x + sqrt(x * x - 1))``."""
     excess = op.Sub(op.Min(x, 1e8), 1.0)
@@ -163,7 +163,7 @@ def exponential_unit(op, x: ir.Value, alpha: float, gamma: float, scale: float) 
     return op.Where(op.LessOrEqual(x, 0.0), negative, op.Mul(x, gamma))
 
 
-@of_float64("Elu", 10)
+@of_float64("Elu", 9)
 def exponential_where_negative(op, x, *, alpha=1.0):
     """``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere."""
     return exponential_unit(op, x, alpha, 1.0, 1.0)

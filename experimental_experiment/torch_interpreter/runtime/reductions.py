@@ -90,6 +90,20 @@ def sum_over_count(op, x, axes=None, **attributes):
     return op.Cast(op.Div(total, op.CastLike(op.ReduceProd(sizes, keepdims=0), total)), to=x.dtype)
 
 
+@repairs(
+    "ReduceMax",
+    "ReduceMin",
+    when="booleans, over a number of elements that may be 0",
+    because="there is no extremum of no boolean",
+    nodes=2,
+)
+def extremum_of_bytes(op, x, axes=None, *, operator, **attributes):
+    """The extremum of bytes, which are 0 and 1."""
+    if x.dtype != BOOL or all(isinstance(size, int) and size > 0 for size in reduced_sizes(x, axes)):
+        return None
+    return op.Cast(op.emit(operator, (op.Cast(x, to=ir.DataType.UINT8), axes), attributes), to=BOOL)
+
+
 def reduced_axes(x: ir.Value, axes: ir.Value | None) -> list[int]:
     """The axes of a reduction, all without any; none of them is known when they are not constant."""
     if axes is None:
