@@ -13,6 +13,7 @@ LARGE = torch.tensor([1.0, 61439.0, 61440.0, 1e9, -61440.0, float("-inf"), float
 
 ROWS = {
     "Cast.overflow_to_infinity": (lambda x: x.to(torch.float8_e5m2).float(), LARGE),
+    "Clip.by_one_bound": (lambda x: x.clamp(max=5.0), LARGE),
     "Sign.sign_of_numbers": (torch.sign, LARGE),
     "Log.of_a_sigmoid": (lambda x: torch.log(torch.sigmoid(x)), torch.tensor([-30.0, -80.0, 0.0, 5.0])),
 }

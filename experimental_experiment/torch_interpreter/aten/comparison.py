@@ -121,16 +121,16 @@ def without_nan(op, function, self: Any, other: Any) -> ir.Value:
 def clamp(op, self, min, max):
     """At least *min*, then at most *max*; NaN stays, and an infinity where there is no bound."""
     self, min, max = promote(op, self, min, max)
-    if is_finite_number(min) and is_finite_number(max) and self.dtype != BOOL:
+    if self.dtype != BOOL and all(bound is None or is_finite_number(bound) for bound in (min, max)):
         return op.Clip(self, min, max)
     if min is not None:
         self = maximum(op, self, min)
     return self if max is None else minimum(op, self, max)
 
 
-def is_finite_number(value: ir.Value | None) -> bool:
+def is_finite_number(value: ir.Value) -> bool:
     """Whether a value is a finite 0-d constant, which ONNX Clip takes."""
-    if value is None or value.const_value is None or value.const_value.size != 1 or len(value.shape):
+    if value.const_value is None or value.const_value.size != 1 or len(value.shape):
         return False
     return math.isfinite(value.const_value.numpy().item())
 

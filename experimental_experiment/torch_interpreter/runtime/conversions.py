@@ -1,4 +1,4 @@
-"""Casts and functions of one tensor that lose digits."""
+"""Casts, bounds and functions of one tensor: digits, infinities, signs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ def overflow_to_infinity(op, x, *, to, **attributes):
     x = op.Cast(x, to=ir.DataType.FLOAT)
     x = op.Where(op.GreaterOrEqual(op.Abs(x), 61440.0), op.Mul(x, float("inf")), x)
     return op.Cast(x, to=to, **attributes)
+
+
+@repairs(
+    "Clip",
+    when="floats with one bound",
+    because="the other bound is the largest finite number, which an infinity becomes",
+    nodes=0,
+)
+def by_one_bound(op, x, low=None, high=None):
+    """The larger or the smaller of both."""
+    if x.dtype not in dtypes.FLOATS or (low is None) == (high is None):
+        return None
+    return op.Min(x, high) if low is None else op.Max(x, low)
 
 
 @repairs(
