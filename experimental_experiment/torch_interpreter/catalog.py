@@ -24,6 +24,7 @@ import torch
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.errors import target_name
 from experimental_experiment.torch_interpreter.onnx_export import OPSETS
+from experimental_experiment.torch_interpreter.runtime import table
 
 ROOMS = ("aten", "control_flow", "prims", "symbolic")
 """Modules of this package whose functions are followed; the others (promotion, ...) only cast."""
@@ -90,7 +91,8 @@ def markdown() -> str:
 def entry(translation: registry.Translation, is_complex: bool) -> Entry:
     """Describe one translation."""
     used, asked = operators_of(translation.function)
-    versions = [first_versions()[name] for name in used - asked or asked]
+    replaced = {row.operator for row in table.ROWS if row.before == first_versions().get(row.operator)}
+    versions = [first_versions()[name] for name in (used - asked or asked) - replaced]
     return Entry(
         target_name(translation.target) if callable(translation.target) else str(translation.target),
         tuple(sorted((used | asked) - CASTS or used)),
@@ -112,7 +114,7 @@ def first_versions() -> dict[str, int]:
 
 
 def operators_of(function: Any) -> tuple[set[str], set[str]]:
-    """The ONNX operators that a translation names, and those it first asks for with ``op.has("Gelu")``."""
+    """The ONNX operators that a translation names, and those it first asks for with ``op.has("CumProd")``."""
     used: set[str] = set()
     asked: set[str] = set()
     seen: set[int] = set()
