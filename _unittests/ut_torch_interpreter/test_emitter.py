@@ -56,8 +56,8 @@ class TestNodes(EmitterTestCase):
             self.op.Mul(self.value(3, dtype=INT64), 0.5)
 
     def test_absent_inputs(self):
-        x = self.value(3, 4)
-        node = self.op.Clip(x, None, 6.0).producer()
+        x = self.value(3, 4, dtype=INT64)
+        node = self.op.Clip(x, None, 6).producer()
         self.assertIsNone(node.inputs[1])
         self.assertEqual(1, len(self.op.Clip(x, None, None).producer().inputs))
 

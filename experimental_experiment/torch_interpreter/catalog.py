@@ -24,7 +24,7 @@ import torch
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.errors import target_name
 from experimental_experiment.torch_interpreter.onnx_export import OPSETS
-from experimental_experiment.torch_interpreter.runtime import table
+from experimental_experiment.torch_interpreter.runtime.table import ROWS
 
 ROOMS = ("aten", "control_flow", "prims", "symbolic")
 """Modules of this package whose functions are followed; the others (promotion, ...) only cast."""
@@ -91,7 +91,7 @@ def markdown() -> str:
 def entry(translation: registry.Translation, is_complex: bool) -> Entry:
     """Describe one translation."""
     used, asked = operators_of(translation.function)
-    replaced = {row.operator for row in table.ROWS if row.before == first_versions().get(row.operator)}
+    replaced = {row.operator for row in ROWS if row.before == first_versions().get(row.operator)}
     versions = [first_versions()[name] for name in (used - asked or asked) - replaced]
     return Entry(
         target_name(translation.target) if callable(translation.target) else str(translation.target),
