@@ -15,11 +15,12 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT, fold, infer
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
+from experimental_experiment.torch_interpreter.sizes import rank as rank
 
 logger = logging.getLogger("experimental_experiment")
 
@@ -69,7 +70,8 @@ class Context:
         functions: local functions of the model, callees first.
         regions: the local function of each region that is translated once, see `control_flow.invoke_subgraph`.
         warned: what was logged once already.
-        dimensions: names of the symbolic sizes (`symbolic.Dimensions`).
+        dimensions: names of the symbolic sizes.
+        keeps_modules: whether the calls of modules become functions, each of which reads its sizes itself.
         runtime: what the model is written for, see `runtime.table`.
         special_values: whether NaN, the sign of zero and the like are exact too.
         rows: the rows of the runtime table that this target needs, by operator.
@@ -92,7 +94,8 @@ class Context:
     regions: dict[Any, Any] = dataclasses.field(default_factory=dict)
     translations: dict[Any, Any] = dataclasses.field(default_factory=dict)
     warned: set[str] = dataclasses.field(default_factory=set)
-    dimensions: Any = None
+    dimensions: sizes.Dimensions = dataclasses.field(default_factory=sizes.Dimensions)
+    keeps_modules: bool = False
     runtime: str = "onnxruntime"
     special_values: bool = False
     applying: list[table.Row] = dataclasses.field(default_factory=list)
@@ -101,6 +104,11 @@ class Context:
 
     def __post_init__(self):
         self.rows = table.active(self.opset, self.runtime, self.special_values)
+
+    @property
+    def function(self) -> tuple[tuple[str, str, str], ...]:
+        """The calls of modules whose function will hold the nodes written now; empty for the main graph."""
+        return self.modules if self.keeps_modules else ()
 
     def warn_once(self, message: str) -> None:
         """Log a warning the first time it is given."""
@@ -155,6 +163,7 @@ class Emitter:
     ) -> Any:
         """Write one node; see the class. Raises Untranslatable when the inputs do not fit the operator."""
         attributes = {name: value for name, value in (attributes or {}).items() if value is not None}
+        inputs = [sizes.plain(value) for value in inputs]
         rows = self.context.rows.get(op_type, ()) if not domain else ()
         kinds = dtypes.constraints(op_type, table.written_as(self.opset, rows), domain)
         values = self.typed(op_type, kinds, inputs)
@@ -186,7 +195,7 @@ class Emitter:
         domain: str = "",
     ) -> ir.Node:
         """Write one node as it is, with its names, origin, dtypes and shapes."""
-        inputs = list(inputs)
+        inputs = [sizes.plain(value) for value in inputs]
         while inputs and inputs[-1] is None:
             inputs.pop()
         context = self.context
@@ -273,57 +282,17 @@ class Emitter:
 
     # ---- sizes
 
-    def size(self, x: ir.Value, axis: int) -> int | ir.Value:
-        """The size of one axis: an int when it is static, otherwise a 0-d INT64 value, written once."""
-        known = x.shape[axis] if x.shape is not None else None
-        if isinstance(known, int):
-            return known
-        axis = axis % rank(x)
-        key = (x, axis)
-        found = self.lookup(key)
-        if found is None:
-            vector = self.append("Shape", [x], {"start": axis, "end": axis + 1}, 1).outputs[0]
-            found = self.scalar(vector)
-            found.meta["size"] = known.value if known is not None else None
-            self.sizes[key] = found
-        return found
-
-    def scalar(self, vector: ir.Value) -> ir.Value:
-        """The element of a 1-D tensor of one element, as a 0-d tensor that remembers the vector."""
-        result = self.Squeeze(vector, [0])
-        result.meta["vector"] = vector
-        return result
-
-    def lookup(self, key: Any) -> ir.Value | None:
-        """A size written before, here or in an enclosing graph."""
-        emitter: Emitter | None = self
-        while emitter is not None:
-            if key in emitter.sizes:
-                return emitter.sizes[key]
-            emitter = emitter.parent
-        return None
+    def size(self, x: ir.Value, axis: int) -> int | sizes.Number:
+        """The size of one axis: an int when it is static, otherwise a number, see `sizes`."""
+        return sizes.size_of(self, x, axis)
 
     def shape_of(self, x: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
         """The sizes of a range of axes as a 1-D INT64 value, constant when they are static."""
-        axes = range(rank(x))[start:end]
-        return self.shape([self.size(x, axis) for axis in axes])
+        return sizes.shape_of(self, x, start, end)
 
     def shape(self, items: Sequence[int | ir.Value]) -> ir.Value:
         """A list of ints and INT64 values (0-d or 1-D) as one 1-D INT64 value."""
-        if all(isinstance(item, (int, np.integer)) for item in items):
-            return self.constant(np.array(items, dtype=np.int64).reshape(-1))
-        parts: list[Any] = []
-        for item in items:
-            if not isinstance(item, ir.Value):
-                if parts and isinstance(parts[-1], list):
-                    parts[-1].append(int(item))
-                else:
-                    parts.append([int(item)])
-                continue
-            if item.dtype != ir.DataType.INT64:
-                item = self.Cast(item, to=ir.DataType.INT64)
-            parts.append(item.meta.get("vector") or (self.Reshape(item, [-1]) if rank(item) != 1 else item))
-        return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
+        return sizes.shape(self, items)
 
     # ---- subgraphs
 
@@ -361,13 +330,6 @@ def attribute(name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, int) for item in value):
         return ir.AttrInt64s(name, value)
     return value
-
-
-def rank(value: ir.Value) -> int:
-    """Number of dimensions of a value; Untranslatable when it is unknown."""
-    if value.shape is None:
-        raise Untranslatable(f"the rank of {value.name} is unknown")
-    return len(value.shape)
 
 
 def holds_floats(value: Any) -> bool:

@@ -20,8 +20,8 @@ from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, flat
 from experimental_experiment.torch_interpreter.signature import Input, Program
+from experimental_experiment.torch_interpreter.sizes import Dimensions, Number, plain
 from experimental_experiment.torch_interpreter.storage import storage_of
-from experimental_experiment.torch_interpreter.symbolic import Dimensions
 
 
 def is_input(entry: Input) -> bool:
@@ -111,8 +111,7 @@ def add_input(entry: Input, dimensions: Dimensions) -> ir.Value:
         sizes = dimensions.shape(fake, entry.name)
         return ir.Value(name=entry.name, type=ir.TensorType(dtype), shape=ir.Shape(sizes))
     value = ir.Value(name=entry.name, type=ir.TensorType(number_dtype(fake)), shape=ir.Shape([]))
-    value.meta["number"] = True
-    return value
+    return Number(value, dimensions.label(fake, entry.name))
 
 
 def number_dtype(number: Any) -> ir.DataType:
@@ -176,6 +175,7 @@ def output(op: Emitter, dimensions: Dimensions, name: str, value: Any, leaf: Any
         if not isinstance(value, (bool, int, float)):
             raise ExportError(f"the output {name} is {value!r}: ONNX models return tensors and numbers")
         value = op.constant(value, number_dtype(value))
+    value = plain(value)
     if value.producer() is None or value.is_graph_output() or value.producer().graph is not op.graph:
         value = op.copy(value)
     value.name = name

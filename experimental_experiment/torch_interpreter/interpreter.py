@@ -14,7 +14,7 @@ import onnx_ir as ir
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter import dtypes, registry
+from experimental_experiment.torch_interpreter import dtypes, registry, sizes
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import (
     ExportError,
@@ -39,7 +39,6 @@ from experimental_experiment.torch_interpreter.storage import (
     storage_of,
     written_nodes,
 )
-from experimental_experiment.torch_interpreter.symbolic import Dimensions, is_backed
 
 aten = torch.ops.aten
 
@@ -85,7 +84,7 @@ class Body:
     """A submodule that a higher-order operator calls."""
 
     module: torch.fx.GraphModule
-    dimensions: Dimensions
+    dimensions: sizes.Dimensions
 
     @property
     def outputs(self) -> int:
@@ -128,7 +127,7 @@ class Walk:
         self,
         module: torch.fx.GraphModule,
         op: Emitter,
-        dimensions: Dimensions,
+        dimensions: sizes.Dimensions,
         progress: Callable[[], None] | None = None,
         origin: torch.fx.Node | None = None,
     ):
@@ -260,7 +259,7 @@ class Walk:
             return self.env[node.args[0]][node.args[1]]
         fake = node.meta.get("val")
         if isinstance(fake, NUMBERS):
-            known = self.dimensions.known(self.op, fake)
+            known = sizes.known(self.op, fake, node.name)
             if known is not None:
                 return known
         written = written_nodes(node) if is_call_of_overload(target) else []
@@ -328,12 +327,19 @@ class Walk:
                 return value
             if not isinstance(value, ir.Value):
                 value = self.op.constant(value, fake.dtype)
+            value = sizes.plain(value)
             return View(Cell(self.stamp(node, value, fake, name)))
         if isinstance(value, ir.Value) and isinstance(fake, NUMBERS):
-            value.meta["number"] = True
-            if isinstance(fake, torch.SymInt) and is_backed(fake.node.expr):
-                value.meta["size"] = self.dimensions.text(fake, node.name)
-            self.dimensions.remember(self.op, fake, value)
+            return self.number(value, fake, name)
+        return value
+
+    def number(self, value: ir.Value, fake: Any, name: str) -> sizes.Number:
+        """A symbolic result: a size that has a name is known by it from now on."""
+        if not isinstance(value, sizes.Number):
+            value = sizes.Number(value, self.dimensions.label(fake, name))
+        if self.op.context.keeps_modules:
+            value.read()  # now: the function of another module must not hold it
+        sizes.remember(self.op, value)
         return value
 
     def stamp(self, node: torch.fx.Node, value: ir.Value, fake: torch.Tensor, name: str) -> ir.Value:
@@ -553,7 +559,7 @@ def mixed(node: torch.fx.Node, found: list[str]) -> ExportError:
 
 def as_view(operand: Any) -> Any:
     """What a placeholder holds: a view for a tensor; numbers, views and absent arguments as they are."""
-    if isinstance(operand, ir.Value) and not operand.meta.get("number"):
+    if isinstance(operand, ir.Value) and not isinstance(operand, sizes.Number):
         return View(Cell(operand))
     return operand
 

@@ -37,8 +37,8 @@ from experimental_experiment.torch_interpreter.interpreter import Walk, as_view,
 from experimental_experiment.torch_interpreter.passes import clean
 from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
+from experimental_experiment.torch_interpreter.sizes import declare, plain
 from experimental_experiment.torch_interpreter.storage import View
-from experimental_experiment.torch_interpreter.symbolic import Dimensions
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
 
 OPSETS = range(18, 27)
@@ -120,6 +120,7 @@ def to_onnx(
         translations=table,
         runtime=runtime,
         special_values=special_values,
+        keeps_modules=bool(modules_as_functions) and not inline,
     )
     op = Emitter(graph, context)
     with one_at_a_time():
@@ -172,7 +173,7 @@ def translate(
 ) -> None:
     """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
     rename_inputs(program, input_names)
-    dimensions = op.context.dimensions = Dimensions()
+    dimensions = op.context.dimensions
     name_dimensions(program.inputs, dimensions)
     step = progress("translate", len(program.module.graph.nodes))
     walk = Walk(program.module, op, dimensions, step)
@@ -189,8 +190,10 @@ def translate(
     views = []
     for entry in program.inputs:
         value = add_input(entry, dimensions) if entry in interface else weights.value(entry)
+        if entry in interface:
+            declare(op, value)
         views.append(as_view(value))
-    op.graph.inputs.extend(value_of(op, views[program.inputs.index(entry)]) for entry in interface)
+    op.graph.inputs.extend(plain(value_of(op, views[program.inputs.index(entry)])) for entry in interface)
     returned = [value_of(op, item) for item in walk.run(views)]
     for position, entry in program.writes.items():
         if entry is not None:

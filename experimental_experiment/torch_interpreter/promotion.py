@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.sizes import Number
 
 SAMPLES = {ir.DataType.BOOL: True, ir.DataType.INT64: 1, ir.DataType.DOUBLE: 1.0}
 
@@ -37,7 +38,7 @@ def kind(operand: Any) -> tuple[Any, str]:
     """The torch dtype of an operand and its weight: ``tensor``, ``zero_dim`` or ``number``."""
     if not isinstance(operand, ir.Value):
         return type(operand), "number"
-    if operand.meta.get("number"):
+    if isinstance(operand, Number):
         return type(SAMPLES[operand.dtype]), "number"
     weight = "zero_dim" if operand.shape is not None and len(operand.shape) == 0 else "tensor"
     return dtypes.torch_dtype(operand.dtype), weight

@@ -15,7 +15,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.symbolic import Dimensions
+from experimental_experiment.torch_interpreter.sizes import Dimensions
 
 
 @dataclasses.dataclass

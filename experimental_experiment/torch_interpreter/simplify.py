@@ -173,22 +173,31 @@ def squeeze(op, x, axes=None):
 
 
 def unsqueeze(op, x, axes=None):
-    """An unsqueeze of no axis; of a size that is known as a vector; of an unsqueeze."""
+    """An unsqueeze of no axis; of the only element of a vector; of an unsqueeze."""
     if axes is None or axes.const_value is None:
         return None
-    given = axes.const_value.numpy().tolist()
-    if given == [0] and x.meta.get("vector") is not None:
-        return x.meta["vector"]
-    inner = x.producer()
-    if not given or inner is None or inner.op_type != "Unsqueeze" or inner.graph is not op.graph:
-        return no_axes(x, axes)
-    first = inner.inputs[1].const_value if len(inner.inputs) > 1 else None
-    if first is None or inner.inputs[0].shape is None or x.shape is None:
-        return None
-    outer = {axis % (len(x.shape) + len(given)) for axis in given}
-    kept = [axis for axis in range(len(x.shape) + len(given)) if axis not in outer]
-    both = sorted({*outer, *(kept[axis] for axis in first.numpy().tolist())})
-    return op.Unsqueeze(inner.inputs[0], both)
+    inner, added = x.producer(), axes.const_value.numpy().tolist()
+    if (
+        inner is not None
+        and inner.op_type == "Squeeze"
+        and added == [0]
+        and len(inner.inputs[0].shape or ()) == 1
+    ):
+        return inner.inputs[0]
+    if inner is not None and inner.op_type == "Unsqueeze" and inner.graph is op.graph and x.shape is not None:
+        before = inner.inputs[1].const_value
+        if before is not None:
+            return op.Unsqueeze(
+                inner.inputs[0], unsqueezed_axes(before.numpy().tolist(), added, len(x.shape))
+            )
+    return no_axes(x, axes)
+
+
+def unsqueezed_axes(before: list[int], added: list[int], rank: int) -> list[int]:
+    """The axes that two Unsqueeze add, counted in the result of the second one; *rank* is that of the first one's."""
+    new = {axis % (rank + len(added)) for axis in added}
+    kept = [axis for axis in range(rank + len(added)) if axis not in new]
+    return sorted(new | {kept[axis] for axis in before})
 
 
 def no_axes(x: ir.Value, axes: ir.Value | None) -> ir.Value | None:

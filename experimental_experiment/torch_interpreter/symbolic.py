@@ -1,4 +1,4 @@
-"""Symbolic sizes: the names of dimensions, SymInt, SymFloat and SymBool as 0-d ONNX values, Python's arithmetic on them.
+"""Symbolic numbers: Python's arithmetic on SymInt, SymFloat and SymBool, which are 0-d ONNX values (`sizes.Number`).
 
 Source of semantics: Python's operators on int, float and bool; ``torch.sym_*``; expressions are those of torch's ShapeEnv.
 """
@@ -16,133 +16,41 @@ import onnx_ir as ir
 import sympy
 import torch
 from torch.utils._sympy import functions
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
+from experimental_experiment.torch_interpreter.sizes import is_backed, named, sizes_of, volume
 
 aten = torch.ops.aten
 INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
 
-Number = ir.Value | int | float | bool
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-class Dimensions:
-    """Names of symbolic sizes: the user's where there are, stable readable ones for the others."""
-
-    def __init__(self):
-        self.names: dict[sympy.Symbol, sympy.Symbol] = {}
-        self.texts: dict[Any, int | str] = {}
-        self.taken: set[str] = set()
-
-    def name(self, symbol: sympy.Symbol, name: str) -> None:
-        """Call *symbol* *name* from now on; the first name stays."""
-        if symbol not in self.names:
-            self.names[symbol] = sympy.Symbol(name, integer=True)
-            self.taken.add(name)
-
-    def fresh(self, wish: str) -> str:
-        """*wish*, or *wish* with a number when it names another dimension."""
-        name, count = wish, 1
-        while name in self.taken:
-            count += 1
-            name = f"{wish}_{count}"
-        return name
-
-    def shape(self, fake: torch.Tensor, owner: str) -> list[int | str]:
-        """The sizes of a fake tensor, ints or expressions in named dimensions; complex ones end with 2.
-
-        A symbol without a name gets one from *owner*, the name of the value that shows it first.
-        """
-        sizes: list[int | str] = []
-        for axis, size in enumerate(fake.shape):
-            sizes.append(size if isinstance(size, int) else self.text(size, f"{owner}_dim_{axis}"))
-        return [*sizes, 2] if fake.dtype.is_complex else sizes
-
-    def text(self, size: torch.SymInt, wish: str) -> int | str:
-        """One size: an int, or its expression in named dimensions, ``wish`` for a symbol met first here."""
-        expression = size.node.expr
-        if expression not in self.texts:
-            for symbol in sorted(expression.free_symbols, key=str):
-                if symbol not in self.names:
-                    self.name(symbol, self.fresh(wish))
-            written = expression.xreplace(self.names)
-            self.texts[expression] = int(written) if written.is_Integer else str(written)
-        return self.texts[expression]
-
-    def known(self, op: Emitter, number: Any) -> Number | None:
-        """The value of a symbolic number that is static, or that was written before; None otherwise."""
-        if not isinstance(number, SYMBOLIC):
-            return number
-        expression = number.node.expr
-        if expression.is_Integer:
-            return int(expression)
-        if expression in (sympy.true, sympy.false):
-            return bool(expression)
-        return op.lookup(expression) if is_backed(expression) else None
-
-    def value(self, op: Emitter, size: Any) -> Number | None:
-        """A size written from the inputs of the model, wherever *op* is; None for one that only the data tell."""
-        expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
-        return self.written(op, expression) if is_backed(expression) else None
-
-    def written(self, op: Emitter, expression: sympy.Expr) -> Number | None:
-        """The value of an expression of input sizes, None when it has an operator that is not handled."""
-        if expression.is_Integer:
-            return int(expression)
-        found = op.lookup(expression)
-        if found is not None:
-            return found
-        if expression.is_Symbol:
-            return self.input_size(op, str(self.names.get(expression)))
-        write = EXPRESSIONS.get(expression.func)
-        parts = [self.written(op, part) for part in expression.args] if write is not None else [None]
-        return None if any(part is None for part in parts) else reduce(partial(write, op), parts)
-
-    def input_size(self, op: Emitter, name: str) -> Number | None:
-        """The size of the first axis of an input that has this name."""
-        for value in op.context.root.inputs:
-            for axis, size in enumerate(value.shape):
-                if isinstance(size, ir.SymbolicDim) and size.value == name:
-                    return op.size(value, axis)
-        return None
-
-    def remember(self, op: Emitter, number: Any, value: ir.Value) -> None:
-        """Keep the value of an expression of input sizes, which is the same all over the model."""
-        if isinstance(number, torch.SymInt) and is_backed(number.node.expr):
-            op.sizes.setdefault(number.node.expr, value)
-
-
-def is_backed(expression: sympy.Expr) -> bool:
-    """Whether all symbols are sizes of inputs: data-dependent ones may change from one turn of a loop to the next."""
-    return all(symbol_is_type(symbol, SymT.SIZE) for symbol in expression.free_symbols)
+Scalar = ir.Value | int | float | bool
 
 
 # ---- arithmetic
 
 
-def integer(op: Emitter, x: Number) -> Number:
+def integer(op: Emitter, x: Scalar) -> Scalar:
     """A number as a Python int or an INT64 value."""
     if not isinstance(x, ir.Value):
         return int(x)
     return op.Cast(x, to=INT64)
 
 
-def double(op: Emitter, x: Number) -> Number:
+def double(op: Emitter, x: Scalar) -> Scalar:
     """A number as a Python float or a DOUBLE value."""
     if not isinstance(x, ir.Value):
         return float(x)
     return op.Cast(x, to=DOUBLE)
 
 
-def is_float(x: Number) -> bool:
+def is_float(x: Scalar) -> bool:
     """Whether a number is a float in Python."""
     return x.dtype == DOUBLE if isinstance(x, ir.Value) else isinstance(x, float)
 
 
-def common(op: Emitter, numbers: list[Number]) -> list[ir.Value]:
+def common(op: Emitter, numbers: list[Scalar]) -> list[ir.Value]:
     """The numbers as values of one dtype: DOUBLE when one is a float, INT64 otherwise."""
     dtype = DOUBLE if any(is_float(number) for number in numbers) else INT64
     return [
@@ -226,6 +134,21 @@ EXPRESSIONS: dict[Any, Callable] = {
 """Functions of integer expressions, as operators on values."""
 
 
+def computed(op: Emitter, size: int | torch.SymInt | sympy.Expr) -> Scalar | None:
+    """A size computed from the inputs of the model, wherever *op* is; None for one that only the data tell."""
+    expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+    if expression.is_Integer:
+        return int(expression)
+    if not is_backed(expression):
+        return None
+    found = named(op, op.context.dimensions.text(expression, "size"))
+    if found is not None or expression.is_Symbol:
+        return found
+    write = EXPRESSIONS.get(expression.func)
+    parts = [computed(op, part) for part in expression.args] if write is not None else [None]
+    return None if any(part is None for part in parts) else reduce(partial(write, op), parts)
+
+
 @translates(operator.truediv)
 def truediv(op, a, b):
     """``a / b`` is a float."""
@@ -252,7 +175,7 @@ def abs_(op, a):
     return op.Abs(a) if isinstance(a, ir.Value) else abs(a)
 
 
-def boolean(op: Emitter, x: Number) -> ir.Value:
+def boolean(op: Emitter, x: Scalar) -> ir.Value:
     """A number as a BOOL value."""
     return op.Cast(x, to=BOOL) if isinstance(x, ir.Value) else op.constant(bool(x))
 
@@ -271,7 +194,7 @@ def bitwise(target: Callable, logical: str, integral: str) -> None:
     translates(target)(translation)
 
 
-def is_boolean(x: Number) -> bool:
+def is_boolean(x: Scalar) -> bool:
     """Whether a number is a bool."""
     return x.dtype == BOOL if isinstance(x, ir.Value) else isinstance(x, bool)
 
@@ -410,9 +333,7 @@ def float_function(name: str, target: torch._ops.OpOverload) -> None:
     def translation(op, a):
         if not isinstance(a, ir.Value):
             return python(a)
-        x = double(op, a)
-        x = op.copy(x) if x.meta.get("number") else x  # ATen makes a float32 of a number that is not a tensor
-        return TRANSLATIONS[target].function(op, x)
+        return TRANSLATIONS[target].function(op, double(op, a))
 
     translation.__name__ = name
     symbolic = getattr(torch, f"_sym_{name}", None)
@@ -450,7 +371,7 @@ def sym_size(op, self, dim):
 @translates(aten.sym_numel.default)
 def sym_numel(op, self):
     """The number of elements."""
-    return product_of_sizes(op, self, range(rank(self)))
+    return volume(op, sizes_of(op, self))
 
 
 @translates(aten.sym_stride.int)
@@ -459,15 +380,7 @@ def sym_stride(op, self, dim):
     fake = op.context.node.args[0].meta["val"]
     if not fake.is_contiguous():
         raise Untranslatable("the stride of a tensor that is not contiguous is not part of an ONNX model")
-    return product_of_sizes(op, self, range(rank(self))[dim % rank(self) + 1 :])
-
-
-def product_of_sizes(op, x: ir.Value, axes: range) -> Any:
-    """The product of the sizes of some axes, an int when they are static."""
-    sizes = [op.size(x, axis) for axis in axes]
-    if all(isinstance(size, int) for size in sizes):
-        return math.prod(sizes)
-    return op.Squeeze(op.ReduceProd(op.shape(sizes), keepdims=1), [0])
+    return volume(op, sizes_of(op, self)[dim % rank(self) + 1 :])
 
 
 @translates(aten.sym_storage_offset.default)

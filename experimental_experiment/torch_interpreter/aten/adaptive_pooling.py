@@ -15,16 +15,10 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     lowest,
     numbered,
 )
-from experimental_experiment.torch_interpreter.aten.spatial import (
-    Size,
-    batched,
-    counted,
-    is_int,
-    is_static,
-    minus,
-)
+from experimental_experiment.torch_interpreter.aten.spatial import batched
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, is_static, minus
 
 aten = torch.ops.aten
 

@@ -15,22 +15,20 @@ from experimental_experiment.torch_interpreter.aten.adaptive_pooling import adap
 from experimental_experiment.torch_interpreter.aten.convolution import any_conv, conv_transpose
 from experimental_experiment.torch_interpreter.aten.pooling import Geometry, bounds, divisors
 from experimental_experiment.torch_interpreter.aten.resize import cubic_taps, linear_taps, nearest_index
-from experimental_experiment.torch_interpreter.aten.spatial import (
+from experimental_experiment.torch_interpreter.aten.spatial import columns, padded, per_axis
+from experimental_experiment.torch_interpreter.aten.unpooling import scattered
+from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import (
     Size,
-    columns,
     counted,
     minus,
-    padded,
-    per_axis,
     plus,
     quotient,
     times,
     volume,
 )
-from experimental_experiment.torch_interpreter.aten.unpooling import scattered
-from experimental_experiment.torch_interpreter.composite import composite
-from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 

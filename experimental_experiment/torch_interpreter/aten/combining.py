@@ -11,12 +11,13 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.shaping import Axis, expanded, merged, reshaped, sizes_of
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, merged, reshaped
 from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import sizes_of
 
 aten = torch.ops.aten
 
@@ -62,7 +63,7 @@ def atleast_3d(op, self):
 @writes_through(aten.atleast_1d.default, aten.atleast_2d.default, aten.atleast_3d.default)
 def put_atleast(op, base, new):
     """The shape of the base."""
-    return reshaped(op, new, sizes_of(base))
+    return reshaped(op, new, sizes_of(op, base))
 
 
 @translates(aten.cartesian_prod.default)
@@ -142,7 +143,7 @@ def meshgrid_indexing(op, tensors, indexing):
     if indexing == "xy" and len(tensors) > 1:
         order[:2] = [1, 0]
     vectors = [reshaped(op, tensor, [-1]) for tensor in tensors]
-    sizes = [Axis(vectors[axis], 0) for axis in order]
+    sizes = [op.size(vectors[axis], 0) for axis in order]
     grids = []
     for position, vector in enumerate(vectors):
         place = order.index(position)
@@ -168,7 +169,7 @@ def repeat_interleave(op, self, repeats, dim, output_size):
     """Every element *repeats* times in a row, along an axis or in flat order; *output_size* says the same again."""
     self, dim = along(op, self, dim)
     copies = op.Unsqueeze(self, [dim + 1])
-    sizes = sizes_of(self)
+    sizes = sizes_of(op, self)
     wide = op.Expand(copies, op.shape([1] * (dim + 1) + [repeats] + [1] * (rank(self) - dim - 1)))
     return reshaped(op, wide, [*sizes[:dim], merged(op, wide, dim, dim + 2), *sizes[dim + 1 :]])
 
@@ -191,7 +192,7 @@ def repeat_interleave_positions(op, repeats, output_size):
 def repeat_interleave_tensor(op, self, repeats, dim, output_size):
     """Every element as often as its own entry of *repeats* says."""
     self, dim = along(op, self, dim)
-    repeats = expanded(op, reshaped(op, repeats, [-1]), [Axis(self, dim)])
+    repeats = expanded(op, reshaped(op, repeats, [-1]), [op.size(self, dim)])
     return op.Gather(self, repeat_interleave_positions(op, repeats, output_size), axis=dim)
 
 

@@ -27,7 +27,7 @@ from experimental_experiment.torch_interpreter.aten.complex import (
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
-from experimental_experiment.torch_interpreter.symbolic import product_of_sizes
+from experimental_experiment.torch_interpreter.sizes import sizes_of, volume
 
 aten = torch.ops.aten
 
@@ -41,7 +41,7 @@ def sym_size(op, self, dim):
 @translates_complex(aten.sym_numel.default)
 def sym_numel(op, self):
     """The number of elements, of two parts each."""
-    return product_of_sizes(op, self, range(rank(self) - 1))
+    return volume(op, sizes_of(op, self)[:-1])
 
 
 def half(op, item: Any, value: Any, position: int) -> Any:

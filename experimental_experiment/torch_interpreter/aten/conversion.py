@@ -9,10 +9,11 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.shaping import expanded, sizes_of
+from experimental_experiment.torch_interpreter.aten.shaping import expanded
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import sizes_of
 
 aten = torch.ops.aten
 
@@ -43,7 +44,7 @@ def clone(op, self):
 @translates(aten.copy.default)
 def copy(op, self, src):
     """The elements of *src*, in the dtype and with the sizes of *self*."""
-    return expanded(op, converted(op, src, dtypes.torch_dtype(self.dtype)), sizes_of(self))
+    return expanded(op, converted(op, src, dtypes.torch_dtype(self.dtype)), sizes_of(op, self))
 
 
 @translates(aten.fill.Scalar, aten.fill.Tensor)
@@ -51,7 +52,7 @@ def fill(op, self, value):
     """One value everywhere."""
     if isinstance(value, ir.Value) and rank(value):
         value = op.Squeeze(value)
-    return expanded(op, scalar(op, value, self.dtype), sizes_of(self))
+    return expanded(op, scalar(op, value, self.dtype), sizes_of(op, self))
 
 
 @translates(aten.zero.default)

@@ -9,20 +9,10 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.spatial import (
-    batched,
-    columns,
-    is_static,
-    minus,
-    padded,
-    per_axis,
-    plus,
-    quotient,
-    times,
-    volume,
-)
+from experimental_experiment.torch_interpreter.aten.spatial import batched, columns, padded, per_axis
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_static, minus, plus, quotient, times, volume
 
 aten = torch.ops.aten
 

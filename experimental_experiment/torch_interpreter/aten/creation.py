@@ -12,10 +12,11 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.conversion import converted, scalar
-from experimental_experiment.torch_interpreter.aten.shaping import Size, expanded, sizes_of
+from experimental_experiment.torch_interpreter.aten.shaping import expanded
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
+from experimental_experiment.torch_interpreter.sizes import Size, sizes_of
 
 aten = torch.ops.aten
 
@@ -226,7 +227,7 @@ def filled_with_complex(op, sizes: Sequence[Size], value: Scalar, dtype: torch.d
 
 def filled_like(op, x: ir.Value, value: Scalar, dtype: torch.dtype | None) -> ir.Value:
     """A tensor of the sizes of another one with one value everywhere."""
-    return filled(op, sizes_of(x), value, dtype or dtypes.torch_dtype(x.dtype))
+    return filled(op, sizes_of(op, x), value, dtype or dtypes.torch_dtype(x.dtype))
 
 
 def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | None) -> ir.Value:

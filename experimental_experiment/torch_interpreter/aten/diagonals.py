@@ -10,14 +10,14 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.creation import filled
-from experimental_experiment.torch_interpreter.aten.shaping import Axis, expanded, reshaped, sizes_of
-from experimental_experiment.torch_interpreter.aten.slicing import added
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.aten.striding import put_at, writes_by_position
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import larger, plus, sizes_of, smaller, times, total
 
 aten = torch.ops.aten
 
@@ -47,10 +47,10 @@ def diag(op, self, diagonal):
 @translates(aten.diag_embed.default)
 def diag_embed(op, self, offset, dim1, dim2):
     """Matrices with the last axis of *self* as a diagonal, zeros elsewhere."""
-    size = added(op, op.size(self, -1), abs(offset))
+    size = plus(op, op.size(self, -1), abs(offset))
     line = self
     if offset:
-        zeros = filled(op, [*sizes_of(self)[:-1], abs(offset)], 0, torch_dtype(self.dtype))
+        zeros = filled(op, [*sizes_of(op, self)[:-1], abs(offset)], 0, torch_dtype(self.dtype))
         line = op.Concat(self, zeros, axis=-1)
     line = op.Unsqueeze(line, [-1 if offset >= 0 else -2])
     rows = op.Unsqueeze(op.Range(0, size, 1), [1])
@@ -72,14 +72,11 @@ def diagonal_(op, self, offset, dim1, dim2):
     last = moving(rank(self), [dim1, dim2], [-2, -1])
     matrix = op.Transpose(self, perm=last)
     height, width = op.size(matrix, -2), op.size(matrix, -1)
-    count = (
-        least(op, height, added(op, width, -offset))
-        if offset >= 0
-        else least(op, added(op, height, offset), width)
-    )
-    start = offset if offset >= 0 else product(op, -offset, width)
-    positions = op.Add(op.Mul(op.Range(0, count, 1), added(op, width, 1)), start)
-    flat = reshaped(op, matrix, [*sizes_of(matrix)[:-2], product(op, height, width)])
+    rows, columns = (height, plus(op, width, -offset)) if offset >= 0 else (plus(op, height, offset), width)
+    count = larger(op, smaller(op, rows, columns), 0)
+    start = offset if offset >= 0 else times(op, -offset, width)
+    positions = op.Add(op.Mul(op.Range(0, count, 1), plus(op, width, 1)), start)
+    flat = reshaped(op, matrix, [*sizes_of(op, matrix)[:-2], times(op, height, width)])
     return op.Gather(flat, positions, axis=rank(self) - 2)
 
 
@@ -117,16 +114,16 @@ def fill_diagonal_(op, self, fill_value, wrap):
     flat = reshaped(op, self, [-1])
     count = op.size(self, 0)
     for axis in range(1, rank(self)):
-        count = least(op, count, op.size(self, axis))
+        count = smaller(op, count, op.size(self, axis))
     step = 1
     for axis in range(rank(self) - 1, 0, -1):
-        step = added(op, product(op, step, op.size(self, axis)), 1)
-    end = product(op, count, step)
+        step = plus(op, times(op, step, op.size(self, axis)), 1)
+    end = times(op, count, step)
     if wrap and rank(self) == 2:
         end = op.size(flat, 0)
     places = op.Unsqueeze(op.Range(0, end, step), [1])
-    values = expanded(op, scalar(op, fill_value, self.dtype), [Axis(places, 0)])
-    return reshaped(op, op.ScatterND(flat, places, values), sizes_of(self))
+    values = expanded(op, scalar(op, fill_value, self.dtype), [op.size(places, 0)])
+    return reshaped(op, op.ScatterND(flat, places, values), sizes_of(op, self))
 
 
 # ---- helpers
@@ -135,25 +132,3 @@ def fill_diagonal_(op, self, fill_value, wrap):
 def expanded_to_matrix(op, x: ir.Value) -> ir.Value:
     """A tensor of at most two axes with axes of size 1 in front."""
     return op.Unsqueeze(x, list(range(2 - rank(x))))
-
-
-def least(op, first: int | ir.Value, second: int | ir.Value) -> int | ir.Value:
-    """The smaller of two sizes, 0 when it is negative."""
-    if isinstance(first, int) and isinstance(second, int):
-        return max(0, min(first, second))
-    return op.Max(op.Min(op.constant(first), op.constant(second)), 0)
-
-
-def product(op, first: int | ir.Value, second: int | ir.Value) -> int | ir.Value:
-    """The product of two sizes."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first * second
-    return op.Mul(op.constant(first), op.constant(second))
-
-
-def total(op, sizes: list[int | ir.Value]) -> int | ir.Value:
-    """The sum of sizes."""
-    result: int | ir.Value = 0
-    for size in sizes:
-        result = added(op, result, size)
-    return result

@@ -9,18 +9,10 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.pooling import numbered
-from experimental_experiment.torch_interpreter.aten.spatial import (
-    batched,
-    columns,
-    padded,
-    per_axis,
-    plus,
-    quotient,
-    times,
-    volume,
-)
+from experimental_experiment.torch_interpreter.aten.spatial import batched, columns, padded, per_axis
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import plus, quotient, times, volume
 
 aten = torch.ops.aten
 

@@ -13,19 +13,11 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.masking import coordinates, flat
-from experimental_experiment.torch_interpreter.aten.shaping import (
-    Axis,
-    Size,
-    broadcast_sizes,
-    expanded,
-    label,
-    merged,
-    reshaped,
-    sizes_of,
-)
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, merged, reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, broadcast_sizes, label, sizes_of
 
 aten = torch.ops.aten
 
@@ -43,9 +35,9 @@ WIDER = {
 def gather(op, self, dim, index):
     """Along one axis, the element whose position *index* holds; an empty *index* may have any rank."""
     if rank(self) == 0 or rank(index) == 0:
-        return reshaped(op, op.Gather(flat(op, self), flat(op, index), axis=0), sizes_of(index))
+        return reshaped(op, op.Gather(flat(op, self), flat(op, index), axis=0), sizes_of(op, index))
     if rank(self) != rank(index):
-        return expanded(op, op.constant(0, self.dtype), sizes_of(index))
+        return expanded(op, op.constant(0, self.dtype), sizes_of(op, index))
     return op.GatherElements(self, index, axis=dim % rank(self))
 
 
@@ -80,12 +72,12 @@ def index_put(op, self, indices, values, accumulate):
         return put_along(op, base, picked[0], indices[picked[0]], values, "add" if accumulate else None)
     where, width = positions_of(op, [indices[axis] for axis in picked])
     order = to_front(picked, kept, width)
-    sizes = sizes_of(base)
-    front_sizes: list[Size] = [*sizes_of(where)[:-1], *[sizes[axis] for axis in kept]]
+    sizes = sizes_of(op, base)
+    front_sizes: list[Size] = [*sizes_of(op, where)[:-1], *[sizes[axis] for axis in kept]]
     values = expanded(op, values, [front_sizes[axis] for axis in inverse(order)])
     front = op.Transpose(base, perm=picked + kept)
     front = scatter_nd(op, front, where, op.Transpose(values, perm=order), accumulate)
-    return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(self))
+    return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(op, self))
 
 
 @translates(aten._index_put_impl.default)
@@ -136,7 +128,7 @@ def take_along_dim(op, self, indices, dim):
     if dim is None:
         return op.Gather(flat(op, self), flat(op, indices), axis=0)
     dim = dim % rank(self)
-    sizes = broadcast_sizes(self, indices)
+    sizes = broadcast_sizes(op, self, indices)
     data = expanded(op, self, [*sizes[:dim], -1, *sizes[dim + 1 :]])
     return op.GatherElements(data, expanded(op, indices, [*sizes[:dim], -1, *sizes[dim + 1 :]]), axis=dim)
 
@@ -175,10 +167,10 @@ def positions_of(op, indices: Sequence[ir.Value]) -> tuple[ir.Value, int]:
 
     How many elements a mask selects is only known at run time: it may be 1, or what an index of size 1 broadcasts to.
     """
-    sizes = broadcast_sizes(*indices)
-    lasts = {label(size) for index in indices for size in sizes_of(index)[-1:]}
+    sizes = broadcast_sizes(op, *indices)
+    lasts = {label(size) for index in indices for size in sizes_of(op, index)[-1:]}
     if None in lasts and len(lasts) > 1:
-        sizes = sizes_of(functools.reduce(op.Add, indices))
+        sizes = sizes_of(op, functools.reduce(op.Add, indices))
     columns = [op.Unsqueeze(expanded(op, index, sizes), [-1]) for index in indices]
     return op.Concat(*columns, axis=-1), len(sizes)
 
@@ -197,7 +189,7 @@ def compressed(op, x: ir.Value, mask: ir.Value, axis: int) -> ir.Value:
     """The elements under a mask that covers the axes from *axis* on, which become one."""
     mask, width = op.Cast(mask, to=BOOL), rank(mask)
     if width > 1:
-        sizes = sizes_of(x)
+        sizes = sizes_of(op, x)
         x = reshaped(op, x, [*sizes[:axis], merged(op, x, axis, axis + width), *sizes[axis + width :]])
     return op.Compress(x, flat(op, mask), axis=axis)
 
@@ -206,8 +198,8 @@ def put_along(
     op, x: ir.Value, axis: int, index: ir.Value, values: ir.Value, reduction: str | None
 ) -> ir.Value:
     """Write slices at the positions of a vector along one axis."""
-    sizes = sizes_of(x)
-    sizes[axis] = Axis(index, 0)
+    sizes = sizes_of(op, x)
+    sizes[axis] = op.size(index, 0)
     column = op.Unsqueeze(index, [other for other in range(rank(x)) if other != axis])
     values = expanded(op, values, sizes)
     return scatter_elements(op, x, expanded(op, column, sizes), values, axis, reduction)
@@ -251,9 +243,3 @@ def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: b
     computed = WIDER.get(x.dtype, x.dtype)
     total = op.ScatterND(op.Cast(x, to=computed), where, op.Cast(values, to=computed), reduction="add")
     return op.Cast(total, to=x.dtype)
-
-
-def has_size(x: ir.Value, axis: int, size: Size) -> bool:
-    """Whether an axis is known to have a size."""
-    known = label(sizes_of(x)[axis])
-    return known is not None and known == label(size)

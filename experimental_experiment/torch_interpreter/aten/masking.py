@@ -9,10 +9,11 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
-from experimental_experiment.torch_interpreter.aten.shaping import broadcast_sizes, expanded, reshaped
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import broadcast_sizes
 
 aten = torch.ops.aten
 
@@ -28,7 +29,7 @@ def masked_fill(op, self, mask, value):
 @translates(aten.masked_scatter.default)
 def masked_scatter(op, self, mask, source):
     """The first elements of *source*, in order, where the mask is true."""
-    sizes = broadcast_sizes(self, mask)
+    sizes = broadcast_sizes(op, self, mask)
     mask = expanded(op, op.Cast(mask, to=BOOL), sizes)
     self = expanded(op, self, sizes)
     where = op.Transpose(op.NonZero(mask), perm=[1, 0])
@@ -39,7 +40,7 @@ def masked_scatter(op, self, mask, source):
 @translates(aten.masked_select.default)
 def masked_select(op, self, mask):
     """The elements where the mask is true, in order."""
-    sizes = broadcast_sizes(self, mask)
+    sizes = broadcast_sizes(op, self, mask)
     return op.Compress(
         flat(op, expanded(op, self, sizes)), flat(op, expanded(op, op.Cast(mask, to=BOOL), sizes)), axis=0
     )

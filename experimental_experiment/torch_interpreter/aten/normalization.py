@@ -11,11 +11,11 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.spatial import Size, is_static, quotient, volume
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import rounded_to
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, volume
 
 aten = torch.ops.aten
 

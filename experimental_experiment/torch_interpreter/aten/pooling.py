@@ -15,23 +15,25 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.spatial import (
-    Size,
     batched,
     columns,
+    padded,
+    per_axis,
+    window_positions,
+)
+from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import (
+    Size,
     counted,
     is_static,
     larger,
     minus,
-    padded,
-    per_axis,
     plus,
     quotient,
     smaller,
     times,
     volume,
-    window_positions,
 )
-from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 

@@ -14,10 +14,10 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, is_static, larger, minus
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, larger, minus
 
 aten = torch.ops.aten
 

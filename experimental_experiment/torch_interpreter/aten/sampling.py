@@ -12,10 +12,10 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.resize import IN_RESIZE, cubic_weights
-from experimental_experiment.torch_interpreter.aten.spatial import Size, counted, larger, minus
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION, RoundedEmitter
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, counted, larger, minus
 
 aten = torch.ops.aten
 

@@ -9,12 +9,13 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
-from experimental_experiment.torch_interpreter.aten.indexing import has_size, scatter_elements
+from experimental_experiment.torch_interpreter.aten.indexing import scatter_elements
 from experimental_experiment.torch_interpreter.aten.masking import flat
-from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped, sizes_of
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import has_size, sizes_of
 
 aten = torch.ops.aten
 
@@ -61,7 +62,7 @@ def put(op, self, index, source, accumulate):
     values = scattered(
         op, flat(op, self), 0, flat(op, index), flat(op, source), "add" if accumulate else None
     )
-    return reshaped(op, values, sizes_of(self))
+    return reshaped(op, values, sizes_of(op, self))
 
 
 @translates(aten.scatter.src)
@@ -113,7 +114,7 @@ def scatter_reduce(op, self, dim, index, src, reduce, include_self):
 
 def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | None = None) -> ir.Value:
     """ScatterElements of a value, or of the part of a tensor that *index* covers."""
-    sizes = sizes_of(x)
+    sizes = sizes_of(op, x)
     if rank(x) == 0 or rank(index) == 0:
         x, index = flat(op, x), flat(op, index)
         src = flat(op, src) if isinstance(src, ir.Value) else src
@@ -128,7 +129,7 @@ def lines(op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> tuple
         return flat(op, index), flat(op, source)
     axis = dim % rank(x)
     column = op.Unsqueeze(flat(op, index), [other for other in range(rank(x)) if other != axis])
-    sizes = sizes_of(x)
+    sizes = sizes_of(op, x)
     return expanded(op, column, [*sizes[:axis], -1, *sizes[axis + 1 :]]), source
 
 
@@ -136,8 +137,8 @@ def covered(op, src, index: ir.Value, dtype: ir.DataType) -> ir.Value:
     """The elements that go to the positions of *index*: a number everywhere, or the beginning of every axis."""
     src = scalar(op, src, dtype)
     if rank(src) == 0:
-        return expanded(op, src, sizes_of(index))
-    longer = [axis for axis, size in enumerate(sizes_of(index)) if not has_size(src, axis, size)]
+        return expanded(op, src, sizes_of(op, index))
+    longer = [axis for axis, size in enumerate(sizes_of(op, index)) if not has_size(src, axis, size)]
     if not longer:
         return src
     ends = op.shape([op.size(index, axis) for axis in longer])
@@ -163,7 +164,7 @@ def scattered_mean(op, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, in
         raise Untranslatable("the mean of booleans")
     base = x if include_self else scattered(op, x, dim, index, 0)
     total = scattered(op, base, dim, index, src, "add")
-    ones = expanded(op, op.constant(1, x.dtype), sizes_of(x))
+    ones = expanded(op, op.constant(1, x.dtype), sizes_of(op, x))
     counts = ones if include_self else scattered(op, ones, dim, index, 0)
     counts = op.Max(scattered(op, counts, dim, index, 1, "add"), op.constant(1, x.dtype))
     if x.dtype.is_floating_point():

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import (
+    Size,
+    broadcast_sizes,
+    is_static,
+    label,
+    same_sizes,
+    sizes_of,
+    static,
+    volume,
+)
 
 aten = torch.ops.aten
-
-
-class Axis(NamedTuple):
-    """The size of one axis of a value, written only where it is needed."""
-
-    x: ir.Value
-    axis: int
-
-
-Size = int | ir.Value | Axis
 
 
 @translates(aten.expand.default, aten.expand_copy.default)
@@ -43,13 +42,13 @@ def broadcast_to(op, self, size):
 @translates(aten.expand_as.default)
 def expand_as(op, self, other):
     """Expand to the sizes of another tensor."""
-    return expanded(op, self, sizes_of(other))
+    return expanded(op, self, sizes_of(op, other))
 
 
 @translates(aten.broadcast_tensors.default)
 def broadcast_tensors(op, tensors):
     """Every tensor expanded to the sizes that all share."""
-    sizes = broadcast_sizes(*tensors)
+    sizes = broadcast_sizes(op, *tensors)
     return [expanded(op, tensor, sizes) for tensor in tensors]
 
 
@@ -61,8 +60,8 @@ def flatten(op, self, start_dim, end_dim):
     start, end = start_dim % rank(self), end_dim % rank(self)
     if start == end:
         return self
-    sizes = sizes_of(self)
-    if rank(self) - (end - start) == 2 and not known_sizes(self):
+    sizes = sizes_of(op, self)
+    if rank(self) - (end - start) == 2 and not self.shape.is_static():
         return op.Flatten(self, axis=end + 1 if start == 0 else start)
     return reshaped(op, self, [*sizes[:start], merged(op, self, start, end + 1), *sizes[end + 1 :]])
 
@@ -88,7 +87,7 @@ def reshape_alias(op, self, size, stride):
 @translates(aten.view_as.default, aten.reshape_as.default)
 def view_as(op, self, other):
     """The shape of another tensor."""
-    return reshaped(op, self, sizes_of(other))
+    return reshaped(op, self, sizes_of(op, other))
 
 
 @translates(aten.squeeze.default, aten.squeeze_copy.default)
@@ -116,7 +115,7 @@ def unflatten(op, self, dim, sizes):
             whole = op.size(self, dim)
             missing = whole // others if isinstance(whole, int) else op.Div(whole, others)
             sizes = [missing if size == -1 else size for size in sizes]
-    around = sizes_of(self)
+    around = sizes_of(op, self)
     return reshaped(op, self, [*around[:dim], *sizes, *around[dim + 1 :]])
 
 
@@ -152,99 +151,50 @@ def view(op, self, size):
 )
 def put_reshape(op, base, new):
     """The same elements in order, in the shape of the base; what expand repeats is never written here."""
-    return reshaped(op, new, sizes_of(base))
+    return reshaped(op, new, sizes_of(op, base))
 
 
 # ---- helpers that other families share
 
 
-def sizes_of(x: ir.Value) -> list[Size]:
-    """The sizes of *x*, none of them written yet."""
-    return [size if isinstance(size, int) else Axis(x, axis) for axis, size in enumerate(x.shape)]
-
-
-def known_sizes(x: ir.Value) -> bool:
-    """Whether all sizes of *x* are static."""
-    return x.shape.is_static()
-
-
-def label(size: Size) -> int | str | None:
-    """What is known of a size: the int, the expression of a symbolic one, None when it has no name."""
-    if isinstance(size, Axis):
-        known = size.x.shape[size.axis]
-        return known if isinstance(known, int) else known.value
-    if isinstance(size, ir.Value):
-        return size.meta.get("size")
-    return size
-
-
-def static(size: Size) -> Size:
-    """A size as an int when it is constant."""
-    if isinstance(size, ir.Value) and size.const_value is not None:
-        return int(size.const_value.numpy().reshape(-1)[0])
-    return label(size) if isinstance(size, Axis) and isinstance(label(size), int) else size
-
-
-def written(op, sizes: Sequence[Size]) -> list[int | ir.Value]:
-    """The sizes with those of axes written."""
-    return [op.size(*size) if isinstance(size, Axis) else size for size in sizes]
-
-
-def same_sizes(x: ir.Value, sizes: Sequence[Size]) -> list[bool]:
-    """Whether each size is known to be the one *x* has at that position."""
-    dims = [label(size) for size in sizes_of(x)]
-    return [
-        position < len(dims) and dims[position] is not None and label(size) == dims[position]
-        for position, size in enumerate(sizes)
-    ]
-
-
-def broadcast_sizes(*tensors: ir.Value) -> list[Size]:
-    """The sizes that the tensors broadcast to; a symbolic size is not 1."""
-    width = max((rank(tensor) for tensor in tensors), default=0)
-    sizes: list[Size] = [1] * width
-    for tensor in tensors:
-        for axis, size in enumerate(sizes_of(tensor), start=width - rank(tensor)):
-            if sizes[axis] == 1 or (isinstance(size, int) and size != 1):
-                sizes[axis] = size
-    return sizes
-
-
-def merged(op, x: ir.Value, start: int, end: int) -> int | ir.Value:
+def merged(op, x: ir.Value, start: int, end: int) -> Size:
     """The number of elements of a range of axes: -1 when it is the only unknown of the shape of *x*."""
     inside, outside = x.shape[start:end], [*x.shape[:start], *x.shape[end:]]
-    if all(isinstance(size, int) for size in inside):
-        return math.prod(inside)
-    if all(isinstance(size, int) and size for size in outside):
+    if any(not isinstance(size, int) for size in inside) and all(
+        isinstance(size, int) and size for size in outside
+    ):
         return -1
-    return op.scalar(op.ReduceProd(op.shape_of(x, start, end), keepdims=1))
+    return volume(op, sizes_of(op, x)[start:end])
 
 
 def reshaped(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
-    """*x* in another shape, which is constant whenever -1 or copied sizes say it: no node computes it then."""
-    sizes = with_missing_size(x, [static(size) for size in sizes])
-    copied = same_sizes(x, sizes)
+    """*x* in another shape, which is constant where 0 (the size that *x* has there) and -1 say it all: no node computes it then.
+
+    -1 stands for what the caller says, or for the only size that is not known: beside another one, which may be 0, it would be
+    a division by zero.
+    """
+    sizes = with_missing_size(op, x, [static(size) for size in sizes])
+    copied = same_sizes(op, x, sizes)
     if len(sizes) == rank(x) and all(copied):
         return x
-    unknown = [position for position, size in enumerate(sizes) if not isinstance(size, int)]
-    if 0 not in sizes:
-        if -1 not in sizes and len(unknown) == 1:
-            sizes[unknown[0]], unknown = -1, []
-        elif -1 not in sizes and all(copied[position] for position in unknown):
-            return op.Reshape(x, [0 if position in unknown else size for position, size in enumerate(sizes)])
-    if not unknown and 0 not in sizes:
-        return op.Reshape(x, sizes)
-    return op.Reshape(x, op.shape(written(op, sizes)), allowzero=0 if -1 in sizes else 1)
+    unknown = [position for position, size in enumerate(sizes) if not is_static(size)]
+    if 0 in sizes:
+        return op.Reshape(x, op.shape(sizes), allowzero=1)
+    if all(copied[position] for position in unknown) and (len(unknown) > 1 or -1 in sizes):
+        unknown, sizes = [], [0 if position in unknown else size for position, size in enumerate(sizes)]
+    elif len(unknown) == 1 and -1 not in sizes:
+        sizes[unknown.pop()] = -1
+    return op.Reshape(x, op.shape(sizes), allowzero=1 if unknown and -1 not in sizes else 0)
 
 
-def with_missing_size(x: ir.Value, sizes: list[Size]) -> list[Size]:
+def with_missing_size(op, x: ir.Value, sizes: list[Size]) -> list[Size]:
     """Replace -1 by the static size that it stands for, if it is one."""
     if -1 not in sizes:
         return sizes
-    left = [label(size) for size in sizes_of(x)]
+    left = [label(size) for size in sizes_of(op, x)]
     given = 1
     for size in sizes:
-        if isinstance(size, int):
+        if is_static(size):
             given *= abs(size)
         elif label(size) is not None and label(size) in left:
             left.remove(label(size))
@@ -252,15 +202,15 @@ def with_missing_size(x: ir.Value, sizes: list[Size]) -> list[Size]:
             return sizes
     if given == 0 or not all(isinstance(size, int) for size in left):
         return sizes
-    return [math.prod(left) // given if size == -1 and isinstance(size, int) else size for size in sizes]
+    return [math.prod(left) // given if size == -1 and is_static(size) else size for size in sizes]
 
 
 def expanded(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
     """*x* broadcast to these sizes, of which -1 and those that it has already are not written."""
     sizes = [static(size) for size in sizes]
     lead = len(sizes) - rank(x)
-    has = [False] * lead + same_sizes(x, sizes[lead:])
-    kept = [1 if same or (isinstance(size, int) and size == -1) else size for same, size in zip(has, sizes)]
-    if lead == 0 and all(isinstance(size, int) and size == 1 for size in kept):
+    has = [False] * lead + same_sizes(op, x, sizes[lead:])
+    kept = [1 if same or (is_static(size) and size == -1) else size for same, size in zip(has, sizes)]
+    if lead == 0 and all(is_static(size) and size == 1 for size in kept):
         return x
-    return op.Expand(x, op.shape(written(op, kept)))
+    return op.Expand(x, op.shape(kept))

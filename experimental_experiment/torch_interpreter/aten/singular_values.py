@@ -21,17 +21,10 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     smallest_size,
     transposed,
 )
-from experimental_experiment.torch_interpreter.aten.spatial import (
-    is_int,
-    larger,
-    minus,
-    plus,
-    quotient,
-    times,
-)
 from experimental_experiment.torch_interpreter.emitter import INT64_MIN, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_int, larger, minus, plus, quotient, times
 
 aten = torch.ops.aten
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64

@@ -13,24 +13,23 @@ from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import Size, has_size, larger, plus, smaller
 
 aten = torch.ops.aten
-
-Bound = int | ir.Value
 
 
 @translates(aten.narrow.default, aten.narrow_copy.default)
 def narrow(op, self, dim, start, length):
     """*length* elements from *start*, which may count from the end."""
     start = from_front(op, start, self, dim)
-    return sliced(op, self, dim, start, added(op, start, length))
+    return sliced(op, self, dim, start, plus(op, start, length))
 
 
 @writes_through(aten.narrow.default)
 def put_narrow(op, base, new, dim, start, length):
     """The elements before, the new ones, those after."""
     start = from_front(op, start, base, dim)
-    return put_sliced(op, base, new, dim, start, added(op, start, length))
+    return put_sliced(op, base, new, dim, start, plus(op, start, length))
 
 
 @translates(aten.select.int, aten.select_copy.int)
@@ -86,39 +85,32 @@ def slice_scatter(op, self, src, dim, start, end, step):
 # ---- helpers that other families share
 
 
-def added(op, first: Bound, second: Bound) -> Bound:
-    """The sum of two sizes."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first + second
-    return op.Add(op.constant(first), second)
-
-
-def after(op, index: Bound) -> Bound:
+def after(op, index: Size) -> Size:
     """The end of the slice that holds the only position *index*, which may count from the end."""
     if isinstance(index, int):
         return index + 1 if index != -1 else INT64_MAX
     return op.Where(op.Equal(index, -1), INT64_MAX, op.Add(index, 1))
 
 
-def from_front(op, start: Bound, x: ir.Value, dim: int) -> Bound:
+def from_front(op, start: Size, x: ir.Value, dim: int) -> Size:
     """A position that may count from the end, counted from the front."""
     if isinstance(start, int):
-        return start if start >= 0 else added(op, op.size(x, dim), start)
+        return start if start >= 0 else plus(op, op.size(x, dim), start)
     return op.Where(op.Less(start, 0), op.Add(start, op.size(x, dim)), start)
 
 
-def is_whole(x: ir.Value, dim: int, start: Bound | None, end: Bound | None, step: Bound = 1) -> bool:
+def is_whole(x: ir.Value, dim: int, start: Size | None, end: Size | None, step: Size = 1) -> bool:
     """Whether a slice is known to take a whole axis."""
     if isinstance(start, ir.Value) or isinstance(step, ir.Value) or (start or 0) != 0 or step != 1:
         return False
-    size = x.shape[dim]
     if isinstance(end, ir.Value):
-        return not isinstance(size, int) and size.value is not None and end.meta.get("size") == size.value
+        return has_size(x, dim, end)
+    size = x.shape[dim]
     return end is None or end == INT64_MAX or (isinstance(size, int) and end >= size)
 
 
 def sliced(
-    op, x: ir.Value, dim: int, start: Bound | None, end: Bound | None = None, step: Bound = 1
+    op, x: ir.Value, dim: int, start: Size | None, end: Size | None = None, step: Size = 1
 ) -> ir.Value:
     """``x[start:end:step]`` along one axis, with Python's rules for the bounds."""
     if is_whole(x, dim, start, end, step):
@@ -133,9 +125,9 @@ def put_sliced(
     base: ir.Value,
     new: ir.Value,
     dim: int,
-    start: Bound | None,
-    end: Bound | None = None,
-    step: Bound = 1,
+    start: Size | None,
+    end: Size | None = None,
+    step: Size = 1,
 ) -> ir.Value:
     """*base* in which ``base[start:end:step]`` along one axis is *new*."""
     if is_whole(base, dim, start, end, step):
@@ -152,7 +144,7 @@ def put_sliced(
     return op.Concat(*parts, axis=dim % rank(base))
 
 
-def is_ordered(start: Bound | None, end: Bound) -> bool:
+def is_ordered(start: Size | None, end: Size) -> bool:
     """Whether the end of a slice is known not to come before its start."""
     if isinstance(start, ir.Value) or isinstance(end, ir.Value):
         return False
@@ -160,18 +152,17 @@ def is_ordered(start: Bound | None, end: Bound) -> bool:
     return start <= end if (start < 0) == (end < 0) else start == 0
 
 
-def last_bound(op, x: ir.Value, dim: int, start: Bound | None, end: Bound) -> ir.Value:
+def last_bound(op, x: ir.Value, dim: int, start: Size | None, end: Size) -> Size:
     """Where the elements after a slice begin: its end, or its start when it is empty."""
-    size = op.constant(op.size(x, dim))
+    size = op.size(x, dim)
     bounds = []
     for bound in (0 if start is None else start, end):
-        bound = op.constant(from_front(op, bound, x, dim))
-        bounds.append(op.Min(op.Max(bound, 0), size))
-    return op.Max(*bounds)
+        bounds.append(smaller(op, larger(op, from_front(op, bound, x, dim), 0), size))
+    return larger(op, *bounds)
 
 
 def put_positions(
-    op, base: ir.Value, new: ir.Value, dim: int, start: Bound | None, end: Bound | None, step: Bound
+    op, base: ir.Value, new: ir.Value, dim: int, start: Size | None, end: Size | None, step: Size
 ):
     """Write every *step*-th position: a ScatterND along the axis, moved to the front."""
     positions = sliced(op, op.Range(0, op.size(base, dim), 1), 0, start, end, step)

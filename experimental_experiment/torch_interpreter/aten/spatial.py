@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-
-Size = int | ir.Value
-"""A size: an int when it is static, otherwise a 0-d INT64 value."""
+from experimental_experiment.torch_interpreter.sizes import (
+    Size,
+    counted,
+    is_int,
+    minus,
+    plus,
+    quotient,
+    times,
+)
 
 
 def per_axis(numbers: int | Sequence[int], count: int, default: Sequence[int] = ()) -> list[int]:
@@ -37,72 +42,7 @@ def batched(op, x: ir.Value, axes: int, function: Callable):
     return op.Squeeze(results, [0])
 
 
-# ---- sizes
-
-
-def apply(op, numpy_function: Callable, op_type: str, a: Size, b: Size) -> Size:
-    """One operation on two sizes: computed now on ints, written on values."""
-    if not (isinstance(a, ir.Value) or isinstance(b, ir.Value)):
-        return int(numpy_function(a, b))
-    return op.emit(op_type, (a, b))
-
-
-def plus(op, a: Size, b: Size) -> Size:
-    """``a + b``."""
-    return apply(op, np.add, "Add", a, b) if not is_int(b, 0) else a
-
-
-def minus(op, a: Size, b: Size) -> Size:
-    """``a - b``."""
-    return apply(op, np.subtract, "Sub", a, b) if not is_int(b, 0) else a
-
-
-def times(op, a: Size, b: Size) -> Size:
-    """``a * b``."""
-    return apply(op, np.multiply, "Mul", a, b) if not is_int(b, 1) else a
-
-
-def quotient(op, a: Size, b: Size) -> Size:
-    """``a // b`` for sizes that are not negative."""
-    return apply(op, np.floor_divide, "Div", a, b) if not is_int(b, 1) else a
-
-
-def larger(op, a: Size, b: Size) -> Size:
-    """``max(a, b)``."""
-    return apply(op, np.maximum, "Max", a, b)
-
-
-def smaller(op, a: Size, b: Size) -> Size:
-    """``min(a, b)``."""
-    return apply(op, np.minimum, "Min", a, b)
-
-
-def volume(op, sizes: Sequence[Size]) -> Size:
-    """The product of sizes."""
-    total: Size = 1
-    for size in sizes:
-        total = times(op, size, total)
-    return total
-
-
-def is_int(size: Size, number: int) -> bool:
-    """Whether a size is this static number."""
-    return not isinstance(size, ir.Value) and size == number
-
-
-def is_static(*sizes: Size) -> bool:
-    """Whether no size is symbolic."""
-    return not any(isinstance(size, ir.Value) for size in sizes)
-
-
 # ---- windows
-
-
-def counted(op, count: Size, step: int = 1) -> ir.Value:
-    """``[0, step, 2 * step, ...]``, *count* numbers."""
-    if is_static(count):
-        return op.constant(np.arange(count, dtype=np.int64) * step)
-    return op.Range(0, times(op, count, step), step)
 
 
 def picked(op, x: ir.Value, index: ir.Value, axis: int) -> ir.Value:

@@ -10,16 +10,11 @@ import itertools
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.slicing import (
-    Bound,
-    put_select,
-    put_sliced,
-    select,
-    sliced,
-)
+from experimental_experiment.torch_interpreter.aten.slicing import put_select, put_sliced, select, sliced
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import Size
 
 aten = torch.ops.aten
 
@@ -223,7 +218,7 @@ def number_of_results(op) -> int:
     return len(op.context.node.meta["val"])
 
 
-def pieces(op, x: ir.Value, sizes: list[Bound], dim: int) -> list[ir.Value]:
+def pieces(op, x: ir.Value, sizes: list[Size], dim: int) -> list[ir.Value]:
     """*x* cut along one axis."""
     if len(sizes) == 1:
         return [x]

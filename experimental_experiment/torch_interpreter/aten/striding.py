@@ -15,19 +15,14 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.scattering import index_add
-from experimental_experiment.torch_interpreter.aten.shaping import (
-    Size,
-    reshaped,
-    same_sizes,
-    sizes_of,
-    written,
-)
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.memory import places_of
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import Size, same_sizes, sizes_of
 
 aten = torch.ops.aten
 
@@ -102,7 +97,7 @@ def resize(op, self, size):
 @translates(aten.resize_as.default)
 def resize_as(op, self, the_template):
     """resize_ to the sizes of another tensor."""
-    return resized(op, self, sizes_of(the_template))
+    return resized(op, self, sizes_of(op, the_template))
 
 
 @writes_by_position(aten.unfold.default)
@@ -130,7 +125,7 @@ def unfold_backward(op, grad_in, input_sizes, dim, size, step):
     windows = op.Transpose(grad_in, perm=moving(rank(grad_in), -1, axis + 1))
     lines = op.Reshape(
         windows,
-        op.shape([*written(op, sizes_of(zeros)[:axis]), -1, *written(op, sizes_of(zeros)[axis + 1 :])]),
+        op.shape([*sizes_of(op, zeros)[:axis], -1, *sizes_of(op, zeros)[axis + 1 :]]),
     )
     return index_add(op, zeros, dim, order, lines, 1)
 
@@ -141,14 +136,14 @@ def unfold_backward(op, grad_in, input_sizes, dim, size, step):
 def put_at(op, base: ir.Value, new: ir.Value, pick: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """*base* in which the elements that *pick* takes are those of *new*: *pick* tells their positions, too."""
     flat = reshaped(op, base, [-1])
-    positions = reshaped(op, op.Range(0, op.size(flat, 0), 1), sizes_of(base))
+    positions = reshaped(op, op.Range(0, op.size(flat, 0), 1), sizes_of(op, base))
     where = op.Reshape(pick(positions), [-1, 1])
-    return reshaped(op, op.ScatterND(flat, where, reshaped(op, new, [-1])), sizes_of(base))
+    return reshaped(op, op.ScatterND(flat, where, reshaped(op, new, [-1])), sizes_of(op, base))
 
 
 def resized(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
     """The first elements of a contiguous tensor, in another shape."""
-    if len(sizes) == rank(x) and all(same_sizes(x, sizes)):
+    if len(sizes) == rank(x) and all(same_sizes(op, x, sizes)):
         return x
     viewed = op.context.node.args[0].meta["val"]
     if not (viewed.is_contiguous() and is_zero(viewed.storage_offset())):

@@ -9,10 +9,11 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.pooling import largest_of
-from experimental_experiment.torch_interpreter.aten.spatial import Size, batched, counted, minus, volume
+from experimental_experiment.torch_interpreter.aten.spatial import batched
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, counted, minus, volume
 
 aten = torch.ops.aten
 

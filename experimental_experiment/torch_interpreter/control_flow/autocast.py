@@ -18,6 +18,7 @@ from experimental_experiment.torch_interpreter.composite import placed, signatur
 from experimental_experiment.torch_interpreter.dtypes import FLOATS, onnx_dtype
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import Translation
+from experimental_experiment.torch_interpreter.sizes import Number
 
 aten = torch.ops.aten
 
@@ -167,14 +168,14 @@ def is_float(fake: Any) -> bool:
 def values(arguments: list[Any]) -> list[ir.Value]:
     """The tensors among the arguments of a translation."""
     flat = [item for entry in arguments for item in (entry if isinstance(entry, list) else [entry])]
-    return [item for item in flat if isinstance(item, ir.Value) and not item.meta.get("number")]
+    return [item for item in flat if isinstance(item, ir.Value) and not isinstance(item, Number)]
 
 
 def cast(op, item: Any, dtype: ir.DataType) -> Any:
     """A float tensor cast to *dtype*; float64, integers and everything else as they are."""
     if isinstance(item, list):
         return [cast(op, entry, dtype) for entry in item]
-    if not isinstance(item, ir.Value) or item.meta.get("number"):
+    if not isinstance(item, ir.Value) or isinstance(item, Number):
         return item
     if item.dtype not in FLOATS or item.dtype == ir.DataType.DOUBLE:
         return item

@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Body
+from experimental_experiment.torch_interpreter.sizes import Number
 from experimental_experiment.torch_interpreter.storage import View, mutated_storages, storage_of
 
 ITERATION = ir.Value(name="i", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
@@ -55,10 +56,8 @@ def as_value(op: Emitter, item: Any, fake: Any) -> ir.Value:
 
 
 def as_number(value: ir.Value, fake: Any) -> ir.Value:
-    """*value*, marked as a Python number when torch says that it is one."""
-    if not isinstance(fake, torch.Tensor):
-        value.meta["number"] = True
-    return value
+    """*value*, as a Python number when torch says that it is one."""
+    return value if isinstance(fake, torch.Tensor) else Number(value)
 
 
 def refuse_writes(what: str, *bodies: Body) -> None:

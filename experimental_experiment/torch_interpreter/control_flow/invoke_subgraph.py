@@ -12,12 +12,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.control_flow.bodies import as_number, fake_of, fakes
+from experimental_experiment.torch_interpreter.control_flow.bodies import fake_of, fakes
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.functions import local_function, read_from_outside
 from experimental_experiment.torch_interpreter.interpreter import Body, value_of
 from experimental_experiment.torch_interpreter.passes import keep_digits
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Number, declare, plain
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
 
 DOMAIN = "nested_compile_region"
@@ -74,7 +75,7 @@ def written(op: Emitter, body: Body, identifier: str, operands: Sequence[Any]) -
     formals = [formal_input(inner, *pair) for pair in zip(operands, body.placeholders)]
     results = body.inline(inner, *formals)
     outputs: list[ir.Value] = []
-    for result in results:
+    for result in map(plain, results):
         if isinstance(result, ir.Value):
             is_own = result.producer() is not None and result not in outputs
             outputs.append(result if is_own else inner.copy(result))
@@ -82,7 +83,7 @@ def written(op: Emitter, body: Body, identifier: str, operands: Sequence[Any]) -
     nodes = list(inner.graph)
     inner.graph.remove(nodes)
     read, constants = read_from_outside(nodes, context)
-    inputs = [formal for formal in formals if isinstance(formal, ir.Value)]
+    inputs = [plain(formal) for formal in formals if isinstance(formal, ir.Value)]
     read = [value for value in read if value not in inputs]
     function = local_function(context, DOMAIN, inner.graph.name, nodes, [*inputs, *read], constants, outputs)
     context.functions.append(function)
@@ -94,10 +95,10 @@ def formal_input(inner: Emitter, operand: Any, node: torch.fx.Node) -> Any:
     if not isinstance(operand, ir.Value):
         return operand
     formal = ir.Value(name=inner.context.names.unique(node.name), type=operand.type, shape=operand.shape)
-    fake = node.meta["val"]
-    if not isinstance(fake, torch.Tensor):
-        inner.context.dimensions.remember(inner, fake, as_number(formal, fake))
-        return formal
-    for axis, size in enumerate(fake.shape):
-        inner.context.dimensions.remember(inner, size, inner.size(formal, axis))
+    fake, dimensions = node.meta["val"], inner.context.dimensions
+    if isinstance(fake, torch.Tensor):
+        formal.shape = ir.Shape(dimensions.shape(fake, formal.name))
+    else:
+        formal = Number(formal, dimensions.label(fake, formal.name))
+    declare(inner, formal)
     return formal

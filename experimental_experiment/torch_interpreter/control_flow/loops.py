@@ -25,7 +25,7 @@ from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import as_view, value_of
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.symbolic import boolean
+from experimental_experiment.torch_interpreter.symbolic import boolean, computed
 
 higher_order = torch.ops.higher_order
 
@@ -51,8 +51,7 @@ def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=(), mutat
         return [dict(zip(written, memory)).get(k, values[k]) for k in range(count, len(values))]
 
     def test(inner, carried, memory):
-        for value, fake in zip(carried, given):
-            as_number(value, fake)
+        carried = [as_number(value, fake) for value, fake in zip(carried, given)]
         (go,) = cond_fn.inline(inner, *carried, *additional(memory))
         return boolean(inner, inner.Reshape(inner.constant(go), []))
 
@@ -134,9 +133,7 @@ def empty_sequence(op, fake):
 
 def first_sequence(op, fake, axis):
     """A sequence of one empty tensor, or of none when another size than that of *axis* is unknown outside of the loop."""
-    sizes = [
-        0 if k == axis else op.context.dimensions.value(op, size) for k, size in enumerate(sizes_of(fake))
-    ]
+    sizes = [0 if k == axis else computed(op, size) for k, size in enumerate(sizes_of(fake))]
     if any(size is None for size in sizes):
         return empty_sequence(op, fake)
     empty = op.Expand(op.constant(0, stored(fake)), op.shape(sizes))

@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import (
 )
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.symbolic import computed
 
 higher_order = torch.ops.higher_order
 
@@ -64,7 +65,7 @@ def without_rows(op, start, rows):
     """The carries and empty results, whose other sizes are 0 where only the function could tell them."""
     empty = []
     for fake in rows:
-        sizes = [op.context.dimensions.value(op, size) for size in sizes_of(fake)]
+        sizes = [computed(op, size) for size in sizes_of(fake)]
         shape = op.shape([0, *(0 if size is None else size for size in sizes)])
         empty.append(op.Expand(op.constant(0, onnx_dtype(fake.dtype)), shape))
     return [*start, *empty]

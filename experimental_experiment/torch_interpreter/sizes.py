@@ -1,0 +1,423 @@
+"""Sizes: symbolic numbers, the names of dimensions, where a size is read, shapes, arithmetic on sizes.
+
+A size is an int when it is static, a `Number` otherwise. One that the inputs of the model decide is read once for its name,
+``"sequence"`` or ``"2*batch"``, whatever tensor has it; one that the data decide is read from the tensor that shows it. A body of
+control flow sees the sizes of the graphs around it; a local function sees its own only.
+Source of semantics: the expressions of torch's ShapeEnv, which are equal when the sizes are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+import torch
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+
+if TYPE_CHECKING:
+    from experimental_experiment.torch_interpreter.emitter import Emitter
+
+INT64 = ir.DataType.INT64
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Number(ir.Value):
+    """A symbolic number, as a translation receives it for a SymInt, a SymFloat or a SymBool: a number in Python, not a tensor.
+
+    It stands for a 0-d value of the graph, which may be a tensor of the program as well (``x.item()`` of an INT64 is ``x``), and
+    looks like it; the emitter puts `read` in its place in the nodes. *label*: its expression in named dimensions, None without.
+    """
+
+    __slots__ = ("held", "label")
+
+    def __init__(self, held: ir.Value, label: str | None = None):
+        held = plain(held)
+        super().__init__(name=held.name, type=held.type, shape=ir.Shape([]), const_value=held.const_value)
+        self.held = held
+        self.label = label
+
+    def read(self) -> ir.Value:
+        """The 0-d value that it stands for."""
+        return self.held
+
+
+class AxisSize(Number):
+    """The size of one axis of a value, written where it was asked for first, when something reads it.
+
+    Attributes:
+        home: the emitter of the graph that it is read in; those inside see it.
+        x, axis: what it is the size of.
+    """
+
+    __slots__ = ("alone", "axis", "home", "x")
+
+    def __init__(self, home: Emitter, x: ir.Value, axis: int, label: str | None):
+        ir.Value.__init__(self, name=f"{x.name}_size_{axis}", type=ir.TensorType(INT64), shape=ir.Shape([]))
+        self.home, self.x, self.axis, self.label = home, x, axis, label
+        self.held: ir.Value | None = None
+        self.alone: ir.Value | None = None
+
+    def read(self) -> ir.Value:
+        """The size, written now if it was not before."""
+        if self.held is None:
+            self.held = self.home.Squeeze(self.vector(), [0])
+        return self.held
+
+    def vector(self) -> ir.Value:
+        """The size as a 1-D value of one element, written now if it was not before."""
+        if self.alone is None:
+            self.alone = shape_between(self.home, self.x, self.axis, self.axis + 1)
+        return self.alone
+
+
+Size = int | Number | ir.Value
+"""A size: an int when it is static, otherwise a number, or what arithmetic on numbers gives, a 0-d INT64 value."""
+
+
+def rank(value: ir.Value) -> int:
+    """Number of dimensions of a value; Untranslatable when it is unknown."""
+    if value.shape is None:
+        raise Untranslatable(f"the rank of {value.name} is unknown")
+    return len(value.shape)
+
+
+def plain(value: Any) -> Any:
+    """The value that a number stands for; anything else as it is."""
+    return value.read() if isinstance(value, Number) else value
+
+
+class Dimensions:
+    """Names of symbolic sizes: the user's where there are, stable readable ones for the others."""
+
+    def __init__(self):
+        self.names: dict[sympy.Symbol, sympy.Symbol] = {}
+        self.texts: dict[Any, int | str] = {}
+        self.taken: set[str] = set()
+        self.repeated: set[str] = set()
+        self.shared: set[str] = set()
+
+    def name(self, symbol: sympy.Symbol, name: str) -> None:
+        """Call *symbol* *name* from now on; the first name stays."""
+        if symbol not in self.names:
+            self.names[symbol] = sympy.Symbol(name, integer=True)
+            if name in self.taken:
+                self.repeated.add(name)
+            self.taken.add(name)
+
+    def fresh(self, wish: str) -> str:
+        """*wish*, or *wish* with a number when it names another dimension."""
+        name, count = wish, 1
+        while name in self.taken:
+            count += 1
+            name = f"{wish}_{count}"
+        return name
+
+    def shape(self, fake: torch.Tensor, owner: str) -> list[int | str]:
+        """The sizes of a fake tensor, ints or expressions in named dimensions; complex ones end with 2.
+
+        A symbol without a name gets one from *owner*, the name of the value that shows it first.
+        """
+        sizes: list[int | str] = []
+        for axis, size in enumerate(fake.shape):
+            sizes.append(size if isinstance(size, int) else self.text(size.node.expr, f"{owner}_dim_{axis}"))
+        return [*sizes, 2] if fake.dtype.is_complex else sizes
+
+    def text(self, expression: sympy.Expr, wish: str) -> int | str:
+        """One size: an int, or its expression in named dimensions, ``wish`` for a symbol met first here."""
+        if expression not in self.texts:
+            for symbol in sorted(expression.free_symbols, key=str):
+                if symbol not in self.names:
+                    self.name(symbol, self.fresh(wish))
+            written = expression.xreplace(self.names)
+            text = self.texts[expression] = int(written) if written.is_Integer else str(written)
+            names = {str(symbol) for symbol in written.free_symbols}
+            if isinstance(text, str) and is_backed(expression) and not names & self.repeated:
+                self.shared.add(text)
+        return self.texts[expression]
+
+    def label(self, number: Any, wish: str) -> str | None:
+        """The expression of a symbolic int that the sizes of the inputs decide, None for any other number."""
+        if not isinstance(number, torch.SymInt) or not is_backed(number.node.expr):
+            return None
+        text = self.text(number.node.expr, wish)
+        return text if isinstance(text, str) else None
+
+
+def is_backed(expression: sympy.Expr) -> bool:
+    """Whether all symbols are sizes of inputs: data-dependent ones may change from one turn of a loop to the next."""
+    return all(symbol_is_type(symbol, SymT.SIZE) for symbol in expression.free_symbols)
+
+
+# ---- where sizes are found
+
+
+def key_of(op: Emitter, label: str | None) -> tuple | None:
+    """Where the emitters keep a size that has a name, None for one that is not the same all over the graph."""
+    context = op.context
+    return (context.function, label) if label in context.dimensions.shared else None
+
+
+def lookup(op: Emitter, key: Any) -> Any:
+    """What was kept under a key here or in an enclosing graph, None when there is nothing."""
+    emitter: Emitter | None = op
+    while emitter is not None:
+        if key in emitter.sizes:
+            return emitter.sizes[key]
+        emitter = emitter.parent
+    return None
+
+
+def named(op: Emitter, label: str) -> Number | None:
+    """A size by its name: the one of this function, or of the main graph, which is then an input of the function."""
+    if label not in op.context.dimensions.shared:
+        return None
+    return lookup(op, key_of(op, label)) or lookup(op, ((), label))
+
+
+def remember(op: Emitter, number: Number) -> None:
+    """Keep a number that has a name."""
+    key = key_of(op, number.label)
+    if key is not None:
+        op.sizes.setdefault(key, number)
+
+
+def declare(op: Emitter, value: ir.Value) -> None:
+    """Keep the sizes of an input of the graph, and an input that is a number: this is where they are read."""
+    if isinstance(value, Number):
+        remember(op, value)
+        return
+    for axis in range(rank(value)):
+        size_of(op, value, axis)
+
+
+def size_of(op: Emitter, x: ir.Value, axis: int) -> int | Number:
+    """The size of one axis: an int when it is static, otherwise a number, written when something reads it."""
+    axis = axis % rank(x)
+    size = x.shape[axis]
+    if isinstance(size, int):
+        return size
+    key = key_of(op, size.value) or (x, axis)
+    found = lookup(op, key)
+    if found is None:
+        found = op.sizes[key] = AxisSize(op, x, axis, size.value)
+    return found
+
+
+def known(op: Emitter, number: Any, wish: str) -> Any:
+    """The value of a symbolic number that is static, or that was met before; None otherwise. Other numbers as they are."""
+    if not isinstance(number, SYMBOLIC):
+        return number
+    expression = number.node.expr
+    if expression.is_Integer:
+        return int(expression)
+    if expression in (sympy.true, sympy.false):
+        return bool(expression)
+    key = key_of(op, op.context.dimensions.label(number, wish))
+    return None if key is None else lookup(op, key)
+
+
+def sizes_of(op: Emitter, x: ir.Value) -> list[Size]:
+    """All sizes of *x*; those that are not static are written when something reads them."""
+    return [size_of(op, x, axis) for axis in range(rank(x))]
+
+
+# ---- shapes
+
+
+def shape_between(op: Emitter, x: ir.Value, start: int, end: int) -> ir.Value:
+    """The Shape node of some axes of *x*."""
+    return op.append("Shape", [x], {"start": start, "end": end}, 1).outputs[0]
+
+
+def shape_of(op: Emitter, x: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
+    """The sizes of a range of axes as a 1-D INT64 value: a constant, or one Shape node for all tensors of these sizes."""
+    start, end, _ = slice(start, end).indices(rank(x))
+    sizes = [size_of(op, x, axis) for axis in range(start, end)]
+    if is_static(*sizes) or end - start == 1:
+        return shape(op, sizes)
+    return kept_shape(op, sizes, lambda: shape_between(op, x, start, end))
+
+
+def shape(op: Emitter, sizes: Sequence[Size]) -> ir.Value:
+    """A list of ints and INT64 values (0-d or 1-D) as one 1-D INT64 value."""
+    if is_static(*sizes):
+        return op.constant(np.array(sizes, dtype=np.int64).reshape(-1))
+
+    def written() -> ir.Value:
+        axes = axes_of(sizes)
+        if axes is not None:
+            return shape_between(op, *axes)
+        parts: list[Any] = []
+        for size in sizes:
+            if isinstance(size, ir.Value):
+                parts.append(vector_of(op, size))
+            elif parts and isinstance(parts[-1], list):
+                parts[-1].append(int(size))
+            else:
+                parts.append([int(size)])
+        return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=0)
+
+    return kept_shape(op, sizes, written)
+
+
+def kept_shape(op: Emitter, sizes: Sequence[Size], write: Callable[[], ir.Value]) -> ir.Value:
+    """What *write* gives for a list of sizes; written once when all of them have names."""
+    keys = [key_of(op, label(size)) if isinstance(size, ir.Value) else size for size in sizes]
+    if None in keys:
+        return write()
+    key = ("shape", *keys)
+    found = lookup(op, key)
+    if found is None:
+        found = op.sizes[key] = write()
+    return found
+
+
+def axes_of(sizes: Sequence[Size]) -> tuple[ir.Value, int, int] | None:
+    """The tensor and the range of its axes that have exactly these sizes, None when there is none."""
+    position, first = next(
+        ((position, size) for position, size in enumerate(sizes) if isinstance(size, AxisSize)), (0, None)
+    )
+    if first is None or first.axis < position:
+        return None
+    start, end = first.axis - position, first.axis - position + len(sizes)
+    if end > len(first.x.shape):
+        return None
+    same = all(
+        (size.x, size.axis) == (first.x, axis)
+        if isinstance(size, AxisSize)
+        else has_size(first.x, axis, size)
+        for axis, size in enumerate(sizes, start)
+    )
+    return (first.x, start, end) if same else None
+
+
+def has_size(x: ir.Value, axis: int, size: Size) -> bool:
+    """Whether an axis is known to have a size."""
+    own = x.shape[axis] if isinstance(x.shape[axis], int) else x.shape[axis].value
+    return own is not None and own == label(size)
+
+
+def vector_of(op: Emitter, size: ir.Value) -> ir.Value:
+    """A value of one element, or a 1-D one, as a 1-D INT64 value."""
+    if isinstance(size, AxisSize):
+        return size.vector()
+    size = op.Cast(size, to=INT64)
+    return op.Unsqueeze(size, [0]) if rank(size) == 0 else size
+
+
+# ---- what is known of sizes
+
+
+def label(size: Size) -> int | str | None:
+    """What is known of a size: the int, the expression of a symbolic one, None when it has no name."""
+    if isinstance(size, Number):
+        return size.label
+    return None if isinstance(size, ir.Value) else size
+
+
+def is_static(*sizes: Size) -> bool:
+    """Whether no size is symbolic."""
+    return not any(isinstance(size, ir.Value) for size in sizes)
+
+
+def is_int(size: Size, number: int) -> bool:
+    """Whether a size is this static number."""
+    return not isinstance(size, ir.Value) and size == number
+
+
+def static(size: Size) -> Size:
+    """A size as an int when it is constant."""
+    if isinstance(size, ir.Value) and size.const_value is not None:
+        return int(size.const_value.numpy().reshape(-1)[0])
+    return size
+
+
+def same_sizes(op: Emitter, x: ir.Value, sizes: Sequence[Size]) -> list[bool]:
+    """Whether each size is known to be the one *x* has at that position."""
+    own = sizes_of(op, x)
+    return [
+        position < len(own) and (size is own[position] or has_size(x, position, size))
+        for position, size in enumerate(sizes)
+    ]
+
+
+def broadcast_sizes(op: Emitter, *tensors: ir.Value) -> list[Size]:
+    """The sizes that the tensors broadcast to; a symbolic size is not 1."""
+    width = max((rank(tensor) for tensor in tensors), default=0)
+    sizes: list[Size] = [1] * width
+    for tensor in tensors:
+        for axis, size in enumerate(sizes_of(op, tensor), start=width - rank(tensor)):
+            if is_int(sizes[axis], 1) or (is_static(size) and size != 1):
+                sizes[axis] = size
+    return sizes
+
+
+# ---- arithmetic
+
+
+def plus(op: Emitter, a: Size, b: Size) -> Size:
+    """``a + b``."""
+    return computed(op, np.add, "Add", a, b) if not is_int(b, 0) else a
+
+
+def minus(op: Emitter, a: Size, b: Size) -> Size:
+    """``a - b``."""
+    return computed(op, np.subtract, "Sub", a, b) if not is_int(b, 0) else a
+
+
+def times(op: Emitter, a: Size, b: Size) -> Size:
+    """``a * b``."""
+    return computed(op, np.multiply, "Mul", a, b) if not is_int(b, 1) else a
+
+
+def quotient(op: Emitter, a: Size, b: Size) -> Size:
+    """``a // b`` for sizes that are not negative."""
+    return computed(op, np.floor_divide, "Div", a, b) if not is_int(b, 1) else a
+
+
+def larger(op: Emitter, a: Size, b: Size) -> Size:
+    """``max(a, b)``."""
+    return computed(op, np.maximum, "Max", a, b)
+
+
+def smaller(op: Emitter, a: Size, b: Size) -> Size:
+    """``min(a, b)``."""
+    return computed(op, np.minimum, "Min", a, b)
+
+
+def computed(op: Emitter, numpy_function: Callable, op_type: str, a: Size, b: Size) -> Size:
+    """One operation on two sizes: computed now on ints, written on values."""
+    if is_static(a, b):
+        return int(numpy_function(a, b))
+    return op.emit(op_type, (a, b))
+
+
+def total(op: Emitter, sizes: Iterable[Size]) -> Size:
+    """The sum of sizes."""
+    result: Size = 0
+    for size in sizes:
+        result = plus(op, size, result)
+    return result
+
+
+def volume(op: Emitter, sizes: Sequence[Size]) -> Size:
+    """The product of sizes: no Shape node reads them apart."""
+    known = math.prod(size for size in sizes if is_static(size))
+    others = [size for size in sizes if not is_static(size)]
+    if not others or known == 0:
+        return known
+    product = others[0] if len(others) == 1 else op.Squeeze(op.ReduceProd(shape(op, others), keepdims=1), [0])
+    return times(op, product, known)
+
+
+def counted(op: Emitter, count: Size, step: int = 1) -> ir.Value:
+    """``[0, step, 2 * step, ...]``, *count* numbers."""
+    if is_static(count):
+        return op.constant(np.arange(count, dtype=np.int64) * step)
+    return op.Range(0, times(op, count, step), step)
