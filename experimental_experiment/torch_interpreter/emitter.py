@@ -18,6 +18,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT, fold, infer
+from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
 from experimental_experiment.torch_interpreter.sizes import rank as rank
@@ -207,7 +208,7 @@ class Emitter:
             value.name = context.names.unique(f"{context.prefix}_{op_type.lower()}")
         node.name = context.names.unique(f"node_{context.prefix}_{op_type}")
         node.metadata_props.update(context.provenance)
-        node.meta["modules"] = context.modules
+        node.meta[MODULES] = context.modules
         self.insert(node)
         infer(node, context.opset)
         return node

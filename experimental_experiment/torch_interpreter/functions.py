@@ -13,9 +13,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import Context
-
-MODULES = "modules"
-"""Key of ``ir.Node.meta``: the calls of modules that a node comes from, outermost first, each ``(key, path, class)``."""
+from experimental_experiment.torch_interpreter.marks import MODULES
 
 Call = tuple[str, str, str]
 

@@ -16,11 +16,12 @@ import onnx_ir as ir
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.marks import PROTO
 
 FOLDED = frozenset(
     "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Cos Div Equal Exp Expand Flatten Floor Gather Greater GreaterOrEqual "
     "Less LessOrEqual Log Max Min Mod Mul Neg Not Or Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Reshape Shape "
-    "Sin Size Slice Split Sqrt Squeeze Sub Tanh Tile Transpose Unsqueeze Where Xor".split()
+    "Sin Size Slice Split Sqrt Squeeze Sub Tanh Tile Transpose Trilu Unsqueeze Where Xor".split()
 )
 """Operators computed while emitting when all inputs are small constants."""
 
@@ -72,9 +73,9 @@ def typed_proto(type_: ir.TypeProtocol, sizes: tuple[int | ir.SymbolicDim, ...] 
 
 def tensor_proto(value: ir.Value) -> onnx.TensorProto:
     """The number or the list that a constant holds, as onnx's inference reads it; written once for each constant."""
-    proto = value.meta.get("proto")
+    proto = value.meta.get(PROTO)
     if proto is None:
-        proto = value.meta["proto"] = ir.serde.serialize_tensor(value.const_value)
+        proto = value.meta[PROTO] = ir.serde.serialize_tensor(value.const_value)
     return proto
 
 

@@ -23,6 +23,7 @@ from experimental_experiment.torch_interpreter.errors import (
     brief,
     target_name,
 )
+from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.memory import are_disjoint, has_repeats, view_repeats
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
@@ -347,7 +348,7 @@ class Walk:
 
         Raises ShapeContradiction when both sides know and disagree.
         """
-        if value.meta.get("stamped") is fake:
+        if value.meta.get(STAMPED) is fake:
             return value
         expected = dtypes.onnx_dtype(fake.dtype)
         sizes = self.dimensions.shape(fake, name)
@@ -367,9 +368,9 @@ class Walk:
                 node,
                 "this is a bug of the exporter: please report it",
             )
-        if value.producer() is not None and "stamped" not in value.meta:
+        if value.producer() is not None and STAMPED not in value.meta:
             value.shape = ir.Shape(sizes)
-            value.meta["stamped"] = fake
+            value.meta[STAMPED] = fake
             if not value.is_graph_output():
                 value.name = self.op.context.names.unique(name)
         return value

@@ -268,14 +268,24 @@ def shape(op: Emitter, sizes: Sequence[Size]) -> ir.Value:
 
 def kept_shape(op: Emitter, sizes: Sequence[Size], write: Callable[[], ir.Value]) -> ir.Value:
     """What *write* gives for a list of sizes; written once when all of them have names."""
-    keys = [key_of(op, label(size)) if isinstance(size, ir.Value) else size for size in sizes]
-    if None in keys:
-        return write()
-    key = ("shape", *keys)
+    key = shape_key(op, sizes)
     found = lookup(op, key)
     if found is None:
-        found = op.sizes[key] = write()
+        found = write()
+        if key is not None:
+            op.sizes[key] = found
     return found
+
+
+def shape_key(op: Emitter, sizes: Sequence[Size]) -> tuple | None:
+    """Where the emitters keep a list of sizes, None when one of them has no name."""
+    keys = [key_of(op, label(size)) if isinstance(size, ir.Value) else size for size in sizes]
+    return None if None in keys else ("shape", *keys)
+
+
+def has_shape(op: Emitter, sizes: Sequence[Size]) -> bool:
+    """Whether at most one node writes these sizes together: they are those of one tensor, or were written before."""
+    return axes_of(sizes) is not None or lookup(op, shape_key(op, sizes)) is not None
 
 
 def axes_of(sizes: Sequence[Size]) -> tuple[ir.Value, int, int] | None:
@@ -289,9 +299,8 @@ def axes_of(sizes: Sequence[Size]) -> tuple[ir.Value, int, int] | None:
     if end > len(first.x.shape):
         return None
     same = all(
-        (size.x, size.axis) == (first.x, axis)
-        if isinstance(size, AxisSize)
-        else has_size(first.x, axis, size)
+        has_size(first.x, axis, size)
+        or (isinstance(size, AxisSize) and (size.x, size.axis) == (first.x, axis))
         for axis, size in enumerate(sizes, start)
     )
     return (first.x, start, end) if same else None

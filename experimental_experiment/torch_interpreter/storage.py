@@ -20,6 +20,7 @@ from torch._C._functorch import is_batchedtensor
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.aten.striding import put_at
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.marks import STAMPED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +187,7 @@ def keeps_elements(viewed: torch.Tensor, view: torch.Tensor) -> bool:
 
 def like(base: ir.Value, written: ir.Value) -> ir.Value:
     """*written* with the sizes of *base*, some of which ONNX may not know."""
-    if written.producer() is not None and "stamped" not in written.meta:
+    if written.producer() is not None and STAMPED not in written.meta:
         assert written.shape is None or len(written.shape) == len(base.shape), "a put changed the rank"
         written.shape = base.shape
     return written

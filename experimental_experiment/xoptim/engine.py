@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.inference import infer
+from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.pattern import matches_of
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Declined, Rule
@@ -127,7 +128,7 @@ class Engine:
         context = self.context
         context.prefix = (root.name or root.op_type.lower()).removeprefix("node_")
         context.provenance = dict(root.metadata_props)
-        context.modules = root.meta.get("modules", ())
+        context.modules = root.meta.get(MODULES, ())
         return Rewriter(root, context)
 
     def withdraw(self, op: Rewriter) -> None:

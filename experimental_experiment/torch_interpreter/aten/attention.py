@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.aten.dropout import dropout
 from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
@@ -60,7 +61,7 @@ def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable
     query, key, value = (cast(op, tensor, computed) for tensor in (query, key, value))
     swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
     scores = op.MatMul(op.Mul(query, factor(op, query, scale)), op.Transpose(key, perm=swapped))
-    bias = causal_bias(op, query, key) if is_causal else additive(op, attn_mask, computed)
+    bias = causal_bias(op, scores) if is_causal else additive(op, attn_mask, computed)
     weights = op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and not attends_everywhere(attn_mask):
@@ -86,10 +87,10 @@ def additive(op, attn_mask, dtype):
     return op.Where(attn_mask, op.constant(0.0, dtype), op.constant(-math.inf, dtype))
 
 
-def causal_bias(op, query, key):
+def causal_bias(op, scores):
     """Minus infinity where the position of the key is after that of the query, counted from the first of both."""
-    rows, columns = (op.Range(0, op.size(x, -2), 1) for x in (query, key))
-    return additive(op, op.GreaterOrEqual(op.Unsqueeze(rows, [1]), columns), query.dtype)
+    closed = op.Expand(op.constant(-math.inf, scores.dtype), op.shape_of(scores, -2))
+    return op.Trilu(closed, 1, upper=1)
 
 
 def attends_everywhere(attn_mask: ir.Value) -> bool:
@@ -112,7 +113,7 @@ def repeated_heads(op, query, key):
     )
     sizes = [op.size(key, axis) for axis in range(rank(key))]
     spread = op.Expand(op.Unsqueeze(key, [-3]), op.shape([*sizes[:-2], times, *sizes[-2:]]))
-    return op.Reshape(spread, op.shape([*sizes[:-3], heads, *sizes[-2:]]), allowzero=1)
+    return reshaped(op, spread, [*sizes[:-3], heads, *sizes[-2:]])
 
 
 def fits_attention(op, query, key, value, attn_mask, scale, enable_gqa) -> bool:

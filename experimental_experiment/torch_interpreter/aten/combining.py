@@ -147,7 +147,7 @@ def meshgrid_indexing(op, tensors, indexing):
     grids = []
     for position, vector in enumerate(vectors):
         place = order.index(position)
-        column = op.Unsqueeze(vector, [axis for axis in range(len(tensors)) if axis != place])
+        column = op.Unsqueeze(vector, list(range(1, len(tensors) - place)))
         grids.append(expanded(op, column, sizes))
     return grids
 

@@ -20,6 +20,7 @@ from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, 
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.interpreter import is_complex
+from experimental_experiment.torch_interpreter.marks import PARTS
 from experimental_experiment.torch_interpreter.promotion import promote, promote_to_float
 from experimental_experiment.torch_interpreter.registry import (
     schema_names,
@@ -40,15 +41,15 @@ Parts = tuple[ir.Value, ir.Value]
 
 def parts(op, x: ir.Value) -> Parts:
     """The real and the imaginary part of a complex value."""
-    if "parts" in x.meta:
-        return x.meta["parts"]
+    if PARTS in x.meta:
+        return x.meta[PARTS]
     return op.Gather(x, 0, axis=rank(x) - 1), op.Gather(x, 1, axis=rank(x) - 1)
 
 
 def join(op, real: ir.Value, imag: ir.Value) -> ir.Value:
     """The complex value with these parts, which have the same shape and dtype."""
     result = op.Concat(op.Unsqueeze(real, [rank(real)]), op.Unsqueeze(imag, [rank(imag)]), axis=rank(real))
-    result.meta["parts"] = (real, imag)
+    result.meta[PARTS] = (real, imag)
     return result
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, columns, padded, per_axis
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -123,10 +124,10 @@ def exact_conv(op, input, weight, bias, stride, begin, end, dilation, groups):
     def run(x):
         taken, counts = columns(op, padded(op, x, begin, end), kernel, stride, dilation)
         batch, channels = op.size(x, 0), op.size(weight, 0)
-        rows = op.Reshape(weight, op.shape([groups, quotient(op, channels, groups), weight_row(op, weight)]))
+        rows = reshaped(op, weight, [groups, quotient(op, channels, groups), weight_row(op, weight)])
         flat = op.shape([batch, groups, weight_row(op, weight), volume(op, counts)])
         product = op.MatMul(rows, op.Reshape(taken, flat, allowzero=1))
-        result = op.Reshape(product, op.shape([batch, channels, *counts]), allowzero=1)
+        result = reshaped(op, product, [batch, channels, *counts])
         return with_bias(op, result, bias, axes)
 
     return batched(op, input, axes, run)
@@ -162,7 +163,7 @@ def spread(op, x, axis, step):
     wide = op.Pad(op.Unsqueeze(x, [axis + 1]), [0, step - 1], op.constant(0, x.dtype), [axis + 1])
     sizes = [op.size(x, position) for position in range(rank(x))]
     sizes[axis] = times(op, size, step)
-    flat = op.Reshape(wide, op.shape(sizes), allowzero=1)
+    flat = reshaped(op, wide, sizes)
     return op.Slice(flat, [0], op.shape([minus(op, sizes[axis], step - 1)]), [axis])
 
 
@@ -170,9 +171,9 @@ def swap_groups(op, weight, groups):
     """(in, out / groups, ...) as (out, in / groups, ...)."""
     sizes = [op.size(weight, axis) for axis in range(rank(weight))]
     inner = quotient(op, sizes[0], groups)
-    split = op.Reshape(weight, op.shape([groups, inner, *sizes[1:]]))
+    split = reshaped(op, weight, [groups, inner, *sizes[1:]])
     turned = op.Transpose(split, perm=[0, 2, 1, *range(3, rank(weight) + 1)])
-    return op.Reshape(turned, op.shape([times(op, sizes[1], groups), inner, *sizes[2:]]))
+    return reshaped(op, turned, [times(op, sizes[1], groups), inner, *sizes[2:]])
 
 
 def weight_row(op, weight):

@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
@@ -39,7 +40,7 @@ def cdist(op, x1, x2, p, compute_mode):
     if not symbolic:
         return norms_of_differences(op, x1, x2, p)
     return op.If(
-        op.Greater(op.Max(*symbolic), EUCLIDEAN_ROWS),
+        op.Greater(op.ReduceMax(op.shape(symbolic), keepdims=0), EUCLIDEAN_ROWS),
         then_branch=op.subgraph(lambda inner: [euclidean_dist(inner, x1, x2)]),
         else_branch=op.subgraph(lambda inner: [norms_of_differences(inner, x1, x2, p)]),
     )
@@ -75,13 +76,11 @@ def dist(op, self, other, p):
 
 @translates(aten._euclidean_dist.default)
 def euclidean_dist(op, x1, x2):
-    """The roots of ``|a|^2 - 2 a.b + |b|^2``, as one matrix product; what rounding makes negative is zero."""
-    squares = [op.ReduceSumSquare(x, [-1], keepdims=1) for x in (x1, x2)]
-    ones = [op.Expand(op.CastLike(1, x), op.shape_of(square)) for x, square in zip((x1, x2), squares)]
-    left = op.Concat(op.Mul(x1, -2), squares[0], ones[0], axis=-1)
-    right = op.Concat(x2, ones[1], squares[1], axis=-1)
-    order = [*range(rank(right) - 2), rank(right) - 1, rank(right) - 2]
-    return op.Sqrt(op.Max(op.MatMul(left, op.Transpose(right, perm=order)), 0))
+    """The roots of ``|a|^2 - 2 a.b + |b|^2``; what rounding makes negative is zero."""
+    columns = swapped(op, x2, -2, -1)
+    products = op.MatMul(op.Mul(x1, -2), columns)
+    rows = op.Add(op.ReduceSumSquare(x1, [-1], keepdims=1), products)
+    return op.Sqrt(op.Max(op.Add(rows, op.ReduceSumSquare(columns, [-2], keepdims=1)), 0))
 
 
 @translates(aten.pairwise_distance.default)

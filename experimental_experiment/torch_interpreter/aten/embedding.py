@@ -97,11 +97,9 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
 
 def bag_of_each(op, indices, starts):
     """The bag that each index belongs to: how many bags start before it or there, less one."""
-    length = op.size(indices, 0)
-    slots = op.Add(length, 1) if isinstance(length, ir.Value) else length + 1
-    none = op.Expand(op.constant(0), op.shape([slots]))
+    none = op.Expand(op.constant(0), op.Add(op.shape_of(indices), 1))
     one = op.Expand(op.constant(1), op.shape_of(starts))
-    begun = op.CumSum(op.ScatterND(none, op.Unsqueeze(starts, [1]), one, reduction="add"), 0)
+    begun = op.CumSum(op.ScatterElements(none, starts, one, axis=0, reduction="add"), 0)
     return op.Slice(op.Sub(begun, 1), [0], [-1], [0])
 
 

@@ -5,14 +5,16 @@ Source of semantics: torch.nn.Unfold, torch.nn.Fold, torch.nn.PixelShuffle and O
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.pooling import numbered
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, columns, padded, per_axis
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import plus, quotient, times, volume
+from experimental_experiment.torch_interpreter.sizes import is_static, plus, quotient, times, volume
 
 aten = torch.ops.aten
 
@@ -28,7 +30,7 @@ def im2col(op, self, kernel_size, dilation, padding, stride):
     def run(x):
         taken, counts = columns(op, padded(op, x, padding, padding), kernel, stride, dilation)
         row = times(op, op.size(x, 1), kernel[0] * kernel[1])
-        return op.Reshape(taken, op.shape([op.size(x, 0), row, volume(op, counts)]), allowzero=1)
+        return reshaped(op, taken, [op.size(x, 0), row, volume(op, counts)])
 
     return batched(op, self, 2, run)
 
@@ -53,11 +55,11 @@ def added_at_windows(op, x, output_size, kernel, dilation, padding, stride):
     whole = [plus(op, size, 2 * before) for size, before in zip(output_size, padding)]
     where, _ = columns(op, numbered(op, whole), kernel, stride, dilation)
     batch, channels = op.size(x, 0), quotient(op, op.size(x, 1), kernel[0] * kernel[1])
-    flat = op.Reshape(x, op.shape([batch, channels, -1]))
+    flat = reshaped(op, x, [batch, channels, -1])
     zeros = op.Expand(op.constant(0, x.dtype), op.shape([batch, channels, volume(op, whole)]))
     where = op.Expand(op.Reshape(where, [1, 1, -1]), op.Shape(flat))
     total = op.ScatterElements(zeros, where, flat, axis=2, reduction="add")
-    plane = op.Reshape(total, op.shape([batch, channels, *whole]), allowzero=1)
+    plane = reshaped(op, total, [batch, channels, *whole])
     crop = [-before for before in padding]
     return padded(op, plane, crop, crop)
 
@@ -89,6 +91,14 @@ def pixel_unshuffle(op, self, downscale_factor):
     """Blocks of pixels to channels: (*, C, H * r, W * r) to (*, C * r * r, H, W)."""
     r = downscale_factor
     *outer, channels, height, width = [op.size(self, axis) for axis in range(rank(self))]
+    if (
+        rank(self) == 4
+        and self.dtype.is_floating_point()
+        and is_static(channels)
+        and not is_static(height, width)
+    ):
+        blocks = op.SpaceToDepth(self, blocksize=r)  # block by block, all channels of each
+        return op.Gather(blocks, np.arange(channels * r * r).reshape(r * r, channels).T.reshape(-1), axis=1)
     height, width = quotient(op, height, r), quotient(op, width, r)
     return rearranged(
         op,
@@ -103,14 +113,14 @@ def pixel_unshuffle(op, self, downscale_factor):
 def channel_shuffle(op, self, groups):
     """The channels of all groups in turn: (N, g * c, *) read as (N, c, g, *)."""
     batch, channels, *behind = [op.size(self, axis) for axis in range(rank(self))]
-    split = op.Reshape(self, op.shape([batch, groups, quotient(op, channels, groups), *behind]), allowzero=1)
+    split = reshaped(op, self, [batch, groups, quotient(op, channels, groups), *behind])
     turned = op.Transpose(split, perm=[0, 2, 1, *range(3, rank(self) + 1)])
-    return op.Reshape(turned, op.shape([batch, channels, *behind]), allowzero=1)
+    return reshaped(op, turned, [batch, channels, *behind])
 
 
 def rearranged(op, x, split, order, merged):
     """*x* in the shape *split*, its last axes in another order, in the shape *merged*."""
     outer = len(split) - len(order)
     perm = [*range(outer), *(outer + axis for axis in order)]
-    turned = op.Transpose(op.Reshape(x, op.shape(split), allowzero=1), perm=perm)
-    return op.Reshape(turned, op.shape(merged), allowzero=1)
+    turned = op.Transpose(reshaped(op, x, split), perm=perm)
+    return reshaped(op, turned, merged)

@@ -74,6 +74,7 @@ def index_put(op, self, indices, values, accumulate):
     order = to_front(picked, kept, width)
     sizes = sizes_of(op, base)
     front_sizes: list[Size] = [*sizes_of(op, where)[:-1], *[sizes[axis] for axis in kept]]
+    op.shape_of(where)  # [.., 1]: the shape that whole rows are expanded to
     values = expanded(op, values, [front_sizes[axis] for axis in inverse(order)])
     front = op.Transpose(base, perm=picked + kept)
     front = scatter_nd(op, front, where, op.Transpose(values, perm=order), accumulate)

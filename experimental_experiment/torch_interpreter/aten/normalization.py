@@ -11,11 +11,12 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import rounded_to
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, volume
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, sizes_of, volume
 
 aten = torch.ops.aten
 
@@ -218,16 +219,16 @@ def smallest_step(input, eps):
 @translates(aten.group_norm.default)
 def group_norm(op, input, num_groups, weight, bias, eps):
     """Normalize over the channels of a group and all spatial axes, then scale each channel."""
-    rows = op.Reshape(wide(op, input), op.shape([op.size(input, 0), num_groups, row(op, input, num_groups)]))
-    return in_groups(op, input, rows, weight, bias, eps)
+    rows = in_groups(op, wide(op, input), num_groups)
+    return scaled_rows(op, input, normalized_rows(op, rows, eps), weight, bias)
 
 
 @translates(aten.native_group_norm.default)
 def native_group_norm(op, input, weight, bias, N, C, HxW, group, eps):
     """`group_norm` with the mean and 1 / deviation of every group."""
-    rows = op.Reshape(wide(op, input), op.shape([N, group, row(op, input, group)]))
-    mean, var = (op.Squeeze(x, [2]) for x in moments(op, rows, [2]))
-    result = in_groups(op, input, rows, weight, bias, eps)
+    rows = in_groups(op, wide(op, input), group)
+    mean, var = statistics_of(op, rows)
+    result = scaled_rows(op, input, normalized_rows(op, rows, eps), weight, bias)
     return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
 
 
@@ -238,39 +239,64 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    rows = op.Reshape(
-        wide(op, input), op.shape([op.size(input, 0), op.size(input, 1), row(op, input, op.size(input, 1))])
-    )
-    result = in_groups(op, input, rows, weight, bias, eps, statistics_dtype(input, weight))
+    x = wide(op, input)
+    if all(given is None or given.dtype == x.dtype == input.dtype for given in (weight, bias)):
+        result = normalized_rows(op, x, eps, statistics_dtype(input, weight), weight, bias)
+    else:
+        result = normalized_rows(op, x, eps, statistics_dtype(input, weight))
+        result = scaled_channels(op, result, weight, bias)
+    result = op.Cast(result, to=input.dtype)
     if running_mean is None:
         return result
-    statistics = [op.Squeeze(x, [2]) for x in moments(op, rows, [2])]
-    mean, var = (op.ReduceMean(x, [0], keepdims=0) for x in statistics)
+    mean, var = (op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, x))
     return result, *updated(
         op, input, range(2, rank(input)), (running_mean, running_var), (mean, var), momentum
     )
 
 
-def in_groups(op, input, rows, weight, bias, eps, kept=ir.DataType.FLOAT):
-    """Each row of *rows* (N, groups, elements) normalized, in the shape of *input*, scaled by channel.
+def in_groups(op, x, groups):
+    """*x* (N, channels, *) as (N, groups, *): constants say the shape of the groups, also beside symbolic sizes."""
+    batch, channels, *behind = sizes_of(op, x)
+    if is_static(channels, *behind):
+        return reshaped(op, x, [batch, groups, volume(op, [channels, *behind]) // groups])
+    split = op.Unsqueeze(x, [1])  # batch and spatial axes stay where they are
+    return reshaped(op, split, [batch, groups, quotient(op, channels, groups), *behind])
 
-    The mean and 1 / deviation of a row are rounded to the dtype *kept*.
-    """
-    groups = op.size(rows, 1)
-    if rows.dtype == kept == ir.DataType.FLOAT and is_static(groups):
-        ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
-        result = op.InstanceNormalization(rows, ones, zeros, epsilon=eps)
+
+def scaled_rows(op, input, rows, weight, bias):
+    """The groups *rows* in the shape of *input*, scaled by channel, in its dtype."""
+    batch, *behind = sizes_of(op, input)
+    if is_static(*behind):
+        result = reshaped(op, rows, [batch, *behind])
     else:
-        mean, var = moments(op, rows, [2])
-        mean, inverse = kept_statistics(op, mean, var, op.size(rows, 2), eps, kept)
-        result = op.Mul(op.Sub(rows, mean), inverse)
-    result = op.Reshape(result, op.shape_of(input))
+        result = op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
 
 
-def row(op, input, groups):
-    """Number of elements of a group of channels, in one sample."""
-    return quotient(op, elements(op, input, range(1, rank(input))), groups)
+def normalized_rows(op, rows, eps, kept=ir.DataType.FLOAT, weight=None, bias=None):
+    """Every ``rows[n, g]`` (N, G, *) normalized, then scaled by weight and bias, one number for each g.
+
+    Its mean and 1 / deviation are rounded to the dtype *kept*.
+    """
+    if rows.dtype == kept == ir.DataType.FLOAT and rank(rows) > 2:
+        scale = weight if weight is not None else repeated_number(op, 1.0, op.size(rows, 1))
+        shift = bias if bias is not None else repeated_number(op, 0.0, op.size(rows, 1))
+        return op.InstanceNormalization(rows, scale, shift, epsilon=eps)
+    axes = list(range(2, rank(rows)))
+    mean, var = moments(op, rows, axes)
+    mean, inverse = kept_statistics(op, mean, var, elements(op, rows, axes), eps, kept)
+    return scaled_channels(op, op.Mul(op.Sub(rows, mean), inverse), weight, bias)
+
+
+def statistics_of(op, rows):
+    """The mean and the variance of every ``rows[n, g]``, both of shape (N, G)."""
+    axes = list(range(2, rank(rows)))
+    return [op.Squeeze(statistic, axes) for statistic in moments(op, rows, axes)]
+
+
+def repeated_number(op, number, count):
+    """A vector of one number."""
+    return op.Expand(op.constant(number), op.shape([count]))
 
 
 # ---- shared

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import (
     batched,
     columns,
@@ -189,8 +190,8 @@ translates(aten.max_pool3d_with_indices.default)(max_pool(largest_with_indices, 
 
 def first_largest(op, taken, positions, outer: list[Size], elements: Size, counts: list[Size]):
     """The maximum of *taken* (*outer*, *kernel*, *counts*) over the kernel axes, and what *positions* holds beside it."""
-    flat = op.Reshape(taken, op.shape([*outer, elements, *counts]), allowzero=1)
-    table = op.Reshape(positions, op.shape([1, 1, elements, *counts]), allowzero=1)
+    flat = reshaped(op, taken, [*outer, elements, *counts])
+    table = reshaped(op, positions, [1, 1, elements, *counts])
     chosen = largest_of(op, flat, 2)
     values = op.GatherElements(flat, chosen, axis=2)
     where = op.GatherElements(op.Expand(table, op.Shape(flat)), chosen, axis=2)
@@ -210,7 +211,7 @@ def largest_of(op, x, axis: int):
 
 def numbered(op, sizes: list[Size]):
     """The flat position of every element of a channel: (1, 1, *sizes*)."""
-    return op.Reshape(counted(op, volume(op, sizes)), op.shape([1, 1, *sizes]), allowzero=1)
+    return reshaped(op, counted(op, volume(op, sizes)), [1, 1, *sizes])
 
 
 def lowest(dtype: ir.DataType) -> float:

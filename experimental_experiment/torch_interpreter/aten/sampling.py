@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.resize import IN_RESIZE, cubic_weights
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION, RoundedEmitter
 from experimental_experiment.torch_interpreter.registry import translates
@@ -67,13 +68,13 @@ def gathered(op, input, grid, mode: str, padding: str, align_corners: bool):
         for coordinate, size in zip(coordinates, sizes)
     ]
     outer = [op.size(input, 0), op.size(input, 1)]
-    flat = op.Reshape(wide, op.shape([*outer, -1]))
+    flat = reshaped(op, wide, [*outer, -1])
     out = [op.size(grid, axis) for axis in range(1, axes + 1)]
 
     def read(corner):
         position, inside = located(op, corner, sizes)
-        row = op.Expand(op.Reshape(position, op.shape([outer[0], 1, -1])), op.shape([1, outer[1], 1]))
-        values = op.Reshape(op.GatherElements(flat, row, axis=2), op.shape([*outer, *out]))
+        row = op.Expand(reshaped(op, position, [outer[0], 1, -1]), op.shape([1, outer[1], 1]))
+        values = reshaped(op, op.GatherElements(flat, row, axis=2), [*outer, *out])
         return op.Where(op.Unsqueeze(inside, [1]), values, op.constant(0, wide.dtype))
 
     if mode == "cubic":

@@ -16,6 +16,8 @@ from experimental_experiment.torch_interpreter.registry import translates, write
 from experimental_experiment.torch_interpreter.sizes import (
     Size,
     broadcast_sizes,
+    has_shape,
+    is_int,
     is_static,
     label,
     same_sizes,
@@ -188,21 +190,23 @@ def reshaped(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
 
 
 def with_missing_size(op, x: ir.Value, sizes: list[Size]) -> list[Size]:
-    """Replace -1 by the static size that it stands for, if it is one."""
+    """Replace -1 by the size that it stands for, if it is static or one that *x* has."""
     if -1 not in sizes:
         return sizes
-    left = [label(size) for size in sizes_of(op, x)]
-    given = 1
+    left = sizes_of(op, x)
     for size in sizes:
-        if is_static(size):
-            given *= abs(size)
-        elif label(size) is not None and label(size) in left:
-            left.remove(label(size))
-        else:
-            return sizes
-    if given == 0 or not all(isinstance(size, int) for size in left):
+        if not is_static(size):
+            same = next((own for own in left if own is size or label(own) == label(size) is not None), None)
+            if same is None:
+                return sizes
+            left.remove(same)
+    given = math.prod(abs(size) for size in sizes if is_static(size))
+    known = math.prod(size for size in left if is_static(size))
+    symbolic = [size for size in left if not is_static(size)]
+    if given == 0 or (symbolic and (len(symbolic) > 1 or known != given)):
         return sizes
-    return [math.prod(left) // given if size == -1 and is_static(size) else size for size in sizes]
+    missing = symbolic[0] if symbolic else known // given
+    return [missing if is_int(size, -1) else size for size in sizes]
 
 
 def expanded(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
@@ -210,7 +214,9 @@ def expanded(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
     sizes = [static(size) for size in sizes]
     lead = len(sizes) - rank(x)
     has = [False] * lead + same_sizes(op, x, sizes[lead:])
-    kept = [1 if same or (is_static(size) and size == -1) else size for same, size in zip(has, sizes)]
-    if lead == 0 and all(is_static(size) and size == 1 for size in kept):
+    kept = [1 if same or is_int(size, -1) else size for same, size in zip(has, sizes)]
+    while lead <= 0 and kept and is_int(kept[0], 1):
+        del kept[0]
+    if lead <= 0 and not kept:
         return x
-    return op.Expand(x, op.shape(kept))
+    return op.Expand(x, op.shape(sizes if has_shape(op, sizes) and not is_static(*kept) else kept))

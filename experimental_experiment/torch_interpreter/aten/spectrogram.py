@@ -165,7 +165,7 @@ def overlapped(op, signals, n_fft: int, hop: int) -> ir.Value:
     """The frames (batch, frame, element) added where they lie in the signal."""
     batch, count = op.shape_of(signals, 0, 1), op.shape_of(signals, 1, 2)
     total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
-    start = op.Unsqueeze(op.Mul(op.Range(0, op.scalar(count), 1), hop), [1])
+    start = op.Unsqueeze(op.Mul(op.Range(0, op.Squeeze(count, [0]), 1), hop), [1])
     places = op.Reshape(op.Add(start, op.Range(0, n_fft, 1)), [1, -1])
     flat = op.Reshape(signals, op.shape([batch, -1]))
     nothing = op.Expand(op.CastLike(0, signals), op.Concat(batch, total, axis=0))

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.pooling import largest_of
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION
@@ -41,7 +42,7 @@ def scattered(op, x, indices, sizes: list[Size], reduction: str):
     flat = op.shape([*outer, volume(op, [op.size(x, axis) for axis in range(len(outer), rank(x))])])
     indices, x = op.Reshape(indices, flat, allowzero=1), op.Reshape(x, flat, allowzero=1)
     result = op.ScatterElements(zeros, indices, x, axis=-1, reduction=reduction)
-    return op.Cast(op.Reshape(result, op.shape([*outer, *sizes]), allowzero=1), to=dtype)
+    return op.Cast(reshaped(op, result, [*outer, *sizes]), to=dtype)
 
 
 @translates(aten.fractional_max_pool2d.default)
@@ -75,8 +76,8 @@ def fractional(op, self, kernel_size, output_size, random_samples, order: list[i
             position = places if position is None else op.Add(op.Mul(position, size), places)
         order_of_axes = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
         count = volume(op, [*kernel_size, *output_size])
-        where = op.Reshape(op.Transpose(position, perm=order_of_axes), op.shape([*outer, count]))
-        flat = op.Reshape(x, op.shape([*outer, volume(op, sizes)]))
+        where = reshaped(op, op.Transpose(position, perm=order_of_axes), [*outer, count])
+        flat = reshaped(op, x, [*outer, volume(op, sizes)])
         shape = op.shape([*outer, volume(op, kernel_size), *output_size])
         values = op.Reshape(op.GatherElements(flat, where, axis=2), shape)
         chosen = largest_of(op, values, 2)

@@ -1,0 +1,16 @@
+"""What is written on values and nodes of onnx-ir, in their ``meta``, which is not part of the model: all of its keys.
+
+Everything else that is known of a value stands in its type and shape, in the environment of the walk or in the `Context`.
+"""
+
+STAMPED = "stamped"
+"""On a value: the fake tensor of torch that its dtype and shape were checked against; it keeps the name of that node."""
+
+PARTS = "parts"
+"""On a value of a complex tensor: its real and imaginary parts, when they were computed apart and joined."""
+
+PROTO = "proto"
+"""On a constant: its TensorProto, as onnx's inference reads it."""
+
+MODULES = "modules"
+"""On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""
