@@ -97,14 +97,22 @@ class TestNames(ExporterTestCase):
         )
         self.assertEqual(1, operators(model)["Shape"])
 
-    def test_two_sizes_of_one_name_are_read_apart(self):
-        """The user may call two sizes alike that torch does not join: neither stands for the other."""
-        model = to_onnx(
-            Calls(lambda x, y: (torch.arange(x.shape[0]), torch.arange(y.shape[0]))),
-            (torch.randn(4), torch.randn(4)),
-            dynamic_shapes=({0: "n"}, {0: "n"}),
-        )
-        self.assertEqual(2, operators(model)["Shape"])
+    def test_dimensions_of_one_name_are_equal(self):
+        """The user calls two sizes alike that torch keeps apart: the caches of all layers have one length."""
+
+        def function(x, y):
+            return torch.arange(x.shape[0] + 1), torch.arange(y.shape[0] + 1)
+
+        for names, count in (("nn", 1), ("nm", 2)):
+            with self.subTest(names):
+                model = to_onnx(
+                    Calls(function),
+                    (torch.randn(4), torch.randn(4)),
+                    dynamic_shapes=tuple({0: n} for n in names),
+                )
+                self.assertEqual(
+                    {"Shape": count, "Range": count}, {k: operators(model)[k] for k in ("Shape", "Range")}
+                )
 
     def test_bodies_see_the_sizes_around_them_and_keep_their_own(self):
         def function(x, y):

@@ -1,7 +1,7 @@
 """Sizes: symbolic numbers, the names of dimensions, where a size is read, shapes, arithmetic on sizes.
 
 A size is an int when it is static, a `Number` otherwise. One that the inputs of the model decide is read once for its name,
-``"sequence"`` or ``"2*batch"``, whatever tensor has it; one that the data decide is read from the tensor that shows it. A body of
+``"sequence"`` or ``"2*batch"``, whatever tensor has it (dimensions that the user calls alike are equal); one that the data decide is read from the tensor that shows it. A body of
 control flow sees the sizes of the graphs around it; a local function sees its own only.
 Source of semantics: the expressions of torch's ShapeEnv, which are equal when the sizes are.
 """
@@ -99,15 +99,12 @@ class Dimensions:
         self.names: dict[sympy.Symbol, sympy.Symbol] = {}
         self.texts: dict[Any, int | str] = {}
         self.taken: set[str] = set()
-        self.repeated: set[str] = set()
         self.shared: set[str] = set()
 
     def name(self, symbol: sympy.Symbol, name: str) -> None:
         """Call *symbol* *name* from now on; the first name stays."""
         if symbol not in self.names:
             self.names[symbol] = sympy.Symbol(name, integer=True)
-            if name in self.taken:
-                self.repeated.add(name)
             self.taken.add(name)
 
     def fresh(self, wish: str) -> str:
@@ -136,8 +133,7 @@ class Dimensions:
                     self.name(symbol, self.fresh(wish))
             written = expression.xreplace(self.names)
             text = self.texts[expression] = int(written) if written.is_Integer else str(written)
-            names = {str(symbol) for symbol in written.free_symbols}
-            if isinstance(text, str) and is_backed(expression) and not names & self.repeated:
+            if isinstance(text, str) and is_backed(expression):
                 self.shared.add(text)
         return self.texts[expression]
 
