@@ -13,6 +13,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.torch_interpreter.sizes import squeezed_vector
 
 HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
@@ -177,13 +178,8 @@ def unsqueeze(op, x, axes=None):
     if axes is None or axes.const_value is None:
         return None
     inner, added = x.producer(), axes.const_value.numpy().tolist()
-    if (
-        inner is not None
-        and inner.op_type == "Squeeze"
-        and added == [0]
-        and len(inner.inputs[0].shape or ()) == 1
-    ):
-        return inner.inputs[0]
+    if added == [0] and squeezed_vector(x) is not None:
+        return squeezed_vector(x)
     if inner is not None and inner.op_type == "Unsqueeze" and inner.graph is op.graph and x.shape is not None:
         before = inner.inputs[1].const_value
         if before is not None:

@@ -244,6 +244,8 @@ def shape(op: Emitter, sizes: Sequence[Size]) -> ir.Value:
     """A list of ints and INT64 values (0-d or 1-D) as one 1-D INT64 value."""
     if is_static(*sizes):
         return op.constant(np.array(sizes, dtype=np.int64).reshape(-1))
+    if len(sizes) == 1:
+        return vector_of(op, sizes[0])
 
     def written() -> ir.Value:
         axes = axes_of(sizes)
@@ -257,7 +259,7 @@ def shape(op: Emitter, sizes: Sequence[Size]) -> ir.Value:
                 parts[-1].append(int(size))
             else:
                 parts.append([int(size)])
-        return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=0)
+        return op.Concat(*parts, axis=0)
 
     return kept_shape(op, sizes, written)
 
@@ -314,6 +316,22 @@ def vector_of(op: Emitter, size: ir.Value) -> ir.Value:
         return size.vector()
     size = op.Cast(size, to=INT64)
     return op.Unsqueeze(size, [0]) if rank(size) == 0 else size
+
+
+def vector_at_hand(size: Size) -> ir.Value | list[int] | None:
+    """A size as a vector of one element when no node is needed for that but its Shape, None otherwise."""
+    if isinstance(size, AxisSize):
+        return size.vector()
+    if isinstance(size, ir.Value):
+        return squeezed_vector(plain(size))
+    return [size]
+
+
+def squeezed_vector(size: ir.Value) -> ir.Value | None:
+    """The vector of one element that a Squeeze made a 0-d value of, None for any other value."""
+    node = size.producer()
+    is_squeezed = node is not None and node.op_type == "Squeeze" and rank(size) == 0
+    return node.inputs[0] if is_squeezed and len(node.inputs[0].shape or ()) == 1 else None
 
 
 # ---- what is known of sizes
@@ -397,10 +415,13 @@ def smaller(op: Emitter, a: Size, b: Size) -> Size:
 
 
 def computed(op: Emitter, numpy_function: Callable, op_type: str, a: Size, b: Size) -> Size:
-    """One operation on two sizes: computed now on ints, written on values."""
+    """One operation on two sizes: computed now on ints, written on vectors of one element where there are, for shapes."""
     if is_static(a, b):
         return int(numpy_function(a, b))
-    return op.emit(op_type, (a, b))
+    vectors = [vector_at_hand(size) for size in (a, b)]
+    if any(vector is None for vector in vectors):
+        return op.emit(op_type, (a, b))
+    return op.Squeeze(op.emit(op_type, vectors), [0])
 
 
 def total(op: Emitter, sizes: Iterable[Size]) -> Size:

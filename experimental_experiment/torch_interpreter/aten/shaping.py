@@ -20,6 +20,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     is_int,
     is_static,
     label,
+    quotient,
     same_sizes,
     sizes_of,
     static,
@@ -114,8 +115,7 @@ def unflatten(op, self, dim, sizes):
     if -1 in sizes:
         others = math.prod(size for size in sizes if isinstance(size, int) and size != -1)
         if all(isinstance(size, int) for size in sizes) and others:
-            whole = op.size(self, dim)
-            missing = whole // others if isinstance(whole, int) else op.Div(whole, others)
+            missing = quotient(op, op.size(self, dim), others)
             sizes = [missing if size == -1 else size for size in sizes]
     around = sizes_of(op, self)
     return reshaped(op, self, [*around[:dim], *sizes, *around[dim + 1 :]])
