@@ -26,7 +26,7 @@ from experimental_experiment.torch_interpreter.errors import target_name
 from experimental_experiment.torch_interpreter.onnx_export import OPSETS
 from experimental_experiment.torch_interpreter.runtime.table import ROWS
 
-ROOMS = ("aten", "control_flow", "prims", "symbolic")
+ROOMS = ("aten", "control_flow", "prims", "sizes", "symbolic")
 """Modules of this package whose functions are followed; the others (promotion, ...) only cast."""
 
 CASTS = {"Cast", "CastLike"}

@@ -180,13 +180,12 @@ def unsqueeze(op, x, axes=None):
     inner, added = x.producer(), axes.const_value.numpy().tolist()
     if added == [0] and squeezed_vector(x) is not None:
         return squeezed_vector(x)
-    if inner is not None and inner.op_type == "Unsqueeze" and inner.graph is op.graph and x.shape is not None:
-        before = inner.inputs[1].const_value
-        if before is not None:
-            return op.Unsqueeze(
-                inner.inputs[0], unsqueezed_axes(before.numpy().tolist(), added, len(x.shape))
-            )
-    return no_axes(x, axes)
+    if inner is None or inner.op_type != "Unsqueeze" or inner.graph is not op.graph or x.shape is None:
+        return no_axes(x, axes)
+    before = inner.inputs[1].const_value if len(inner.inputs) > 1 else None
+    if before is None:
+        return no_axes(x, axes)
+    return op.Unsqueeze(inner.inputs[0], unsqueezed_axes(before.numpy().tolist(), added, len(x.shape)))
 
 
 def unsqueezed_axes(before: list[int], added: list[int], rank: int) -> list[int]:

@@ -228,7 +228,7 @@ def sizes_of(op: Emitter, x: ir.Value) -> list[Size]:
 
 def shape_between(op: Emitter, x: ir.Value, start: int, end: int) -> ir.Value:
     """The Shape node of some axes of *x*."""
-    return op.append("Shape", [x], {"start": start, "end": end}, 1).outputs[0]
+    return op.Shape(x, start=start or None, end=end if end < rank(x) else None)
 
 
 def shape_of(op: Emitter, x: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
