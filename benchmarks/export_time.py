@@ -26,7 +26,7 @@ import torch
 from tabulate import tabulate
 
 from experimental_experiment.torch_interpreter import to_onnx
-from experimental_experiment.torch_interpreter.signature import without_strings
+from  import without_strings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
 
