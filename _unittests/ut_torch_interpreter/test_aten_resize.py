@@ -6,7 +6,9 @@ import unittest
 
 import torch
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.torch_interpreter import to_onnx
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -105,6 +107,59 @@ class TestResize(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_infinities_between_elements(self):
+        x = IMAGE.where(IMAGE < 1.5, float("inf"))
+        for packet in (aten.upsample_bilinear2d, aten.upsample_bicubic2d):
+            self.assert_same_as_eager(packet.vec, x, None, False, [0.5, 1.5])
+
+    def test_sizes_that_a_float32_hardly_gives(self):
+        """90 * 0.7 is 62 in float64; an axis that keeps its size is copied by a linear interpolation, not by a cubic one."""
+
+        def resized(x):
+            for scale in (0.7, 1.1, 1.25, 1.4, 0.3, 1 / 3, 2.9):
+                for mode in ("bilinear", "bicubic"):
+                    yield torch.nn.functional.interpolate(x, scale_factor=scale, mode=mode)
+                yield torch.nn.functional.interpolate(x, scale_factor=scale, mode="nearest")
+
+        others = [(normal(1, 2, *size) / 10,) for size in ((4, 90), (5, 4), (8, 9))]
+        self.assert_same_as_eager(lambda x: list(resized(x)), normal(1, 2, 90, 5) / 10, others=others)
+
+    def test_axes_that_a_factor_keeps_or_doubles(self):
+        """ATen's kernel of two axes reads whole elements then, those of one and of three axes do not."""
+
+        def resized(signal, image, volume):
+            for x in (signal, image, volume):
+                for scale in (1.1, 2.1, 2.3):
+                    for mode in ("nearest", "nearest-exact"):
+                        yield torch.nn.functional.interpolate(x, scale_factor=scale, mode=mode)
+
+        others = [(normal(1, 2, 3), normal(1, 2, 9, 4), normal(1, 2, 6, 2, 3))]
+        self.assert_same_as_eager(lambda *x: list(resized(*x)), SIGNAL, IMAGE, VOLUME, others=others)
+
+    def test_halves_are_nearer_than_eager(self):
+        """Eager rounds the weights of one and of three axes; the measure is the distance to what float64 gives."""
+        signal, volume = normal(1, 2, 300), normal(1, 2, 9, 14, 11)
+
+        def resized(signal, image, volume):
+            for x, mode in (
+                (signal, "linear"),
+                (image, "bilinear"),
+                (image, "bicubic"),
+                (volume, "trilinear"),
+            ):
+                yield torch.nn.functional.interpolate(x, scale_factor=1.7, mode=mode)
+
+        for dtype in (torch.float16, torch.bfloat16):
+            given = [x.to(dtype) for x in (signal, normal(1, 2, 40, 30), volume)]
+            model = to_onnx(lambda *x: list(resized(*x)), tuple(given))
+            exact = resized(*(x.double() for x in given))
+            for ours, eager, right in zip(run(session(model), given), resized(*given), exact):
+                with self.subTest(dtype=dtype, axes=ours.dim() - 2):
+                    self.assertEqual(dtype, ours.dtype)
+                    gaps = [(x.double() - right).abs() for x in (ours, eager)]
+                    self.assertLessEqual(float(gaps[0].max()), float(gaps[1].max()))
+                    self.assertLessEqual(float(gaps[0].mean()), 1.01 * float(gaps[1].mean()))
 
     def test_bytes(self):
         """ATen interpolates them in integers on the CPUs that have AVX2, in floats elsewhere."""

@@ -5,7 +5,9 @@ import unittest
 
 import torch
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -27,25 +29,9 @@ class TestSampling(ExporterTestCase):
         "a volume": (aten.grid_sampler.default, VOLUME, POINTS, 0, 1, True),
         "grid_sampler_2d": (aten.grid_sampler_2d.default, IMAGE, GRID, 2, 2, False),
         "grid_sampler_3d": (aten.grid_sampler_3d.default, VOLUME, POINTS, 1, 0, False),
-        "float16, an element": (aten.grid_sampler_2d.default, IMAGE.half(), GRID.half(), 1, 0, False),
-        "float16, rounded at every step": (
-            aten.grid_sampler_2d.default,
-            IMAGE.half(),
-            GRID.half(),
-            0,
-            2,
-            False,
-        ),
-        "bfloat16, cubic": (aten.grid_sampler_2d.default, IMAGE.bfloat16(), GRID.bfloat16(), 2, 1, True),
-        "bfloat16, a volume": (
-            aten.grid_sampler_3d.default,
-            VOLUME.bfloat16(),
-            POINTS.bfloat16(),
-            0,
-            0,
-            False,
-        ),
         "far outside": (aten.grid_sampler_2d.default, IMAGE, GRID * 1e10, 0, 1, False),
+        "far outside, nearest": (aten.grid_sampler_2d.default, IMAGE, GRID * 1e10, 1, 0, True),
+        "far outside a volume": (aten.grid_sampler_3d.default, VOLUME, POINTS * 1e10, 0, 0, False),
         "infinitely far": (aten.grid_sampler_2d.default, IMAGE, GRID * float("inf"), 0, 1, True),
         "one element": (aten.grid_sampler_2d.default, IMAGE[..., :1, :1].double(), GRID.double(), 0, 2, True),
         "affine grid": (aten.affine_grid_generator.default, THETA, [2, 3, 4, 5], False),
@@ -98,7 +84,45 @@ class TestSampling(ExporterTestCase):
         for dtype in (torch.float32, torch.float64):
             with self.subTest(dtype=dtype):
                 given = [x.to(dtype) for x in (IMAGE, grid, VOLUME, points)]
-                self.assert_same_as_eager(lambda *tensors: list(samples(*tensors)), *given, dynamic=False)
+                every = lambda *tensors: list(samples(*tensors))
+                self.assert_same_as_eager(every, *given, dynamic=False, special_values=True)
+
+    def test_halves_are_nearer_than_eager(self):
+        """Eager rounds every step to a half; the measure is the distance to what float64 gives."""
+        image, grid = normal(1, 2, 40, 50), torch.rand(1, 30, 40, 2, generator=GENERATOR) * 2.4 - 1.2
+        volume, points = normal(1, 2, 9, 8, 7), torch.rand(1, 9, 9, 9, 3, generator=GENERATOR) * 2.4 - 1.2
+        modes = list(itertools.product((0, 1, 2), (0, 1, 2), (False, True)))
+
+        def samples(image, grid, volume, points):
+            images = [aten.grid_sampler.default(image, grid, *mode) for mode in modes]
+            return images + [
+                aten.grid_sampler.default(volume, points, *mode) for mode in modes if mode[0] < 2
+            ]
+
+        for dtype, opset in itertools.product((torch.float16, torch.bfloat16), (18, 20)):
+            with self.subTest(dtype=dtype, opset=opset):
+                given = [x.to(dtype) for x in (image, grid, volume, points)]
+                model = to_onnx(samples, tuple(given), target_opset=opset)
+                exact = [x.double() for x in samples(*(x.double() for x in given))]
+                for ours, eager, right in zip(run(session(model), given), samples(*given), exact):
+                    self.assertEqual(dtype, ours.dtype)
+                    gaps = [(x.double() - right).abs() for x in (ours, eager)]
+                    self.assertLessEqual(float(gaps[0].max()), float(gaps[1].max()))
+                    self.assertLessEqual(float(gaps[0].mean()), float(gaps[1].mean()))
+
+    def test_one_node_and_one_that_keeps_points_near(self):
+        for dtype, casts in ((torch.float32, 0), (torch.float16, 0), (torch.bfloat16, 3)):
+            for padding, expected in enumerate(
+                (["Clip", "GridSample"], ["Clip", "GridSample"], ["GridSample"])
+            ):
+                with self.subTest(dtype=dtype, padding=padding):
+                    sample = lambda x, grid, padding=padding: aten.grid_sampler.default(
+                        x, grid, 0, padding, False
+                    )
+                    model = to_onnx(sample, (IMAGE.to(dtype), GRID.to(dtype)))
+                    found = [node.op_type for node in model.graph.node]
+                    self.assertEqual(expected, [name for name in found if name != "Cast"])
+                    self.assertEqual(casts, found.count("Cast"))
 
     def test_image_of_its_own_grid(self):
         def sample(x, theta):

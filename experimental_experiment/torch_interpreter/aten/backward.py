@@ -14,7 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.adaptive_pooling import adaptive_bounds
 from experimental_experiment.torch_interpreter.aten.convolution import any_conv, conv_transpose
 from experimental_experiment.torch_interpreter.aten.pooling import Geometry, bounds, divisors
-from experimental_experiment.torch_interpreter.aten.resize import cubic_taps, linear_taps, nearest_index
+from experimental_experiment.torch_interpreter.aten.resize import cubic_taps, linear_taps, nearest_indices
 from experimental_experiment.torch_interpreter.aten.spatial import columns, padded, per_axis
 from experimental_experiment.torch_interpreter.aten.unpooling import scattered
 from experimental_experiment.torch_interpreter.composite import composite
@@ -252,7 +252,8 @@ def nearest_back(op, grad_output, output_size, input_size, scales, shift: float)
     def matrix(axis, dtype):
         size = input_size[axis + 2]
         # positions are computed in the precision of the forward operator
-        index = nearest_index(op, dtype, size, output_size[axis], scales[axis], shift)
+        place = [size], [output_size[axis]], [scales[axis]]
+        (index,) = nearest_indices(op, dtype, *place, shift, fits=shift == 0)
         return from_taps(op, [(index, None)], size, dtype)
 
     return carried_back(op, grad_output, len(output_size), matrix)

@@ -1,24 +1,26 @@
 """Convolutions and transposed convolutions of one, two and three dimensions.
 
-Source of semantics: torch.nn.functional.conv2d, conv_transpose2d, ONNX Conv and ConvTranspose. onnxruntime has no kernel
-for float64 and integers: these are sums of products over sliding windows, exact as in eager.
+Source of semantics: torch.nn.functional.conv2d, conv_transpose2d, ONNX Conv and ConvTranspose. These are of floats: convolutions of
+integers are sums of products over sliding windows.
 """
 
 from __future__ import annotations
 
-import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
-from experimental_experiment.torch_interpreter.aten.spatial import batched, columns, padded, per_axis
+from experimental_experiment.torch_interpreter.aten.spatial import (
+    batched,
+    columns,
+    padded,
+    padded_along,
+    per_axis,
+)
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_static, minus, plus, quotient, times, volume
 
 aten = torch.ops.aten
-
-IN_CONV = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-"""Dtypes that ONNX Conv computes; the others go through windows."""
 
 
 @translates(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
@@ -94,7 +96,7 @@ def conv_transpose(op, input, weight, bias, stride, padding, output_padding, gro
     stride, padding, output_padding, dilation = (
         per_axis(numbers, axes) for numbers in (stride, padding, output_padding, dilation)
     )
-    if input.dtype not in IN_CONV or any(more >= step for more, step in zip(output_padding, stride)):
+    if not input.dtype.is_floating_point():
         return spread_conv_transpose(
             op, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
@@ -108,7 +110,7 @@ def any_conv(op, input, weight, bias, stride, begin, end, dilation, groups):
     """A convolution with *begin* and *end* zeros around each axis."""
     axes = rank(weight) - 2
     stride, dilation = per_axis(stride, axes), per_axis(dilation, axes)
-    if input.dtype not in IN_CONV:
+    if not input.dtype.is_floating_point():
         return exact_conv(op, input, weight, bias, stride, begin, end, dilation, groups)
     attributes = dict(strides=stride, dilations=dilation, group=groups)
     if is_static(*begin, *end) and all(amount >= 0 for amount in [*begin, *end]):
@@ -134,10 +136,7 @@ def exact_conv(op, input, weight, bias, stride, begin, end, dilation, groups):
 
 
 def spread_conv_transpose(op, input, weight, bias, stride, padding, output_padding, groups, dilation):
-    """Zeros between the elements, then a convolution with the flipped weight.
-
-    Also for an output padding as large as the stride, which a dilation allows in torch and onnxruntime refuses.
-    """
+    """Zeros between the elements, then a convolution with the flipped weight."""
     axes = rank(weight) - 2
     begin, end = [], []
     for axis in range(axes):
@@ -160,7 +159,7 @@ def spread(op, x, axis, step):
     if step == 1:
         return x
     size = op.size(x, axis)
-    wide = op.Pad(op.Unsqueeze(x, [axis + 1]), [0, step - 1], op.constant(0, x.dtype), [axis + 1])
+    wide = padded_along(op, op.Unsqueeze(x, [axis + 1]), [axis + 1], [0], [step - 1])
     sizes = [op.size(x, position) for position in range(rank(x))]
     sizes[axis] = times(op, size, step)
     flat = reshaped(op, wide, sizes)

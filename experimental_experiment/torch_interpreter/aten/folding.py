@@ -6,20 +6,15 @@ Source of semantics: torch.nn.Unfold, torch.nn.Fold, torch.nn.PixelShuffle and O
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.pooling import numbered
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, columns, padded, per_axis
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import is_static, plus, quotient, times, volume
+from experimental_experiment.torch_interpreter.sizes import is_static, quotient, times, volume
 
 aten = torch.ops.aten
-
-IN_COL2IM = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-"""Dtypes that onnxruntime's Col2Im computes."""
 
 
 @translates(aten.im2col.default)
@@ -41,27 +36,11 @@ def col2im(op, self, output_size, kernel_size, dilation, padding, stride):
     kernel, dilation, padding, stride = pairs(kernel_size, dilation, padding, stride)
 
     def run(x):
-        if x.dtype in IN_COL2IM:
-            return op.Col2Im(
-                x, op.shape(output_size), kernel, dilations=dilation, pads=padding * 2, strides=stride
-            )
-        return added_at_windows(op, x, output_size, kernel, dilation, padding, stride)
+        return op.Col2Im(
+            x, op.shape(output_size), kernel, dilations=dilation, pads=padding * 2, strides=stride
+        )
 
     return batched(op, self, 1, run)
-
-
-def added_at_windows(op, x, output_size, kernel, dilation, padding, stride):
-    """Columns (N, C * kernel, windows) added into a padded plane, which is then cropped."""
-    whole = [plus(op, size, 2 * before) for size, before in zip(output_size, padding)]
-    where, _ = columns(op, numbered(op, whole), kernel, stride, dilation)
-    batch, channels = op.size(x, 0), quotient(op, op.size(x, 1), kernel[0] * kernel[1])
-    flat = reshaped(op, x, [batch, channels, -1])
-    zeros = op.Expand(op.constant(0, x.dtype), op.shape([batch, channels, volume(op, whole)]))
-    where = op.Expand(op.Reshape(where, [1, 1, -1]), op.Shape(flat))
-    total = op.ScatterElements(zeros, where, flat, axis=2, reduction="add")
-    plane = reshaped(op, total, [batch, channels, *whole])
-    crop = [-before for before in padding]
-    return padded(op, plane, crop, crop)
 
 
 def pairs(*arguments: list[int]) -> list[list[int]]:

@@ -1,8 +1,7 @@
 """Fourier transforms of one and several axes, shifts of their frequencies.
 
-A transform of a known size is one matrix product, or ONNX DFT for a power of two; any other size is ONNX DFT in float64,
-because onnxruntime's float32 DFT of other sizes loses half of its digits. Every transform here is the unscaled sum; the
-scale that *norm* asks for follows.
+A transform of a known size is one matrix product; of a large or of a symbolic size, ONNX DFT. Every transform here is the unscaled
+sum; the scale that *norm* asks for follows.
 Source of semantics: https://pytorch.org/docs/stable/fft.html.
 """
 
@@ -19,6 +18,7 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     join,
     parts,
 )
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
 
@@ -263,17 +263,7 @@ def forward(op, x, axis, n, kept) -> ir.Value:
         x = op.Slice(x, [0], op.shape([n]), [axis])
     if isinstance(n, int) and n <= LARGEST_MATRIX:
         return by_matrix(op, x, axis, n, kept)
-    dtype = x.dtype
-    if isinstance(n, ir.Value) or n & (n - 1):
-        x = op.Cast(x, to=ir.DataType.DOUBLE)
-    onesided = int(kept is not n and kept != n)
-    if op.opset >= 20:
-        result = op.DFT(x, n, axis, onesided=onesided)
-    else:
-        result = op.DFT(x, n, axis=axis, onesided=onesided)
-        if result.shape is None:  # what ONNX infers of opset 17's DFT when n is not constant
-            result.shape = ir.Shape([None] * rank(x))
-    return op.Cast(result, to=dtype)
+    return op.DFT(x, n, axis, onesided=int(kept is not n and kept != n))
 
 
 def by_matrix(op, x, axis, n: int, kept: int) -> ir.Value:
@@ -319,8 +309,7 @@ def resized(op, x, axis, n) -> ir.Value:
     if isinstance(size, int) and size == n:
         return x
     missing = op.Max(op.Sub(op.shape([n]), op.shape([size])), [0])
-    continued = op.Pad(x, op.Concat([0], missing, axis=0), op.CastLike(0, x), [axis])
-    return op.Slice(continued, [0], op.shape([n]), [axis])
+    return op.Slice(padded_along(op, x, [axis], [0], [missing]), [0], op.shape([n]), [axis])
 
 
 def scaled(op, x, n, power: float) -> ir.Value:

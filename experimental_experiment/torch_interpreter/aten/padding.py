@@ -8,10 +8,11 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, plus
+from experimental_experiment.torch_interpreter.sizes import Size, is_int
 
 aten = torch.ops.aten
 
@@ -38,13 +39,11 @@ def _pad_enum(op, self, pad, mode, value):
 def constant_pad_nd(op, self, pad, value):
     """Pad with one value, in the dtype of the tensor."""
     axes, begin, end = amounts(self, pad)
-    if not axes:
-        return self
     if isinstance(value, ir.Value):
         value = op.CastLike(value, self)
     elif not self.dtype.is_floating_point():
         value = int(value)
-    return op.Pad(self, op.shape([*begin, *end]), op.constant(value, self.dtype), axes)
+    return padded_along(op, self, axes, begin, end, value)
 
 
 @translates(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
@@ -70,12 +69,7 @@ def padded_as(op, self, pad, mode, value=None):
     if mode == "constant":
         return constant_pad_nd(op, self, pad, 0 if value is None else value)
     axes, begin, end = amounts(self, pad)
-    crops = any(is_negative(amount) for amount in [*begin, *end])
-    if crops and mode in INSIDE:  # onnxruntime crops first and refuses what then reaches too far
-        return gathered(op, self, axes, begin, end, INSIDE[mode])
-    if mode == "circular" and (op.opset < 19 or 0 in self.shape):  # nothing: onnxruntime refuses to wrap it
-        return gathered(op, self, axes, begin, end, wrapped)
-    return op.Pad(self, op.shape([*begin, *end]), None, axes, mode=MODES[mode]) if axes else self
+    return padded_along(op, self, axes, begin, end, mode=MODES[mode])
 
 
 def amounts(self: ir.Value, pad: list[Size]) -> tuple[list[int], list[Size], list[Size]]:
@@ -90,38 +84,3 @@ def amounts(self: ir.Value, pad: list[Size]) -> tuple[list[int], list[Size], lis
     ]
     axes, begin, end = (list(items) for items in zip(*reversed(found))) if found else ([], [], [])
     return axes, begin, end
-
-
-def is_negative(amount: Size) -> bool:
-    """Whether an amount is known to crop."""
-    return isinstance(amount, int) and amount < 0
-
-
-def repeated(op, positions, size, before, after):
-    """Replication: positions kept within the axis."""
-    return op.Min(op.Max(positions, 0), op.Sub(op.constant(size), 1))
-
-
-def mirrored(op, positions, size, before, after):
-    """Reflection: positions folded at the first element, then at the last one."""
-    last = op.Sub(op.constant(size), 1)
-    return op.Sub(last, op.Abs(op.Sub(last, op.Abs(positions))))
-
-
-def wrapped(op, positions, size, before, after):
-    """Circular padding: torch crops first, then positions are modulo what is left."""
-    start, stop = (op.Max(op.Neg(op.constant(amount)), 0) for amount in (before, after))
-    return op.Add(op.Mod(op.Sub(positions, start), op.Sub(op.Sub(op.constant(size), start), stop)), start)
-
-
-def gathered(op, self, axes, begin, end, position):
-    """Pad by gathering, on each axis, the positions from -begin to size + end as *position* brings them inside."""
-    for axis, before, after in zip(axes, begin, end):
-        size = op.size(self, axis)
-        positions = op.Sub(counted(op, plus(op, plus(op, size, before), after)), before)
-        self = op.Gather(self, position(op, positions, size, before, after), axis=axis)
-    return self
-
-
-INSIDE = {"replicate": repeated, "reflect": mirrored}
-"""Where the elements come from when an amount crops."""

@@ -10,6 +10,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.sorting import ordered_with_nan
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -51,7 +52,7 @@ def mode(op, self, dim, keepdim):
     values, indices = ordered_with_nan(op, op.Transpose(self, perm=swap(self, dim)), None, -1, False)
     # the number of the run of equal elements that each one is in; NaN equals nothing, torch orders it nowhere in particular
     same = op.Equal(op.Slice(values, [1], [INT64_MAX], [-1]), op.Slice(values, [0], [-1], [-1]))
-    run = op.CumSum(op.Pad(op.Cast(op.Not(same), to=INT64), [1, 0], None, [-1]), -1)
+    run = op.CumSum(padded_along(op, op.Cast(op.Not(same), to=INT64), [-1], [1], [0]), -1)
     zeros = op.Mul(run, 0)
     lengths = op.ScatterElements(zeros, run, op.Add(zeros, 1), axis=-1, reduction="add")
     longest = op.ArgMax(lengths, axis=-1, keepdims=1)

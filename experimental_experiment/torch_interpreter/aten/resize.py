@@ -7,6 +7,7 @@ interpolated in integers, as ATen does on every CPU that has AVX2.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -14,24 +15,24 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, larger, minus
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, larger, minus, times
 
 aten = torch.ops.aten
 
 FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
-
-HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-IN_RESIZE = frozenset({FLOAT, *HALVES})
-"""Floats that onnxruntime's Resize computes."""
 
 DIGITS = 22
 """The most binary digits that ATen gives to a weight of bytes."""
 
 CHECKED = 8192
 """Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
+
+LARGEST = 2**17
+"""Sizes below are verified to be stretched as torch does, when they are symbolic."""
 
 
 # ---- nearest
@@ -91,46 +92,95 @@ def upsample_nearest_exact3d(op, self, output_size, scales_d, scales_h, scales_w
 
 def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift: float):
     """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize when this repeats elements."""
-    axes = list(range(2, rank(x)))
-    factors = [factor(op, x, *item, shift) for item in zip(axes, sizes, scales)]
-    if None not in factors and x.dtype in IN_RESIZE:
+    inner = [op.size(x, axis) for axis in range(2, rank(x))]
+    fits = rank(x) == 4 and shift == 0
+    if fits:
+        scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(inner, sizes, scales)]
+    factors = [repetitions(*axis, shift) for axis in zip(inner, sizes, scales)]
+    if None not in factors:
         return op.Resize(
             x,
             None,
-            op.constant(np.array(factors, np.float32)),
-            axes=axes,
+            op.constant(np.array([1, 1, *factors], np.float32)),
             mode="nearest",
             coordinate_transformation_mode="asymmetric",
             nearest_mode="floor",
         )
-    for axis, size, scale in zip(axes, sizes, scales):
-        index = nearest_index(op, computing_dtype(x), op.size(x, axis), size, scale, shift)
+    indices = nearest_indices(op, computing_dtype(x), inner, sizes, scales, shift, fits)
+    for axis, index in enumerate(indices, 2):
         x = op.Gather(x, index, axis=axis)
     return x
 
 
-def nearest_index(op, dtype, size: Size, out: Size, scale: float | None, shift: float) -> ir.Value:
-    """The element of an axis that every output reads."""
-    step = step_of(op, dtype, size, out, scale)
-    place = op.Mul(op.Add(op.Cast(counted(op, out), to=dtype), shift), step)
-    return op.Min(op.Cast(op.Floor(place), to=INT64), minus(op, size, 1))
+def keeps_or_doubles(size: Size, out: Size, scale: float | None) -> bool:
+    """Whether an axis is known to keep its size, or to double it: ATen does so in whole elements, whatever the factor."""
+    return is_static(size, out) and out in (size, 2 * size)
 
 
-def factor(op, x, axis: int, out: Size, scale: float | None, shift: float) -> int | None:
+def repetitions(size: Size, out: Size, scale: float | None, shift: float) -> int | None:
     """The whole number of times that every element of an axis is repeated, None when this is not so."""
-    size = op.size(x, axis)
     if is_static(size, out):
-        times = out // size if size else 0
-        count, step = out, np.float32(1 / scale) if scale else np.float32(size) / np.float32(out or 1)
+        repeats, count = out // size if size else 0, out
     elif scale is not None and scale == int(scale):
-        times, count, step = int(scale), CHECKED, np.float32(1 / scale)
+        repeats, count = int(scale), CHECKED
     else:
         return None
-    number = np.arange(count, dtype=np.float32)
-    read = np.floor((number + np.float32(shift)) * step).astype(np.int64)
-    if is_static(size):
-        read = np.minimum(read, size - 1)
-    return times if times and np.array_equal(read, np.arange(count) // times) else None
+    read = elements_read(np.float32, size, count, scale, shift)
+    return repeats if repeats and np.array_equal(read, np.arange(count) // repeats) else None
+
+
+def elements_read(dtype: type, size: Size, out: int, scale: float | None, shift: float) -> np.ndarray:
+    """The element of an axis that each of *out* outputs reads, in the precision of ATen."""
+    step = dtype(1 / scale) if scale else dtype(size) / dtype(out or 1)
+    read = np.floor((np.arange(out, dtype=dtype) + dtype(shift)) * step).astype(np.int64)
+    return np.minimum(read, size - 1) if is_static(size) else read
+
+
+def nearest_indices(
+    op,
+    dtype: ir.DataType,
+    sizes: Sequence[Size],
+    outs: Sequence[Size],
+    scales: Sequence[float | None],
+    shift: float,
+    fits: bool,
+) -> list[ir.Value]:
+    """The element that every output reads, for each of some axes, computed in *dtype*.
+
+    *fits*: an axis that keeps its size or doubles it does so in whole elements, as in ATen's kernels of two axes and in gradients.
+    Without a factor, positions of sizes that are not known now are inside of the axis up to four million outputs.
+    """
+    if fits:
+        scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(sizes, outs, scales)]
+    if is_static(*sizes, *outs):
+        axes = zip(sizes, outs, scales)
+        return [op.constant(elements_read(dtype.numpy().type, *axis, shift)) for axis in axes]
+    if any(scales):
+        counts = [op.Cast(op.constant(out), to=dtype) for out in outs]
+        steps = [
+            fitted(op, step_of(op, dtype, *axis), *axis) if fits else step_of(op, dtype, *axis)
+            for axis in zip(sizes, outs, scales)
+        ]
+    else:
+        count = op.Cast(op.shape(outs), to=dtype)
+        counts = [op.Gather(count, axis) for axis in range(len(outs))]
+        steps = [op.Div(op.Cast(op.shape(sizes), to=dtype), count)]
+        if len(outs) > 1:
+            steps = op.Split(steps[0], axis=0, num_outputs=len(outs), outputs=len(outs))
+    indices = []
+    for size, count, step, scale in zip(sizes, counts, steps, scales):
+        number = op.Range(op.constant(0, dtype), count, op.constant(1, dtype))
+        index = op.Cast(op.Mul(op.Add(number, shift) if shift else number, step), to=INT64)
+        indices.append(op.Min(index, minus(op, size, 1)) if scale else index)
+    return indices
+
+
+def fitted(op, step: ir.Value, size: Size, out: Size, scale: float | None) -> ir.Value:
+    """The step of an axis that may keep its size or double it by a factor that is not 1 or 2."""
+    whole = int(scale or 0)
+    if is_static(size, out) or whole not in (1, 2) or not whole < scale < whole + 0.5:
+        return step
+    return op.Where(op.Equal(times(op, size, whole), out), op.constant(1 / whole, step.dtype), step)
 
 
 # ---- linear, cubic
@@ -174,8 +224,6 @@ def upsample_bicubic2d(op, self, output_size, align_corners, scales_h, scales_w)
 
 def linear(op, x, sizes, scales, align_corners):
     """Each output is between two elements of an axis, weighted by its distance to them."""
-    if x.dtype in HALVES and rank(x) != 4:
-        return sum_of_taps(op, x, sizes, scales, align_corners, taps_rounded_to(x.dtype))
     return interpolated(op, x, sizes, scales, align_corners, "linear", linear_taps)
 
 
@@ -192,17 +240,6 @@ def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_cor
     below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
     part = op.Sub(place, op.Cast(below, to=dtype))
     return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
-
-
-def taps_rounded_to(half: ir.DataType) -> Callable:
-    """`linear_taps` with weights of a half precision, as in torch's kernels of one and of three axes."""
-
-    def taps(op, dtype, *arguments):
-        (below, _), (above, part) = linear_taps(op, dtype, *arguments)
-        part = op.Cast(part, to=half)
-        return [(below, op.Cast(op.Sub(1.0, part), to=dtype)), (above, op.Cast(part, to=dtype))]
-
-    return taps
 
 
 def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool, copied=False):
@@ -236,26 +273,86 @@ def far(op, t, a):
 
 
 def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable):
-    """Resize when it computes this; otherwise a weighted sum of the elements of *taps*, axis by axis.
+    """Resize; otherwise a weighted sum of the elements of *taps*, axis by axis.
 
-    On a thousand elements an axis, Resize and torch round positions in float32 by 1e-4 each, not alike; the sum, which rounds as
-    torch does, takes 10 to 40 times as long.
+    On a thousand elements an axis, Resize, the sum and torch round positions in float32 by 1e-4 each, not alike; the sum takes 10 to
+    40 times as long.
     """
-    axes = list(range(2, rank(x)))
-    if x.dtype == UINT8 and len(axes) == 2:
+    if x.dtype == UINT8 and rank(x) == 4:
         return of_bytes(op, x, sizes, scales, align_corners, taps)
     check_float(x)
-    if x.dtype in IN_RESIZE:
-        attributes = dict(axes=axes, mode=mode, cubic_coeff_a=-0.75 if mode == "cubic" else None)
-        if align_corners or not any(scales):
-            transformation = "align_corners" if align_corners else "half_pixel"
-            return op.Resize(
-                x, None, None, op.shape(sizes), coordinate_transformation_mode=transformation, **attributes
-            )
-        if all(scale is not None and scale == round(scale) for scale in scales):
-            factors = op.constant(np.array(scales, np.float32))
-            return op.Resize(x, None, factors, coordinate_transformation_mode="half_pixel", **attributes)
-    return sum_of_taps(op, x, sizes, scales, align_corners, taps)
+    attributes = dict(mode=mode, cubic_coeff_a=-0.75 if mode == "cubic" else None)
+    result = resized(op, x, sizes, scales, align_corners, mode == "linear", **attributes)
+    return sum_of_taps(op, x, sizes, scales, align_corners, taps) if result is None else result
+
+
+def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attributes) -> ir.Value | None:
+    """Resize, None where its factors, which are float32, do not say enough."""
+    if x.dtype in (DOUBLE, UINT8):
+        return None
+    attributes["coordinate_transformation_mode"] = "align_corners" if align_corners else "half_pixel"
+    given = [None] * len(sizes) if align_corners else scales
+    found = [stretch(op.size(x, axis), *item, copied) for axis, item in enumerate(zip(sizes, given), 2)]
+    if None not in found:
+        result = op.Resize(x, None, factors_of(op, x, found), **attributes)
+        if all(item.is_exact for item in found):
+            return result
+        axes = list(range(2, rank(x)))
+        return op.Slice(result, [0] * len(axes), op.shape(sizes), axes)
+    if any(given):
+        return None
+    whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])
+    return op.Resize(x, None, None, whole, **attributes)
+
+
+@dataclasses.dataclass
+class Stretch:
+    """How Resize stretches one axis.
+
+    Attributes:
+        factor: a float32.
+        kept: the largest size of several elements that it must not change, 0 without.
+        is_exact: whether the size that it gives is that of torch; otherwise it may be larger by one.
+    """
+
+    factor: np.float32
+    kept: int = 0
+    is_exact: bool = True
+
+
+def stretch(size: Size, out: Size, scale: float | None, copied: bool) -> Stretch | None:
+    """The stretch of one axis, None when neither its sizes nor its factor are known now.
+
+    Runtimes multiply sizes by factors in float32 or in float64, torch by the factor in float64: 90 * 0.7 is 62.
+    *copied*: an axis that keeps its size is copied, whatever its factor.
+    """
+    if is_static(size, out):
+        before, after = np.array([size]), np.array([out])
+        exact = np.float32(out) / np.float32(size)
+        wish = exact if scale is None or (copied and size == out) else np.float32(scale)
+        kept = 0
+    elif scale:
+        before = np.arange(1, LARGEST)
+        after = (before * float(scale)).astype(np.int64)
+        wish = np.float32(scale)
+        kept = int(before[after == before].max(initial=0)) if copied and scale != 1 else 0
+    else:
+        return None
+    below, above = (np.nextafter(wish, np.float32(end)) for end in (-np.inf, np.inf))
+    for factor in (wish, above, below):
+        found = [np.floor(before.astype(dtype) * dtype(factor)) for dtype in (np.float32, np.float64)]
+        if all(np.array_equal(item, after) for item in found):
+            return Stretch(factor, kept if kept > 1 else 0)
+    return Stretch(above, kept if kept > 1 else 0, is_exact=False)
+
+
+def factors_of(op, x, found: Sequence[Stretch]) -> ir.Value:
+    """The factors of Resize for all axes, 1 for an axis that keeps its size."""
+    factors = op.constant(np.array([1, 1, *(item.factor for item in found)], np.float32))
+    kept = [0, 0, *(item.kept for item in found)]
+    if not any(kept):
+        return factors
+    return op.Where(op.Greater(op.Shape(x), op.constant(kept)), factors, op.constant(1.0))
 
 
 def sum_of_taps(op, x, sizes, scales, align_corners, taps: Callable):
@@ -315,12 +412,23 @@ def upsample_lanczos2d_aa(op, self, output_size, align_corners, scales_h, scales
 
 
 def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: float):
-    """One matrix product an axis: row ``i`` weights the elements within *reach* of the place of output ``i``.
-
-    Source: ``_compute_indices_min_size_weights_aa`` of ATen; onnxruntime's own antialiasing weights elements outside of the image.
-    """
+    """Resize, whose corners lie elsewhere and which has no Lanczos kernel; otherwise products with matrices."""
     if x.dtype != UINT8:
         check_float(x)
+    if not align_corners and kernel is not lanczos:
+        mode, coefficient = ("cubic", -0.5) if kernel is hat else ("linear", None)
+        attributes = dict(mode=mode, cubic_coeff_a=coefficient, antialias=1, exclude_outside=1)
+        result = resized(op, x, sizes, scales, False, True, **attributes)
+        if result is not None:
+            return result
+    return by_matrices(op, x, sizes, scales, align_corners, kernel, reach)
+
+
+def by_matrices(op, x, sizes, scales, align_corners, kernel: Callable, reach: float):
+    """One matrix product an axis: row ``i`` weights the elements within *reach* of the place of output ``i``.
+
+    Source: ``_compute_indices_min_size_weights_aa`` of ATen.
+    """
     wide = op.Cast(x, to=computing_dtype(x))
     for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
         step = step_of(op, wide.dtype, op.size(x, axis), out, scale, align_corners, copied=True)
@@ -411,7 +519,7 @@ def weighted(op, x, weights, seen, axis: int):
 
 def check_float(x: ir.Value) -> None:
     """Raise Untranslatable when an interpolation is not computed in floats."""
-    if x.dtype not in IN_RESIZE and x.dtype != DOUBLE:
+    if x.dtype not in dtypes.FLOATS:
         raise Untranslatable(f"interpolation of {x.dtype.name}")
 
 

@@ -5,7 +5,7 @@ Source of semantics: the shape formulas of torch.nn.Conv2d, torch.nn.MaxPool2d a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import onnx_ir as ir
 
@@ -82,9 +82,37 @@ def columns(op, x: ir.Value, kernel: Sequence[Size], stride: Sequence[int], dila
     return op.Transpose(taken, perm=order), counts
 
 
+# ---- edges
+
+
 def padded(op, x: ir.Value, begin: Sequence[Size], end: Sequence[Size], value: float = 0) -> ir.Value:
     """*x* (N, C, *spatial*) with *value* around its spatial axes."""
-    if all(is_int(size, 0) for size in [*begin, *end]):
+    return padded_by(op, x, [0, 0, *begin, 0, 0, *end], value)
+
+
+def padded_along(
+    op,
+    x: ir.Value,
+    axes: Iterable[int],
+    begin: Sequence[Size],
+    end: Sequence[Size],
+    value: float | ir.Value | None = None,
+    mode: str = "constant",
+) -> ir.Value:
+    """*x* continued before and after some axes, see `padded_by`."""
+    amounts: list[Size] = [0] * (2 * rank(x))
+    for axis, before, after in zip(axes, begin, end):
+        amounts[axis % rank(x)], amounts[rank(x) + axis % rank(x)] = before, after
+    return padded_by(op, x, amounts, value, mode)
+
+
+def padded_by(
+    op, x: ir.Value, amounts: Sequence[Size], value: float | ir.Value | None = None, mode: str = "constant"
+) -> ir.Value:
+    """*x* continued by *amounts*, those before all axes, then those after, with a *value* (None: zeros) or in another mode of Pad.
+
+    Always of all axes: a runtime that moves a Transpose over a Pad may forget its input *axes*.
+    """
+    if all(is_int(size, 0) for size in amounts):
         return x
-    axes = list(range(2, 2 + len(begin)))
-    return op.Pad(x, op.shape([*begin, *end]), op.constant(value, x.dtype), axes)
+    return op.Pad(x, op.shape(amounts), None if value is None else op.constant(value, x.dtype), mode=mode)

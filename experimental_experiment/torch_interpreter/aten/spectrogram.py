@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
     real_to_complex,
     scaled,
 )
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import HARMLESS, schema_names, translates
@@ -61,7 +62,7 @@ def stft_center(
         if pad_mode not in ("constant", "reflect"):
             raise Untranslatable(f"pad_mode={pad_mode}")
         axis = rank(self) - 1 - is_complex(given(op, "self"))
-        self = op.Pad(self, [n_fft // 2] * 2, None, [axis], mode=pad_mode)
+        self = padded_along(op, self, [axis], [n_fft // 2], [n_fft // 2], mode=pad_mode)
     return stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
 
 
@@ -103,8 +104,7 @@ def trimmed(op, signal: ir.Value, envelope: ir.Value, total: ir.Value, first: in
     if length is None:
         return result
     # a length beyond the last frame is filled with zeros
-    missing = op.Max(op.Sub(last, total), [0])
-    return op.Pad(result, op.Concat([0], missing, axis=0), None, [1])
+    return padded_along(op, result, [1], [0], [op.Max(op.Sub(last, total), [0])])
 
 
 def window(target: torch._ops.OpOverload) -> None:
@@ -158,7 +158,7 @@ def whole_window(op, window, win_length: int | None, n_fft: int) -> ir.Value | N
             return None
         dtype = dtypes.onnx_dtype(op.context.node.meta["val"].dtype)
         window = op.Expand(op.constant(1, dtype), [win_length])
-    return window if win_length == n_fft else op.Pad(window, [left, n_fft - win_length - left])
+    return padded_along(op, window, [0], [left], [n_fft - win_length - left])
 
 
 def overlapped(op, signals, n_fft: int, hop: int) -> ir.Value:

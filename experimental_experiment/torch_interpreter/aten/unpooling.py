@@ -12,7 +12,6 @@ from experimental_experiment.torch_interpreter.aten.pooling import largest_of
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import LOW_PRECISION
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, counted, minus, volume
 
@@ -34,15 +33,11 @@ def max_unpool3d(op, self, indices, output_size, stride, padding):
 def scattered(op, x, indices, sizes: list[Size], reduction: str):
     """Zeros of the spatial *sizes* that receive *x* at flat positions; several at one position are added with ``add``."""
     outer = [op.size(x, axis) for axis in range(rank(x) - len(sizes))]
-    dtype = x.dtype
-    if reduction == "add" and dtype in LOW_PRECISION:
-        # onnxruntime adds neither float16 nor bfloat16 in ScatterElements
-        x = op.Cast(x, to=ir.DataType.FLOAT)
     zeros = op.Expand(op.constant(0, x.dtype), op.shape([*outer, volume(op, sizes)]))
     flat = op.shape([*outer, volume(op, [op.size(x, axis) for axis in range(len(outer), rank(x))])])
     indices, x = op.Reshape(indices, flat, allowzero=1), op.Reshape(x, flat, allowzero=1)
     result = op.ScatterElements(zeros, indices, x, axis=-1, reduction=reduction)
-    return op.Cast(reshaped(op, result, [*outer, *sizes]), to=dtype)
+    return reshaped(op, result, [*outer, *sizes])
 
 
 @translates(aten.fractional_max_pool2d.default)

@@ -3,9 +3,16 @@
 from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (they register)
     activations,
     conversions,
+    convolutions,
     float64,
+    folds,
+    grids,
     integers,
+    pads,
     products,
     reductions,
+    resampling,
+    scatters,
+    transforms,
     unsupported,
 )

@@ -1,0 +1,39 @@
+"""Rows of convolutions."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+
+SIGNAL, WEIGHT = torch.randn(2, 6, 9), torch.randn(4, 6, 3)
+BACK = torch.randn(6, 4, 3)
+
+
+def transposed(x, weight):
+    """An output padding that only the dilation allows."""
+    return torch.nn.functional.conv_transpose1d(x, weight, stride=1, output_padding=1, dilation=2)
+
+
+ROWS = {
+    "Conv.over_windows": (
+        lambda x, w: torch.nn.functional.conv1d(x, w, stride=2, padding=1),
+        SIGNAL.double(),
+        WEIGHT.double(),
+    ),
+    "ConvTranspose.of_float64": (
+        lambda x, w: torch.nn.functional.conv_transpose1d(x, w, stride=2, padding=1),
+        SIGNAL.double(),
+        BACK.double(),
+    ),
+    "ConvTranspose.with_much_padding": (transposed, SIGNAL, BACK),
+}
+
+
+class TestConvolutions(ExporterTestCase):
+    def test_rows(self):
+        self.assert_rows_needed(ROWS)
+
+
+if __name__ == "__main__":
+    unittest.main()

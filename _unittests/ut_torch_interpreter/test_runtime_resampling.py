@@ -1,0 +1,104 @@
+"""Rows of Resize, and resizing between transpositions, which onnxruntime moves."""
+
+import time
+import unittest
+
+import torch
+
+from experimental_experiment.comparison import run, session
+from experimental_experiment.testing import ExporterTestCase, each, without_row
+from experimental_experiment.torch_interpreter import onnx_export, to_onnx
+from experimental_experiment.torch_interpreter.runtime import table
+
+interpolate = torch.nn.functional.interpolate
+IMAGE = torch.randn(2, 7, 5, 3)
+
+ROWS = {
+    "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
+    "Resize.repeated_elements": (lambda x: interpolate(x, scale_factor=(2, 3)), IMAGE.double() * 1e300),
+}
+
+OTHER_ROWS = {
+    "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
+    "Resize.smoothed_nowhere": (lambda x: interpolate(x, scale_factor=1.5, mode="bicubic"), IMAGE.mT),
+    "Resize.antialiased": (lambda x: interpolate(x, size=(4, 9), mode="bilinear", antialias=True), IMAGE.mT),
+}
+"""Rows for speed, and of operator sets that may not be targets yet."""
+
+
+def last(x: torch.Tensor, **arguments) -> torch.Tensor:
+    """A resized image whose channels come last."""
+    return interpolate(x.permute(0, 3, 1, 2), **arguments).permute(0, 2, 3, 1)
+
+
+def seconds(model, image: torch.Tensor) -> float:
+    """The shortest time of the processor for a run."""
+    runner, times = session(model), []
+    for _ in range(5):
+        start = time.process_time()
+        run(runner, [image])
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+class TestResampling(ExporterTestCase):
+    CASES = {
+        "nearest, twice": (last, IMAGE, {"scale_factor": 2.0}),
+        "nearest, size": (last, IMAGE, {"size": (9, 4)}),
+        "bilinear, twice": (last, IMAGE, {"scale_factor": 2.0, "mode": "bilinear"}),
+        "bilinear, half": (last, IMAGE, {"scale_factor": 0.5, "mode": "bilinear"}),
+        "bilinear, size": (last, IMAGE, {"size": (9, 4), "mode": "bilinear"}),
+        "bilinear, corners": (last, IMAGE, {"size": (9, 4), "mode": "bilinear", "align_corners": True}),
+        "bilinear, antialiased": (last, IMAGE, {"size": (9, 4), "mode": "bilinear", "antialias": True}),
+        "bicubic": (last, IMAGE, {"scale_factor": 1.5, "mode": "bicubic"}),
+        "bicubic, float16": (last, IMAGE.half(), {"size": (4, 9), "mode": "bicubic"}),
+    }
+
+    def test_between_transpositions(self):
+        self.assert_cases(self.CASES)
+
+    def test_other_sizes_between_transpositions(self):
+        every = each(
+            lambda x, y: last(x, size=y.shape[:2], mode="bilinear"),
+            lambda x, y: last(x, size=y.shape[:2], mode="nearest"),
+            lambda x, y: last(x, scale_factor=1.5, mode="bicubic"),
+        )
+        others = [(torch.randn(3, 4, 11, 3), torch.randn(6, 8))]
+        self.assert_same_as_eager(every, IMAGE, torch.randn(10, 4), others=others)
+
+    def test_rows(self):
+        self.assert_rows_needed(ROWS)
+
+    def test_operator_sets_that_may_be_targets(self):
+        for name, (function, *args) in OTHER_ROWS.items():
+            row = next(row for row in table.ROWS if row.name == name)
+            if row.before is None:
+                continue
+            if row.before - 1 not in onnx_export.OPSETS:
+                self.skipTest(f"operator set {row.before - 1} is no target")
+            self.assert_rows_needed({name: (function, *args)})
+
+    def test_rows_for_speed(self):
+        name, image = "Resize.smoothed_nowhere", torch.randn(1, 3, 112, 112)
+        function = OTHER_ROWS[name][0]
+        with without_row(name):
+            slow = to_onnx(function, (image,))
+        self.assertGreater(seconds(slow, image), 4 * seconds(to_onnx(function, (image,)), image))
+
+    def test_cubics_that_do_not_shrink(self):
+        """At the edges, and where one axis is as it was."""
+        every = each(
+            lambda x: interpolate(x, scale_factor=(1.0, 1.5), mode="bicubic"),
+            lambda x: interpolate(x, scale_factor=2.5, mode="bicubic"),
+            lambda x: interpolate(x, scale_factor=(3.0, 0.5), mode="bicubic"),
+            lambda x: interpolate(x, size=(9, 5), mode="bicubic"),
+        )
+        for dtype in (torch.float32, torch.float16):
+            with self.subTest(dtype=dtype):
+                self.assert_same_as_eager(
+                    every, IMAGE.to(dtype), others=[(torch.randn(1, 7, 6, 2).to(dtype),)]
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,54 @@
+"""Convolutions in float64, transposed convolutions with much padding."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.aten.convolution import exact_conv, spread_conv_transpose
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.runtime.table import repairs
+
+
+@repairs(
+    "Conv",
+    when="float64",
+    because="there is no kernel, and float32 loses half of the digits",
+    nodes="2 an axis, and 6; more for dynamic sizes",
+)
+def over_windows(op, x, weight, bias=None, *, strides, dilations, group=1, pads=None):
+    """A matrix product over sliding windows."""
+    if x.dtype != ir.DataType.DOUBLE:
+        return None
+    axes = rank(weight) - 2
+    pads = pads or [0] * (2 * axes)
+    return exact_conv(op, x, weight, bias, strides, pads[:axes], pads[axes:], dilations, group)
+
+
+@repairs(
+    "ConvTranspose",
+    when="float64",
+    because="there is no kernel, and float32 loses half of the digits",
+    nodes="8 an axis, and 10; more for dynamic sizes",
+)
+def of_float64(op, x, weight, bias=None, **attributes):
+    """A matrix product over sliding windows of the elements with zeros between them."""
+    return spread(op, x, weight, bias, **attributes) if x.dtype == ir.DataType.DOUBLE else None
+
+
+@repairs(
+    "ConvTranspose",
+    when="an output padding as large as the stride",
+    because="it is refused, although a larger dilation allows it",
+    nodes="4 an axis, and 4",
+)
+def with_much_padding(op, x, weight, bias=None, *, strides, output_padding, **attributes):
+    """A convolution of the elements with zeros between them."""
+    if all(more < step for more, step in zip(output_padding, strides)):
+        return None
+    return spread(op, x, weight, bias, strides=strides, output_padding=output_padding, **attributes)
+
+
+def spread(op, x, weight, bias, *, strides, pads, output_padding, dilations, group):
+    """Zeros between the elements, then a convolution with the flipped weight; *pads* are the same at both ends."""
+    padding = pads[: len(strides)]
+    return spread_conv_transpose(op, x, weight, bias, strides, padding, output_padding, group, dilations)

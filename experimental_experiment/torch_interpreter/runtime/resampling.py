@@ -1,0 +1,100 @@
+"""Resizing: float64, cubics, what an operator set lacks."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.aten.resize import by_matrices, hat, target, triangle
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.runtime.table import before, repairs
+from experimental_experiment.torch_interpreter.sizes import counted, times
+
+
+@repairs(
+    "Resize",
+    when="float64, mode nearest, whole factors",
+    because="there is no kernel, and float32 loses half of the digits",
+    nodes="6 an axis of dynamic size, otherwise 0",
+)
+def repeated_elements(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", **attributes):
+    """The elements at their positions, divided by the factor."""
+    repeats = mode == "nearest" and attributes.get("coordinate_transformation_mode") == "asymmetric"
+    if x.dtype != ir.DataType.DOUBLE or not repeats or scales is None or scales.const_value is None:
+        return None
+    for axis, factor in enumerate(scales.const_value.numpy().astype(int).tolist()):
+        if factor != 1:
+            number = counted(op, times(op, op.size(x, axis), factor))
+            x = op.Gather(x, op.Div(number, factor), axis=axis)
+    return x
+
+
+@repairs(
+    "Resize",
+    when="mode cubic, factors between 1 and 1.5 that may keep every size",
+    because="the input is copied when every size is kept",
+    nodes=6,
+)
+def continued(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", antialias=0, **attributes):
+    """The input is continued with its edge, so that an axis grows; the result is cut."""
+    if mode != "cubic" or antialias or scales is None or scales.const_value is None:
+        return None
+    if attributes.get("coordinate_transformation_mode", "half_pixel") != "half_pixel":
+        return None
+    factors = dict(enumerate(scales.const_value.numpy().tolist()))
+    moved = [axis for axis, factor in factors.items() if factor != 1]
+    if not moved or not all(1 < factors[axis] < 1.5 for axis in moved):
+        return None
+    if any(grows(x.shape[axis], factors[axis]) for axis in moved):
+        return None
+    more = math.ceil(1 / (factors[moved[-1]] - 1))
+    longer = padded_along(op, x, moved[-1:], [0], [more], mode="edge")
+    result = op.Resize(longer, roi, scales, mode=mode, **attributes)
+    cut = op.Mul(op.Cast(op.Shape(x), to=ir.DataType.FLOAT), scales)
+    return op.Slice(result, [0] * rank(x), op.Cast(cut, to=ir.DataType.INT64))
+
+
+@repairs(
+    "Resize",
+    when="mode cubic, factors of at least 1 that change every size but by 1",
+    because="it takes 20 to 30 times as long as with antialias, which changes nothing where no axis shrinks",
+    nodes=0,
+)
+def smoothed_nowhere(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", antialias=0, **attributes):
+    """The same with antialias."""
+    transformation = attributes.get("coordinate_transformation_mode", "half_pixel")
+    if op.opset < 18 or mode != "cubic" or antialias or transformation != "half_pixel":
+        return None
+    if scales is None or scales.const_value is None:
+        return None
+    axes = list(zip(x.shape, scales.const_value.numpy().tolist()))
+    if not all(factor == 1 or factor >= 1.5 or grows(size, factor) for size, factor in axes):
+        return None
+    return op.Resize(x, roi, scales, mode=mode, antialias=1, **attributes)
+
+
+def grows(size: int | ir.SymbolicDim, factor: float) -> bool:
+    """Whether an axis is known to grow by a factor."""
+    return isinstance(size, int) and int(size * factor) > size
+
+
+@before(
+    18,
+    "Resize",
+    when="antialias of two axes",
+    because="it has no antialias",
+    nodes="2; 60 to 80 for dynamic sizes",
+)
+def antialiased(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", antialias=0, **attributes):
+    """Products with matrices of weights."""
+    if not antialias or (sizes is None and scales.const_value is None):
+        return None
+    if sizes is not None:
+        out = [op.Gather(sizes, axis) for axis in (2, 3)]
+        factors = [None, None]
+    else:
+        out, factors = target(op, x, None, scales.const_value.numpy().astype(float).tolist()[2:])
+    kernel, reach = (hat, 2.0) if mode == "cubic" else (triangle, 1.0)
+    return by_matrices(op, x, out, factors, False, kernel, reach)
