@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -70,12 +72,14 @@ class Constraints:
         variadic: whether the last input repeats.
         outputs: type variable or concrete type of each formal output.
         allowed: dtypes that a variable may take.
+        attributes: names of the attributes.
     """
 
     inputs: tuple[str, ...]
     variadic: bool
     outputs: tuple[str, ...]
     allowed: dict[str, frozenset[ir.DataType]]
+    attributes: frozenset[str]
 
     def variable(self, position: int) -> str:
         """The type of the input at *position*."""
@@ -100,7 +104,9 @@ def constraints(op_type: str, opset: int, domain: str = "") -> Constraints | Non
     """
     if not onnx.defs.has(op_type, opset, domain):
         if domain in ("", "ai.onnx"):
-            raise Untranslatable(f"ONNX {op_type} does not exist in opset {opset}: raise target_opset")
+            raise Untranslatable(
+                f"ONNX {op_type} does not exist in opset {opset}: {raise_to(op_type, lambda schema: True)}"
+            )
         return None
     schema = onnx.defs.get_schema(op_type, opset, domain)
     variadic = (
@@ -115,4 +121,53 @@ def constraints(op_type: str, opset: int, domain: str = "") -> Constraints | Non
         variadic,
         tuple(formal.type_str for formal in schema.outputs),
         allowed,
+        frozenset(schema.attributes),
     )
+
+
+def raise_to(op_type: str, fits: Callable[[onnx.defs.OpSchema], bool]) -> str:
+    """What to do when an old version of an operator does not fit: the first version of ai.onnx that does."""
+    versions = [
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if (schema.domain, schema.name) == ("", op_type) and fits(schema)
+    ]
+    return f"raise target_opset to {min(versions)}" if versions else "no version has it"
+
+
+def check_inputs(op_type: str, opset: int, values: Sequence[ir.Value | None]) -> None:
+    """Raises Untranslatable when this version of the operator lacks one of the inputs."""
+    kinds = constraints(op_type, opset)
+    if kinds.variadic:
+        return
+    for position in range(len(kinds.inputs), len(values)):
+        if values[position] is not None:
+            name = onnx.defs.get_schema(op_type).inputs[position].name
+            since = raise_to(op_type, lambda schema, position=position: len(schema.inputs) > position)
+            raise Untranslatable(f"ONNX {op_type} has no input {name} in opset {opset}: {since}")
+
+
+def attributes_at(op_type: str, opset: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes as this version of the operator takes them: without those that it lacks and that hold their default.
+
+    Raises Untranslatable when the operator has no such attribute yet.
+    """
+    unknown = attributes.keys() - constraints(op_type, opset).attributes
+    if not unknown:
+        return attributes
+    for name in unknown:
+        if attributes[name] != default_of(op_type, name):
+            since = raise_to(op_type, lambda schema, name=name: name in schema.attributes)
+            raise Untranslatable(
+                f"ONNX {op_type} has no {name}={attributes[name]!r} in opset {opset}: {since}"
+            )
+    return {name: value for name, value in attributes.items() if name not in unknown}
+
+
+def default_of(op_type: str, name: str) -> Any:
+    """The default value of an attribute in the newest version of an operator, None without one."""
+    attribute = onnx.defs.get_schema(op_type).attributes.get(name)
+    if attribute is None or attribute.default_value.type == onnx.AttributeProto.UNDEFINED:
+        return None
+    value = onnx.helper.get_attribute_value(attribute.default_value)
+    return value.decode() if isinstance(value, bytes) else value

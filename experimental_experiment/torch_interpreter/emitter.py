@@ -178,8 +178,13 @@ class Emitter:
             return repaired if outputs is None or isinstance(repaired, tuple) else (repaired,)
         restored: dict[str, ir.DataType] = {}
         if kinds is not None and not domain:
+            kinds = dtypes.constraints(op_type, self.opset)
+            dtypes.check_inputs(op_type, self.opset, values)
+            attributes = dtypes.attributes_at(op_type, self.opset, attributes)
             values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
+        if kinds is not None and not domain:
+            kernels.check_results(op_type, self.opset, kinds, node.outputs)
         results = list(self.folded(node) or node.outputs)
         for position, result in enumerate(results):
             kind = kinds.outputs[min(position, len(kinds.outputs) - 1)] if restored else ""

@@ -41,8 +41,11 @@ from experimental_experiment.torch_interpreter.sizes import declare, plain
 from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
 
-OPSETS = range(18, 27)
+OPSETS = range(13, 27)
 """Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
+
+FUNCTIONS_IR_VERSION = 8
+"""The version of the file format that has local functions."""
 
 DEFAULT_OPSET = 20
 
@@ -77,7 +80,7 @@ def to_onnx(
         dynamic_shapes: as ``torch.export.export`` takes it; a string names a dynamic dimension.
         input_names: names of the inputs, instead of those of forward's parameters.
         output_names: names of the outputs, instead of the path of each leaf of the result.
-        target_opset: version of ai.onnx, 18 to 26, 20 by default; or versions by domain, ``{"": 20, "com.microsoft": 1}``.
+        target_opset: version of ai.onnx, 13 to 26, 20 by default; or versions by domain, ``{"": 20, "com.microsoft": 1}``.
         export_options: how torch.export is called.
         optimize: remove common subexpressions, unused nodes and duplicate constants.
         translations: ``{operator: function}`` used for this call before those of the registry, see `translates`.
@@ -130,7 +133,10 @@ def to_onnx(
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
     model = ir.Model(
         graph,
-        ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
+        ir_version=max(
+            FUNCTIONS_IR_VERSION,
+            onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
+        ),
         producer_name="experimental_experiment",
         functions=context.functions,
     )

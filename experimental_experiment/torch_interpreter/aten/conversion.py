@@ -122,8 +122,6 @@ def view_dtype(op, self, dtype):
         self.dtype.is_floating_point() or to.is_floating_point() or to == ir.DataType.BOOL
     ):
         return op.Cast(self, to=to)
-    if not op.has("BitCast"):
-        raise Untranslatable(f"a view of {self.dtype.name} as {to.name} needs BitCast, of opset 26")
     return op.BitCast(self, to=to)
 
 

@@ -55,9 +55,7 @@ def cummin(op, self, dim):
 def cumprod(op, self, dim, dtype):
     """The product of all elements up to each one; integers and booleans multiply to int64."""
     self = accumulated(op, self, dtype)
-    if rank(self) == 0:
-        return self
-    return op.CumProd(self, dim) if op.has("CumProd") else running(op, [self], [1], dim, multiply)[0]
+    return op.CumProd(self, dim) if rank(self) else self
 
 
 @translates(aten.cumsum.default)

@@ -13,7 +13,6 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import mul, pow_
 from experimental_experiment.torch_interpreter.aten.comparison import filled
-from experimental_experiment.torch_interpreter.emitter import INT64_MIN
 from experimental_experiment.torch_interpreter.promotion import (
     LOW_PRECISION,
     cast,
@@ -94,18 +93,8 @@ def power_of_two(op, exponent: ir.Value) -> ir.Value:
 
 
 def bits_of(op, x: ir.Value) -> ir.Value:
-    """The bits of a float64 as INT64; before opset 26 those of ``torch.nan`` for every NaN."""
-    if op.has("BitCast"):
-        return op.BitCast(x, to=INT64)
-    mantissa, exponent, special = parts(op, x)
-    stored = op.Max(exponent, -1021.0)
-    digits = op.Mul(mantissa, power_of_two(op, op.Add(op.Sub(exponent, stored), 53.0)))
-    field = op.Mul(op.Cast(op.Add(stored, 1021.0), to=INT64), 1 << 52)
-    bits = op.Add(field, op.Cast(digits, to=INT64))
-    of_special = op.Where(op.IsNaN(x), op.constant(0x7FF8 << 48), op.constant(0x7FF << 52))
-    of_special = op.Where(op.Equal(x, 0), op.constant(0), of_special)
-    bits = op.Where(special, of_special, bits)
-    return op.Where(signbit(op, x), op.Add(bits, INT64_MIN), bits)
+    """The bits of a float64 as INT64."""
+    return op.BitCast(x, to=INT64)
 
 
 @translates(aten.nextafter.default)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -46,6 +47,10 @@ CONTINUOUS = frozenset(
 """Operators whose result moves as little as their operands do. Comparisons and indices see the rounded values that torch sees."""
 
 
+WITH_BODIES = frozenset({"If", "Loop", "Scan"})
+"""Operators whose bodies take what they are given: a cast around them would not reach the bodies."""
+
+
 @functools.cache
 def table() -> dict[str, dict[str, list[str]]]:
     """{operator: {type variable: [dtypes without a kernel]}}."""
@@ -81,9 +86,13 @@ def widened(
         kind = kinds.variable(position)
         if kind not in allowed or value.dtype in allowed[kind] or kind in chosen:
             continue
-        wider = next((dtype for dtype in WIDER.get(value.dtype, ()) if dtype in allowed[kind]), None)
+        candidates = () if op_type in WITH_BODIES else WIDER.get(value.dtype, ())
+        wider = next((dtype for dtype in candidates if dtype in allowed[kind]), None)
         if wider is None:
-            raise Untranslatable(f"neither ONNX {op_type} nor a cast around it computes {value.dtype.name}")
+            raise Untranslatable(
+                f"neither ONNX {op_type} nor a cast around it computes {value.dtype.name}"
+                + later(op_type, op.opset, kind, value.dtype)
+            )
         if value.dtype == DOUBLE:
             op.context.warn_once(f"onnxruntime has no float64 kernel for {op_type}: computed in float32")
         chosen[kind], restored[kind] = wider, value.dtype
@@ -96,6 +105,32 @@ def widened(
             value = wide_value(op, op_type, value, chosen[kind])
         cast.append(value)
     return cast, restored
+
+
+def check_results(op_type: str, opset: int, kinds: dtypes.Constraints, results: Sequence[ir.Value]) -> None:
+    """Raises Untranslatable when this version of the operator does not give results of that dtype."""
+    for position, value in enumerate(results):
+        kind = kinds.outputs[min(position, len(kinds.outputs) - 1)]
+        if value.dtype is not None and value.dtype not in kinds.allowed.get(kind, {value.dtype}):
+            raise Untranslatable(
+                f"ONNX {op_type} does not give {value.dtype.name}{later(op_type, opset, kind, value.dtype)}"
+            )
+
+
+def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:
+    """What to do when a newer version of the operator takes this dtype, nothing when none does."""
+    name = f"tensor({dtype.name.lower()})"
+    since = dtypes.raise_to(
+        op_type,
+        lambda schema: (
+            schema.since_version > opset
+            and any(
+                item.type_param_str == kind and name in item.allowed_type_strs
+                for item in schema.type_constraints
+            )
+        ),
+    )
+    return f" in opset {opset}: {since}" if since.startswith("raise") else ""
 
 
 def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:

@@ -2,6 +2,7 @@
 
 from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (they register)
     activations,
+    compositions,
     conversions,
     convolutions,
     float64,
@@ -9,6 +10,7 @@ from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (t
     grids,
     integers,
     pads,
+    operator_sets,
     products,
     reductions,
     resampling,

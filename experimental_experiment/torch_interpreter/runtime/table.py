@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -110,9 +111,9 @@ def register(operators: Sequence[str], *facts: Any) -> Callable:
 
 @functools.cache
 def active(opset: int, runtime: str, special_values: bool) -> Mapping[str, tuple[Row, ...]]:
-    """The rows that a target needs, by operator."""
+    """The rows that a target needs, by operator: repairs of the newest form first, then those that write an older one."""
     found = collections.defaultdict(list)
-    for row in ROWS:
+    for row in sorted(ROWS, key=lambda row: -row.before if row.measured is None else -sys.maxsize):
         if row.applies(opset, runtime, special_values):
             found[row.operator].append(row)
     return {operator: tuple(rows) for operator, rows in found.items()}
@@ -126,8 +127,13 @@ def written_as(opset: int, rows: Sequence[Row]) -> int:
 def rewritten(
     op: Any, rows: Sequence[Row], inputs: Sequence[Any], attributes: dict[str, Any], outputs: int | None
 ) -> Any:
-    """What the first row that applies writes in the place of the operator, None when none does."""
+    """What the first row that applies writes in the place of the operator, None when none does.
+
+    What the row of an operator set writes has an older form, which no other row of the operator sees.
+    """
     context = op.context
+    if any(row.measured is None and row in rows for row in context.applying):
+        return None
     for row in rows:
         if row in context.applying:
             continue
