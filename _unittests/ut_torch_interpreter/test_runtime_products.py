@@ -1,8 +1,13 @@
 """Rows of matrix products."""
 
+import os
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import numpy as np
+import onnx
 import torch
 
 from experimental_experiment.comparison import session
@@ -15,8 +20,24 @@ ROWS = {
     "MatMul.of_a_vector": (lambda a, v: a.t() @ v, SQUARE, VECTOR),
 }
 
-OTHER_ROWS = {"MatMul.over_nothing": (lambda a, b: a @ b.mT, torch.randn(2, 3, 0), torch.randn(2, 4, 0))}
+UNSET = {"MatMul.over_nothing": (lambda a, b: a @ b.mT, torch.randn(2, 3, 0), torch.randn(2, 4, 0))}
 """Rows without which a result is whatever the memory held."""
+
+FATAL = {
+    "MatMul.cast_before_the_transposition": (
+        lambda x, w: x.transpose(0, 1).float() @ w.float(),
+        torch.randn(3, 4, 5).half(),
+        torch.randn(5, 6).half(),
+    )
+}
+"""Rows without which onnxruntime ends the process."""
+
+OTHER_ROWS = UNSET | FATAL
+
+LOADED = (
+    "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
+)
+"""A program that loads a model."""
 
 
 class TestProducts(ExporterTestCase):
@@ -24,12 +45,36 @@ class TestProducts(ExporterTestCase):
         self.assert_rows_needed(ROWS)
 
     def test_results_that_are_not_set(self):
-        for name, (function, *args) in OTHER_ROWS.items():
+        for name, (function, *args) in UNSET.items():
             with self.subTest(name):
                 self.assertEqual(0, float(self.over_sevens(to_onnx(function, tuple(args)), args).abs().max()))
                 with without_row(name):
                     model = to_onnx(function, tuple(args))
                 self.assertEqual(7, float(self.over_sevens(model, args).abs().max()))
+
+    def test_models_that_end_the_process(self):
+        for name, (function, *args) in FATAL.items():
+            with self.subTest(name):
+                self.assertEqual(0, self.loads(to_onnx(function, tuple(args))))
+                with without_row(name):
+                    model = to_onnx(function, tuple(args))
+                self.assertLess(self.loads(model), 0)
+
+    def test_a_pre_norm_encoder_of_halves(self):
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True).half().eval()
+        x = torch.randn(2, 5, 16).half()
+        sizes = ({0: "batch", 1: "sequence"},)
+        self.assertEqual(0, self.loads(to_onnx(layer, (x,), dynamic_shapes=sizes)))
+        self.export_and_compare(layer, (x,), others=[(torch.randn(3, 4, 16).half(),)], dynamic_shapes=sizes)
+
+    def loads(self, model) -> int:
+        """The exit code of another process that loads the model: negative when a signal ends it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(model, path)
+            return subprocess.run(
+                [sys.executable, "-c", LOADED, path], capture_output=True, check=False
+            ).returncode
 
     def over_sevens(self, model, args) -> torch.Tensor:
         """The output of a model, in memory that held the number seven."""
@@ -49,6 +94,21 @@ class TestProducts(ExporterTestCase):
         "a batch of transposed matrices": (lambda a, v: a.mT @ v, torch.randn(2, 5, 4), VECTOR),
         "two vectors": (lambda a, v: a.t()[0] @ v, SQUARE, VECTOR),
         "scaled, then transposed": (lambda a, v: (a * 0.5).t() @ v, SQUARE, VECTOR),
+        "a transposed batch of halves and a matrix": (
+            lambda x, w: x.transpose(0, 1) @ w,
+            torch.randn(3, 4, 5).half(),
+            torch.randn(5, 6).half(),
+        ),
+        "a matrix and a rotated batch of bfloat16": (
+            lambda w, x: w @ x.permute(1, 2, 0),
+            torch.randn(6, 5).bfloat16(),
+            torch.randn(4, 3, 5).bfloat16(),
+        ),
+        "a transposed batch of integers": (
+            lambda x, w: x.transpose(0, 1).float() @ w,
+            torch.arange(24).reshape(2, 3, 4),
+            torch.randn(4, 5),
+        ),
         "a permuted batch": (
             lambda a, v: a.permute(2, 1, 0) @ v,
             torch.randn(3, 5, 4)[:, :, :3].repeat(1, 1, 2)[:5],

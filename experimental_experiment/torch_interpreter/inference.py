@@ -114,6 +114,10 @@ def infer(node: ir.Node, opset: int) -> None:
         if output.name in inferred:
             output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])
             output.shape = ir.serde.deserialize_type_proto_for_shape(inferred[output.name])
+    if node.op_type == "Reshape" and node.outputs[0].shape is None:  # before opset 14 not even the rank
+        sizes = node.inputs[1].shape
+        if sizes is not None and sizes.is_static():
+            node.outputs[0].shape = ir.Shape([None] * sizes[0])
 
 
 def infer_from_bodies(node: ir.Node, bodies: Sequence[ir.Graph]) -> None:

@@ -11,7 +11,6 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.cumulative import running
 from experimental_experiment.torch_interpreter.aten.error_function import erf
 from experimental_experiment.torch_interpreter.aten.floating_point import parts, power_of_two, signbit
@@ -141,7 +140,9 @@ def scanned_product(op, x, axis, *, exclusive=0, reverse=0):
     """A Scan that multiplies."""
     if axis.const_value is None or exclusive or reverse:
         return None
-    return running(op, [x], [1], int(axis.const_value.numpy()), lambda inner, state, x: [inner.Mul(state, x)])[0]
+    return running(
+        op, [x], [1], int(axis.const_value.numpy()), lambda inner, state, x: [inner.Mul(state, x)]
+    )[0]
 
 
 @before(14, "Trilu", because="it does not exist", nodes=8)

@@ -35,6 +35,12 @@ def axes_as_attribute(op, x, axes=None, *, operator, noop_with_empty_axes=0, **a
     return op.emit(operator, (x,), {"axes": given or None, **attributes})
 
 
+@before(15, "CastLike", because="it does not exist", nodes=0)
+def a_cast(op, x, like):
+    """A Cast to the dtype, which is known."""
+    return op.Cast(x, to=like.dtype)
+
+
 @before(
     14,
     "Reshape",

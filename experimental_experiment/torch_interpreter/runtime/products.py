@@ -1,8 +1,11 @@
-"""Matrix products: vectors, empty axes."""
+"""Matrix products: vectors, empty axes, transposed batches."""
 
 from __future__ import annotations
 
+import onnx_ir as ir
+
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
@@ -35,3 +38,38 @@ def over_nothing(op, a, b):
     rows = [op.size(b, k) for k in range(rank(b))]
     rows[max(0, rank(b) - 2)] = 1
     return op.MatMul(row, op.Expand(op.constant(0, b.dtype), op.shape(rows)))
+
+
+@repairs(
+    "MatMul",
+    when="one operand is a Transpose that moves axis 0 to the last two, then cast (halves always are), the other of another rank",
+    because="the fusion of the Transpose ends the process",
+    nodes=1,
+)
+def cast_before_the_transposition(op, a, b):
+    """The tensor is cast first, then transposed; halves are multiplied in float32."""
+    if not (a.shape and b.shape) or rank(a) == rank(b) or not (transposition(a) or transposition(b)):
+        return None
+    dtype = wide(a.dtype)
+    return op.Cast(op.MatMul(transposed_last(op, a, dtype), transposed_last(op, b, dtype)), to=a.dtype)
+
+
+def transposed_last(op, x: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """*x* in *dtype*, cast before its `transposition` if there is one."""
+    moved = transposition(x)
+    if moved is None:
+        return op.Cast(x, to=dtype)
+    return op.Transpose(op.Cast(moved.inputs[0], to=dtype), perm=moved.attributes["perm"].as_ints())
+
+
+def transposition(x: ir.Value) -> ir.Node | None:
+    """The Transpose that gives *x*, by way of a Cast unless x is a half, and that moves axis 0 to the last two of several."""
+    node = x.producer()
+    if node is not None and node.op_type == "Cast":
+        node = node.inputs[0].producer()
+    elif wide(x.dtype) == x.dtype:
+        return None
+    if node is None or node.op_type != "Transpose":
+        return None
+    order = node.attributes["perm"].as_ints()
+    return node if len(order) > 2 and 0 in order[-2:] else None
