@@ -343,6 +343,7 @@ class TestOpset(ExporterTestCase):
     def test_versions(self):
         for target, expected in (
             (None, 20),
+            (13, 13),
             (18, 18),
             (26, 26),
             ({"": 21}, 21),
@@ -355,9 +356,9 @@ class TestOpset(ExporterTestCase):
                 self.assertEqual(expected, versions[""])
 
     def test_versions_that_cannot_be_honoured(self):
-        for target in (17, 27, 0, {"": 99}):
+        for target in (12, 27, 0, {"": 99}):
             with self.subTest(target):
-                with self.assertRaisesRegex(ValueError, "is not between 18 and 26"):
+                with self.assertRaisesRegex(ValueError, "is not between 13 and 26"):
                     to_onnx(Model(), (X,), target_opset=target)
         for target in ("20", 20.0, True):
             with self.subTest(target):

@@ -31,7 +31,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         metavar="ARGUMENT:AXIS=NAME[,AXIS=NAME...]",
         help="a dimension that may change, as in x:0=batch,1=length; may be repeated; adds to the function's own",
     )
-    command.add_argument("--opset", type=int, metavar="N", help="version of ai.onnx, 20 by default")
+    command.add_argument("--opset", type=int, metavar="N", help="version of ai.onnx, 13 to 26, 20 by default")
     command.add_argument(
         "--strict", action="store_true", help="capture with TorchDynamo, as ExportOptions(strict=True) does"
     )

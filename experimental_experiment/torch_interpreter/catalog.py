@@ -91,8 +91,7 @@ def markdown() -> str:
 def entry(translation: registry.Translation, is_complex: bool) -> Entry:
     """Describe one translation."""
     used, asked = operators_of(translation.function)
-    replaced = {row.operator for row in ROWS if row.before == first_versions().get(row.operator)}
-    versions = [first_versions()[name] for name in (used - asked or asked) - replaced]
+    versions = [first_versions()[name] for name in (used - asked or asked) - composed()]
     return Entry(
         target_name(translation.target) if callable(translation.target) else str(translation.target),
         tuple(sorted((used | asked) - CASTS or used)),
@@ -111,6 +110,12 @@ def first_versions() -> dict[str, int]:
         if schema.domain == "":
             versions[schema.name] = min(schema.since_version, versions.get(schema.name, schema.since_version))
     return versions
+
+
+@functools.cache
+def composed() -> frozenset[str]:
+    """The operators that the runtime table writes with others in the sets that lack them."""
+    return frozenset(row.operator for row in ROWS if row.before == first_versions()[row.operator])
 
 
 def operators_of(function: Any) -> tuple[set[str], set[str]]:

@@ -183,8 +183,6 @@ class Emitter:
             attributes = dtypes.attributes_at(op_type, self.opset, attributes)
             values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
-        if kinds is not None and not domain:
-            kernels.check_results(op_type, self.opset, kinds, node.outputs)
         results = list(self.folded(node) or node.outputs)
         for position, result in enumerate(results):
             kind = kinds.outputs[min(position, len(kinds.outputs) - 1)] if restored else ""

@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import PROTO
 
@@ -41,6 +42,10 @@ NUMPY = frozenset(
     }
 )
 """Dtypes that numpy computes as onnxruntime does."""
+
+
+INFERRED_SINCE = {"GreaterOrEqual": 16, "LessOrEqual": 16, "Reshape": 14}
+"""Operators whose first versions infer no rank, and the version that does, which says the same otherwise."""
 
 
 @functools.cache
@@ -95,7 +100,7 @@ def infer(node: ir.Node, opset: int) -> None:
 
     Cost: about 40 microseconds a node. Raises Untranslatable when the inputs contradict the operator.
     """
-    schema = schema_of(node.op_type, opset, node.domain)
+    schema = schema_of(node.op_type, max(opset, INFERRED_SINCE.get(node.op_type, 0)), node.domain)
     given = [value for value in node.inputs if value is not None]
     if schema is None or any(value.type is None for value in given):
         return
@@ -110,14 +115,25 @@ def infer(node: ir.Node, opset: int) -> None:
     except InferenceError as error:
         shapes = ", ".join(f"{value.dtype}{value.shape}" for value in given)
         raise Untranslatable(f"ONNX {node.op_type} does not accept {shapes}: {error}") from error
+    except onnx.checker.ValidationError as error:
+        newer = dtypes.raise_to(
+            node.op_type,
+            lambda schema: schema.since_version > opset and accepts(schema, node_proto(node), types, data),
+        )
+        raise Untranslatable(f"{error} of ONNX {node.op_type} in opset {opset}: {newer}") from error
     for output in node.outputs:
         if output.name in inferred:
             output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])
             output.shape = ir.serde.deserialize_type_proto_for_shape(inferred[output.name])
-    if node.op_type == "Reshape" and node.outputs[0].shape is None:  # before opset 14 not even the rank
-        sizes = node.inputs[1].shape
-        if sizes is not None and sizes.is_static():
-            node.outputs[0].shape = ir.Shape([None] * sizes[0])
+
+
+def accepts(schema: onnx.defs.OpSchema, *given) -> bool:
+    """Whether a version of an operator takes a node with these types."""
+    try:
+        infer_node_outputs(schema, *given)
+    except (InferenceError, onnx.checker.ValidationError):
+        return False
+    return True
 
 
 def infer_from_bodies(node: ir.Node, bodies: Sequence[ir.Graph]) -> None:

@@ -1,7 +1,7 @@
 """Attention: scaled_dot_product_attention in all its forms, and the fast path of nn.MultiheadAttention.
 
-Source of semantics: ``torch.nn.functional.scaled_dot_product_attention`` and ONNX Attention-23. float16 and bfloat16 are computed
-in float32 as eager's kernels do. A row whose mask lets nothing through gives 0, in eager as here.
+Source of semantics: ``torch.nn.functional.scaled_dot_product_attention`` and ONNX Attention-23. A row whose mask lets nothing
+through gives 0, in eager as here.
 """
 
 from __future__ import annotations
@@ -19,20 +19,35 @@ from experimental_experiment.torch_interpreter.aten.normalization import layer_n
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import cast
+from experimental_experiment.torch_interpreter.promotion import cast, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 
-HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-
 
 @translates(aten.scaled_dot_product_attention.default)
 def scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    """``softmax(query @ key.T * scale + mask) @ value``; one ONNX Attention where onnxruntime computes it as eager does."""
-    if not dropout_p and fits_attention(op, query, key, value, attn_mask, scale, enable_gqa):
-        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
-    return attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
+    """``softmax(query @ key.T * scale + mask) @ value``; one ONNX Attention of batches of heads."""
+    if attn_mask is not None and is_causal:
+        raise Untranslatable("attn_mask and is_causal=True at once")
+    if dropout_p or isinstance(scale, ir.Value) or not fits_attention(query, key, value, attn_mask):
+        return rounded_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
+    return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
+
+
+def fits_attention(query, key, value, attn_mask) -> bool:
+    """Whether ONNX Attention takes these shapes: four axes, one batch, whole groups of heads."""
+    tensors = query, key, value
+    if any(rank(x) != 4 for x in tensors) or (attn_mask is not None and rank(attn_mask) < 2):
+        return False
+    heads = [x.shape[1] for x in tensors]
+    is_one_batch = len({x.shape[0] for x in tensors}) == 1
+    return is_one_batch and heads[1] == heads[2] and (heads[0] == heads[1] or is_multiple(*heads[:2]))
+
+
+def is_multiple(heads, groups) -> bool:
+    """Whether a number of heads is known to be that of whole groups."""
+    return isinstance(heads, int) and isinstance(groups, int) and groups > 0 and heads % groups == 0
 
 
 @translates(aten._scaled_dot_product_flash_attention_for_cpu.default)
@@ -47,7 +62,14 @@ def flash_attention_for_cpu(op, query, key, value, dropout_p, is_causal, attn_ma
 @translates(aten._scaled_dot_product_attention_math.default)
 def attention_math(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """scaled_dot_product_attention and its weights."""
-    return attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    return rounded_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def rounded_attention(op, query, key, value, attn_mask, *options):
+    """`attend`, halves in float32, rounded once as in eager."""
+    dtype = query.dtype
+    query, key, value = (cast(op, tensor, wide(dtype)) for tensor in (query, key, value))
+    return tuple(cast(op, x, dtype) for x in attend(op, query, key, value, attn_mask, *options))
 
 
 def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
@@ -56,18 +78,15 @@ def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable
         raise Untranslatable("attn_mask and is_causal=True at once")
     if enable_gqa:
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
-    dtype = query.dtype
-    computed = ir.DataType.FLOAT if dtype in HALVES else dtype
-    query, key, value = (cast(op, tensor, computed) for tensor in (query, key, value))
     swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
     scores = op.MatMul(op.Mul(query, factor(op, query, scale)), op.Transpose(key, perm=swapped))
-    bias = causal_bias(op, scores) if is_causal else additive(op, attn_mask, computed)
+    bias = causal_bias(op, scores) if is_causal else additive(op, attn_mask, query.dtype)
     weights = op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and not attends_everywhere(attn_mask):
         closed = op.Equal(op.ReduceMax(bias, [-1], keepdims=1), -math.inf)
-        weights, result = (op.Where(closed, op.constant(0.0, computed), x) for x in (weights, result))
-    return cast(op, result, dtype), cast(op, weights, dtype)
+        weights, result = (op.Where(closed, op.constant(0.0, x.dtype), x) for x in (weights, result))
+    return result, weights
 
 
 def factor(op, query, scale):
@@ -114,31 +133,6 @@ def repeated_heads(op, query, key):
     sizes = [op.size(key, axis) for axis in range(rank(key))]
     spread = op.Expand(op.Unsqueeze(key, [-3]), op.shape([*sizes[:-2], times, *sizes[-2:]]))
     return reshaped(op, spread, [*sizes[:-3], heads, *sizes[-2:]])
-
-
-def fits_attention(op, query, key, value, attn_mask, scale, enable_gqa) -> bool:
-    """Whether onnxruntime's Attention gives what eager gives.
-
-    Measured with onnxruntime 1.31: it refuses empty tensors, bfloat16, negative scales, batches that broadcast and
-    masks that broadcast over positions; its scale is a float32; it gives 0, not the mean of the values, where a
-    whole row of a float mask is the lowest float.
-    """
-    if not op.has("Attention") or query.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
-        return False
-    if any(rank(x) != 4 or {0, None} & set(x.shape) for x in (query, key, value)):
-        return False
-    if len({x.shape[0] for x in (query, key, value)}) > 1 or key.shape[1] != value.shape[1]:
-        return False
-    if query.shape[1] != key.shape[1] and not enable_gqa:
-        return False
-    if scale is not None and (isinstance(scale, ir.Value) or scale <= 0):
-        return False
-    positions = [query.shape[-2], key.shape[-2]]
-    return attn_mask is None or (
-        attn_mask.dtype == ir.DataType.BOOL
-        and rank(attn_mask) >= 2
-        and list(attn_mask.shape)[-2:] == positions
-    )
 
 
 # ---- the fast path of nn.MultiheadAttention and nn.TransformerEncoderLayer in evaluation

@@ -1,7 +1,6 @@
 """Normalization: batch, layer, group, instance and root mean square.
 
-Source of semantics: torch.nn.functional.batch_norm, layer_norm, group_norm, instance_norm and rms_norm. float16 and bfloat16
-are computed in float32 and rounded once, as in eager; float64, for which onnxruntime has few kernels, in elementary operators.
+Source of semantics: torch.nn.functional.batch_norm, layer_norm, group_norm, instance_norm and rms_norm.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import rounded_to
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, sizes_of, volume
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, volume
 
 aten = torch.ops.aten
 
@@ -157,19 +155,10 @@ def updated(op, input, axes, running, batch, momentum):
 def layer_norm(op, input, normalized_shape, weight, bias, eps):
     """Normalize over the last len(normalized_shape) axes."""
     axis = -len(normalized_shape)
-    given = [x for x in (input, weight, bias) if x is not None]
-    if any(x.dtype != input.dtype for x in given):
-        widened = [None if x is None else wide(op, x) for x in (input, weight, bias)]
-        return op.Cast(layer_norm(op, widened[0], normalized_shape, *widened[1:], eps), to=input.dtype)
-    if input.dtype == ir.DataType.DOUBLE:
-        # the attribute epsilon is a float32
-        mean, var = moments(op, input, list(range(axis, 0)))
-        result = op.Mul(op.Sub(input, mean), reciprocal_root(op, var, eps))
-        result = result if weight is None else op.Mul(result, weight)
-        return result if bias is None else op.Add(result, bias)
     if weight is None:
         weight = ones_like_axes(op, input, axis)
-    return op.LayerNormalization(input, weight, bias, axis=axis, epsilon=eps)
+    x, weight, bias = in_one_dtype(op, input, weight, bias)
+    return op.Cast(op.LayerNormalization(x, weight, bias, axis=axis, epsilon=eps), to=input.dtype)
 
 
 @translates(aten.native_layer_norm.default)
@@ -184,28 +173,20 @@ def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
 def rms_norm(op, input, normalized_shape, weight, eps):
     """Divide by the root of the mean square over the last axes; no eps is the smallest step of the computing dtype."""
     axis = -len(normalized_shape)
-    same = weight is None or weight.dtype == input.dtype
-    if op.has("RMSNormalization") and same and input.dtype == ir.DataType.FLOAT:
-        scale = ones_like_axes(op, input, axis) if weight is None else weight
-        return op.RMSNormalization(input, scale, axis=axis, epsilon=smallest_step(input, eps))
-    return by_root_mean_square(op, input, normalized_shape, weight, eps)[0]
+    if weight is None:
+        weight = ones_like_axes(op, input, axis)
+    x, weight = in_one_dtype(op, input, weight)
+    result = op.RMSNormalization(x, weight, axis=axis, epsilon=smallest_step(input, eps))
+    return op.Cast(result, to=input.dtype)
 
 
 @translates(aten._fused_rms_norm.default)
 def _fused_rms_norm(op, input, normalized_shape, weight, eps):
     """`rms_norm` and 1 / root mean square of every row."""
-    return as_torch_says(op, by_root_mean_square(op, input, normalized_shape, weight, eps))
-
-
-def by_root_mean_square(op, input, normalized_shape, weight, eps):
-    """`rms_norm` in elementary operators, and the factor of every row."""
     x = wide(op, input)
     square = op.ReduceMean(op.Mul(x, x), list(range(-len(normalized_shape), 0)), keepdims=1)
-    factor = reciprocal_root(op, square, smallest_step(x, eps))
-    result = op.Mul(x, factor)
-    if weight is not None:
-        result = op.Mul(result, op.CastLike(weight, result))
-    return op.Cast(result, to=input.dtype), factor
+    factor = reciprocal_root(op, square, smallest_step(input, eps))
+    return as_torch_says(op, (rms_norm(op, input, normalized_shape, weight, eps), factor))
 
 
 def smallest_step(input, eps):
@@ -219,16 +200,19 @@ def smallest_step(input, eps):
 @translates(aten.group_norm.default)
 def group_norm(op, input, num_groups, weight, bias, eps):
     """Normalize over the channels of a group and all spatial axes, then scale each channel."""
-    rows = in_groups(op, wide(op, input), num_groups)
-    return scaled_rows(op, input, normalized_rows(op, rows, eps), weight, bias)
+    weight, bias = per_channel(op, input, weight, 1), per_channel(op, input, bias, 0)
+    x, weight, bias = in_one_dtype(op, input, weight, bias)
+    return op.Cast(op.GroupNormalization(x, weight, bias, num_groups=num_groups, epsilon=eps), to=input.dtype)
 
 
 @translates(aten.native_group_norm.default)
 def native_group_norm(op, input, weight, bias, N, C, HxW, group, eps):
     """`group_norm` with the mean and 1 / deviation of every group."""
-    rows = in_groups(op, wide(op, input), group)
-    mean, var = statistics_of(op, rows)
-    result = scaled_rows(op, input, normalized_rows(op, rows, eps), weight, bias)
+    rows = op.Reshape(
+        wide(op, input), op.shape([N, group, quotient(op, elements(op, input, range(1, rank(input))), group)])
+    )
+    mean, var = (op.Squeeze(x, [2]) for x in moments(op, rows, [2]))
+    result = group_norm(op, input, group, weight, bias, eps)
     return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
 
 
@@ -239,64 +223,28 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    x = wide(op, input)
-    if all(given is None or given.dtype == x.dtype == input.dtype for given in (weight, bias)):
-        result = normalized_rows(op, x, eps, statistics_dtype(input, weight), weight, bias)
+    axes = list(range(2, rank(input)))
+    if input.dtype == ir.DataType.FLOAT:
+        scale, shift = per_channel(op, input, weight, 1), per_channel(op, input, bias, 0)
+        result = op.InstanceNormalization(input, scale, shift, epsilon=eps)
     else:
-        result = normalized_rows(op, x, eps, statistics_dtype(input, weight))
-        result = scaled_channels(op, result, weight, bias)
-    result = op.Cast(result, to=input.dtype)
+        mean, var = moments(op, wide(op, input), axes)
+        kept = statistics_dtype(input, weight)
+        mean, inverse = kept_statistics(op, mean, var, elements(op, input, axes), eps, kept)
+        result = op.Mul(op.Sub(wide(op, input), mean), inverse)
+        result = op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
     if running_mean is None:
         return result
-    mean, var = (op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, x))
-    return result, *updated(
-        op, input, range(2, rank(input)), (running_mean, running_var), (mean, var), momentum
-    )
+    statistics = moments(op, wide(op, input), axes)
+    mean, var = (op.ReduceMean(op.Squeeze(x, axes), [0], keepdims=0) for x in statistics)
+    return result, *updated(op, input, axes, (running_mean, running_var), (mean, var), momentum)
 
 
-def in_groups(op, x, groups):
-    """*x* (N, channels, *) as (N, groups, *): constants say the shape of the groups, also beside symbolic sizes."""
-    batch, channels, *behind = sizes_of(op, x)
-    if is_static(channels, *behind):
-        return reshaped(op, x, [batch, groups, volume(op, [channels, *behind]) // groups])
-    split = op.Unsqueeze(x, [1])  # batch and spatial axes stay where they are
-    return reshaped(op, split, [batch, groups, quotient(op, channels, groups), *behind])
-
-
-def scaled_rows(op, input, rows, weight, bias):
-    """The groups *rows* in the shape of *input*, scaled by channel, in its dtype."""
-    batch, *behind = sizes_of(op, input)
-    if is_static(*behind):
-        result = reshaped(op, rows, [batch, *behind])
-    else:
-        result = op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
-    return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
-
-
-def normalized_rows(op, rows, eps, kept=ir.DataType.FLOAT, weight=None, bias=None):
-    """Every ``rows[n, g]`` (N, G, *) normalized, then scaled by weight and bias, one number for each g.
-
-    Its mean and 1 / deviation are rounded to the dtype *kept*.
-    """
-    if rows.dtype == kept == ir.DataType.FLOAT and rank(rows) > 2:
-        scale = weight if weight is not None else repeated_number(op, 1.0, op.size(rows, 1))
-        shift = bias if bias is not None else repeated_number(op, 0.0, op.size(rows, 1))
-        return op.InstanceNormalization(rows, scale, shift, epsilon=eps)
-    axes = list(range(2, rank(rows)))
-    mean, var = moments(op, rows, axes)
-    mean, inverse = kept_statistics(op, mean, var, elements(op, rows, axes), eps, kept)
-    return scaled_channels(op, op.Mul(op.Sub(rows, mean), inverse), weight, bias)
-
-
-def statistics_of(op, rows):
-    """The mean and the variance of every ``rows[n, g]``, both of shape (N, G)."""
-    axes = list(range(2, rank(rows)))
-    return [op.Squeeze(statistic, axes) for statistic in moments(op, rows, axes)]
-
-
-def repeated_number(op, number, count):
-    """A vector of one number."""
-    return op.Expand(op.constant(number), op.shape([count]))
+def per_channel(op, input, given, default):
+    """The weight or the bias of every channel, by default one number."""
+    if given is not None:
+        return given
+    return op.Expand(op.constant(default, input.dtype), op.shape([op.size(input, 1)]))
 
 
 # ---- shared
@@ -310,6 +258,13 @@ def computing_dtype(dtype: ir.DataType) -> ir.DataType:
 def wide(op, x: ir.Value) -> ir.Value:
     """*x* in the dtype that torch computes in."""
     return op.Cast(x, to=computing_dtype(x.dtype))
+
+
+def in_one_dtype(op, *given: ir.Value | None) -> list[ir.Value | None]:
+    """The tensors as they are when they have one dtype, in the dtype that torch computes in otherwise."""
+    if len({x.dtype for x in given if x is not None}) == 1:
+        return list(given)
+    return [None if x is None else wide(op, x) for x in given]
 
 
 def moments(op, x: ir.Value, axes: list[int]) -> tuple[ir.Value, ir.Value]:

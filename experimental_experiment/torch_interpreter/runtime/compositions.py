@@ -1,7 +1,7 @@
 """Operators that older sets lack, written with those they have.
 
 Source of semantics: the operators of ai.onnx 14 to 26. float16 and bfloat16 are computed in float32 and rounded once, as the
-operators do; the forms of LayerNormalization and Gelu are those that onnxruntime fuses into one kernel.
+operators do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.aten.cumulative import running
 from experimental_experiment.torch_interpreter.aten.error_function import erf
 from experimental_experiment.torch_interpreter.aten.floating_point import parts, power_of_two, signbit
-from experimental_experiment.torch_interpreter.emitter import INT64_MIN, rank
+from experimental_experiment.torch_interpreter.emitter import INT64_MIN
 from experimental_experiment.torch_interpreter.promotion import rounded_once
 from experimental_experiment.torch_interpreter.runtime.table import before
 
@@ -47,31 +47,6 @@ def times_hard_sigmoid(op, x):
 def times_tanh_of_softplus(op, x):
     """``x * tanh(softplus(x))``."""
     return op.Mul(x, op.Tanh(op.Softplus(x)))
-
-
-# ---- normalization
-
-
-@before(17, "LayerNormalization", because="it does not exist", nodes=8)
-@rounded_once
-def by_mean_and_deviation(op, x, scale, bias=None, *, outputs, axis=-1, epsilon=1e-5, stash_type=1):
-    """The distance from the mean, divided by the deviation."""
-    if outputs not in (None, 1):
-        return None
-    axes = list(range(axis % rank(x), rank(x)))
-    centered = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
-    variance = op.ReduceMean(op.Pow(centered, 2.0), axes, keepdims=1)
-    result = op.Mul(op.Div(centered, op.Sqrt(op.Add(variance, epsilon))), scale)
-    return result if bias is None else op.Add(result, bias)
-
-
-@before(23, "RMSNormalization", because="it does not exist", nodes=6)
-@rounded_once
-def by_root_mean_square(op, x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Divided by the root of the mean square."""
-    axes = list(range(axis % rank(x), rank(x)))
-    square = op.ReduceMean(op.Mul(x, x), axes, keepdims=1)
-    return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(square, epsilon)))), scale)
 
 
 # ---- bits

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -105,16 +104,6 @@ def widened(
             value = wide_value(op, op_type, value, chosen[kind])
         cast.append(value)
     return cast, restored
-
-
-def check_results(op_type: str, opset: int, kinds: dtypes.Constraints, results: Sequence[ir.Value]) -> None:
-    """Raises Untranslatable when this version of the operator does not give results of that dtype."""
-    for position, value in enumerate(results):
-        kind = kinds.outputs[min(position, len(kinds.outputs) - 1)]
-        if value.dtype is not None and value.dtype not in kinds.allowed.get(kind, {value.dtype}):
-            raise Untranslatable(
-                f"ONNX {op_type} does not give {value.dtype.name}{later(op_type, opset, kind, value.dtype)}"
-            )
 
 
 def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:

@@ -2,6 +2,7 @@
 
 from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (they register)
     activations,
+    attention,
     compositions,
     conversions,
     convolutions,
@@ -9,8 +10,9 @@ from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (t
     folds,
     grids,
     integers,
-    pads,
+    normalization,
     operator_sets,
+    pads,
     products,
     reductions,
     resampling,

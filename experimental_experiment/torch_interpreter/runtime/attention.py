@@ -1,0 +1,65 @@
+"""Attention: what onnxruntime's kernel computes otherwise than eager, and the older sets, which lack it."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.aten.attention import attend
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import wide
+from experimental_experiment.torch_interpreter.runtime.table import before, repairs
+
+BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
+
+
+@repairs(
+    "Attention",
+    when="halves",
+    because="float16 is added in float16, ten times further from the result than eager; bfloat16 has no kernel",
+    nodes=4,
+)
+def of_halves(op, *tensors, **attributes):
+    """Attention of float32 tensors, cast back."""
+    dtype = tensors[0].dtype
+    if wide(dtype) == dtype:
+        return None
+    cast = [x if x is None or x.dtype == BOOL else op.Cast(x, to=wide(dtype)) for x in tensors]
+    return op.Cast(op.emit("Attention", cast, attributes), to=dtype)
+
+
+@repairs(
+    "Attention",
+    when="float64; a negative scale; no element; a float mask; a mask that broadcasts over positions",
+    because="the scale is a float32; the kernel refuses; a row of the lowest float gives 0, not the mean of the values",
+    nodes="4 to 12",
+)
+def where_eager_differs(op, query, key, value, attn_mask=None, *, scale=None, is_causal=0):
+    """Two MatMul around a Softmax."""
+    empty = any(size == 0 for x in (query, key, value) for size in x.shape)
+    if (
+        query.dtype == DOUBLE
+        or empty
+        or (scale is not None and scale <= 0)
+        or not fits(query, key, attn_mask)
+    ):
+        return composed(op, query, key, value, attn_mask, scale, is_causal)
+    return None
+
+
+@before(23, "Attention", because="it does not exist", nodes="4 to 12")
+def of_two_products(op, query, key, value, attn_mask=None, *, scale=None, is_causal=0):
+    """Two MatMul around a Softmax."""
+    return composed(op, query, key, value, attn_mask, scale, is_causal)
+
+
+def composed(op, query, key, value, attn_mask, scale, is_causal):
+    """The attended values, of heads that serve as many others as there are."""
+    return attend(op, query, key, value, attn_mask, 0.0, bool(is_causal), scale, True)[0]
+
+
+def fits(query: ir.Value, key: ir.Value, attn_mask: ir.Value | None) -> bool:
+    """Whether the kernel takes the mask: boolean, of the positions of queries and keys."""
+    if attn_mask is None:
+        return True
+    positions = [query.shape[-2], key.shape[-2]]
+    return attn_mask.dtype == BOOL and rank(attn_mask) >= 2 and list(attn_mask.shape)[-2:] == positions

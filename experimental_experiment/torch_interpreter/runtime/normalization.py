@@ -1,0 +1,116 @@
+"""Normalization: kernels that round twice, are slow or missing, the older sets.
+
+float16 and bfloat16 are computed in float32 and rounded once, as in eager.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import rounded_once, wide
+from experimental_experiment.torch_interpreter.runtime.table import before, repairs
+
+DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
+
+
+# ---- layer
+
+
+@before(17, "LayerNormalization", because="it does not exist", nodes=10)
+def layers_by_deviation(op, x, scale, bias=None, *, outputs, axis=-1, epsilon=1e-5, stash_type=1):
+    """The distance from the mean, divided by the deviation; the mean is taken twice, for numbers far from 0."""
+    return layers(op, x, scale, bias, axis, epsilon) if outputs is None else None
+
+
+@rounded_once
+def layers(op, x, scale, bias, axis, epsilon):
+    """Each row of the last axes, normalized and scaled."""
+    axes = list(range(axis % rank(x), rank(x)))
+    if x.dtype != DOUBLE:
+        x = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    centered, variance = deviation(op, x, axes)
+    result = op.Mul(op.Div(centered, op.Sqrt(op.Add(variance, epsilon))), scale)
+    return result if bias is None else op.Add(result, bias)
+
+
+def deviation(op, x: ir.Value, axes: list[int]) -> tuple[ir.Value, ir.Value]:
+    """The distance from the mean over some axes, and the biased variance."""
+    centered = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    return centered, op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
+
+
+# ---- root mean square
+
+
+@repairs(
+    "RMSNormalization",
+    when="halves",
+    because="the result is rounded before it is scaled; bfloat16 has no kernel",
+    nodes=3,
+)
+def squares_of_halves(op, x, scale, **attributes):
+    """RMSNormalization of float32 tensors, cast back."""
+    if wide(x.dtype) == x.dtype:
+        return None
+    return op.Cast(
+        op.RMSNormalization(op.Cast(x, to=FLOAT), op.Cast(scale, to=FLOAT), **attributes), to=x.dtype
+    )
+
+
+@before(23, "RMSNormalization", because="it does not exist", nodes=6)
+def root_of_mean_square(op, x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """Divided by the root of the mean square."""
+    return squares(op, x, scale, axis, epsilon)
+
+
+@rounded_once
+def squares(op, x, scale, axis, epsilon):
+    """Each row of the last axes divided by the root of its mean square, then scaled."""
+    square = op.ReduceMean(op.Mul(x, x), list(range(axis % rank(x), rank(x))), keepdims=1)
+    return op.Mul(op.Div(x, op.Sqrt(op.Add(square, epsilon))), scale)
+
+
+# ---- group
+
+
+@repairs(
+    "GroupNormalization",
+    when="always",
+    because="there is no kernel: its function takes twice the time",
+    nodes=3,
+)
+def groups_as_instances(op, x, scale, bias, *, num_groups, epsilon=1e-5, stash_type=1):
+    """InstanceNormalization of the groups, BatchNormalization with no mean and deviation 1 to scale the channels."""
+    return groups(op, x, scale, bias, num_groups, epsilon)
+
+
+@before(21, "GroupNormalization", because="it does not exist, or scales the groups", nodes=3)
+def groups_of_channels(op, x, scale, bias, *, num_groups, epsilon=1e-5, stash_type=1):
+    """InstanceNormalization of the groups, BatchNormalization with no mean and deviation 1 to scale the channels."""
+    return groups(op, x, scale, bias, num_groups, epsilon)
+
+
+@rounded_once
+def groups(op, x, scale, bias, num_groups, epsilon):
+    """Each group of channels normalized, each channel scaled."""
+    sizes = [num_groups, -1]
+    if x.shape.is_static():
+        sizes[1] = int(np.prod(list(x.shape)[1:])) // num_groups
+    rows = op.Reshape(x, [0, *sizes])
+    if x.dtype == DOUBLE:
+        centered, variance = deviation(op, rows, [2])
+        rows = op.Div(centered, op.Sqrt(op.Add(variance, epsilon)))
+    else:
+        ones, zeros = np.ones(num_groups, np.float32), np.zeros(num_groups, np.float32)
+        rows = op.InstanceNormalization(rows, ones, zeros, epsilon=epsilon)
+    back = op.Reshape(rows, op.Shape(x))
+    channels = x.shape[1]
+    if x.dtype == DOUBLE or not isinstance(channels, int):
+        scale, bias = (op.Unsqueeze(given, list(range(1, rank(x) - 1))) for given in (scale, bias))
+        return op.Add(op.Mul(back, scale), bias)
+    zeros, ones = (op.constant(np.full(channels, number), x.dtype) for number in (0.0, 1.0))
+    if scale is ones and bias is zeros:
+        return back
+    return op.BatchNormalization(back, scale, bias, zeros, ones, epsilon=0.0)
