@@ -78,10 +78,14 @@ class TestConversion(ExporterTestCase):
                 self.assert_same_as_eager(lambda x: [x.to(dtype) for dtype in DTYPES], values, dynamic=False)
 
     def test_bits_need_an_operator_of_opset_26(self):
-        with self.assertRaisesRegex(Exception, "BitCast, of opset 26"):
+        with self.assertRaisesRegex(
+            Exception, "ONNX BitCast does not exist in opset 20: raise target_opset to 26"
+        ):
             self.assert_same_as_eager(aten.view.dtype, floats(3), torch.int32)
         self.assert_same_as_eager(aten.view.dtype, floats(3), torch.int32, target_opset=26)
         self.assert_same_as_eager(aten.view.dtype, torch.tensor([1, 2]).int(), torch.float32, target_opset=26)
+        special = torch.tensor([1.5, -0.0, 0.0, -1e300, 5e-324, torch.inf, -torch.inf, torch.nan])
+        self.assert_same_as_eager(aten.view.dtype, special.double(), torch.int64)
         with self.assertRaisesRegex(Exception, "another width"):
             self.assert_same_as_eager(aten.view.dtype, floats(4), torch.int16)
 

@@ -2,6 +2,8 @@
 
 import unittest
 
+import onnx
+import onnx_ir as ir
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
@@ -27,6 +29,12 @@ def sums(x):
 def as_float64(op, self, dtype):
     """A translation of the cast to float64 that writes CastLike."""
     return op.CastLike(self, op.constant(0, dtype))
+
+
+def bfloat16_zeros(op, self):
+    """A translation that writes zeros with an attribute of bfloat16."""
+    zero = onnx.helper.make_tensor("zero", onnx.TensorProto.BFLOAT16, [1], [0])
+    return op.ConstantOfShape(op.shape_of(self), value=ir.from_proto(zero))
 
 
 def image(op, self, dim, keepdim):
@@ -128,8 +136,11 @@ class TestOperatorSets(ExporterTestCase):
         "ONNX ScatterElements has no reduction='add' in opset 15: raise target_opset to 16": (
             (lambda x, i: x.scatter_add(0, i, x), X, torch.zeros(4, 6).long()), 15, None,
         ),
-        "output has unsupported type tensor(float8e4m3fn) of ONNX Cast in opset 18: raise target_opset to 19": (
+        "ONNX has no float8 before opset 19: raise target_opset to 19": (
             (lambda x: x.to(torch.float8_e4m3fn), X), 18, None,
+        ),
+        "output has unsupported type tensor(bfloat16) of ONNX ConstantOfShape in opset 18: raise target_opset to 20": (
+            (lambda x: x.neg(), X), 18, {aten.neg.default: bfloat16_zeros},
         ),
         "neither ONNX Scan nor a cast around it computes BFLOAT16 in opset 15: raise target_opset to 16": (
             (lambda x: x.cummax(0)[0], X.bfloat16()), 15, None,

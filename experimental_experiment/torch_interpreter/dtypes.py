@@ -125,14 +125,20 @@ def constraints(op_type: str, opset: int, domain: str = "") -> Constraints | Non
     )
 
 
-def raise_to(op_type: str, fits: Callable[[onnx.defs.OpSchema], bool]) -> str:
-    """What to do when an old version of an operator does not fit: the first version of ai.onnx that does."""
+def first_version(op_type: str, fits: Callable[[onnx.defs.OpSchema], bool]) -> int | None:
+    """The first version of ai.onnx whose operator fits, None when there is none."""
     versions = [
         schema.since_version
         for schema in onnx.defs.get_all_schemas_with_history()
         if (schema.domain, schema.name) == ("", op_type) and fits(schema)
     ]
-    return f"raise target_opset to {min(versions)}" if versions else "no version has it"
+    return min(versions, default=None)
+
+
+def raise_to(op_type: str, fits: Callable[[onnx.defs.OpSchema], bool]) -> str:
+    """What to do when an old version of an operator does not fit: the first version of ai.onnx that does."""
+    version = first_version(op_type, fits)
+    return "no version has it" if version is None else f"raise target_opset to {version}"
 
 
 def check_inputs(op_type: str, opset: int, values: Sequence[ir.Value | None]) -> None:

@@ -116,11 +116,15 @@ def infer(node: ir.Node, opset: int) -> None:
         shapes = ", ".join(f"{value.dtype}{value.shape}" for value in given)
         raise Untranslatable(f"ONNX {node.op_type} does not accept {shapes}: {error}") from error
     except onnx.checker.ValidationError as error:
-        newer = dtypes.raise_to(
+        newer = dtypes.first_version(
             node.op_type,
             lambda schema: schema.since_version > opset and accepts(schema, node_proto(node), types, data),
         )
-        raise Untranslatable(f"{error} of ONNX {node.op_type} in opset {opset}: {newer}") from error
+        if newer is None:
+            raise
+        raise Untranslatable(
+            f"{error} of ONNX {node.op_type} in opset {opset}: raise target_opset to {newer}"
+        ) from error
     for output in node.outputs:
         if output.name in inferred:
             output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])

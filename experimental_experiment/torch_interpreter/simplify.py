@@ -96,7 +96,7 @@ def cast(op, x, *, to, saturate=None):
     if x.dtype == to:
         return x
     if op.opset < 19 and {x.dtype, to} & dtypes.FLOAT8:
-        raise Untranslatable("ONNX has no float8 before opset 19: raise target_opset")
+        raise Untranslatable("ONNX has no float8 before opset 19: raise target_opset to 19")
     if x.dtype in HALVES and to in WIDE and is_small(x):
         return op.constant(x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:

@@ -109,7 +109,7 @@ def widened(
 def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:
     """What to do when a newer version of the operator takes this dtype, nothing when none does."""
     name = f"tensor({dtype.name.lower()})"
-    since = dtypes.raise_to(
+    since = dtypes.first_version(
         op_type,
         lambda schema: (
             schema.since_version > opset
@@ -119,7 +119,7 @@ def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:
             )
         ),
     )
-    return f" in opset {opset}: {since}" if since.startswith("raise") else ""
+    return "" if since is None else f" in opset {opset}: raise target_opset to {since}"
 
 
 def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
