@@ -145,6 +145,9 @@ class TestOperatorSets(ExporterTestCase):
         "neither ONNX Scan nor a cast around it computes BFLOAT16 in opset 15: raise target_opset to 16": (
             (lambda x: x.cummax(0)[0], X.bfloat16()), 15, None,
         ),
+        "ONNX If does not carry BFLOAT16 in opset 15: raise target_opset to 16": (
+            (lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), X.bfloat16()), 15, None,
+        ),
         "ONNX GridSample does not exist in opset 15: raise target_opset to 16": (
             (lambda x: x.neg(), X), 15, {aten.neg.default: lambda op, self: op.GridSample(self, self)},
         ),

@@ -106,6 +106,7 @@ def infer(node: ir.Node, opset: int) -> None:
         return
     bodies = [item.as_graph() for item in node.attributes.values() if item.type == ir.AttributeType.GRAPH]
     if bodies:
+        check_bodies(node, opset, bodies)
         infer_from_bodies(node, bodies)
         return
     data = {value.name: tensor_proto(value) for value in given if is_small(value, 64)}
@@ -138,6 +139,24 @@ def accepts(schema: onnx.defs.OpSchema, *given) -> bool:
     except (InferenceError, onnx.checker.ValidationError):
         return False
     return True
+
+
+def check_bodies(node: ir.Node, opset: int, bodies: Sequence[ir.Graph]) -> None:
+    """Raises Untranslatable when this version of an If, a Loop or a Scan does not carry a dtype of its bodies."""
+    carried = {
+        value.dtype for body in bodies for value in body.outputs if isinstance(value.type, ir.TensorType)
+    }
+    missing = carried - dtypes.constraints(node.op_type, opset).allowed["V"]
+    if missing:
+        since = dtypes.raise_to(
+            node.op_type,
+            lambda schema: (
+                schema.since_version > opset
+                and missing <= dtypes.constraints(node.op_type, schema.since_version).allowed["V"]
+            ),
+        )
+        names = ", ".join(sorted(dtype.name for dtype in missing))
+        raise Untranslatable(f"ONNX {node.op_type} does not carry {names} in opset {opset}: {since}")
 
 
 def infer_from_bodies(node: ir.Node, bodies: Sequence[ir.Graph]) -> None:

@@ -62,14 +62,15 @@ def repeated(root: ir.Graph, node: ir.Node, factor: ir.Value, other: ir.Value) -
                 array = np.full((size, *[1] * after), factor.const_value.numpy().item())
                 root.register_initializer(ir.Value(name=name, const_value=ir.tensor(array, name=name)))
             return root.initializers[name]
-        shape = ir.node("Shape", [other], {"start": axis})
+        opset = root.opset_imports[""]
+        shape = ir.node("Shape", [other], {"start": axis} if opset >= 15 else {})
         expand = ir.node("Expand", [factor, shape.outputs[0]])
         for new in (shape, expand):
             new.name = f"{node.name}_{new.op_type}"
             new.outputs[0].name = f"{node.outputs[0].name}_{new.op_type.lower()}"
             new.metadata_props.update(node.metadata_props)
             new.meta.update(node.meta)
-            infer(new, root.opset_imports[""])
+            infer(new, opset)
         node.graph.insert_before(node, [shape, expand])
         return expand.outputs[0]
     return factor
