@@ -67,7 +67,6 @@ ROWS = {
     "BitwiseXor.sum_without_carries": (lambda a, b: a ^ b, BITS, BITS.flip(0)),
     "CastLike.a_cast": (lambda x: x.double(), X, {"translations": {aten.to.dtype: as_float64}}),
     "CumProd.scanned_product": (lambda x: x.cumprod(1), X),
-    "Gelu.of_erf_or_tanh": (F.gelu, X),
     "GroupNormalization.groups_of_channels": (lambda x: F.group_norm(x, 3), X, {"runtime": "onnx"}),
     "HardSwish.times_hard_sigmoid": (F.hardswish, X),
     "LayerNormalization.layers_by_deviation": (lambda x: F.layer_norm(x, (6,)), X),

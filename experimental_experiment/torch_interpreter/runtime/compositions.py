@@ -6,13 +6,10 @@ operators do.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.aten.cumulative import running
-from experimental_experiment.torch_interpreter.aten.error_function import erf
+from experimental_experiment.torch_interpreter.aten.cumulative import multiply, running
 from experimental_experiment.torch_interpreter.aten.floating_point import parts, power_of_two, signbit
 from experimental_experiment.torch_interpreter.emitter import INT64_MIN
 from experimental_experiment.torch_interpreter.promotion import rounded_once
@@ -22,18 +19,6 @@ INT64, UINT64 = ir.DataType.INT64, ir.DataType.UINT64
 
 
 # ---- activations
-
-
-@before(20, "Gelu", because="it does not exist", nodes="4, 7 with a tanh")
-@rounded_once
-def of_erf_or_tanh(op, x, *, approximate="none"):
-    """``x * (1 + erf(x / sqrt(2))) / 2``, or the approximation by a tanh."""
-    if approximate == "tanh":
-        cube = op.Mul(op.Mul(op.Mul(x, x), x), 0.044715)
-        inner = op.Tanh(op.Mul(op.Add(x, cube), math.sqrt(2 / math.pi)))
-    else:
-        inner = erf(op, op.Mul(x, math.sqrt(0.5)))
-    return op.Mul(op.Mul(x, 0.5), op.Add(inner, 1.0))
 
 
 @before(14, "HardSwish", because="it does not exist", nodes=1)
@@ -115,9 +100,7 @@ def scanned_product(op, x, axis, *, exclusive=0, reverse=0):
     """A Scan that multiplies."""
     if axis.const_value is None or exclusive or reverse:
         return None
-    return running(
-        op, [x], [1], int(axis.const_value.numpy()), lambda inner, state, x: [inner.Mul(state, x)]
-    )[0]
+    return running(op, [x], [1], int(axis.const_value.numpy()), multiply)[0]
 
 
 @before(14, "Trilu", because="it does not exist", nodes=8)
