@@ -26,7 +26,7 @@ import torch
 from tabulate import tabulate
 
 from experimental_experiment.torch_interpreter import to_onnx
-from  import without_strings
+from experimental_experiment.torch_interpreter.dynamic_shapes import fitted_shapes
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
 
@@ -35,7 +35,8 @@ import llama_decoder
 
 def capture(model, args, kwargs, dynamic_shapes) -> torch.export.ExportedProgram:
     """torch.export alone; it takes no strings as names."""
-    return torch.export.export(model, args, kwargs, dynamic_shapes=without_strings(dynamic_shapes))
+    shapes = fitted_shapes(model, args, kwargs, dynamic_shapes).shapes
+    return torch.export.export(model, args, kwargs, dynamic_shapes=shapes)
 
 
 def ours(model, args, kwargs, dynamic_shapes) -> object:
