@@ -50,11 +50,11 @@ class TestNormalizationRows(ExporterTestCase):
     def test_groups_of_any_size(self):
         module = torch.nn.GroupNorm(3, 6)
         torch.nn.init.normal_(module.weight)
-        others = [(torch.randn(3, 6, 2, 7),)]
+        others = [(torch.randn(3, 6, 2, 7),), (torch.randn(0, 6, 2, 7),)]
         sizes = ({0: "batch", 2: "height", 3: "width"},)
         model = self.export_and_compare(module, (IMAGE,), others=others, dynamic_shapes=sizes)
         self.assertEqual(
-            ["Reshape", "InstanceNormalization", "Shape", "Reshape", "BatchNormalization"],
+            ["Unsqueeze", "Reshape", "InstanceNormalization", "Reshape", "Squeeze", "BatchNormalization"],
             [node.op_type for node in model.graph.node],
         )
 

@@ -32,7 +32,7 @@ def segment_reduce(op, data, reduce, lengths, indices, offsets, axis, unsafe, in
     spread = op.Where(inside, op.Unsqueeze(data, [axis]), start)  # [..., segment, element, ...]
     first = start if initial is None else op.CastLike(float(initial), data)
     if reduce in ("max", "min"):
-        result = reduce(op, f"Reduce{reduce.capitalize()}", spread, [axis + 1])
+        result = op.emit(f"Reduce{reduce.capitalize()}", (spread, [axis + 1]), {"keepdims": 0})
         return op.emit(reduce.capitalize(), (result, first))
     if reduce == "prod":
         return op.Mul(op.ReduceProd(spread, [axis + 1], keepdims=0), first)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.aten.normalization import in_groups, out_of_groups
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import rounded_once, wide
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
@@ -95,17 +96,14 @@ def groups_of_channels(op, x, scale, bias, *, num_groups, epsilon=1e-5, stash_ty
 @rounded_once
 def groups(op, x, scale, bias, num_groups, epsilon):
     """Each group of channels normalized, each channel scaled."""
-    sizes = [num_groups, -1]
-    if x.shape.is_static():
-        sizes[1] = int(np.prod(list(x.shape)[1:])) // num_groups
-    rows = op.Reshape(x, [0, *sizes])
+    rows = in_groups(op, x, num_groups)
     if x.dtype == DOUBLE:
-        centered, variance = deviation(op, rows, [2])
+        centered, variance = deviation(op, rows, list(range(2, rank(rows))))
         rows = op.Div(centered, op.Sqrt(op.Add(variance, epsilon)))
     else:
         ones, zeros = np.ones(num_groups, np.float32), np.zeros(num_groups, np.float32)
         rows = op.InstanceNormalization(rows, ones, zeros, epsilon=epsilon)
-    back = op.Reshape(rows, op.Shape(x))
+    back = out_of_groups(op, rows, x)
     channels = x.shape[1]
     if x.dtype == DOUBLE or not isinstance(channels, int):
         scale, bias = (op.Unsqueeze(given, list(range(1, rank(x) - 1))) for given in (scale, bias))
