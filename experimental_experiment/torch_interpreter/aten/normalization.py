@@ -10,11 +10,12 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import rounded_to
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, volume
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, sizes_of, volume
 
 aten = torch.ops.aten
 
@@ -200,7 +201,9 @@ def smallest_step(input, eps):
 @translates(aten.group_norm.default)
 def group_norm(op, input, num_groups, weight, bias, eps):
     """Normalize over the channels of a group and all spatial axes, then scale each channel."""
-    weight, bias = per_channel(op, input, weight, 1), per_channel(op, input, bias, 0)
+    channels = op.size(input, 1)
+    weight = repeated_number(op, 1.0, channels, input.dtype) if weight is None else weight
+    bias = repeated_number(op, 0.0, channels, input.dtype) if bias is None else bias
     x, weight, bias = in_one_dtype(op, input, weight, bias)
     return op.Cast(op.GroupNormalization(x, weight, bias, num_groups=num_groups, epsilon=eps), to=input.dtype)
 
@@ -208,10 +211,7 @@ def group_norm(op, input, num_groups, weight, bias, eps):
 @translates(aten.native_group_norm.default)
 def native_group_norm(op, input, weight, bias, N, C, HxW, group, eps):
     """`group_norm` with the mean and 1 / deviation of every group."""
-    rows = op.Reshape(
-        wide(op, input), op.shape([N, group, quotient(op, elements(op, input, range(1, rank(input))), group)])
-    )
-    mean, var = (op.Squeeze(x, [2]) for x in moments(op, rows, [2]))
+    mean, var = statistics_of(op, in_groups(op, wide(op, input), group))
     result = group_norm(op, input, group, weight, bias, eps)
     return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
 
@@ -223,28 +223,62 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    axes = list(range(2, rank(input)))
-    if input.dtype == ir.DataType.FLOAT:
-        scale, shift = per_channel(op, input, weight, 1), per_channel(op, input, bias, 0)
-        result = op.InstanceNormalization(input, scale, shift, epsilon=eps)
+    x = wide(op, input)
+    if all(given is None or given.dtype == x.dtype == input.dtype for given in (weight, bias)):
+        result = normalized_rows(op, x, eps, statistics_dtype(input, weight), weight, bias)
     else:
-        mean, var = moments(op, wide(op, input), axes)
-        kept = statistics_dtype(input, weight)
-        mean, inverse = kept_statistics(op, mean, var, elements(op, input, axes), eps, kept)
-        result = op.Mul(op.Sub(wide(op, input), mean), inverse)
-        result = op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
+        result = normalized_rows(op, x, eps, statistics_dtype(input, weight))
+        result = scaled_channels(op, result, weight, bias)
+    result = op.Cast(result, to=input.dtype)
     if running_mean is None:
         return result
-    statistics = moments(op, wide(op, input), axes)
-    mean, var = (op.ReduceMean(op.Squeeze(x, axes), [0], keepdims=0) for x in statistics)
-    return result, *updated(op, input, axes, (running_mean, running_var), (mean, var), momentum)
+    mean, var = (op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, x))
+    return result, *updated(
+        op, input, range(2, rank(input)), (running_mean, running_var), (mean, var), momentum
+    )
 
 
-def per_channel(op, input, given, default):
-    """The weight or the bias of every channel, by default one number."""
-    if given is not None:
-        return given
-    return op.Expand(op.constant(default, input.dtype), op.shape([op.size(input, 1)]))
+def in_groups(op, x, groups):
+    """*x* (N, channels, *) as (N, groups, *): constants say the shape of the groups, also beside symbolic sizes."""
+    batch, channels, *behind = sizes_of(op, x)
+    if is_static(channels, *behind):
+        return reshaped(op, x, [batch, groups, volume(op, [channels, *behind]) // groups])
+    split = op.Unsqueeze(x, [1])  # batch and spatial axes stay where they are
+    return reshaped(op, split, [batch, groups, quotient(op, channels, groups), *behind])
+
+
+def out_of_groups(op, rows, x):
+    """The groups of `in_groups` in the shape of *x*."""
+    batch, *behind = sizes_of(op, x)
+    if is_static(*behind):
+        return reshaped(op, rows, [batch, *behind])
+    return op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
+
+
+def normalized_rows(op, rows, eps, kept=ir.DataType.FLOAT, weight=None, bias=None):
+    """Every ``rows[n, g]`` (N, G, *) normalized, then scaled by weight and bias, one number for each g.
+
+    Its mean and 1 / deviation are rounded to the dtype *kept*.
+    """
+    if rows.dtype == kept == ir.DataType.FLOAT and rank(rows) > 2:
+        scale = weight if weight is not None else repeated_number(op, 1.0, op.size(rows, 1))
+        shift = bias if bias is not None else repeated_number(op, 0.0, op.size(rows, 1))
+        return op.InstanceNormalization(rows, scale, shift, epsilon=eps)
+    axes = list(range(2, rank(rows)))
+    mean, var = moments(op, rows, axes)
+    mean, inverse = kept_statistics(op, mean, var, elements(op, rows, axes), eps, kept)
+    return scaled_channels(op, op.Mul(op.Sub(rows, mean), inverse), weight, bias)
+
+
+def statistics_of(op, rows):
+    """The mean and the variance of every ``rows[n, g]``, both of shape (N, G)."""
+    axes = list(range(2, rank(rows)))
+    return [op.Squeeze(statistic, axes) for statistic in moments(op, rows, axes)]
+
+
+def repeated_number(op, number, count, dtype=ir.DataType.FLOAT):
+    """A vector of one number."""
+    return op.Expand(op.constant(number, dtype), op.shape([count]))
 
 
 # ---- shared
