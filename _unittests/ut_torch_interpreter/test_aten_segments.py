@@ -7,7 +7,8 @@ import torch
 from experimental_experiment.testing import ExporterTestCase
 
 aten = torch.ops.aten
-ROW = torch.tensor([1.0, 5.0, float("nan"), 2.0, 3.0, -1.0])
+ROW = torch.tensor([1.0, 5.0, float("inf"), 2.0, 3.0, -1.0])
+WITH_NAN = torch.tensor([1.0, 5.0, float("nan"), 2.0, 3.0, -1.0])
 TABLE = torch.randn(6, 2, 3, generator=torch.Generator().manual_seed(0))
 LENGTHS, OFFSETS = torch.tensor([2, 0, 1, 3]), torch.tensor([0, 2, 2, 3, 6])
 
@@ -27,6 +28,15 @@ class TestSegments(ExporterTestCase):
         for promise, (data, reduce, kwargs) in self.CASES.items():
             with self.subTest(promise):
                 self.assert_same_as_eager(aten.segment_reduce.default, data, reduce, kwargs=kwargs)
+
+    def test_special_values(self):
+        for reduce in ("sum", "mean", "prod", "max", "min"):
+            for initial in (None, 2):
+                with self.subTest(f"{reduce}, from {initial}"):
+                    kwargs = {"lengths": LENGTHS, "initial": initial}
+                    self.assert_same_as_eager(
+                        aten.segment_reduce.default, WITH_NAN, reduce, kwargs=kwargs, special_values=True
+                    )
 
 
 if __name__ == "__main__":
