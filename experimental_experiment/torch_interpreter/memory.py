@@ -6,12 +6,13 @@ what cannot be told counts as shared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 
@@ -28,6 +29,17 @@ EXPANDS = frozenset(
 """View operators that show their argument several times along new axes, or along those of size 1."""
 
 
+@functools.cache
+def symbolic_comparison() -> Callable[[Any], bool]:
+    """torch's ``statically_known_true``, whose module an export loads and the import of the package does not."""
+    return importlib.import_module("torch.fx.experimental.symbolic_shapes").statically_known_true
+
+
+def is_known(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds without a guard."""
+    return condition if isinstance(condition, bool) else symbolic_comparison()(condition)
+
+
 def view_repeats(target: Any, arguments: Mapping[str, Any], view: torch.Tensor, is_repeated: bool) -> bool:
     """Whether a view may show an element of the memory twice. *is_repeated*: what it views may do so already.
 
@@ -36,7 +48,7 @@ def view_repeats(target: Any, arguments: Mapping[str, Any], view: torch.Tensor, 
     if is_static(view) or is_repeated or target is aten.as_strided.default:
         return has_repeats(view)
     if target is aten.unfold.default:
-        return not statically_known_true(arguments["step"] >= arguments["size"])
+        return not is_known(arguments["step"] >= arguments["size"])
     steps = zip(view.shape, view.stride())
     return target in EXPANDS and any(
         isinstance(step, int) and step == 0 and not is_one(n) for n, step in steps
@@ -59,7 +71,7 @@ def is_nested(
 ) -> bool:
     """Whether some order of the axes has every stride pass over all that the axes before it reach."""
     return not axes or any(
-        statically_known_true(stride > extent)
+        is_known(stride > extent)
         and is_nested([*axes[:k], *axes[k + 1 :]], extent + (size - 1) * stride)
         for k, (size, stride) in reversed(list(enumerate(axes)))
     )
@@ -68,7 +80,7 @@ def is_nested(
 def are_disjoint(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two tensors of one storage are known to have no place in memory in common."""
     for one, other in ((first, second), (second, first)):
-        if statically_known_true(end_of(one) <= other.storage_offset()):
+        if is_known(end_of(one) <= other.storage_offset()):
             return True
     return (
         is_static(first, second)
