@@ -177,3 +177,9 @@ def default_of(op_type: str, name: str) -> Any:
         return None
     value = onnx.helper.get_attribute_value(attribute.default_value)
     return value.decode() if isinstance(value, bytes) else value
+
+
+def is_complex(argument: Any) -> bool:
+    """Whether an argument of a node is a complex tensor or a complex number."""
+    value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
+    return isinstance(value, complex) or (isinstance(value, torch.Tensor) and value.dtype.is_complex)

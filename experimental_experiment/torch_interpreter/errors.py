@@ -101,3 +101,10 @@ def module_path(node: torch.fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or {}
     path = next(reversed(stack.values()))[0] if stack else ""
     return path.removeprefix("L['self'].").removeprefix("L['self']")
+
+
+def refused(node: torch.fx.Node, error: Untranslatable) -> ExportError:
+    """The error that names the node, and what to do."""
+    name = target_name(node.target)
+    hint = f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
+    return ExportError(f"{name} cannot be translated: {error}", node, hint)

@@ -32,7 +32,7 @@ def is_input(entry: Input) -> bool:
 def is_written(program: Program, walk: Walk, entry: Input) -> bool:
     """Whether the program writes the storage of a placeholder, or returns its new value."""
     returned = any(entry is written for written in program.writes.values())
-    return returned or storage_of(entry.node.meta.get("val")) in walk.mutated
+    return returned or storage_of(entry.node.meta.get("val")) in walk.mutation.storages
 
 
 def rename_inputs(program: Program, names: Sequence[str] | None) -> None:

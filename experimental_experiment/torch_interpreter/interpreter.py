@@ -15,31 +15,21 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter import dtypes, registry, sizes
-from experimental_experiment.torch_interpreter.emitter import Emitter, rank
+from experimental_experiment.torch_interpreter.dtypes import is_complex
+from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import (
     ExportError,
     ShapeContradiction,
     Untranslatable,
     brief,
+    refused,
     target_name,
 )
 from experimental_experiment.torch_interpreter.marks import STAMPED
-from experimental_experiment.torch_interpreter.memory import are_disjoint, has_repeats, view_repeats
+from experimental_experiment.torch_interpreter.mutation import Mutation
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
-from experimental_experiment.torch_interpreter.storage import (
-    HIDDEN_WRITES,
-    SAME_TENSOR,
-    Cell,
-    Lens,
-    View,
-    Viewed,
-    lens_of,
-    mutated_storages,
-    returned_argument,
-    storage_of,
-    written_nodes,
-)
+from experimental_experiment.torch_interpreter.storage import Cell, View, written_nodes
 
 aten = torch.ops.aten
 
@@ -57,24 +47,6 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """ATen operators that check or print: they never change a value."""
-
-METADATA_TWINS = {
-    aten.as_strided_.default: aten.as_strided.default,
-    aten.resize_.default: aten.resize.default,
-    aten.resize_as_.default: aten.resize_as.default,
-    aten.squeeze_.default: aten.squeeze.default,
-    aten.squeeze_.dim: aten.squeeze.dim,
-    aten.squeeze_.dims: aten.squeeze.dims,
-    aten.swapaxes_.default: aten.swapaxes.default,
-    aten.swapdims_.default: aten.swapdims.default,
-    aten.t_.default: aten.t.default,
-    aten.transpose_.default: aten.transpose.int,
-    aten.unsqueeze_.default: aten.unsqueeze.default,
-}
-"""In-place operators that change how a tensor is seen, not what it holds: every earlier name sees the change."""
-
-FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
-"""In-place operators that write one number everywhere."""
 
 REGION_ENDS = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast})
 """Functions that change what the nodes after them mean."""
@@ -138,8 +110,7 @@ class Walk:
         self.dimensions = dimensions
         self.progress = progress
         self.env: dict[torch.fx.Node, Any] = {}
-        self.mutated = mutated_storages(module.graph)
-        self.written_inputs: dict[int | None, list[torch.fx.Node]] = {}
+        self.mutation = Mutation(self)
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """Translate every node that matters and return what the output node returns, flattened, as views or numbers."""
@@ -155,8 +126,7 @@ class Walk:
                 self.progress()
             if node.op == "placeholder":
                 self.env[node] = as_view(next(given))
-                if node.users and storage_of(node.meta.get("val")) in self.mutated:
-                    self.written_inputs.setdefault(storage_of(node.meta["val"]), []).append(node)
+                self.mutation.add_input(node)
             elif node.op == "output":
                 results = flat(self.env_of(node.args[0]))
             elif node not in live or node in self.env:
@@ -220,6 +190,10 @@ class Walk:
             return [self.read(item) for item in argument]
         return argument
 
+    def arguments(self, node: torch.fx.Node) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a node by position and by name, read now."""
+        return self.read(list(node.args)), {name: self.read(item) for name, item in node.kwargs.items()}
+
     def vmapped(self, node: torch.fx.Node, region: Region) -> None:
         """Translate the whole region under ``torch.vmap`` that *node* is the first live node of."""
         context = self.op.context
@@ -265,16 +239,16 @@ class Walk:
                 return known
         written = written_nodes(node) if is_call_of_overload(target) else []
         if written:
-            return self.write(node, written)
+            return self.mutation.write(node, written)
         translation = self.translation(node, target)
-        if self.mutated and not isinstance(fake, NUMBERS) and not translation.views:
-            viewed = self.viewed(node)
+        if self.mutation.storages and not isinstance(fake, NUMBERS) and not translation.views:
+            viewed = self.mutation.viewed(node)
             if any(viewed):
-                return self.view(node, viewed, translation)
+                return self.mutation.view(node, viewed, translation)
         if translation.views:
             args, kwargs = self.env_of(list(node.args)), self.env_of(dict(node.kwargs))
         else:
-            args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
+            args, kwargs = self.arguments(node)
         results = registry.invoke(translation, self.op, target, args, kwargs)
         return self.results(node, results, fake)
 
@@ -375,175 +349,6 @@ class Walk:
                 value.name = self.op.context.names.unique(name)
         return value
 
-    # ---- views and mutation
-
-    def viewed(self, node: torch.fx.Node) -> list[torch.fx.Node | None]:
-        """For each result of *node*, the argument whose mutated storage it shares, None when it shares none."""
-        fake = node.meta.get("val")
-        returned = returned_argument(node)
-        if returned is not None and storage_of(returned.meta["val"]) in self.mutated:
-            return [returned]
-        found: list[torch.fx.Node | None] = []
-        for position, item in enumerate(fake if isinstance(fake, (list, tuple)) else [fake]):
-            storage = storage_of(item)
-            sharing = [x for x in node.all_input_nodes if storage_of(x.meta.get("val")) == storage]
-            # operators over a list give one result for each tensor of it, in order
-            lists = [argument for argument in node.args if isinstance(argument, (list, tuple))]
-            paired = [each[position] for each in lists if position < len(each) and each[position] in sharing]
-            found.append((paired or sharing or [None])[0] if storage in self.mutated else None)
-        return found
-
-    def view(
-        self, node: torch.fx.Node, viewed: list[torch.fx.Node | None], translation: registry.Translation
-    ) -> Any:
-        """The results of a view operator over storages that are written somewhere: the same cells, one lens more.
-
-        What shares the memory of no such storage is a plain result.
-        """
-        args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
-        fake = node.meta["val"]
-        if not isinstance(fake, (list, tuple)):
-            return self.env[viewed[0]].through(self.lens(node, viewed[0], node.target, args, kwargs, fake))
-        results: list[Any] = [None] * len(fake)
-        if not all(viewed):
-            plain = registry.invoke(translation, self.op, node.target, args, kwargs)
-            results = self.results(node, plain, fake)
-        for position, (argument, item) in enumerate(zip(viewed, fake)):
-            if argument is not None:
-                lens = self.lens(node, argument, node.target, args, kwargs, item, position)
-                results[position] = self.env[argument].through(lens)
-        return results
-
-    def lens(
-        self,
-        node: torch.fx.Node,
-        viewed: torch.fx.Node,
-        target: Any,
-        args: list,
-        kwargs: dict,
-        fake: torch.Tensor,
-        position: int | None = None,
-    ) -> Lens:
-        """The lens of one result of a view operator, *viewed* being the argument that it views.
-
-        The operator may be *target* where *node* is its in-place version.
-        """
-        translation = self.translation(node, target)
-        arguments = registry.bind(target, translation.function, args, kwargs)
-        given = registry.bind(target, translation.function, list(node.args), node.kwargs)
-        name = node.name if position is None else f"{node.name}_{position}"
-
-        def stamp(value: ir.Value) -> ir.Value:
-            return self.stamp(node, value, fake, name)
-
-        lens = lens_of(
-            translation, node, target, arguments, viewed_in(given, viewed, position), stamp, position
-        )
-        repeats = view_repeats(target, given, fake, self.env[viewed].repeats)
-
-        def get(op: Emitter, base: ir.Value) -> ir.Value:
-            try:
-                return lens.get(op, base)
-            except Untranslatable as error:
-                raise refused(node, error) from error
-
-        return dataclasses.replace(lens, get=get, repeats=repeats)
-
-    def write(self, node: torch.fx.Node, written: list[torch.fx.Node]) -> Any:
-        """An operator that mutates arguments: compute the new values, write them through the views."""
-        target = node.target
-        views = [self.env[argument] for argument in written]
-        if target in SAME_TENSOR:
-            return views[0]
-        for argument in written:
-            self.refuse_shared_input(storage_of(argument.meta["val"]))
-        if target in METADATA_TWINS:
-            return self.change_metadata(node, views[0])
-        twin = None if self.has_own(target) else registry.twin(target)
-        translation = self.translation(node, twin or target)
-        args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
-        if twin is not None:
-            names = set(registry.schema_names(twin))
-            kwargs = {name: value for name, value in kwargs.items() if name in names}
-        results = registry.invoke(translation, self.op, twin or target, args, kwargs)
-        results = list(results) if isinstance(results, (list, tuple)) else [results]
-        returned = [] if twin is not None else results[: len(results) - len(views)]
-        for argument, view, value in zip(written, views, results[len(returned) :]):
-            view.write(self.op, self.fitted(argument, view, value), is_uniform(node))
-        if not target._schema.returns:
-            return None
-        if target in HIDDEN_WRITES or (twin is None and returned):
-            return self.results(node, returned[0] if len(returned) == 1 else returned, node.meta.get("val"))
-        return views[0] if len(target._schema.returns) == 1 else views
-
-    def refuse_shared_input(self, storage: int | None) -> None:
-        """Raise Untranslatable when inputs show an element of a written storage twice: those of an ONNX model never do."""
-        inputs = self.written_inputs.get(storage, [])
-        for position, node in enumerate(inputs):
-            view, fake = self.env[node], node.meta["val"]
-            if not view.path and has_repeats(fake):
-                raise Untranslatable(
-                    f"it writes {node.name}, an input with one element in two places: clone it before"
-                )
-            for other in inputs[:position]:
-                if self.env[other].cell is not view.cell and not are_disjoint(fake, other.meta["val"]):
-                    raise Untranslatable(
-                        f"it writes the memory that the inputs {other.name} and {node.name} share: clone one before"
-                    )
-
-    def has_own(self, target: Any) -> bool:
-        """Whether the mutating overload itself is translated, rather than through its functional twin."""
-        tables = (self.op.context.translations, registry.TRANSLATIONS)
-        return any(key in table for table in tables for key in registry.keys(target))
-
-    def fitted(self, argument: torch.fx.Node, view: View, value: Any) -> ir.Value:
-        """A new value with the dtype of the storage it is written to, broadcast to its shape."""
-        old = view.read(self.op)
-        is_condition = isinstance(value, ir.Value) and value.dtype == ir.DataType.BOOL
-        value = self.op.Cast(self.op.constant(value, old.dtype), to=old.dtype)
-        if is_condition and is_complex(argument):
-            real = self.op.Unsqueeze(value, [-1])
-            value = self.op.Concat(real, self.op.Mul(real, 0), axis=-1)
-        if value.shape is None:
-            # what writes into a tensor has its shape, or is broadcast to it by its translation
-            value.shape = old.shape
-        if rank(value) != rank(old):
-            value = self.op.Expand(value, self.op.shape_of(old))
-        return value
-
-    def change_metadata(self, node: torch.fx.Node, view: View) -> View:
-        """``t_``, ``squeeze_``, ...: the tensor is seen through one more lens under all its names."""
-        twin = METADATA_TWINS[node.target]
-        args, kwargs = self.read(list(node.args)), {k: self.read(v) for k, v in node.kwargs.items()}
-        view.reshape_in_place(self.lens(node, node.args[0], twin, args, kwargs, node.meta["val"]))
-        return view
-
-
-def viewed_in(given: dict[str, Any], viewed: torch.fx.Node, position: int | None) -> Viewed:
-    """Where the node *viewed* is among the arguments *given* of a view operator; twice in a list: for the result *position*."""
-    for name, argument in given.items():
-        if argument is viewed:
-            return Viewed(viewed, name)
-        if isinstance(argument, (list, tuple)) and viewed in argument:
-            is_paired = position is not None and position < len(argument) and argument[position] is viewed
-            return Viewed(viewed, name, position if is_paired else list(argument).index(viewed))
-    raise Untranslatable("its result shares the memory of an argument that its translation does not list")
-
-
-def is_uniform(node: torch.fx.Node) -> bool:
-    """Whether an in-place operator writes one number everywhere."""
-    if node.target is aten.copy_.default:
-        source = node.args[1]
-        return isinstance(source, torch.fx.Node) and source.meta["val"].dim() == 0
-    return node.target in FILLS
-
-
-def refused(node: torch.fx.Node, error: Untranslatable) -> ExportError:
-    """The error that names the node, and what to do."""
-    name = target_name(node.target)
-    hint = f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
-    return ExportError(f"{name} cannot be translated: {error}", node, hint)
-
 
 def float_dtypes(node: torch.fx.Node) -> list[str]:
     """The dtypes of the float tensors among the arguments of a node, in order."""
@@ -575,12 +380,6 @@ def flat(results: Any) -> list[Any]:
 def is_call_of_overload(target: Any) -> bool:
     """Whether a target is an operator with a schema."""
     return isinstance(target, torch._ops.OpOverload)
-
-
-def is_complex(argument: Any) -> bool:
-    """Whether an argument of a node is a complex tensor or a complex number."""
-    value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
-    return isinstance(value, complex) or (isinstance(value, torch.Tensor) and value.dtype.is_complex)
 
 
 def without_effect(target: Any) -> bool:

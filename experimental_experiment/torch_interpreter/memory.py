@@ -71,8 +71,7 @@ def is_nested(
 ) -> bool:
     """Whether some order of the axes has every stride pass over all that the axes before it reach."""
     return not axes or any(
-        is_known(stride > extent)
-        and is_nested([*axes[:k], *axes[k + 1 :]], extent + (size - 1) * stride)
+        is_known(stride > extent) and is_nested([*axes[:k], *axes[k + 1 :]], extent + (size - 1) * stride)
         for k, (size, stride) in reversed(list(enumerate(axes)))
     )
 

@@ -18,8 +18,8 @@ from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED,
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
 from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
+from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.interpreter import is_complex
 from experimental_experiment.torch_interpreter.marks import PARTS
 from experimental_experiment.torch_interpreter.promotion import promote, promote_to_float
 from experimental_experiment.torch_interpreter.registry import (

@@ -14,8 +14,8 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
-from experimental_experiment.torch_interpreter.interpreter import is_complex
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
 
 aten = torch.ops.aten
