@@ -1,4 +1,4 @@
-"""Rows of matrix products."""
+"""Rows of matrix products: those of vectors and of nothing, the digits of float64 factors beside a product."""
 
 import os
 import subprocess
@@ -15,9 +15,23 @@ from experimental_experiment.testing import ExporterTestCase, without_row
 from experimental_experiment.torch_interpreter import to_onnx
 
 SQUARE, VECTOR = torch.randn(5, 5), torch.randn(5)
+LEFT, RIGHT, SQUARE64 = (torch.randn(*shape, dtype=torch.float64) for shape in ((2, 5, 7), (2, 7, 6), (5, 5)))
+COUNTS = torch.arange(16, dtype=torch.float64).reshape(4, 4)
+TO_ROUNDING = 1e-5
+"""1e-12 instead of the 1e-7 of float64."""
+
+MORE = 1 + 2.0**-30
+"""One in float32; the products of integers by it and their difference to the integers are exact."""
 
 ROWS = {
     "MatMul.of_a_vector": (lambda a, v: a.t() @ v, SQUARE, VECTOR),
+    "MatMul.of_scaled_operands": (
+        lambda a, exact: ((a * MORE).mT @ a - exact) * 2.0**30,
+        COUNTS,
+        COUNTS.mT @ COUNTS,
+    ),
+    "Mul.of_a_product": (lambda a, exact: ((a @ a) * MORE - exact) * 2.0**30, COUNTS, COUNTS @ COUNTS),
+    "Div.of_a_product": (lambda a, exact: ((a @ a) / 3.0 - exact) * 2.0**30, COUNTS, COUNTS @ COUNTS / 3.0),
 }
 
 UNSET = {"MatMul.over_nothing": (lambda a, b: a @ b.mT, torch.randn(2, 3, 0), torch.randn(2, 4, 0))}
@@ -118,6 +132,37 @@ class TestProducts(ExporterTestCase):
 
     def test_between_transpositions(self):
         self.assert_cases(self.CASES)
+
+
+class TestDigits(ExporterTestCase):
+    CASES = {
+        "a product that is scaled": (lambda a, b: (a @ b) * 0.3, LEFT, RIGHT),
+        "a product that is divided": (lambda a, b: (a @ b) / 7**0.5, LEFT, RIGHT),
+        "a product that is divided by three": (lambda a, b: (a @ b) / 3.0, LEFT, RIGHT),
+        "an operand that is divided by three": (lambda a, b: (a / 3.0) @ b, LEFT, RIGHT),
+        "an operand that is scaled": (lambda a, b: (a * 0.3) @ b, LEFT, RIGHT),
+        "an operand that is scaled, then transposed": (lambda a, b: (a * 0.3).mT @ b, RIGHT, RIGHT),
+        "a matrix and a vector": (lambda a, b: 0.3 * (a @ b[0, :, 0]), LEFT, RIGHT),
+        "a column": (lambda a, b: (a @ b[..., :1]) * 0.3, LEFT, RIGHT),
+        "addmm": (torch.addmm, SQUARE64, SQUARE64 + 1, SQUARE64 + 2, {"alpha": 0.3, "beta": 0.7}),
+        "baddbmm": (torch.baddbmm, LEFT, LEFT[:, :, :5], LEFT, {"alpha": 0.3, "beta": 0.7}),
+        "attention": (torch.nn.functional.scaled_dot_product_attention, LEFT, LEFT, LEFT, {"scale": 0.3}),
+    }
+
+    def test_factors_beside_a_matrix_product(self):
+        self.assert_cases(self.CASES, scale=TO_ROUNDING)
+
+    def test_in_a_branch(self):
+        def branches(a, b):
+            return torch.cond(
+                a.sum() > 0, lambda a, b: (a @ b) * 0.3, lambda a, b: (a @ b) * 0.7, [a.clone(), b.clone()]
+            )
+
+        self.assert_same_as_eager(branches, LEFT, RIGHT, scale=TO_ROUNDING)
+
+    def test_numbers_that_float32_holds_stay_scalars(self):
+        model = to_onnx(lambda a, b: (a @ b) * 0.5 + 0.3, (LEFT, RIGHT))
+        self.assertEqual([list(tensor.dims) for tensor in model.graph.initializer], [[], []])
 
 
 if __name__ == "__main__":

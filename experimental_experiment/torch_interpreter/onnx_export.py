@@ -34,7 +34,7 @@ from experimental_experiment.torch_interpreter.interface import (
     rename_inputs,
 )
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
-from experimental_experiment.torch_interpreter.passes import clean
+from experimental_experiment.torch_interpreter.passes import remove_redundant
 from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import declare, plain
@@ -143,10 +143,10 @@ def to_onnx(
     progress("optimize", 1)
     if inline:
         InlinePass()(model)
-    clean(model, optimize)
+    remove_redundant(model, optimize)
     if modules_as_functions and not inline:
         extract(model, context, classes)
-        clean(model, optimize=False)
+        remove_redundant(model, optimize=False)
     progress("write", 1)
     if filename is not None:
         return save(model, filename)

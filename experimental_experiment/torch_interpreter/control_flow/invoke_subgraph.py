@@ -16,7 +16,6 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import fake_o
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.functions import local_function, read_from_outside
 from experimental_experiment.torch_interpreter.interpreter import Body, value_of
-from experimental_experiment.torch_interpreter.passes import keep_digits
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Number, declare, plain
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
@@ -79,7 +78,6 @@ def written(op: Emitter, body: Body, identifier: str, operands: Sequence[Any]) -
         if isinstance(result, ir.Value):
             is_own = result.producer() is not None and result not in outputs
             outputs.append(result if is_own else inner.copy(result))
-    keep_digits(inner.graph, context.root)
     nodes = list(inner.graph)
     inner.graph.remove(nodes)
     read, constants = read_from_outside(nodes, context)

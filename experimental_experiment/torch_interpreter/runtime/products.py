@@ -1,7 +1,8 @@
-"""Matrix products: vectors, empty axes, transposed batches."""
+"""Matrix products: vectors, empty axes, transposed batches, the digits of float64 factors beside them."""
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -73,3 +74,94 @@ def transposition(x: ir.Value) -> ir.Node | None:
         return None
     order = node.attributes["perm"].as_ints()
     return node if len(order) > 2 and 0 in order[-2:] else None
+
+
+FACTOR_POSITIONS = {"Mul": (0, 1), "Div": (1,)}
+"""Which inputs of these operators scale the other one."""
+
+MOVED = ("Transpose", "Reshape")
+"""Operators that onnxruntime moves, or takes away, between a factor and a matrix product."""
+
+
+@repairs(
+    "Mul",
+    "Div",
+    when="one constant float64 element that float32 does not hold scales a matrix product",
+    because="it is fused with MatMul into a float32 attribute",
+    nodes="0, 1 with a dynamic size",
+)
+def of_a_product(op, a, b, operator):
+    """The factor is repeated along the last axis that may have several elements."""
+    repeated = factor_repeated(op, operator, [a, b])
+    if repeated is None or not any(is_product(value) for value in (a, b)):
+        return None
+    return op.emit(operator, repeated)
+
+
+@repairs(
+    "MatMul",
+    when="one constant float64 element that float32 does not hold scales an operand",
+    because="it is fused with MatMul into a float32 attribute",
+    nodes="0, 1 with a dynamic size",
+)
+def of_scaled_operands(op, a, b):
+    """The operands are computed by factors that are repeated along an axis."""
+    repeated = [with_repeated_factors(op, value) for value in (a, b)]
+    return None if repeated == [a, b] else op.MatMul(*repeated)
+
+
+def is_product(value: ir.Value) -> bool:
+    """Whether a value is a matrix product, possibly moved and scaled."""
+    node = value.producer()
+    if node is None or node.op_type == "MatMul":
+        return node is not None
+    if node.op_type in MOVED:
+        return is_product(node.inputs[0])
+    return any(is_product(node.inputs[1 - factor]) for factor in factors(node.op_type, node.inputs))
+
+
+def with_repeated_factors(op, value: ir.Value) -> ir.Value:
+    """A value computed once more, the factors that scale it being repeated along an axis; itself when there are none."""
+    node = value.producer()
+    if node is None or value.dtype != ir.DataType.DOUBLE:
+        return value
+    inputs, attributes = list(node.inputs), {name: item.value for name, item in node.attributes.items()}
+    if node.op_type == "Transpose":
+        inputs[0] = with_repeated_factors(op, inputs[0])
+    else:
+        scaling = factors(node.op_type, inputs)
+        if not scaling:
+            return value
+        inputs = factor_repeated(op, node.op_type, inputs) or inputs
+        inputs[1 - scaling[0]] = with_repeated_factors(op, inputs[1 - scaling[0]])
+    return value if inputs == list(node.inputs) else op.emit(node.op_type, inputs, attributes)
+
+
+def factor_repeated(op, operator: str, inputs: list[ir.Value]) -> list[ir.Value] | None:
+    """The inputs of a Mul or Div, the factor that loses digits repeated along an axis of the other; None without one."""
+    for position in factors(operator, inputs):
+        factor, other = inputs[position], inputs[1 - position]
+        several = [axis for axis, size in enumerate(other.shape or ()) if size != 1]
+        if loses_digits(operator, factor) and several and rank(factor) <= rank(other):
+            result = list(inputs)
+            result[position] = op.Expand(factor, op.shape_of(other, several[-1]))
+            return result
+    return None
+
+
+def factors(operator: str, inputs: list[ir.Value]) -> list[int]:
+    """The positions of the inputs that are one constant element and scale the other."""
+    constants = [value.const_value for value in inputs]
+    return [
+        k for k in FACTOR_POSITIONS.get(operator, ()) if constants[k] is not None and constants[k].size == 1
+    ]
+
+
+def loses_digits(operator: str, factor: ir.Value) -> bool:
+    """Whether float32 does not hold a float64 factor, or what a divisor multiplies by."""
+    if factor.dtype != ir.DataType.DOUBLE:
+        return False
+    number = factor.const_value.numpy().item()
+    scale = 1 / number if operator == "Div" and number else number
+    with np.errstate(over="ignore"):
+        return float(np.float32(scale)) != scale
