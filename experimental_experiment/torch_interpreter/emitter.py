@@ -6,9 +6,10 @@ Source of semantics: the schemas of ``onnx.defs`` say which dtype a Python numbe
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,18 +56,34 @@ class Names:
                 return candidate
 
 
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What the nodes written now come from.
+
+    Attributes:
+        node: the FX node translated now, None outside of a walk.
+        prefix: what their names begin with.
+        provenance: their ``metadata_props``.
+        modules: the calls of modules that they come from, see `functions`.
+    """
+
+    node: torch.fx.Node | None = None
+    prefix: str = "c"
+    provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    modules: tuple[tuple[str, str, str], ...] = ()
+
+
 @dataclasses.dataclass
 class Context:
-    """What all emitters of one export share.
+    """What all emitters of one export share: the model, and what is translated now.
+
+    All but ``origin`` and ``region`` belongs to the model. These two are changed by `at` and `inside`, which restore them.
 
     Attributes:
         root: the main graph; small constants are its initializers, seen from every subgraph.
         opset: version of ai.onnx.
         domains: the other operator sets in use, name to version.
-        provenance: ``metadata_props`` of the nodes written now.
-        prefix: name of the FX node translated now.
-        node: the FX node translated now.
-        modules: the calls of modules that it comes from, see `functions`.
+        origin: what the nodes written now come from.
         region: the autocast region translated now, which adapts the translation of each node; None outside.
         functions: local functions of the model, callees first.
         regions: the local function of each region that is translated once, see `control_flow.invoke_subgraph`.
@@ -86,10 +103,7 @@ class Context:
     domains: dict[str, int] = dataclasses.field(default_factory=dict)
     names: Names = dataclasses.field(default_factory=Names)
     constants: dict[tuple, ir.Value] = dataclasses.field(default_factory=dict)
-    provenance: dict[str, str] = dataclasses.field(default_factory=dict)
-    prefix: str = "c"
-    node: torch.fx.Node | None = None
-    modules: tuple[tuple[str, str, str], ...] = ()
+    origin: Origin = Origin()
     region: Any = None
     functions: list[ir.Function] = dataclasses.field(default_factory=list)
     regions: dict[Any, Any] = dataclasses.field(default_factory=dict)
@@ -106,10 +120,33 @@ class Context:
     def __post_init__(self):
         self.rows = table.active(self.opset, self.runtime, self.special_values)
 
+    @contextlib.contextmanager
+    def at(self, origin: Origin) -> Iterator[None]:
+        """While this lasts, what is written comes from *origin*."""
+        outer, self.origin = self.origin, origin
+        try:
+            yield
+        finally:
+            self.origin = outer
+
+    @contextlib.contextmanager
+    def inside(self, region: Any) -> Iterator[None]:
+        """While this lasts, nodes are translated as in *region*; what they enter or leave themselves ends with it."""
+        outer, self.region = self.region, region
+        try:
+            yield
+        finally:
+            self.region = outer
+
+    @property
+    def node(self) -> torch.fx.Node | None:
+        """The FX node translated now."""
+        return self.origin.node
+
     @property
     def function(self) -> tuple[tuple[str, str, str], ...]:
         """The calls of modules whose function will hold the nodes written now; empty for the main graph."""
-        return self.modules if self.keeps_modules else ()
+        return self.origin.modules if self.keeps_modules else ()
 
     def warn_once(self, message: str) -> None:
         """Log a warning the first time it is given."""
@@ -202,16 +239,16 @@ class Emitter:
         inputs = [sizes.plain(value) for value in inputs]
         while inputs and inputs[-1] is None:
             inputs.pop()
-        context = self.context
+        context, origin = self.context, self.context.origin
         if domain and domain not in context.domains:
             context.domains[domain] = 1
         given = {name: attribute(name, value) for name, value in attributes.items()}
         node = ir.node(op_type, inputs, given, domain=domain, num_outputs=outputs)
         for value in node.outputs:
-            value.name = context.names.unique(f"{context.prefix}_{op_type.lower()}")
-        node.name = context.names.unique(f"node_{context.prefix}_{op_type}")
-        node.metadata_props.update(context.provenance)
-        node.meta[MODULES] = context.modules
+            value.name = context.names.unique(f"{origin.prefix}_{op_type.lower()}")
+        node.name = context.names.unique(f"node_{origin.prefix}_{op_type}")
+        node.metadata_props.update(origin.provenance)
+        node.meta[MODULES] = origin.modules
         self.insert(node)
         infer(node, context.opset)
         return node
@@ -306,7 +343,9 @@ class Emitter:
         Its inputs have the types of *like*; everything else is captured from outside. Each output has its own
         Identity: never an outer value, never the same value twice.
         """
-        graph = ir.Graph([], [], nodes=[], name=self.context.names.unique(f"{self.context.prefix}_{name}"))
+        graph = ir.Graph(
+            [], [], nodes=[], name=self.context.names.unique(f"{self.context.origin.prefix}_{name}")
+        )
         for value in like:
             label = self.context.names.unique(f"{graph.name}_{value.name or 'in'}")
             graph.inputs.append(ir.Value(name=label, type=value.type, shape=value.shape))

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter import dtypes, registry, sizes
 from experimental_experiment.torch_interpreter.dtypes import is_complex
-from experimental_experiment.torch_interpreter.emitter import Emitter
+from experimental_experiment.torch_interpreter.emitter import Emitter, Origin
 from experimental_experiment.torch_interpreter.errors import (
     ExportError,
     ShapeContradiction,
@@ -119,7 +119,6 @@ class Walk:
         regions = vmap_regions(graph, live)
         given = iter(operands)
         context = self.op.context
-        outer = context.prefix, context.node, context.provenance, context.modules
         results: list[Any] = []
         for node in graph.nodes:
             if self.progress is not None:
@@ -134,17 +133,19 @@ class Walk:
             elif node.op == "get_attr":
                 self.env[node] = self.attribute(node)
             elif node.op == "call_function":
-                context.prefix, context.node = node.name, node
-                context.provenance = provenance(self.origin or node)
-                context.modules = module_calls(self.origin or node)
-                if node in regions:
-                    self.vmapped(node, regions[node])
-                else:
-                    self.env[node] = self.translated(node)
+                with context.at(self.origin_of(node)):
+                    if node in regions:
+                        self.vmapped(node, regions[node])
+                    else:
+                        self.env[node] = self.translated(node)
             else:
                 raise ExportError(f"a node {node.op!r} is not part of an exported program", node)
-        context.prefix, context.node, context.provenance, context.modules = outer
         return results
+
+    def origin_of(self, node: torch.fx.Node) -> Origin:
+        """What is written for a node comes from it, or from the node of the user's program that it is a part of."""
+        written = self.origin or node
+        return Origin(node, node.name, provenance(written), module_calls(written))
 
     def attribute(self, node: torch.fx.Node) -> Any:
         """A body, or a tensor that the module holds."""
@@ -196,14 +197,12 @@ class Walk:
 
     def vmapped(self, node: torch.fx.Node, region: Region) -> None:
         """Translate the whole region under ``torch.vmap`` that *node* is the first live node of."""
-        context = self.op.context
-        outer, context.region = context.region, None
         try:
-            body = Body(region.traced(outer), self.dimensions)
-            results = body.inline(self.op, *(self.read(item) for item in region.inputs()))
+            body = Body(region.traced(self.op.context.region), self.dimensions)
+            with self.op.context.inside(None):
+                results = body.inline(self.op, *(self.read(item) for item in region.inputs()))
         except Untranslatable as error:
             raise refused(node, error) from error
-        context.region = outer
         self.env.update(dict.fromkeys(region.nodes))
         for output, value in zip(region.outputs(), results):
             self.env[output] = self.result(output, value, output.meta["val"], output.name)

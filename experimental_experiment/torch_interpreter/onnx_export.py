@@ -129,7 +129,7 @@ def to_onnx(
     with one_at_a_time():
         progress("capture", 1)
         program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
-        with without_autocast():
+        with without_autocast(), context.inside(program.autocast):
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
     model = ir.Model(
         graph,
@@ -183,7 +183,6 @@ def translate(
     name_dimensions(program.inputs, dimensions)
     step = progress("translate", len(program.module.graph.nodes))
     walk = Walk(program.module, op, dimensions, step)
-    op.context.region = program.autocast
     leaves = output_leaves(program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]
     if keep_written:

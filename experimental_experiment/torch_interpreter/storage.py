@@ -193,15 +193,9 @@ def like(base: ir.Value, written: ir.Value) -> ir.Value:
     return written
 
 
-@contextlib.contextmanager
-def translating(op, node: torch.fx.Node):
+def translating(op, node: torch.fx.Node) -> contextlib.AbstractContextManager[None]:
     """While a lens is used, the node translated is the one that made the view, not the one that reads or writes."""
-    current = op.context.node
-    op.context.node = node
-    try:
-        yield
-    finally:
-        op.context.node = current
+    return op.context.at(dataclasses.replace(op.context.origin, node=node))
 
 
 def storage_of(value: Any) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.emitter import Context, Emitter
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter, Origin
 from experimental_experiment.torch_interpreter.inference import infer
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.pattern import matches_of
@@ -96,9 +96,10 @@ class Engine:
             if len(self.report.applications) > limit:
                 counts = collections.Counter(name for name, _ in self.report.applications)
                 raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
-            for member in members:
-                if self.applied(member, node):
-                    break
+            with self.context.at(origin_of(node)):
+                for member in members:
+                    if self.applied(member, node):
+                        break
 
     def push(self, nodes: Iterable[ir.Node]) -> None:
         """Have another look at these nodes."""
@@ -110,7 +111,7 @@ class Engine:
     def applied(self, member: Rule, root: ir.Node) -> bool:
         """Whether a rule has replaced the results of a node."""
         for found in matches_of(member.pattern, root):
-            op = self.rewriter(root)
+            op = Rewriter(root, self.context)
             result = member.rewrite(op, found, root)
             if result is None or isinstance(result, Declined):
                 self.withdraw(op)
@@ -122,14 +123,6 @@ class Engine:
             self.replace(member, op, root, values)
             return True
         return False
-
-    def rewriter(self, root: ir.Node) -> Rewriter:
-        """An emitter before *root*, whose nodes have its origin."""
-        context = self.context
-        context.prefix = (root.name or root.op_type.lower()).removeprefix("node_")
-        context.provenance = dict(root.metadata_props)
-        context.modules = root.meta.get(MODULES, ())
-        return Rewriter(root, context)
 
     def withdraw(self, op: Rewriter) -> None:
         """Remove what a rule wrote before it declined."""
@@ -193,6 +186,12 @@ class Engine:
                     nodes.append(value.producer())
                 elif value.producer() is not None and len(value.uses()) <= FEW:
                     self.push(self.users_within_reach(value))
+
+
+def origin_of(node: ir.Node) -> Origin:
+    """What is written in the place of a node comes from where the node does."""
+    prefix = (node.name or node.op_type.lower()).removeprefix("node_")
+    return Origin(None, prefix, dict(node.metadata_props), node.meta.get(MODULES, ()))
 
 
 def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:

@@ -6,7 +6,6 @@ torch's autocast dispatch keys and ``aten/src/ATen/autocast_mode.h``; which oper
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from typing import Any
@@ -76,7 +75,7 @@ class Autocast:
             dtype = self.dtype_for(target, [*args, *kwargs.values()])
             args = [cast(op, item, dtype) for item in args]
             kwargs = {name: cast(op, item, dtype) for name, item in kwargs.items()}
-            with outside(op):
+            with op.context.inside(None):  # autocast does not see what an operator does inside
                 return function(op, *args, **kwargs)
 
         return adapted
@@ -111,21 +110,11 @@ def tracing(node: torch.fx.Node, traced: torch.fx.GraphModule) -> Any:
     def translation(op, **arguments):
         nodes = nodes_by_name(node)
         _, _, operands = placed(nodes, {name: arguments[name] for name in nodes})
-        with outside(op):
+        with op.context.inside(None):  # autocast does not see what an operator does inside
             return write(op, node.target, traced, operands)
 
     translation.__signature__ = signature_of(node.target)
     return translation
-
-
-@contextlib.contextmanager
-def outside(op):
-    """Translate without casts: what an operator does inside is not seen by autocast."""
-    region, op.context.region = op.context.region, None
-    try:
-        yield
-    finally:
-        op.context.region = region
 
 
 def makes_casts(traced: torch.fx.GraphModule) -> bool:

@@ -22,20 +22,20 @@ def wrap_with_set_grad_enabled(op, enable_grad, wrapped_func, *args):
 @translates(higher_order.wrap_with_autocast, views=True)
 def wrap_with_autocast(op, device_type, dtype, enabled, cache_enabled, wrapped_func, *args):
     """Each operator of the body casts its inputs as autocast does, or none does in a disabled region."""
-    outer = enter_autocast(op, device_type, dtype, enabled)
-    results = wrapped_func.inline_views(op, *args)
-    op.context.region = outer
-    return results
+    with op.context.inside(autocast(device_type, dtype, enabled)):
+        return wrapped_func.inline_views(op, *args)
 
 
 @translates(torch.amp.autocast_mode._enter_autocast)
 def enter_autocast(op, device_type, dtype=None, enabled=True, cache_enabled=None):
     """The beginning of a region that torch.export did not wrap, because it holds control flow. Gives the outer region."""
-    outer = op.context.region
-    op.context.region = (
-        Autocast(device_type, dtype or torch.get_autocast_dtype(device_type)) if enabled else None
-    )
+    outer, op.context.region = op.context.region, autocast(device_type, dtype, enabled)
     return outer
+
+
+def autocast(device_type: str, dtype: torch.dtype | None, enabled: bool) -> Autocast | None:
+    """The region that autocast makes with these arguments, None where it is off."""
+    return Autocast(device_type, dtype or torch.get_autocast_dtype(device_type)) if enabled else None
 
 
 @translates(torch.amp.autocast_mode._exit_autocast)
