@@ -47,6 +47,9 @@ FLOATS = frozenset(
     | {onnx_type for dtype, onnx_type in TORCH_TO_ONNX.items() if dtype.is_floating_point}
 )
 
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""What torch computes in float32."""
+
 FLOAT8 = frozenset(dtype for dtype in FLOATS if dtype.itemsize == 1)
 """onnxruntime moves and computes none of them."""
 

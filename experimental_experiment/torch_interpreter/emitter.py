@@ -95,7 +95,7 @@ class Context:
         rows: the rows of the runtime table that this target needs, by operator.
         applying: the rows that are writing now.
         applied: how often each row was applied.
-        wide: values of a dtype without kernels, each with the value that it was cast from, see `runtime.kernels`.
+        cast_from: values of a dtype without kernels, each with the value that it was cast from, see `runtime.kernels`.
     """
 
     root: ir.Graph
@@ -115,7 +115,7 @@ class Context:
     special_values: bool = False
     applying: list[table.Row] = dataclasses.field(default_factory=list)
     applied: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    wide: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
+    cast_from: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         self.rows = table.active(self.opset, self.runtime, self.special_values)

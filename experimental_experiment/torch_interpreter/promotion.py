@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.sizes import Number
 
 SAMPLES = {ir.DataType.BOOL: True, ir.DataType.INT64: 1, ir.DataType.DOUBLE: 1.0}
@@ -83,7 +84,7 @@ def rounded_operands(op, dtype: ir.DataType, *operands: Any) -> list[Any]:
 def is_rounded(operand: Any, dtype: ir.DataType) -> bool:
     """Whether an operand is a 0-d float32 or float64 tensor beside tensors of float16 or bfloat16."""
     is_wide = isinstance(operand, ir.Value) and operand.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
-    return is_wide and dtype in LOW_PRECISION
+    return is_wide and dtype in HALVES
 
 
 def promote(op, *operands: Any) -> list[Any]:
@@ -98,14 +99,13 @@ def promote_to_float(op, *operands: Any) -> list[Any]:
     return [None if operand is None else cast(op, operand, dtype) for operand in operands]
 
 
-LOW_PRECISION = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 ROUNDING = 2.0**-11
 """Relative error of a float16: a number that a dtype rounds more coarsely needs a wider one."""
 
 
 def wide(dtype: ir.DataType) -> ir.DataType:
     """The dtype in which torch computes one operation: float32 for float16 and bfloat16."""
-    return ir.DataType.FLOAT if dtype in LOW_PRECISION else dtype
+    return ir.DataType.FLOAT if dtype in HALVES else dtype
 
 
 def rounded_once(function: Callable) -> Callable:
@@ -117,7 +117,7 @@ def rounded_once(function: Callable) -> Callable:
         dtype = values[0].dtype
 
         def raised(value):
-            is_low = isinstance(value, ir.Value) and value.dtype in LOW_PRECISION
+            is_low = isinstance(value, ir.Value) and value.dtype in HALVES
             return op.Cast(value, to=ir.DataType.FLOAT) if is_low else value
 
         kwargs = {name: raised(value) for name, value in kwargs.items()}
@@ -155,7 +155,7 @@ def factors(op, dtype: ir.DataType, self: Any, other: Any) -> list[Any]:
     torch keeps a Python number or a 0-d tensor in float32 beside float16 and bfloat16 tensors when it is the second operand:
     ``half * 1e5`` is finite. The first operand is rounded.
     """
-    if dtype in LOW_PRECISION and not holds(dtype, other):
+    if dtype in HALVES and not holds(dtype, other):
         return [cast(op, cast(op, self, dtype), ir.DataType.FLOAT), cast(op, other, ir.DataType.FLOAT)]
     return rounded_operands(op, dtype, self, other)
 

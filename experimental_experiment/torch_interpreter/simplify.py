@@ -11,11 +11,11 @@ from typing import Any
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.sizes import squeezed_vector
 
-HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 

@@ -312,14 +312,14 @@ def round_decimal(op, x, scale):
 
 def product_error(op, x, y, product):
     """What the float64 *product* of the value x and the constant y lacks, exactly: Dekker's algorithm."""
-    x_high, x_low = halves(op, x)
-    y_high, y_low = halves(op, op.constant(y, DOUBLE))
+    x_high, x_low = split_digits(op, x)
+    y_high, y_low = split_digits(op, op.constant(y, DOUBLE))
     error = op.Sub(op.Mul(x_high, y_high), product)
     error = op.Add(op.Add(error, op.Mul(x_high, y_low)), op.Mul(x_low, y_high))
     return op.Add(error, op.Mul(x_low, y_low))
 
 
-def halves(op, x):
+def split_digits(op, x):
     """A float64 as the sum of two of 26 digits: Veltkamp's algorithm."""
     large = op.Mul(x, 2.0**27 + 1)
     high = op.Sub(large, op.Sub(large, x))

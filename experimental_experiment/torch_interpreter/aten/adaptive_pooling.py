@@ -32,13 +32,13 @@ def adaptive_avg_pool1d(op, self, output_size):
 @translates(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(op, self, output_size):
     """The means of output_size[0] x output_size[1] windows."""
-    return adaptive_mean(op, self, spread(output_size, 2))
+    return adaptive_mean(op, self, size_of_each_axis(output_size, 2))
 
 
 @translates(aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool3d(op, self, output_size):
     """The means of windows over three axes."""
-    return adaptive_mean(op, self, spread(output_size, 3))
+    return adaptive_mean(op, self, size_of_each_axis(output_size, 3))
 
 
 @translates(aten.adaptive_max_pool1d.default)
@@ -50,16 +50,16 @@ def adaptive_max_pool1d(op, self, output_size):
 @translates(aten.adaptive_max_pool2d.default)
 def adaptive_max_pool2d(op, self, output_size):
     """The largest elements of output_size[0] x output_size[1] windows and where they are, flat in their channel."""
-    return adaptive_largest(op, self, spread(output_size, 2))
+    return adaptive_largest(op, self, size_of_each_axis(output_size, 2))
 
 
 @translates(aten.adaptive_max_pool3d.default)
 def adaptive_max_pool3d(op, self, output_size):
     """The largest elements of windows over three axes and where they are, flat in their channel."""
-    return adaptive_largest(op, self, spread(output_size, 3))
+    return adaptive_largest(op, self, size_of_each_axis(output_size, 3))
 
 
-def spread(output_size: list[Size], axes: int) -> list[Size]:
+def size_of_each_axis(output_size: list[Size], axes: int) -> list[Size]:
     """One size an axis."""
     return list(output_size) * axes if len(output_size) == 1 else list(output_size)
 

@@ -79,7 +79,7 @@ def parts_of(op, name: str, value: Any) -> Parts:
     return op.Cast(value, to=dtype), op.constant(0, dtype)
 
 
-def joined(op, real: ir.Value, imag: ir.Value) -> ir.Value:
+def join_broadcast(op, real: ir.Value, imag: ir.Value) -> ir.Value:
     """`join` of parts whose shapes broadcast."""
     if real.shape != imag.shape:
         real, imag = op.Expand(real, op.shape_of(imag)), op.Expand(imag, op.shape_of(real))
@@ -92,13 +92,13 @@ def joined(op, real: ir.Value, imag: ir.Value) -> ir.Value:
 @translates(aten.complex.default)
 def complex_(op, real, imag):
     """Two real tensors that broadcast."""
-    return joined(op, real, imag)
+    return join_broadcast(op, real, imag)
 
 
 @translates(aten.polar.default)
 def polar(op, abs, angle):
     """A length and an angle."""
-    return joined(op, op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle)))
+    return join_broadcast(op, op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle)))
 
 
 @translates(aten.view_as_complex.default)
@@ -189,7 +189,7 @@ def to(op, self, dtype, copy):
     if is_complex(given(op, "self")) and is_complex(op.context.node):
         return op.Cast(self, to=dtype)
     real, imag = parts_of(op, "self", self)
-    return joined(op, real, imag) if is_complex(op.context.node) else real
+    return join_broadcast(op, real, imag) if is_complex(op.context.node) else real
 
 
 @translates_complex(aten._to_copy.default)
@@ -251,20 +251,20 @@ def linalg_vector_norm(op, self, ord, dim, keepdim):
 @translates_complex(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def mul(op, self, other):
     """``(a + bi)(c + di)``."""
-    return joined(op, *product(op, parts_of(op, "self", self), parts_of(op, "other", other)))
+    return join_broadcast(op, *multiply_parts(op, parts_of(op, "self", self), parts_of(op, "other", other)))
 
 
 @translates_complex(aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar)
 def div(op, self, other):
     """``(a + bi) / (c + di)``."""
-    return joined(op, *quotient(op, parts_of(op, "self", self), parts_of(op, "other", other)))
+    return join_broadcast(op, *quotient(op, parts_of(op, "self", self), parts_of(op, "other", other)))
 
 
 @translates_complex(aten.reciprocal.default)
 def reciprocal(op, self):
     """``1 / (a + bi)``."""
     dtype = component_dtype(op)
-    return joined(op, *quotient(op, (op.constant(1, dtype), op.constant(0, dtype)), parts(op, self)))
+    return join_broadcast(op, *quotient(op, (op.constant(1, dtype), op.constant(0, dtype)), parts(op, self)))
 
 
 @translates_complex(aten.neg.default, aten.negative.default)
@@ -276,7 +276,7 @@ def neg(op, self):
 @translates_complex(aten.square.default)
 def square(op, self):
     """``(a + bi)^2``."""
-    return join(op, *product(op, parts(op, self), parts(op, self)))
+    return join(op, *multiply_parts(op, parts(op, self), parts(op, self)))
 
 
 @translates_complex(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
@@ -286,21 +286,21 @@ def pow_(op, self, exponent):
     if not isinstance(exponent, ir.Value) and exponent in (0.5, 1, 2, 3):
         result = root(op, base) if exponent == 0.5 else base
         for _ in range(int(exponent) - 1):
-            result = product(op, result, base)
-        return joined(op, *result)
+            result = multiply_parts(op, result, base)
+        return join_broadcast(op, *result)
     base, power = (
         [op.Cast(part, to=ir.DataType.DOUBLE) for part in z]
         for z in (base, parts_of(op, "exponent", exponent))
     )
-    real, imag = exponential(op, product(op, logarithm(op, base), power))
+    real, imag = exponential(op, multiply_parts(op, logarithm(op, base), power))
     nothing = op.And(op.Equal(base[0], 0), op.Equal(base[1], 0))
     none = op.And(op.Equal(power[0], 0), op.Equal(power[1], 0))
     at_zero = op.Cast(none, to=real.dtype)
     result = op.Where(nothing, at_zero, real), op.Where(nothing, op.CastLike(0, imag), imag)
-    return joined(op, *(op.Cast(part, to=component_dtype(op)) for part in result))
+    return join_broadcast(op, *(op.Cast(part, to=component_dtype(op)) for part in result))
 
 
-def product(op, left: Parts, right: Parts) -> Parts:
+def multiply_parts(op, left: Parts, right: Parts) -> Parts:
     """The parts of a product."""
     (a, b), (c, d) = left, right
     return op.Sub(op.Mul(a, c), op.Mul(b, d)), op.Add(op.Mul(a, d), op.Mul(b, c))
@@ -381,7 +381,7 @@ def sigmoid(op, z: Parts) -> Parts:
 
 def silu(op, z: Parts) -> Parts:
     """``z / (1 + e^-z)``."""
-    return product(op, z, sigmoid(op, z))
+    return multiply_parts(op, z, sigmoid(op, z))
 
 
 def hyperbolic_tangent(op, z: Parts) -> Parts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.complex import join, parts, parts_of, product
+from experimental_experiment.torch_interpreter.aten.complex import join, multiply_parts, parts, parts_of
 from experimental_experiment.torch_interpreter.aten.complex_structure import complex_translation, real_call
 from experimental_experiment.torch_interpreter.aten.cumulative import running
 from experimental_experiment.torch_interpreter.aten.factorization import transposed
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 # ---- variances
 
 
-def spread(target: torch._ops.OpOverload, variance: torch._ops.OpOverload, is_root: bool) -> None:
+def translate_variance(target: torch._ops.OpOverload, variance: torch._ops.OpOverload, is_root: bool) -> None:
     """Register a variance, the sum of those of the parts, or its root when *is_root*; with the mean when *target* gives it."""
     with_mean = len(target._schema.returns) == 2
 
@@ -41,10 +41,10 @@ def spread(target: torch._ops.OpOverload, variance: torch._ops.OpOverload, is_ro
 
 
 for _name in ("default", "dim", "correction"):
-    spread(getattr(aten.var, _name), getattr(aten.var, _name), False)
-    spread(getattr(aten.std, _name), getattr(aten.var, _name), True)
-    spread(getattr(aten.var_mean, _name), getattr(aten.var_mean, _name), False)
-    spread(getattr(aten.std_mean, _name), getattr(aten.var_mean, _name), True)
+    translate_variance(getattr(aten.var, _name), getattr(aten.var, _name), False)
+    translate_variance(getattr(aten.std, _name), getattr(aten.var, _name), True)
+    translate_variance(getattr(aten.var_mean, _name), getattr(aten.var_mean, _name), False)
+    translate_variance(getattr(aten.std_mean, _name), getattr(aten.var_mean, _name), True)
 
 
 # ---- products along an axis
@@ -83,7 +83,7 @@ def prod(op, self, dtype):
 
 def running_product(op, z, dim: int) -> tuple[ir.Value, ...]:
     """The parts of the products up to each element."""
-    return running(op, z, [1, 0], dim, lambda op, a, b, c, d: list(product(op, (a, b), (c, d))))
+    return running(op, z, [1, 0], dim, lambda op, a, b, c, d: list(multiply_parts(op, (a, b), (c, d))))
 
 
 # ---- matrices
@@ -102,7 +102,7 @@ def columns(op, z: ir.Value, axis: int) -> ir.Value:
     return op.Concat(*parts(op, z), axis=axis)
 
 
-def halves(op, x: ir.Value, axis: int) -> ir.Value:
+def from_columns(op, x: ir.Value, axis: int) -> ir.Value:
     """What `columns` put together, as complex numbers."""
     return join(op, *op.Split(x, axis=axis, num_outputs=2, outputs=2))
 
@@ -113,7 +113,7 @@ def through_embedding(target: torch._ops.OpOverload, name: str) -> None:
     def translation(op, **arguments):
         result = real_call(op, target, arguments | {name: embedded(op, arguments[name])})
         left, _ = op.Split(result, axis=rank(result) - 1, num_outputs=2, outputs=2)
-        return halves(op, left, rank(left) - 2)
+        return from_columns(op, left, rank(left) - 2)
 
     complex_translation(target, translation, f"{target} of real matrices of twice the size.")
 
@@ -136,7 +136,7 @@ def linalg_solve(op, A, B, left):
     x = real_call(
         op, aten.linalg_solve.default, {"A": embedded(op, A), "B": columns(op, B, axis), "left": True}
     )
-    return halves(op, x, axis)
+    return from_columns(op, x, axis)
 
 
 @translates_complex(aten.linalg_svdvals.default)

@@ -20,9 +20,9 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     given,
     is_complex,
     join,
+    multiply_parts,
     parts,
     parts_of,
-    product,
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -380,10 +380,10 @@ def scaled_sum(op, self, left, right, beta, alpha) -> ir.Value:
     """``beta * self + alpha * left @ right``; beta=0 ignores NaN in *self*."""
     (a, b), (c, d) = parts(op, left), parts(op, right)
     matrices = op.Sub(op.MatMul(a, c), op.MatMul(b, d)), op.Add(op.MatMul(a, d), op.MatMul(b, c))
-    result = product(op, parts_of(op, "alpha", alpha), matrices)
+    result = multiply_parts(op, parts_of(op, "alpha", alpha), matrices)
     if beta == 0:
         return join(op, *result)
-    added = product(op, parts_of(op, "beta", beta), parts(op, self))
+    added = multiply_parts(op, parts_of(op, "beta", beta), parts(op, self))
     return join(op, *(op.Add(x, y) for x, y in zip(result, added)))
 
 

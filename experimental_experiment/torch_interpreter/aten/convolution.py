@@ -148,13 +148,13 @@ def spread_conv_transpose(op, input, weight, bias, stride, padding, output_paddi
 
     def run(x):
         for axis, step in enumerate(stride, start=2):
-            x = spread(op, x, axis, step)
+            x = with_gaps(op, x, axis, step)
         return any_conv(op, x, swapped, bias, [1] * axes, begin, end, dilation, groups)
 
     return batched(op, input, axes, run)
 
 
-def spread(op, x, axis, step):
+def with_gaps(op, x, axis, step):
     """*step* - 1 zeros between the entries of one axis."""
     if step == 1:
         return x

@@ -13,8 +13,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import HALVES, accumulated
+from experimental_experiment.torch_interpreter.aten.reduction import accumulated
 from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates

@@ -21,7 +21,7 @@ ALPHA = 1.7580993408473766
 @translates(aten.dropout.default)
 def dropout(op, input, p, train):
     """Zeros with probability *p*, the other elements divided by ``1 - p``."""
-    return scaled(op, input, keeps(op, input, p), p) if train and p else input
+    return masked(op, input, keeps(op, input, p), p) if train and p else input
 
 
 @translates(aten.native_dropout.default)
@@ -30,13 +30,13 @@ def native_dropout(op, input, p, train):
     if train is False or not p:
         return input, op.Expand(op.constant(True), op.shape_of(input))
     mask = keeps(op, input, p)
-    return scaled(op, input, mask, p), mask
+    return masked(op, input, mask, p), mask
 
 
 @translates(aten.feature_dropout.default)
 def feature_dropout(op, input, p, train):
     """dropout of whole channels."""
-    return scaled(op, input, keeps(op, feature_noise(op, input), p), p) if train and p else input
+    return masked(op, input, keeps(op, feature_noise(op, input), p), p) if train and p else input
 
 
 @translates(aten.alpha_dropout.default)
@@ -67,7 +67,7 @@ def feature_noise(op, input: ir.Value) -> ir.Value:
     return op.ConstantOfShape(op.shape(sizes))
 
 
-def scaled(op, input: ir.Value, mask: ir.Value, p: float) -> ir.Value:
+def masked(op, input: ir.Value, mask: ir.Value, p: float) -> ir.Value:
     """The kept elements divided by ``1 - p``; multiplied by the mask, as in torch, for NaN and infinities."""
     kept = op.Mul(input, op.Cast(mask, to=input.dtype))
     return kept if p == 1 else op.Mul(kept, 1 / (1 - p))

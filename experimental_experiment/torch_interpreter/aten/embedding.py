@@ -11,13 +11,13 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.vector_norm import linalg_vector_norm
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 
-HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 SUM, MEAN, MAX = range(3)
 """The modes of embedding_bag."""

@@ -13,8 +13,8 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import mul, pow_
 from experimental_experiment.torch_interpreter.aten.comparison import filled
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.promotion import (
-    LOW_PRECISION,
     cast,
     promote,
     promote_to_float,
@@ -62,7 +62,7 @@ def ldexp(op, self, other):
     """``self * 2 ** other``, computed as torch does: the power may be infinite although the product is not."""
     product = mul(op, self, pow_(op, 2.0, other))
     exponent_is_integer = not other.dtype.is_floating_point()
-    return op.Cast(product, to=self.dtype) if exponent_is_integer and self.dtype in LOW_PRECISION else product
+    return op.Cast(product, to=self.dtype) if exponent_is_integer and self.dtype in HALVES else product
 
 
 @translates(aten.frexp.Tensor)

@@ -221,7 +221,7 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
             size = op.size(x, axis)
             if step is complex_to_real:
                 size = 2 * (size - 1) if isinstance(size, int) else op.Mul(op.Sub(size, 1), 2)
-        x = scaled(op, step(op, x, axis, size, inverse), size, power)
+        x = scaled_by_size(op, step(op, x, axis, size, inverse), size, power)
     return x
 
 
@@ -312,7 +312,7 @@ def resized(op, x, axis, n) -> ir.Value:
     return op.Slice(padded_along(op, x, [axis], [0], [missing]), [0], op.shape([n]), [axis])
 
 
-def scaled(op, x, n, power: float) -> ir.Value:
+def scaled_by_size(op, x, n, power: float) -> ir.Value:
     """``x * n ** power``."""
     if power == 0:
         return x

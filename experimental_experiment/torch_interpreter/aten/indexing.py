@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 
-WIDER = {
+ADDED_IN = {
     BOOL: ir.DataType.INT32,
     ir.DataType.FLOAT16: ir.DataType.FLOAT,
     ir.DataType.BFLOAT16: ir.DataType.FLOAT,
@@ -230,7 +230,7 @@ def scatter_elements(
     op, x: ir.Value, index: ir.Value, values: ir.Value, axis: int, reduction: str | None
 ) -> ir.Value:
     """ScatterElements in a dtype that onnxruntime reduces; booleans add as a logical or, multiply as a logical and."""
-    computed = WIDER.get(x.dtype, x.dtype) if reduction is not None else x.dtype
+    computed = ADDED_IN.get(x.dtype, x.dtype) if reduction is not None else x.dtype
     if x.dtype == BOOL:
         reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
     parts = op.Cast(x, to=computed), index, op.Cast(values, to=computed)
@@ -241,6 +241,6 @@ def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: b
     """ScatterND that overwrites or adds; booleans add as a logical or."""
     if not accumulate:
         return op.ScatterND(x, where, values)
-    computed = WIDER.get(x.dtype, x.dtype)
+    computed = ADDED_IN.get(x.dtype, x.dtype)
     total = op.ScatterND(op.Cast(x, to=computed), where, op.Cast(values, to=computed), reduction="add")
     return op.Cast(total, to=x.dtype)

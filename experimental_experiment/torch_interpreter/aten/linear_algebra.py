@@ -11,10 +11,10 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import (
-    LOW_PRECISION,
     RoundedEmitter,
     cast,
     promote,
@@ -28,7 +28,7 @@ aten = torch.ops.aten
 @translates(aten.addbmm.default)
 def addbmm(op, self, batch1, batch2, beta, alpha):
     """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``; a half precision holds the sum after every batch."""
-    if self.dtype in LOW_PRECISION:
+    if self.dtype in HALVES:
         return added_in_turn(op, self, batch1, batch2, beta, alpha)
     return scaled_sum(op, self, op.Einsum(batch1, batch2, equation="bnm,bmp->np"), beta, alpha)
 
@@ -54,7 +54,7 @@ def addmv(op, self, mat, vec, beta, alpha):
 def addr(op, self, vec1, vec2, beta, alpha):
     """``beta * self + alpha * outer(vec1, vec2)``; booleans add as a logical or, a half precision rounds every step."""
     self, vec1, vec2 = promote(op, self, vec1, vec2)
-    if self.dtype in LOW_PRECISION:
+    if self.dtype in HALVES:
         half = self.dtype
         exact = (cast(op, x, half) for x in (self, vec1, vec2, alpha, beta))
         self, vec1, vec2, alpha, beta_half = (op.Cast(x, to=ir.DataType.FLOAT) for x in exact)

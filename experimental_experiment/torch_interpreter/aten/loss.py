@@ -9,8 +9,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import HALVES, mean_dim, reduce
+from experimental_experiment.torch_interpreter.aten.reduction import mean_dim, reduce
 from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates

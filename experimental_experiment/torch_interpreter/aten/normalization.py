@@ -11,15 +11,14 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import rounded_to
+from experimental_experiment.torch_interpreter.promotion import rounded_to, wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, sizes_of, volume
 
 aten = torch.ops.aten
-
-HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 # ---- batch
@@ -92,7 +91,7 @@ def with_statistics(op, input, weight, bias, running_mean, running_var, training
     if rank(input) < 2:
         raise Untranslatable("an input without an axis of channels")
     axes = other_axes(input)
-    mean, var = moments(op, wide(op, input), axes)
+    mean, var = moments(op, raised(op, input), axes)
     statistics = op.Squeeze(mean, axes), op.Squeeze(var, axes)
     result = normalized(op, input, *statistics, weight, bias, eps, statistics_dtype(input, weight))
     used = result, statistics[0], reciprocal_root(op, statistics[1], eps)
@@ -118,7 +117,7 @@ def normalized(op, input, mean, var, weight, bias, eps, kept=None):
         return op.BatchNormalization(input, scale, shift, mean, var, epsilon=eps)
     mean, var = (channelwise(op, x, input) for x in (mean, var))
     mean, inverse = kept_statistics(op, mean, var, elements(op, input, other_axes(input)), eps, kept)
-    result = op.Mul(op.Sub(wide(op, input), mean), inverse)
+    result = op.Mul(op.Sub(raised(op, input), mean), inverse)
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
 
 
@@ -144,7 +143,7 @@ def updated(op, input, axes, running, batch, momentum):
     unbiased = op.Mul(var, op.Div(count, op.Sub(count, 1)))
     new = []
     for old, now in zip(running, (mean, unbiased)):
-        kept = op.Mul(wide(op, old), 1 - momentum)
+        kept = op.Mul(raised(op, old), 1 - momentum)
         new.append(op.Cast(op.Add(kept, op.Mul(op.CastLike(now, kept), momentum)), to=old.dtype))
     return tuple(new)
 
@@ -166,7 +165,7 @@ def layer_norm(op, input, normalized_shape, weight, bias, eps):
 def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
     """`layer_norm` with the mean and 1 / deviation of every row."""
     result = layer_norm(op, input, normalized_shape, weight, bias, eps)
-    mean, var = moments(op, wide(op, input), list(range(-len(normalized_shape), 0)))
+    mean, var = moments(op, raised(op, input), list(range(-len(normalized_shape), 0)))
     return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
 
 
@@ -184,7 +183,7 @@ def rms_norm(op, input, normalized_shape, weight, eps):
 @translates(aten._fused_rms_norm.default)
 def _fused_rms_norm(op, input, normalized_shape, weight, eps):
     """`rms_norm` and 1 / root mean square of every row."""
-    x = wide(op, input)
+    x = raised(op, input)
     square = op.ReduceMean(op.Mul(x, x), list(range(-len(normalized_shape), 0)), keepdims=1)
     factor = reciprocal_root(op, square, smallest_step(input, eps))
     return as_torch_says(op, (rms_norm(op, input, normalized_shape, weight, eps), factor))
@@ -192,7 +191,7 @@ def _fused_rms_norm(op, input, normalized_shape, weight, eps):
 
 def smallest_step(input, eps):
     """*eps*, by default the distance from 1 to the next number of the dtype that *input* is computed in."""
-    return float(np.finfo(computing_dtype(input.dtype).numpy()).eps) if eps is None else eps
+    return float(np.finfo(wide(input.dtype).numpy()).eps) if eps is None else eps
 
 
 # ---- group, instance
@@ -211,7 +210,7 @@ def group_norm(op, input, num_groups, weight, bias, eps):
 @translates(aten.native_group_norm.default)
 def native_group_norm(op, input, weight, bias, N, C, HxW, group, eps):
     """`group_norm` with the mean and 1 / deviation of every group."""
-    mean, var = statistics_of(op, in_groups(op, wide(op, input), group))
+    mean, var = statistics_of(op, in_groups(op, raised(op, input), group))
     result = group_norm(op, input, group, weight, bias, eps)
     return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
 
@@ -223,7 +222,7 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    x = wide(op, input)
+    x = raised(op, input)
     if all(given is None or given.dtype == x.dtype == input.dtype for given in (weight, bias)):
         result = normalized_rows(op, x, eps, statistics_dtype(input, weight), weight, bias)
     else:
@@ -284,21 +283,16 @@ def repeated_number(op, number, count, dtype=ir.DataType.FLOAT):
 # ---- shared
 
 
-def computing_dtype(dtype: ir.DataType) -> ir.DataType:
-    """The dtype that torch computes in: float32 for halves."""
-    return ir.DataType.FLOAT if dtype in HALVES else dtype
-
-
-def wide(op, x: ir.Value) -> ir.Value:
+def raised(op, x: ir.Value) -> ir.Value:
     """*x* in the dtype that torch computes in."""
-    return op.Cast(x, to=computing_dtype(x.dtype))
+    return op.Cast(x, to=wide(x.dtype))
 
 
 def in_one_dtype(op, *given: ir.Value | None) -> list[ir.Value | None]:
     """The tensors as they are when they have one dtype, in the dtype that torch computes in otherwise."""
     if len({x.dtype for x in given if x is not None}) == 1:
         return list(given)
-    return [None if x is None else wide(op, x) for x in given]
+    return [None if x is None else raised(op, x) for x in given]
 
 
 def moments(op, x: ir.Value, axes: list[int]) -> tuple[ir.Value, ir.Value]:
@@ -310,12 +304,12 @@ def moments(op, x: ir.Value, axes: list[int]) -> tuple[ir.Value, ir.Value]:
 
 def reciprocal_root(op, var: ir.Value, eps: float) -> ir.Value:
     """``1 / sqrt(var + eps)``."""
-    return op.Reciprocal(op.Sqrt(op.Add(wide(op, var), eps)))
+    return op.Reciprocal(op.Sqrt(op.Add(raised(op, var), eps)))
 
 
 def channelwise(op, x: ir.Value, like: ir.Value) -> ir.Value:
     """One number a channel, broadcast along the second axis of *like*."""
-    return op.Unsqueeze(wide(op, x), list(range(1, rank(like) - 1)))
+    return op.Unsqueeze(raised(op, x), list(range(1, rank(like) - 1)))
 
 
 def scaled_channels(op, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None) -> ir.Value:

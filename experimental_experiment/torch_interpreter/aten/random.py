@@ -32,7 +32,9 @@ DIGITS = {
 @translates(aten.bernoulli.default)
 def bernoulli(op, self):
     """1 with the probability that each element gives, 0 otherwise."""
-    return op.CastLike(op.Less(uniform(op, self, wide(self)), op.Cast(self, to=wide(self))), self)
+    return op.CastLike(
+        op.Less(uniform(op, self, drawn_dtype(self)), op.Cast(self, to=drawn_dtype(self))), self
+    )
 
 
 @translates(aten.bernoulli.p, aten.bernoulli.Tensor)
@@ -44,14 +46,14 @@ def bernoulli_of(op, self, p):
 @translates(aten.cauchy.default)
 def cauchy(op, self, median, sigma):
     """The Cauchy distribution: the tangent of a uniform angle."""
-    angle = op.Mul(op.Sub(uniform(op, self, wide(self)), 0.5), math.pi)
-    return op.CastLike(scaled(op, op.Div(op.Sin(angle), op.Cos(angle)), median, sigma), self)
+    angle = op.Mul(op.Sub(uniform(op, self, drawn_dtype(self)), 0.5), math.pi)
+    return op.CastLike(scaled_and_shifted(op, op.Div(op.Sin(angle), op.Cos(angle)), median, sigma), self)
 
 
 @translates(aten.exponential.default)
 def exponential(op, self, lambd):
     """The exponential distribution of rate *lambd*."""
-    return op.CastLike(op.Div(waiting(op, self, wide(self)), float(lambd)), self)
+    return op.CastLike(op.Div(waiting(op, self, drawn_dtype(self)), float(lambd)), self)
 
 
 @translates(aten.geometric.default)
@@ -64,7 +66,7 @@ def geometric(op, self, p):
 @translates(aten.log_normal.default)
 def log_normal(op, self, mean, std):
     """The exponential of a normal distribution."""
-    return op.CastLike(op.Exp(scaled(op, normal(op, self, wide(self)), mean, std)), self)
+    return op.CastLike(op.Exp(scaled_and_shifted(op, normal(op, self, drawn_dtype(self)), mean, std)), self)
 
 
 @translates(aten.multinomial.default)
@@ -83,7 +85,9 @@ def multinomial(op, self, num_samples, replacement):
 def normal_of_numbers(op, mean, std, size, dtype):
     """The normal distribution of one mean and one deviation."""
     dtype = declared(op)
-    return op.Cast(scaled(op, normal(op, blank(op, size), wide(dtype)), mean, std), to=dtype)
+    return op.Cast(
+        scaled_and_shifted(op, normal(op, blank(op, size), drawn_dtype(dtype)), mean, std), to=dtype
+    )
 
 
 @translates(aten.normal.float_Tensor, aten.normal.Tensor_float, aten.normal.Tensor_Tensor)
@@ -93,19 +97,19 @@ def normal_of_tensors(op, mean, std):
     like = first
     if first is mean and isinstance(std, ir.Value):
         like = op.Add(mean, op.CastLike(std, mean))
-    return op.CastLike(scaled(op, normal(op, like, wide(first)), mean, std), first)
+    return op.CastLike(scaled_and_shifted(op, normal(op, like, drawn_dtype(first)), mean, std), first)
 
 
 @translates(aten.normal_.default, aten.normal_functional.default)
 def normal_like(op, self, mean, std):
     """The normal distribution in the shape and dtype of *self*."""
-    return op.CastLike(scaled(op, normal(op, self, wide(self)), mean, std), self)
+    return op.CastLike(scaled_and_shifted(op, normal(op, self, drawn_dtype(self)), mean, std), self)
 
 
 @translates(aten.poisson.default)
 def poisson(op, self):
     """How many events happen in the time *self* when one is expected in the time 1; counted in a Loop."""
-    time = op.Cast(self, to=wide(self))
+    time = op.Cast(self, to=drawn_dtype(self))
     first = waiting(op, self, time.dtype)
     events = op.Mul(first, 0.0)
 
@@ -175,21 +179,21 @@ def randint_like_low(op, self, low, high, dtype):
 def randn(op, size, dtype):
     """Normal of mean 0 and deviation 1."""
     dtype = declared(op)
-    return op.Cast(normal(op, blank(op, size), wide(dtype)), to=dtype)
+    return op.Cast(normal(op, blank(op, size), drawn_dtype(dtype)), to=dtype)
 
 
 @translates(aten.randn_like.default, aten.randn_like.generator)
 def randn_like(op, self, dtype):
     """Normal of mean 0 and deviation 1 in the shape of *self*."""
     dtype = declared(op)
-    return op.Cast(normal(op, self, wide(dtype)), to=dtype)
+    return op.Cast(normal(op, self, drawn_dtype(dtype)), to=dtype)
 
 
 @translates_complex(aten.randn.default, aten.randn.generator)
 def complex_randn(op, size, dtype):
     """Both parts normal, so that the squared length is 1 on average."""
     dtype = declared(op)
-    drawn = normal(op, blank(op, [*size, 2]), wide(dtype))
+    drawn = normal(op, blank(op, [*size, 2]), drawn_dtype(dtype))
     return op.Cast(op.Mul(drawn, math.sqrt(0.5)), to=dtype)
 
 
@@ -224,8 +228,8 @@ def randperm(op, n, dtype):
 def uniform_between(op, **arguments):
     """Uniform between two bounds."""
     self, low, high = arguments["self"], float(arguments["from"]), float(arguments["to"])
-    drawn = op.Cast(below_one(op, self, self.dtype), to=wide(self))
-    return op.CastLike(scaled(op, drawn, low, high - low), self)
+    drawn = op.Cast(below_one(op, self, self.dtype), to=drawn_dtype(self))
+    return op.CastLike(scaled_and_shifted(op, drawn, low, high - low), self)
 
 
 # one argument is a keyword of Python, which only a signature of positional arguments can name
@@ -240,7 +244,7 @@ translates(aten.uniform.default)(uniform_between)
 
 def below_one(op, like, dtype: ir.DataType) -> ir.Value:
     """Uniform between 0 and 1, excluded even after rounding to half precision."""
-    drawn = uniform(op, like, wide(dtype))
+    drawn = uniform(op, like, drawn_dtype(dtype))
     if dtype in (FLOAT, DOUBLE):
         return drawn
     steps = 2.0 ** DIGITS[dtype]
@@ -275,7 +279,7 @@ def normal(op, like, dtype: ir.DataType) -> ir.Value:
     return op.RandomNormalLike(like, dtype=dtype)
 
 
-def scaled(op, noise, shift, factor) -> ir.Value:
+def scaled_and_shifted(op, noise, shift, factor) -> ir.Value:
     """``noise * factor + shift``; numbers and tensors in the dtype of the noise."""
     factor, shift = (op.CastLike(x if isinstance(x, ir.Value) else float(x), noise) for x in (factor, shift))
     return op.Add(op.Mul(noise, factor), shift)
@@ -291,6 +295,6 @@ def waiting(op, like, dtype: ir.DataType) -> ir.Value:
     return op.Neg(op.Log(op.Sub(op.constant(1.0, dtype), uniform(op, like, dtype))))
 
 
-def wide(item) -> ir.DataType:
+def drawn_dtype(item) -> ir.DataType:
     """The dtype in which numbers are drawn for a value or a dtype: float64 or float32."""
     return DOUBLE if getattr(item, "dtype", item) == DOUBLE else FLOAT

@@ -19,7 +19,6 @@ from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
 BOOL, INT64, UINT8 = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.UINT8
-HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 @translates(aten.all.default, aten._is_all_true.default)

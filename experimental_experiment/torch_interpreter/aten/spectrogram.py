@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
     complex_to_real,
     fourier,
     real_to_complex,
-    scaled,
+    scaled_by_size,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -48,7 +48,7 @@ def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, 
         taken = op.Mul(taken, op.Unsqueeze(weights, [1]))
     half = not held if onesided is None else onesided
     result = (real_to_complex if half else complex_to_complex)(op, taken, 2, n_fft, False)
-    result = scaled(op, result, n_fft, -0.5 if normalized else 0)
+    result = scaled_by_size(op, result, n_fft, -0.5 if normalized else 0)
     result = op.Transpose(result, perm=[0, 2, 1, 3])
     return result if batched else op.Squeeze(result, [0])
 
@@ -81,7 +81,9 @@ def istft(
         self = op.Unsqueeze(self, [0])
     hop = hop_length or n_fft // 4
     spectra = op.Transpose(self, perm=[0, 2, 1, 3])
-    signals = scaled(op, complex_to_real(op, spectra, 2, n_fft, True), n_fft, -0.5 if normalized else -1)
+    signals = scaled_by_size(
+        op, complex_to_real(op, spectra, 2, n_fft, True), n_fft, -0.5 if normalized else -1
+    )
     weights = whole_window(op, window, win_length, n_fft)
     if weights is None:
         weights = op.Expand(op.CastLike(1, signals), [n_fft])

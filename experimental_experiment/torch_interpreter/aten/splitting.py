@@ -31,7 +31,7 @@ def chunk(op, self, chunks, dim):
 @writes_through(aten.chunk.default)
 def put_chunk(op, base, new, chunks, dim, position):
     """The other pieces around the new one."""
-    return joined(op, chunk(op, base, chunks, dim), new, dim, position)
+    return with_piece(op, chunk(op, base, chunks, dim), new, dim, position)
 
 
 @translates(aten.dsplit.int)
@@ -43,7 +43,7 @@ def dsplit(op, self, sections):
 @writes_through(aten.dsplit.int)
 def put_dsplit(op, base, new, sections, position):
     """The other pieces around the new one."""
-    return joined(op, dsplit(op, base, sections), new, 2, position)
+    return with_piece(op, dsplit(op, base, sections), new, 2, position)
 
 
 @translates(aten.dsplit.array)
@@ -67,7 +67,7 @@ def hsplit(op, self, sections):
 @writes_through(aten.hsplit.int)
 def put_hsplit(op, base, new, sections, position):
     """The other pieces around the new one."""
-    return joined(op, hsplit(op, base, sections), new, min(1, rank(base) - 1), position)
+    return with_piece(op, hsplit(op, base, sections), new, min(1, rank(base) - 1), position)
 
 
 @translates(aten.hsplit.array)
@@ -97,7 +97,7 @@ def split(op, self, split_size, dim):
 @writes_through(aten.split.Tensor, aten.unsafe_split.Tensor)
 def put_split(op, base, new, split_size, dim, position):
     """The other pieces around the new one."""
-    return joined(op, split(op, base, split_size, dim), new, dim, position)
+    return with_piece(op, split(op, base, split_size, dim), new, dim, position)
 
 
 @translates(
@@ -111,7 +111,7 @@ def split_with_sizes(op, self, split_sizes, dim):
 @writes_through(aten.split_with_sizes.default, aten.unsafe_split_with_sizes.default)
 def put_split_with_sizes(op, base, new, split_sizes, dim, position):
     """The other pieces around the new one."""
-    return joined(op, pieces(op, base, split_sizes, dim), new, dim, position)
+    return with_piece(op, pieces(op, base, split_sizes, dim), new, dim, position)
 
 
 @translates(aten.split.sizes)
@@ -123,7 +123,7 @@ def split_sizes(op, self, split_size, dim):
 @writes_through(aten.split.sizes)
 def put_split_sizes(op, base, new, split_size, dim, position):
     """The other pieces around the new one."""
-    return joined(op, pieces(op, base, split_size, dim), new, dim, position)
+    return with_piece(op, pieces(op, base, split_size, dim), new, dim, position)
 
 
 @translates(aten.tensor_split.sections)
@@ -143,7 +143,7 @@ def tensor_split(op, self, sections, dim):
 @writes_through(aten.tensor_split.sections)
 def put_tensor_split(op, base, new, sections, dim, position):
     """The other pieces around the new one."""
-    return joined(op, tensor_split(op, base, sections, dim), new, dim, position)
+    return with_piece(op, tensor_split(op, base, sections, dim), new, dim, position)
 
 
 @translates(aten.tensor_split.indices)
@@ -195,7 +195,7 @@ def vsplit(op, self, sections):
 @writes_through(aten.vsplit.int)
 def put_vsplit(op, base, new, sections, position):
     """The other pieces around the new one."""
-    return joined(op, vsplit(op, base, sections), new, 0, position)
+    return with_piece(op, vsplit(op, base, sections), new, 0, position)
 
 
 @translates(aten.vsplit.array)
@@ -225,7 +225,7 @@ def pieces(op, x: ir.Value, sizes: list[Size], dim: int) -> list[ir.Value]:
     return list(op.Split(x, op.shape(sizes), axis=dim % rank(x), outputs=len(sizes)))
 
 
-def joined(op, parts: list[ir.Value], new: ir.Value, dim: int, position: int) -> ir.Value:
+def with_piece(op, parts: list[ir.Value], new: ir.Value, dim: int, position: int) -> ir.Value:
     """The pieces put together, *new* in the place of one of them."""
     parts = [*parts[:position], new, *parts[position + 1 :]]
     return op.Concat(*parts, axis=dim)

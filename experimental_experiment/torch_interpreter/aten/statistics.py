@@ -8,7 +8,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.reduction import HALVES, axes_of, count, mean_dim, reduce
+from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count, mean_dim, reduce
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -53,46 +54,46 @@ def std_mean_correction(op, self, dim, correction, keepdim):
 @translates(aten.var.default)
 def var(op, self, unbiased):
     """Variance of all elements."""
-    return spread(op, self, None, int(unbiased), False)[0]
+    return variance_and_mean(op, self, None, int(unbiased), False)[0]
 
 
 @translates(aten.var.dim)
 def var_dim(op, self, dim, unbiased, keepdim):
     """Variance along axes."""
-    return spread(op, self, dim, int(unbiased), keepdim)[0]
+    return variance_and_mean(op, self, dim, int(unbiased), keepdim)[0]
 
 
 @translates(aten.var.correction)
 def var_correction(op, self, dim, correction, keepdim):
     """Variance along axes, dividing by their size minus *correction* (1 when None)."""
-    return spread(op, self, dim, correction, keepdim)[0]
+    return variance_and_mean(op, self, dim, correction, keepdim)[0]
 
 
 @translates(aten.var_mean.default)
 def var_mean(op, self, unbiased):
     """Variance and mean of all elements."""
-    return spread(op, self, None, int(unbiased), False)
+    return variance_and_mean(op, self, None, int(unbiased), False)
 
 
 @translates(aten.var_mean.dim)
 def var_mean_dim(op, self, dim, unbiased, keepdim):
     """Variance and mean along axes."""
-    return spread(op, self, dim, int(unbiased), keepdim)
+    return variance_and_mean(op, self, dim, int(unbiased), keepdim)
 
 
 @translates(aten.var_mean.correction)
 def var_mean_correction(op, self, dim, correction, keepdim):
     """Variance and mean along axes."""
-    return spread(op, self, dim, correction, keepdim)
+    return variance_and_mean(op, self, dim, correction, keepdim)
 
 
 def deviation(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
-    """Standard deviation and mean, see `spread`."""
-    variance, mean = spread(op, self, dim, correction, keepdim)
+    """Standard deviation and mean, see `variance_and_mean`."""
+    variance, mean = variance_and_mean(op, self, dim, correction, keepdim)
     return op.Sqrt(variance), mean
 
 
-def spread(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
+def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
     """Variance and mean along axes: the squares over ``max(0, size - correction)``, NaN or inf when that is 0."""
     wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
     correction = 1 if correction is None else correction

@@ -11,7 +11,8 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import HALVES, reduce
+from experimental_experiment.torch_interpreter.aten.reduction import reduce
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 

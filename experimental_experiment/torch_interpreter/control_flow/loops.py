@@ -95,7 +95,7 @@ def simple_loop_for(op, n_iter, body_fn, operands, concatenation_dims=None):
         count = inner.Min(inner.Sub(turns, first), BLOCK)
         start = [empty_sequence(inner, fake) for fake in wanted]
         sequences = grow(inner, count, start, lambda body, k: results(body, body.Add(first, k)))
-        return [joined(inner, sequence, axis) for sequence, axis in zip(sequences, axes)]
+        return [concatenated(inner, sequence, axis) for sequence, axis in zip(sequences, axes)]
 
     start = [first_sequence(op, fake, axis) for fake, axis in zip(wanted, axes)]
     if not isinstance(n_iter, ir.Value) and n_iter <= BLOCK:
@@ -103,7 +103,7 @@ def simple_loop_for(op, n_iter, body_fn, operands, concatenation_dims=None):
     else:
         sequences = grow(op, op.Div(op.Add(turns, BLOCK - 1), BLOCK), start, block)
     return [
-        op.Cast(joined(op, sequence, axis), to=onnx_dtype(fake.dtype))
+        op.Cast(concatenated(op, sequence, axis), to=onnx_dtype(fake.dtype))
         for sequence, axis, fake in zip(sequences, axes, wanted)
     ]
 
@@ -151,7 +151,7 @@ def as_sequence(value, dtype):
     return value
 
 
-def joined(op, sequence, axis):
+def concatenated(op, sequence, axis):
     """The tensors of a sequence, concatenated."""
     result = op.ConcatFromSequence(sequence, axis=axis)
     result.type = ir.TensorType(sequence.dtype)

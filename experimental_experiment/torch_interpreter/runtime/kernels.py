@@ -124,7 +124,7 @@ def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:
 
 def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """*value* in a wider dtype: what it was cast from when the operator before had no kernel either, a Cast otherwise."""
-    wide = op.context.wide.get(value)
+    wide = op.context.cast_from.get(value)
     if wide is not None and wide.dtype == dtype and op_type in CONTINUOUS:
         return wide
     if is_small(value) and value.dtype in dtypes.FLOATS:
@@ -136,5 +136,5 @@ def narrow_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> 
     """*value*, the result of a wider computation, cast back to *dtype*."""
     result = op.Cast(value, to=dtype)
     if (dtype, value.dtype) in CONTINUED and op_type in CONTINUOUS:
-        op.context.wide[result] = value
+        op.context.cast_from[result] = value
     return result

@@ -7,12 +7,12 @@ import math
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.ordering import with_ordered_nan
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 BOOL, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT64
-HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 NARROW = (BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
 
 REDUCTIONS = (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.runtime.table import repairs
-
-HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 @repairs(
