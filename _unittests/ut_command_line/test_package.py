@@ -13,6 +13,7 @@ import sys
 import tempfile
 import unittest
 
+import experimental_experiment.torch_interpreter
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown
 from experimental_experiment.torch_interpreter.runtime.table import markdown as runtime_markdown
@@ -85,6 +86,10 @@ class TestImport(unittest.TestCase):
         self.assertEqual(loaded.intersection(NEEDLESS), set())
         foreign = {name for name in loaded if not name.startswith("experimental_experiment")}
         self.assertLess(len(foreign), 60, sorted(foreign))
+
+    def test_a_name_that_the_package_lacks(self):
+        with self.assertRaisesRegex(AttributeError, "torch_interpreter' has no attribute 'to_onx'"):
+            experimental_experiment.torch_interpreter.to_onx  # noqa: B018
 
 
 class TestOperators(unittest.TestCase):

@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.emitter import Context, Emitter, Names, rank
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter, Names, Origin, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 
 FLOAT, DOUBLE, INT64, BOOL = (
@@ -93,6 +93,27 @@ class TestNodes(EmitterTestCase):
     def test_int64_is_never_widened_to_a_float(self):
         with self.assertRaisesRegex(Untranslatable, "computes INT64|does not accept"):
             self.op.Exp(self.value(3, dtype=INT64))
+
+
+class TestContext(EmitterTestCase):
+    def test_the_origin_and_the_region_are_restored_after_an_error(self):
+        context, x = self.op.context, self.value(3)
+        origin = Origin(prefix="sine", provenance={"from": "a line"}, modules=(("", "Model", "lib"),))
+        with (
+            self.assertRaisesRegex(Untranslatable, "no such sine"),
+            context.at(origin),
+            context.inside("region"),
+        ):
+            self.assertEqual((origin, "region"), (context.origin, context.region))
+            node = self.op.Sin(x).producer()
+            raise Untranslatable("no such sine")
+        self.assertEqual(("node_sine_Sin", {"from": "a line"}), (node.name, dict(node.metadata_props)))
+        self.assertEqual((Origin(), None), (context.origin, context.region))
+
+    def test_a_dtype_that_nothing_computes(self):
+        message = "neither ONNX Sin nor a cast around it computes UINT64"
+        with self.assertRaisesRegex(Untranslatable, message):
+            self.op.Sin(self.value(3, dtype=ir.DataType.UINT64))
 
 
 class TestConstants(EmitterTestCase):
