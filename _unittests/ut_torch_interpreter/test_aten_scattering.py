@@ -80,7 +80,12 @@ class TestScattering(ExporterTestCase):
                 kwargs = {"include_self": include_self}
                 with self.subTest(reduce, include_self=include_self):
                     target = aten.scatter_reduce.two
-                    self.assert_same_as_eager(target, floats(4, 3), 0, TWICE, NAN, reduce, kwargs=kwargs)
+                    self.assert_same_as_eager(
+                        target, floats(4, 3), 0, TWICE, NAN, reduce, kwargs=kwargs, special_values=True
+                    )
+                    self.assert_same_as_eager(
+                        target, floats(4, 3), 0, TWICE, -floats(2, 3), reduce, kwargs=kwargs
+                    )
                     ints = torch.tensor([[-7, 4, 2], [2, 9, -5]])
                     self.assert_same_as_eager(target, ints, 0, TWICE[:1] // 2, ints, reduce, kwargs=kwargs)
                     half = floats(4, 3).half()

@@ -27,7 +27,14 @@ class TestSegments(ExporterTestCase):
     def test_same_as_eager(self):
         for promise, (data, reduce, kwargs) in self.CASES.items():
             with self.subTest(promise):
-                self.assert_same_as_eager(aten.segment_reduce.default, data, reduce, kwargs=kwargs)
+                self.assert_same_as_eager(
+                    aten.segment_reduce.default, data, reduce, kwargs=kwargs, special_values=True
+                )
+
+    def test_numbers(self):
+        for reduce in ("max", "min"):
+            kwargs = {"lengths": LENGTHS}
+            self.assert_same_as_eager(aten.segment_reduce.default, TABLE, reduce, kwargs=kwargs)
 
     def test_special_values(self):
         for reduce in ("sum", "mean", "prod", "max", "min"):

@@ -23,13 +23,6 @@ aten = torch.ops.aten
 
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 
-ADDED_IN = {
-    BOOL: ir.DataType.INT32,
-    ir.DataType.FLOAT16: ir.DataType.FLOAT,
-    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
-}
-"""Where to add what onnxruntime scatters without reduction only."""
-
 
 @translates(aten.gather.default)
 def gather(op, self, dim, index):
@@ -77,7 +70,8 @@ def index_put(op, self, indices, values, accumulate):
     op.shape_of(where)  # [.., 1]: the shape that whole rows are expanded to
     values = expanded(op, values, [front_sizes[axis] for axis in inverse(order)])
     front = op.Transpose(base, perm=picked + kept)
-    front = scatter_nd(op, front, where, op.Transpose(values, perm=order), accumulate)
+    values = op.Transpose(values, perm=order)
+    front = op.ScatterND(front, where, values, reduction="add" if accumulate else None)
     return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(op, self))
 
 
@@ -203,7 +197,7 @@ def put_along(
     sizes[axis] = op.size(index, 0)
     column = op.Unsqueeze(index, [other for other in range(rank(x)) if other != axis])
     values = expanded(op, values, sizes)
-    return scatter_elements(op, x, expanded(op, column, sizes), values, axis, reduction)
+    return op.ScatterElements(x, expanded(op, column, sizes), values, axis=axis, reduction=reduction)
 
 
 def under_mask(op, x: ir.Value, mask: ir.Value, axis: int, value: ir.Value, accumulate: bool) -> ir.Value:
@@ -224,23 +218,3 @@ def clamped(op, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[ir.Valu
             index = op.Min(op.Max(op.Cast(index, to=INT64), op.Neg(size)), op.Sub(size, 1))
         within.append(index)
     return within
-
-
-def scatter_elements(
-    op, x: ir.Value, index: ir.Value, values: ir.Value, axis: int, reduction: str | None
-) -> ir.Value:
-    """ScatterElements in a dtype that onnxruntime reduces; booleans add as a logical or, multiply as a logical and."""
-    computed = ADDED_IN.get(x.dtype, x.dtype) if reduction is not None else x.dtype
-    if x.dtype == BOOL:
-        reduction = {"add": "max", "mul": "min"}.get(reduction, reduction)
-    parts = op.Cast(x, to=computed), index, op.Cast(values, to=computed)
-    return op.Cast(op.ScatterElements(*parts, axis=axis, reduction=reduction), to=x.dtype)
-
-
-def scatter_nd(op, x: ir.Value, where: ir.Value, values: ir.Value, accumulate: bool) -> ir.Value:
-    """ScatterND that overwrites or adds; booleans add as a logical or."""
-    if not accumulate:
-        return op.ScatterND(x, where, values)
-    computed = ADDED_IN.get(x.dtype, x.dtype)
-    total = op.ScatterND(op.Cast(x, to=computed), where, op.Cast(values, to=computed), reduction="add")
-    return op.Cast(total, to=x.dtype)

@@ -9,7 +9,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
-from experimental_experiment.torch_interpreter.aten.indexing import scatter_elements
 from experimental_experiment.torch_interpreter.aten.masking import flat
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -97,16 +96,12 @@ def scatter_add(op, self, dim, index, src):
 
 @translates(aten.scatter_reduce.two)
 def scatter_reduce(op, self, dim, index, src, reduce, include_self):
-    """Reduce what comes to a position, with what is there or without; onnxruntime's maximum forgets NaN."""
+    """Reduce what comes to a position, with what is there or without."""
     if reduce == "mean":
         return scattered_mean(op, self, dim, index, src, include_self)
     if not include_self:
         self = scattered(op, self, dim, index, neutral(reduce, self.dtype))
-    result = scattered(op, self, dim, index, src, REDUCTIONS[reduce])
-    if reduce in ("sum", "prod") or not self.dtype.is_floating_point():
-        return result
-    is_nan = scattered(op, op.IsNaN(self), dim, index, op.IsNaN(src), "max")
-    return op.Where(is_nan, op.constant(float("nan"), self.dtype), result)
+    return scattered(op, self, dim, index, src, REDUCTIONS[reduce])
 
 
 # ---- helpers
@@ -119,7 +114,7 @@ def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | 
         x, index = flat(op, x), flat(op, index)
         src = flat(op, src) if isinstance(src, ir.Value) else src
     src = covered(op, src, index, x.dtype)
-    result = scatter_elements(op, x, op.Cast(index, to=INT64), src, dim, reduction)
+    result = op.ScatterElements(x, op.Cast(index, to=INT64), src, axis=dim, reduction=reduction)
     return op.Reshape(result, op.constant([], INT64)) if not sizes and rank(result) else result
 
 

@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (t
     products,
     reductions,
     resampling,
+    scattering,
     scatters,
     transforms,
     unsupported,
