@@ -96,6 +96,29 @@ class TestEmbeddingBag(ExporterTestCase):
                     others=[(torch.tensor([[3, 2], [1, 0], [4, 4]]),)],
                 )
 
+    def test_rows_of_indices(self):
+        indices = torch.tensor([[0, 1, 5], [1, 1, 1]])
+        for mode, reduction in (("sum", "ReduceSum"), ("mean", "ReduceMean"), ("max", "ReduceMax")):
+            for dynamic in (None, ({0: "batch", 1: "length"},)):
+                with self.subTest(mode, dynamic=dynamic):
+                    model = self.export_and_compare(
+                        torch.nn.EmbeddingBag(6, 3, mode=mode),
+                        (indices,),
+                        dynamic_shapes=dynamic,
+                        others=[(torch.tensor([[3], [1], [4]]),)] if dynamic else [],
+                    )
+                    self.assertEqual(["Gather", reduction], [node.op_type for node in model.graph.node])
+
+    def test_other_bags_of_rows(self):
+        def bags(weight, indices, start, step):
+            offsets = torch.arange(start, indices.numel(), step)
+            return aten.embedding_bag.default(weight, indices.reshape(-1), offsets)[0]
+
+        indices = torch.tensor([[0, 1, 5], [1, 2, 1]])
+        for start, step in ((0, 2), (0, 4), (0, 3)):
+            with self.subTest(start=start, step=step):
+                self.assert_same_as_eager(bags, self.WEIGHT, indices, start, step)
+
     def test_results_of_the_gradient_are_refused(self):
         with self.assertRaisesRegex(RuntimeError, "only the gradient needs"):
             self.assert_same_as_eager(

@@ -32,7 +32,10 @@ ROWS = {
     ),
     "Mul.of_a_product": (lambda a, exact: ((a @ a) * MORE - exact) * 2.0**30, COUNTS, COUNTS @ COUNTS),
     "Div.of_a_product": (lambda a, exact: ((a @ a) / 3.0 - exact) * 2.0**30, COUNTS, COUNTS @ COUNTS / 3.0),
-}
+    "Gemm.with_a_factor_over_nothing": (
+        lambda a, b, c: torch.addmm(c, a, b, beta=0.5), torch.randn(2, 0), torch.randn(0, 3), torch.randn(2, 3),
+    ),
+}  # fmt: skip
 
 UNSET = {"MatMul.over_nothing": (lambda a, b: a @ b.mT, torch.randn(2, 3, 0), torch.randn(2, 4, 0))}
 """Rows without which a result is whatever the memory held."""
@@ -123,6 +126,12 @@ class TestProducts(ExporterTestCase):
             torch.arange(24).reshape(2, 3, 4),
             torch.randn(4, 5),
         ),
+        "a batch in float64 and a number": (
+            lambda a, b: (0.1 * (a @ b), a @ b * 3.0),
+            torch.randn(2, 4, 5).double(),
+            SQUARE.double(),
+        ),
+        "a factor of what is added": (lambda a, v: torch.addmm(v, a, a, beta=0.3, alpha=2.0), SQUARE, VECTOR),
         "a permuted batch": (
             lambda a, v: a.permute(2, 1, 0) @ v,
             torch.randn(3, 5, 4)[:, :, :3].repeat(1, 1, 2)[:5],

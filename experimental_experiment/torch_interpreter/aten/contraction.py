@@ -1,7 +1,7 @@
 """Contractions: einsum, tensordot, inner, bilinear, _trilinear. Each is one ONNX Einsum.
 
-Source of semantics: https://pytorch.org/docs/stable/generated/torch.einsum.html. The ellipsis is written out as letters, because
-onnxruntime refuses operands whose ellipses have different ranks.
+Source of semantics: https://pytorch.org/docs/stable/generated/torch.einsum.html. The ellipsis is written out as letters: in ONNX
+it stands for as many axes in every operand.
 """
 
 from __future__ import annotations

@@ -117,16 +117,13 @@ def running(
 ) -> tuple[ir.Value, ...]:
     """The states of a recurrence along an axis: ``state = step(op, *state, *x)``, one state for each input.
 
-    The starts are scanned too and dropped, so that there is something to scan along an empty axis; the axis is moved
-    to the front, where no element is stacked as well.
+    The axis is moved to the front, where Scan stacks the states.
     """
     axis = dim % rank(inputs[0])
     order = [axis, *(other for other in range(rank(inputs[0])) if other != axis)]
     turned = [op.Transpose(x, perm=order) for x in inputs]
-    sizes = op.shape([1, *(op.size(inputs[0], other) for other in order[1:])])
-    fronts = [op.Expand(op.constant(s, x.dtype), sizes) for s, x in zip(starts, inputs)]
-    scanned = [op.Concat(front, x, axis=0) for front, x in zip(fronts, turned)]
-    states = [op.Squeeze(front, [0]) for front in fronts]
+    sizes = op.shape([op.size(inputs[0], other) for other in order[1:]])
+    states = [op.Expand(op.constant(start, x.dtype), sizes) for start, x in zip(starts, inputs)]
 
     def body(inner, *values):
         new = step(inner, *values)
@@ -135,12 +132,12 @@ def running(
     count = len(inputs)
     outputs = op.Scan(
         *states,
-        *scanned,
+        *turned,
         body=op.subgraph(body, [*states, *states]),
         num_scan_inputs=count,
         outputs=2 * count,
     )
-    results = [op.Slice(stacked, [1], [INT64_MAX], [0]) for stacked in outputs[count:]]
+    results = outputs[count:]
     for result, x in zip(results, turned):
         result.type, result.shape = x.type, x.shape
     back = [order.index(other) for other in range(len(order))]

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
+import sympy
 import torch
 
 from experimental_experiment.torch_interpreter.aten.vector_norm import linalg_vector_norm
 from experimental_experiment.torch_interpreter.dtypes import HALVES
+from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
@@ -21,6 +23,9 @@ aten = torch.ops.aten
 
 SUM, MEAN, MAX = range(3)
 """The modes of embedding_bag."""
+
+REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
+"""What reduces the rows of bags of one length, by mode."""
 
 
 @translates(aten.embedding.default)
@@ -71,6 +76,10 @@ def embedding_bag_padding(
 
 def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding):
     """The reduced rows, then zeros for what only the gradient needs."""
+    matrix = rows_of_indices(op, indices)
+    if matrix is not None and per_sample_weights is None and padding is None and not include_last_offset:
+        reduced = op.emit(REDUCTIONS[mode], (op.Gather(weight, matrix, axis=0), [1]), {"keepdims": 0})
+        return reduced, *zeros_for_gradient(op)
     starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
     count, dtype = op.size(starts, 0), weight.dtype
     where = op.Unsqueeze(bag_of_each(op, indices, cast(op, starts, ir.DataType.INT64)), [1])
@@ -93,6 +102,27 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
         else:
             reduced = op.Where(op.Equal(sizes, 0), op.constant(0.0, rows.dtype), reduced)
     return cast(op, reduced, dtype), *zeros_for_gradient(op)
+
+
+def rows_of_indices(op, indices) -> ir.Value | None:
+    """The matrix of indices whose rows are the bags: torch flattens it and starts a bag every row. None for other bags."""
+    flattened, offsets = indices.producer(), op.context.node.args[2]
+    if flattened is None or flattened.op_type != "Reshape" or rank(flattened.inputs[0]) != 2:
+        return None
+    if not isinstance(offsets, torch.fx.Node) or offsets.target is not aten.arange.start_step:
+        return None
+    start, end, step = (size_of(item) for item in offsets.args)
+    matrix = flattened.inputs[0]
+    if start != 0 or end != size_of(op.context.node.args[1].meta["val"].shape[0]):
+        return None
+    width = matrix.shape[1] if isinstance(matrix.shape[1], int) else matrix.shape[1].value
+    return matrix if width == op.context.dimensions.text(step, "length") else None
+
+
+def size_of(item) -> sympy.Expr:
+    """What torch knows of a number of the program."""
+    number = item.meta["val"] if isinstance(item, torch.fx.Node) else item
+    return number.node.expr if isinstance(number, torch.SymInt) else sympy.sympify(number)
 
 
 def bag_of_each(op, indices, starts):

@@ -36,9 +36,7 @@ def addbmm(op, self, batch1, batch2, beta, alpha):
 @translates(aten.addmm.default)
 def addmm(op, self, mat1, mat2, beta, alpha):
     """``beta * self + alpha * mat1 @ mat2``: one Gemm when its float32 factors are exact; beta=0 ignores NaN in *self*."""
-    # onnxruntime 1.31 forgets beta in a product over no element
-    something = beta in (0, 1) or (isinstance(mat1.shape[1], int) and mat1.shape[1] > 0)
-    if something and rank(self) <= 2 and fits_gemm(mat1.dtype, alpha, beta):
+    if rank(self) <= 2 and fits_gemm(mat1.dtype, alpha, beta):
         added = None if beta == 0 else self
         return op.Gemm(mat1, mat2, added, alpha=float(alpha), beta=float(beta if beta else 1))
     return scaled_sum(op, self, op.MatMul(mat1, mat2), beta, alpha)
@@ -262,7 +260,7 @@ def added_in_turn(op, self, batch1, batch2, beta, alpha):
     products = scaled(op, op.MatMul(batch1, batch2), alpha)
     sizes = [op.size(products, 1), op.size(products, 2)]
     start = op.Expand(op.constant(0.0, ir.DataType.FLOAT) if is_zero(beta) else start, op.shape(sizes))
-    # onnxruntime crashes when a Scan has nothing to scan
+    # a last batch of zeros: the start is scaled although there is no other
     nothing = op.Expand(op.constant(-0.0, ir.DataType.FLOAT), op.shape([1, *sizes]))
     products = op.Concat(products, nothing, axis=0)
 

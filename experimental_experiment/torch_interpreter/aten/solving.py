@@ -226,7 +226,7 @@ def matrix_exp(op, self):
     halvings = op.Add(halvings, 1.0)
     a = op.Div(a, op.Pow(op.constant(2, DOUBLE), halvings))
     one = identity_like(op, a)
-    # Horner's scheme with 1 / k! on the identity: onnxruntime fuses a number beside a MatMul into it as a float32
+    # Horner's scheme with 1 / k! on the identity
     result = op.Mul(one, 1.0 / math.factorial(18))
     for k in range(17, -1, -1):
         result = op.Add(op.Mul(one, 1.0 / math.factorial(k)), op.MatMul(a, result))

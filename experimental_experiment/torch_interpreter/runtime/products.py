@@ -165,3 +165,17 @@ def loses_digits(operator: str, factor: ir.Value) -> bool:
     scale = 1 / number if operator == "Div" and number else number
     with np.errstate(over="ignore"):
         return float(np.float32(scale)) != scale
+
+
+@repairs(
+    "Gemm",
+    when="beta is not 1 and the summed axis may have size 0",
+    because="beta is taken for 1 over an empty axis",
+    nodes=2,
+)
+def with_a_factor_over_nothing(op, a, b, c=None, *, beta=1.0, transA=0, **attributes):
+    """The factor is a Mul of what is added."""
+    summed = a.shape[0 if transA else 1]
+    if c is None or beta == 1.0 or (isinstance(summed, int) and summed > 0):
+        return None
+    return op.Add(op.Gemm(a, b, transA=transA, **attributes), op.Mul(c, beta))

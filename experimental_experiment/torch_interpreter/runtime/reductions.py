@@ -191,16 +191,15 @@ def in_two_halves(op, x, axes=None, **attributes):
     special_values=True,
 )
 def factor_by_factor(op, x, axes=None, *, keepdims=1, **attributes):
-    """A Scan that multiplies; it starts with a row of ones, because onnxruntime cannot scan nothing."""
+    """A Scan that multiplies."""
     if x.dtype != INT64 or (axes is not None and axes.const_value is None) or is_size(x):
         return None
     found = range(rank(x)) if axes is None else [axis % rank(x) for axis in axes.const_value.numpy().tolist()]
     for axis in sorted(found, reverse=True):
         kept = [op.size(x, other) for other in range(rank(x)) if other != axis]
         one = op.Expand(op.constant(1, INT64), op.shape(kept))
-        factors = op.Concat(op.Unsqueeze(one, [axis]), x, axis=axis)
         body = op.subgraph(lambda inner, state, factor: [inner.Mul(state, factor)], [one, one])
-        x = op.Scan(one, factors, body=body, num_scan_inputs=1, scan_input_axes=[axis])
+        x = op.Scan(one, x, body=body, num_scan_inputs=1, scan_input_axes=[axis])
     return op.Unsqueeze(x, sorted(found)) if keepdims else x
 
 

@@ -16,8 +16,8 @@ from experimental_experiment.torch_interpreter.runtime import (  # noqa: F401 (t
     products,
     reductions,
     resampling,
+    scans,
     scattering,
-    scatters,
     transforms,
     unsupported,
 )
