@@ -215,5 +215,5 @@ def is_size(value: ir.Value) -> bool:
     if node is None:
         return value.const_value is not None
     if node.op_type in ("Gather", "Slice"):  # some sizes of a Shape, before opset 15
-        return is_size(node.inputs[0])
+        node = node.inputs[0].producer() or node
     return node.op_type == "Shape" or (node.op_type == "Concat" and all(map(is_size, node.inputs)))
