@@ -8,7 +8,7 @@ import torch
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCHEMAS = (
@@ -101,6 +101,16 @@ class TestVision(ExporterTestCase):
                 got = self.computed(deformed, x, weight, torch.zeros(2, 18, 6, 5), mask, bias)
                 expected = torch.nn.functional.conv2d(x, weight, bias, padding=1, groups=2)
                 torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+    def test_deform_conv2d_before_its_operator(self):
+        deformed = lambda x, w, o: torch.ops.torchvision.deform_conv2d(
+            x, w, o, x.new_ones(1, 9, 4, 4), w.new_zeros(2), 1, 1, 1, 1, 1, 1, 1, 1, False
+        )
+        inputs = normal(1, 2, 4, 4), normal(2, 2, 3, 3), torch.zeros(1, 18, 4, 4)
+        with self.assertRaisesRegex(
+            ExportError, "ONNX DeformConv does not exist in opset 18: raise target_opset to 19"
+        ):
+            to_onnx(deformed, inputs, target_opset=18)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ import torch
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase, each, without_row
-from experimental_experiment.torch_interpreter import onnx_export, to_onnx
-from experimental_experiment.torch_interpreter.runtime import table
+from experimental_experiment.torch_interpreter import to_onnx
 
 interpolate = torch.nn.functional.interpolate
 IMAGE = torch.randn(2, 7, 5, 3)
 
 ROWS = {
+    "Resize.antialiased": (lambda x: interpolate(x, size=(4, 9), mode="bilinear", antialias=True), IMAGE.mT),
     "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
     "Resize.repeated_elements": (lambda x: interpolate(x, scale_factor=(2, 3)), IMAGE.double() * 1e300),
 }
@@ -21,9 +21,8 @@ ROWS = {
 OTHER_ROWS = {
     "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
     "Resize.smoothed_nowhere": (lambda x: interpolate(x, scale_factor=1.5, mode="bicubic"), IMAGE.mT),
-    "Resize.antialiased": (lambda x: interpolate(x, size=(4, 9), mode="bilinear", antialias=True), IMAGE.mT),
 }
-"""Rows for speed, and of operator sets that may not be targets yet."""
+"""Rows for speed."""
 
 
 def last(x: torch.Tensor, **arguments) -> torch.Tensor:
@@ -68,15 +67,6 @@ class TestResampling(ExporterTestCase):
 
     def test_rows(self):
         self.assert_rows_needed(ROWS)
-
-    def test_operator_sets_that_may_be_targets(self):
-        for name, (function, *args) in OTHER_ROWS.items():
-            row = next(row for row in table.ROWS if row.name == name)
-            if row.before is None:
-                continue
-            if row.before - 1 not in onnx_export.OPSETS:
-                self.skipTest(f"operator set {row.before - 1} is no target")
-            self.assert_rows_needed({name: (function, *args)})
 
     def test_rows_for_speed(self):
         name, image = "Resize.smoothed_nowhere", torch.randn(1, 3, 112, 112)

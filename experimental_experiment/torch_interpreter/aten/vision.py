@@ -51,8 +51,6 @@ def deform_conv2d(
     groups, offset_groups, use_mask,
 ):  # fmt: skip
     """A convolution that reads every element of its window at its own offset, times its own mask."""
-    if not op.has("DeformConv"):
-        raise Untranslatable("ONNX DeformConv needs target_opset 19")
     kernel = list(weight.shape)[2:]
     if not all(isinstance(size, int) for size in kernel):
         raise Untranslatable("a kernel of symbolic size")

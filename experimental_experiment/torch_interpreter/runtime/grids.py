@@ -21,22 +21,11 @@ OLD_MODES = {"linear": "bilinear", "cubic": "bicubic"}
 """The names that modes had."""
 
 
-@before(
-    16,
-    "GridSample",
-    because="the operator does not exist",
-    nodes="38 to 300",
-)
-def in_elementary_operators(op, input, grid, **attributes):
-    """The elements around every point, times their weights."""
-    return gathered(op, input, grid, **attributes)
-
-
 @repairs(
     "GridSample",
     when="float64",
     because="there is no kernel, and float32 loses half of the digits",
-    nodes="38 to 300",
+    nodes="31 to 400",
 )
 def in_float64(op, input, grid, **attributes):
     """The elements around every point, times their weights."""
@@ -94,14 +83,23 @@ def near_enough(op, input, grid, *, padding_mode="zeros", **attributes):
 @before(
     20,
     "GridSample",
+    when="always, from 16 on",
     because="modes have other names, and there are no volumes",
-    nodes="0; 100 to 150 for a volume",
+    nodes="0; 100 to 180 for a volume",
 )
 def of_images(op, input, grid, *, mode="linear", **attributes):
-    """The operator with the old names; in a volume, the elements around every point times their weights."""
+    """The operator with the old names; in a volume, the elements around every point, times their weights."""
+    if op.opset < 16:
+        return None
     if rank(input) == 5:
         return gathered(op, input, grid, mode=mode, **attributes)
     return op.GridSample(input, grid, mode=OLD_MODES.get(mode, mode), **attributes)
+
+
+@before(16, "GridSample", because="the operator does not exist", nodes="31 to 400")
+def in_elementary_operators(op, input, grid, **attributes):
+    """The elements around every point, times their weights."""
+    return gathered(op, input, grid, **attributes)
 
 
 FAR = 10.0
