@@ -18,8 +18,8 @@ class TestVectorNorm(ExporterTestCase):
         "order 1 of special values": (aten.linalg_vector_norm.default, SPECIAL, 1, [1]),
         "order 3 along an axis": (aten.linalg_vector_norm.default, CUBE, 3, [-1], True),
         "order 0 counts": (aten.linalg_vector_norm.default, SPECIAL, 0, [1]),
-        "order inf": (aten.linalg_vector_norm.default, SPECIAL, INF, [1]),
-        "order -inf": (aten.linalg_vector_norm.default, SPECIAL, -INF, [0], True),
+        "order inf of numbers": (aten.linalg_vector_norm.default, SPECIAL[1:], INF, [1]),
+        "order -inf of numbers": (aten.linalg_vector_norm.default, SPECIAL[1:], -INF, [0], True),
         "order 0.5": (aten.linalg_vector_norm.default, CUBE, 0.5, [0, 1]),
         "a negative order": (aten.linalg_vector_norm.default, CUBE, -1.5, [0]),
         "halves": (aten.linalg_vector_norm.default, CUBE.half() * 1000, 2, [0]),
@@ -36,6 +36,14 @@ class TestVectorNorm(ExporterTestCase):
         "slices of halves": (aten.renorm.default, CUBE.half(), 1, -1, 2.0),
         "frobenius": (aten.frobenius_norm.dim, CUBE, [0, 1]),
     }  # fmt: skip
+
+    SPECIAL_VALUES = {
+        "order inf": (aten.linalg_vector_norm.default, SPECIAL, INF, [1]),
+        "order -inf": (aten.linalg_vector_norm.default, SPECIAL, -INF, [0], True),
+    }
+
+    def test_special_values(self):
+        self.assert_cases(self.SPECIAL_VALUES, special_values=True)
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
