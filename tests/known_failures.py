@@ -39,22 +39,10 @@ IN_EACH: list[Family] = [
 ]  # fmt: skip
 """What does not depend on the context."""
 
-PAD = "onnxruntime moves a Transpose through Pad and forgets its axes: it fails at run"
-RESIZE = "onnxruntime moves a Transpose through Resize and forgets its axes: the session is not created"
-PADDED = tuple(
-    f"nn.{mode}Pad{axes}d"
-    for mode in ("Circular", "Constant", "Reflection", "Replication", "Zero")
-    for axes in (1, 2, 3)
-)
 AROUND: list[Family] = [
     *IN_EACH,
     PARTIAL,
     ("operator", ("unique_consecutive",), ("int64",), "torch.export declares a wrong shape for dim=-1: refused"),
-    ("operator", ("_chunk_cat", "constant_pad_nd"), ("float32",), PAD),
-    ("operator", tuple(f"nn.functional.pad.{mode}" for mode in ("constant", "reflect", "replicate")), ("float32",), PAD),
-    ("eval", PADDED, ("float32",), PAD),
-    ("eval", ("nn.ConvTranspose2d",), ("float64",), PAD),
-    ("operator", ("nn.functional.upsample_bilinear",), ("float32",), RESIZE),
 ]  # fmt: skip
 SCALED: list[Family] = [*IN_EACH, ("operator", ("to_sparse",), ("bool",), SPARSE)]
 DECOMPOSED: list[Family] = [*IN_EACH, PARTIAL, ("operator", ("to_sparse",), ("float32", "uint8"), SPARSE)]
