@@ -21,7 +21,14 @@ def of_a_vector(op, a, b):
     if not (a.shape and b.shape) or 1 not in (rank(a), rank(b)) or rank(a) == rank(b):
         return None
     if rank(a) == 1:
-        return op.Squeeze(op.MatMul(op.Unsqueeze(a, [0]), b), [rank(b) - 2])
+        row = op.Unsqueeze(a, [0])
+        if rank(b) > 2 and not isinstance(
+            a.shape[0], int
+        ):  # a row of nothing for all matrices gives what the memory held
+            row = op.Expand(
+                row, op.shape([*(op.size(b, axis) for axis in range(rank(b) - 2)), 1, op.size(a, 0)])
+            )
+        return op.Squeeze(op.MatMul(row, b), [rank(b) - 2])
     return op.Squeeze(op.MatMul(a, op.Unsqueeze(b, [1])), [rank(a) - 1])
 
 
