@@ -92,7 +92,7 @@ def to_onnx(
         runtime: ``"onnxruntime"`` repairs what onnxruntime's CPU provider computes wrongly or has no kernel for, see
             ``docs/runtime.md``; ``"onnx"`` writes the plain standard, for other runtimes and providers.
         special_values: exact also for NaN in orders and extrema, the sign of zero, int64 beyond 2 ** 53, ties of rounding.
-            By default these are what the runtime's plain operator makes of them; numbers and infinities are always exact.
+            By default these are what the plain operator makes of them, see ``docs/runtime.md``.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
         progress: called with a stage and its number of steps, returns a function to call at each step.
