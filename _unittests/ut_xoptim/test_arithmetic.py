@@ -17,9 +17,11 @@ class TestArithmetic(RuleTestCase):
         "AddNeg": [("float[3] x, float[3] w", "n = Neg(w) y = Add(n, x)", ["Sub"])],
         "SubNeg": [("float[3] x, float[3] w", "n = Neg(w) y = Sub(x, n)", ["Add"])],
         "NotWhere": [("bool[3] c, float[3] x", "n = Not(c) z = Neg(x) y = Where(n, x, z)", ["Neg", "Where"])],
-        "NeutralNumber": [
+        "FactorOne": [
             ("float[N,3] x", "one = Constant <value_float=1.0> () m = Mul(one, x) y = Relu(m)", ["Relu"]),
             ("float[N,3] x", "one = Constant <value_float=1.0> () m = Div(x, one) y = Relu(m)", ["Relu"]),
+        ],
+        "TermZero": [
             ("float[N,3] x", "zero = Constant <value_float=0.0> () m = Sub(x, zero) y = Relu(m)", ["Relu"]),
             ("float[N,3] x", "zero = Constant <value_float=0.0> () m = Add(zero, x) y = Relu(m)", ["Relu"]),
         ],
@@ -33,12 +35,12 @@ class TestArithmetic(RuleTestCase):
         ],
         "DivOne": [("float[3] x", "two = Constant <value_float=2.0> () y = Div(two, x)")],
         "NegNeg": [("float[3] x", "a = Neg(x) b = Abs(a) y = Neg(b)")],
-        "NeutralNumber": [
+        "FactorOne": [
             ("float[3] x", "one = Constant <value_float=1.0> () y = Div(one, x)"),
-            ("float[3] x", "zero = Constant <value_float=0.0> () y = Sub(zero, x)"),
             ("float[3] x", "two = Constant <value_float=2.0> () y = Mul(two, x)"),
             ("float[N] x", "ones = Constant <value = float[1,1] {1}> () y = Mul(ones, x)", "float[1,N]"),
         ],
+        "TermZero": [("float[3] x", "zero = Constant <value_float=0.0> () y = Sub(zero, x)")],
     }
 
     def test_they_fire(self):

@@ -6,16 +6,16 @@ A node is looked at once, and again when something changed within reach of a pat
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.emitter import Context, Emitter, Origin
-from experimental_experiment.torch_interpreter.inference import infer
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter
+from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer
 from experimental_experiment.torch_interpreter.marks import MODULES
-from experimental_experiment.xoptim.pattern import matches_of
+from experimental_experiment.xoptim.pattern import CONSTANT, P, kinds_of, matches_of, may_match
 from experimental_experiment.xoptim.report import Report
-from experimental_experiment.xoptim.rules import Declined, Rule
+from experimental_experiment.xoptim.rules import Declined, Rule, rule
 
 BUDGET = 20
 """Rewritings for each node of the model, on average, before a rule is said not to end."""
@@ -27,8 +27,39 @@ FEW = 2
 """A value that loses a user may now be inside a pattern only if this many are left."""
 
 
+@rule(P.one_of(*FOLDED)())
+def constant_folding(op, root):
+    """The value of a node whose inputs are small constants."""
+    arrays = fold(root, op.opset)
+    return None if arrays is None else [op.constant(array) for array in arrays]
+
+
 class OptimizationError(RuntimeError):
     """A rule does not end, or replaces a value by one of another type."""
+
+
+class Place:
+    """The `Origin` of what is written instead of a node: where the node comes from; most rules decline before they write."""
+
+    node = None
+
+    def __init__(self, replaced: ir.Node):
+        self.replaced = replaced
+
+    @property
+    def prefix(self) -> str:
+        """What names begin with."""
+        return (self.replaced.name or self.replaced.op_type.lower()).removeprefix("node_")
+
+    @property
+    def provenance(self) -> Mapping[str, str]:
+        """The ``metadata_props``."""
+        return self.replaced.metadata_props
+
+    @property
+    def modules(self) -> tuple[tuple[str, str, str], ...]:
+        """The calls of modules."""
+        return self.replaced.meta.get(MODULES, ())
 
 
 class Rewriter(Emitter):
@@ -59,13 +90,21 @@ class Rewriter(Emitter):
 class Engine:
     """Applies rules to one graph, or to one local function, until nothing changes.
 
-    *budget*: how many rewritings are left over all graphs, a list of one number; see `optimize`.
+    Only the rules whose operators stand before a node are tried on it; with *folds*, constants are computed too.
     """
 
-    def __init__(self, root: ir.Graph | ir.Function, context: Context, rules: Iterable[Rule], report: Report):
+    def __init__(
+        self,
+        root: ir.Graph | ir.Function,
+        context: Context,
+        rules: Iterable[Rule],
+        report: Report,
+        folds: bool = False,
+    ):
         self.root = root
         self.context = context
         self.report = report
+        self.folds = folds
         self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
         self.depths: dict[tuple[str, str], int] = collections.defaultdict(int)
         for member in rules:
@@ -74,32 +113,46 @@ class Engine:
                 self.index[key].append(member)
                 self.depths[key] = max(self.depths[key], member.pattern.depth)
         self.reach = max(self.depths.values(), default=0)
+        self.candidates: dict[tuple, tuple[Rule, ...]] = {}
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
+        self.limit = 100
 
-    def run(self, stop_after: int | None = None) -> None:
-        """Apply the rules; at most *stop_after* rewritings in all.
+    def run(self, nodes: Iterable[ir.Node], stop_after: int | None = None) -> None:
+        """Apply the rules to these nodes and to what changes; at most *stop_after* rewritings in all.
 
         Raises OptimizationError when a rule does not end.
         """
-        nodes = list(ir.traversal.RecursiveGraphIterator(self.root))
-        limit = len(self.report.applications) + BUDGET * len(nodes) + 100
         self.push(nodes)
-        while self.queue:
-            node = self.queue.popleft()
-            self.waiting.discard(node)
-            members = self.index.get((node.domain, node.op_type))
-            if members is None or node.graph is None:
+        self.limit = max(self.limit, len(self.report.applications) + BUDGET * len(self.queue) + 100)
+        queue, waiting, candidates = self.queue, self.waiting, self.candidates
+        while queue:
+            node = queue.popleft()
+            waiting.discard(node)
+            if node.graph is None:
                 continue
-            if stop_after is not None and len(self.report.applications) >= stop_after:
-                return
-            if len(self.report.applications) > limit:
-                counts = collections.Counter(name for name, _ in self.report.applications)
-                raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
-            with self.context.at(origin_of(node)):
-                for member in members:
-                    if self.applied(member, node):
-                        break
+            kinds = kinds_of(node)
+            members = candidates.get(kinds)
+            if members is None:
+                members = candidates[kinds] = self.candidates_of(kinds)
+            for member in members:
+                if stop_after is not None and len(self.report.applications) >= stop_after:
+                    queue.clear()
+                    waiting.clear()
+                    return
+                if self.applied(member, node):
+                    if len(self.report.applications) > self.limit:
+                        counts = collections.Counter(name for name, _ in self.report.applications)
+                        raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
+                    break
+
+    def candidates_of(self, kinds: tuple) -> tuple[Rule, ...]:
+        """The rules that may match a node of these operators: asked once for each neighbourhood that a model has."""
+        domain, operator, *inputs = kinds
+        members = [item for item in self.index.get((domain, operator), ()) if may_match(item.pattern, kinds)]
+        if self.folds and not domain and operator in FOLDED and inputs and set(inputs) <= {CONSTANT}:
+            members.insert(0, constant_folding)
+        return tuple(members)
 
     def push(self, nodes: Iterable[ir.Node]) -> None:
         """Have another look at these nodes."""
@@ -112,7 +165,8 @@ class Engine:
         """Whether a rule has replaced the results of a node."""
         for found in matches_of(member.pattern, root):
             op = Rewriter(root, self.context)
-            result = member.rewrite(op, found, root)
+            with self.context.at(Place(root)):
+                result = member.rewrite(op, found, root)
             if result is None or isinstance(result, Declined):
                 self.withdraw(op)
                 if result is not None:
@@ -186,12 +240,6 @@ class Engine:
                     nodes.append(value.producer())
                 elif value.producer() is not None and len(value.uses()) <= FEW:
                     self.push(self.users_within_reach(value))
-
-
-def origin_of(node: ir.Node) -> Origin:
-    """What is written in the place of a node comes from where the node does."""
-    prefix = (node.name or node.op_type.lower()).removeprefix("node_")
-    return Origin(None, prefix, dict(node.metadata_props), node.meta.get(MODULES, ()))
 
 
 def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:

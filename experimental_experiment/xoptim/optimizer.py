@@ -8,18 +8,15 @@ from collections.abc import Iterable
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import (
-    CommonSubexpressionEliminationPass,
-    DeduplicateInitializersPass,
     LiftConstantsToInitializersPass,
     RemoveUnusedFunctionsPass,
-    RemoveUnusedNodesPass,
-    RemoveUnusedOpsetsPass,
     ShapeInferencePass,
 )
 
 from experimental_experiment.torch_interpreter.emitter import Context
-from experimental_experiment.torch_interpreter.inference import fold
+from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.xoptim.engine import Engine
+from experimental_experiment.xoptim.graphs import bodies_of, nodes_of, remove_unused_nodes, share_expressions
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
@@ -50,81 +47,84 @@ def optimize(
     is_proto = isinstance(model, onnx.ModelProto)
     target = ir.from_proto(model) if is_proto else model
     start = time.perf_counter()
-    report.nodes_before = count(target)
     everything = [*rules, *options.rules]
     if everything or options.constant_folding:
-        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(target)
-        if any(value.shape is None for node in target.graph for value in node.outputs):
-            ShapeInferencePass()(target)
-    if everything:
-        for root in (target.graph, *target.functions.values()):
-            context = context_of(target, root, runtime)
-            engine = Engine(root, context, everything, report)
-            engine.run(options.stop_after)
-    if options.constant_folding:
-        fold_constants(target)
+        prepare(target)
+    for root in (target.graph, *target.functions.values()):
+        rewrite(root, everything, options, report, runtime)
     if options.remove_unused:
-        remove_unused(target)
-    report.nodes_after = count(target)
+        for root in (*target.functions.values(), target.graph):
+            remove_unused_nodes(root)
+        if target.functions:
+            RemoveUnusedFunctionsPass()(target)
+    domains: set[str] = {""}
+    for root in (target.graph, *target.functions.values()):
+        nodes = list(nodes_of(root))
+        report.nodes_after += len(nodes)
+        domains.update(node.domain for node in nodes)
+    for domain in set(target.graph.opset_imports) - domains:
+        del target.graph.opset_imports[domain]
     report.seconds += time.perf_counter() - start
     return ir.to_proto(target) if is_proto else target
 
 
-def count(model: ir.Model) -> int:
-    """Number of nodes, in bodies and functions too."""
-    return sum(1 for graph in (model.graph, *model.functions.values()) for _ in graph.all_nodes())
+def prepare(model: ir.Model) -> None:
+    """Constants become initializers, and shapes are known: what rules look at."""
+    nodes = list(nodes_of(model.graph))
+    if any(node.op_type == "Constant" for node in nodes):
+        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    if any(value.shape is None for node in model.graph for value in node.outputs):
+        ShapeInferencePass()(model)
 
 
-def context_of(model: ir.Model, root: ir.Graph | ir.Function, runtime: str) -> Context:
-    """What the emitters of one graph share: its operator sets, the names that are taken."""
+def rewrite(
+    root: ir.Graph | ir.Function,
+    rules: list[Rule],
+    options: OptimizationOptions,
+    report: Report,
+    runtime: str,
+) -> None:
+    """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything."""
+    waiting = list(nodes_of(root))
+    report.nodes_before += len(waiting)
+    engine = Engine(root, context_of(root, waiting, runtime), rules, report, folds=options.constant_folding)
+    if options.common_subexpressions:
+        share_expressions(root)
+    while waiting:
+        before = len(report.applications)
+        engine.run(waiting, options.stop_after)
+        waiting = []
+        if options.common_subexpressions and len(report.applications) > before:
+            kept = share_expressions(root)
+            waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
+
+
+def context_of(root: ir.Graph | ir.Function, nodes: list[ir.Node], runtime: str) -> Context:
+    """What the emitters of one graph share: its operator sets, the names that are taken, its small constants, each once."""
     domains = root.opset_imports
     context = Context(root, domains.get("", 1), domains=domains, runtime=runtime)
     taken = context.names.count
-    for graph in (root, *root.subgraphs()):
-        taken.update(dict.fromkeys((value.name for value in graph.inputs), 0))
+    for graph in (root, *(body for node in nodes if node.attributes for body in bodies_of(node))):
+        taken.update((value.name, 0) for value in graph.inputs)
         if isinstance(graph, ir.Graph):
-            taken.update(dict.fromkeys(graph.initializers, 0))
-    for node in root.all_nodes():
+            taken.update((name, 0) for name in graph.initializers)
+    for node in nodes:
         taken[node.name] = 0
-        taken.update(dict.fromkeys((value.name for value in node.outputs), 0))
+        for value in node.outputs:
+            taken[value.name] = 0
+    if isinstance(root, ir.Graph):
+        share_constants(root, context)
     return context
 
 
-def fold_constants(model: ir.Model) -> None:
-    """Compute the nodes of the main graph whose inputs are small constants."""
-    opset = model.graph.opset_imports.get("", 1)
-    context = None
-    for node in list(model.graph):
-        if (
-            node.domain
-            or any(value is None or value.const_value is None for value in node.inputs)
-            or not node.inputs
-        ):
+def share_constants(graph: ir.Graph, context: Context) -> None:
+    """One initializer for all that hold the same small tensor; those that a rule writes are compared with it too."""
+    for name, value in list(graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is None or tensor.size > LIMIT or value.is_graph_input() or value.is_graph_output():
             continue
-        if any(value.is_graph_input() for value in node.inputs) or any(
-            out.is_graph_output() for out in node.outputs
-        ):
-            continue
-        arrays = fold(node, opset)
-        if arrays is None:
-            continue
-        context = context or context_of(model, model.graph, "onnx")
-        for value, array in zip(node.outputs, arrays):
-            name = context.names.unique(f"{value.name}_folded")
-            constant = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-            constant.type, constant.shape = value.type, value.shape
-            model.graph.register_initializer(constant)
-            value.replace_all_uses_with(constant)
-        model.graph.remove(node, safe=True)
-
-
-def remove_unused(model: ir.Model) -> None:
-    """Remove what stands twice and what no output needs."""
-    for step in (
-        DeduplicateInitializersPass(),
-        CommonSubexpressionEliminationPass(),
-        RemoveUnusedNodesPass(),
-        RemoveUnusedFunctionsPass(),
-        RemoveUnusedOpsetsPass(),
-    ):
-        step(model)
+        array = tensor.numpy()
+        same = context.constants.setdefault((array.dtype.name, array.shape, array.tobytes()), value)
+        if same is not value:
+            value.replace_all_uses_with(same)
+            del graph.initializers[name]

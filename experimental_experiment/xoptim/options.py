@@ -18,6 +18,7 @@ class OptimizationOptions:
             operators of the domain com.microsoft.
         stop_after: stop after so many rewritings, None for no limit.
         constant_folding: compute nodes whose inputs are small constants.
+        common_subexpressions: compute once what several nodes compute from the same values.
         remove_unused: remove what no output needs.
 
     Raises ValueError when a name is unknown, with the nearest ones.
@@ -26,6 +27,7 @@ class OptimizationOptions:
     patterns: str | Sequence[str | Rule] | None = "default"
     stop_after: int | None = None
     constant_folding: bool = True
+    common_subexpressions: bool = True
     remove_unused: bool = True
 
     def __post_init__(self):

@@ -47,6 +47,10 @@ class Var:
     is_constant: bool = False
     is_optional: bool = False
 
+    def __or__(self, other: Var | NodePattern | Either) -> Either:
+        """One or the other."""
+        return Either((self, *alternatives(other)))
+
     def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
         """What is found with this value, or nothing."""
         if value is None:
@@ -86,7 +90,11 @@ class NodePattern:
     @property
     def depth(self) -> int:
         """Number of nodes on the longest path."""
-        return 1 + max((item.depth for item in self.inputs or () if isinstance(item, NodePattern)), default=0)
+        return 1 + max(map(depth_of, self.inputs or ()), default=0)
+
+    def __or__(self, other: Var | NodePattern | Either) -> Either:
+        """One or the other."""
+        return Either((self, *alternatives(other)))
 
     def fits(self, node: ir.Node) -> bool:
         """Whether a node has the operator and the attributes."""
@@ -117,6 +125,34 @@ class NodePattern:
             yield from matches_all(self.inputs, inputs[::-1], found)
 
 
+@dataclasses.dataclass(frozen=True)
+class Either:
+    """One of several patterns, tried in order: ``P.Cast(x) | x``. A name that only the others have is None."""
+
+    patterns: tuple[Var | NodePattern, ...]
+
+    def __or__(self, other: Var | NodePattern | Either) -> Either:
+        """One more."""
+        return Either((*self.patterns, *alternatives(other)))
+
+    def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
+        """What is found with each of the patterns."""
+        for pattern in self.patterns:
+            yield from pattern.matches(value, found)
+
+
+def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern, ...]:
+    """The patterns of an `Either`, or the one."""
+    return pattern.patterns if isinstance(pattern, Either) else (pattern,)
+
+
+def depth_of(pattern: Any) -> int:
+    """Number of nodes on the longest path of a pattern."""
+    if isinstance(pattern, Either):
+        return max(map(depth_of, pattern.patterns))
+    return pattern.depth if isinstance(pattern, NodePattern) else 0
+
+
 def matches_all(patterns: Sequence[Any], values: Sequence[ir.Value | None], found: Found) -> Iterator[Found]:
     """What is found when each value matches the pattern of its place."""
     if not patterns:
@@ -128,7 +164,7 @@ def matches_all(patterns: Sequence[Any], values: Sequence[ir.Value | None], foun
 
 def matches_one(pattern: Any, value: ir.Value | None, found: Found) -> Iterator[Found]:
     """What is found when one value matches a pattern: a node, a variable, a number, None."""
-    if isinstance(pattern, (Var, NodePattern)):
+    if isinstance(pattern, (Var, NodePattern, Either)):
         yield from pattern.matches(value, found)
     elif pattern is None:
         if value is None:
@@ -142,7 +178,7 @@ def matches_of(pattern: NodePattern, root: ir.Node) -> Iterator[Found]:
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
     """
-    if not (pattern.fits(root) and may_match(pattern, root)):
+    if not pattern.fits(root):
         return
     for found in pattern.matches_node(root, {}):
         inner = found[""]
@@ -150,20 +186,47 @@ def matches_of(pattern: NodePattern, root: ir.Node) -> Iterator[Found]:
             yield {name: item for name, item in found.items() if name}
 
 
-def may_match(pattern: NodePattern, node: ir.Node) -> bool:
-    """Whether the operators right before a node are those that the pattern asks for: most nodes stop here."""
-    inputs = pattern.inputs
-    if inputs is None:
+CONSTANT = "#"
+"""The kind of an input that is a constant, beside the operators that may write one."""
+
+ABSENT = "-"
+"""The kind of an input that is not given."""
+
+
+def kinds_of(node: ir.Node) -> tuple[str, ...]:
+    """Domain and operator of a node, then what writes each of its inputs: an operator, a constant, ``""`` for the graph's inputs."""
+    kinds = [node.domain, node.op_type]
+    for value in node.inputs:
+        if value is None:
+            kinds.append(ABSENT)
+        elif (producer := value.producer()) is not None:
+            kinds.append(CONSTANT if producer.op_type == "Constant" else producer.op_type)
+        else:
+            kinds.append("" if constant_of(value) is None else CONSTANT)
+    return tuple(kinds)
+
+
+def may_match(pattern: NodePattern, kinds: Sequence[str]) -> bool:
+    """Whether what stands right before a node is what a pattern asks for."""
+    if pattern.inputs is None:
         return True
-    swaps = node.op_type in COMMUTATIVE and len(inputs) == 2
-    for position, item in enumerate(inputs):
-        if type(item) is not NodePattern:
-            continue
-        values = node.inputs if swaps else node.inputs[position : position + 1]
-        producers = [value.producer() for value in values if value is not None]
-        if not any(producer is not None and producer.op_type in item.operators for producer in producers):
-            return False
-    return True
+    _, operator, *inputs = kinds
+    if any(kind != ABSENT for kind in inputs[len(pattern.inputs) :]):
+        return False
+    inputs += [ABSENT] * (len(pattern.inputs) - len(inputs))
+    orders = [inputs, inputs[::-1]] if operator in COMMUTATIVE and len(inputs) == 2 else [inputs]
+    return any(all(may_be(item, kind) for item, kind in zip(pattern.inputs, order)) for order in orders)
+
+
+def may_be(pattern: Any, kind: str) -> bool:
+    """Whether an input of this kind may match a pattern."""
+    if isinstance(pattern, Either):
+        return any(may_be(item, kind) for item in pattern.patterns)
+    if isinstance(pattern, NodePattern):
+        return kind in pattern.operators
+    if isinstance(pattern, Var):
+        return kind == CONSTANT if pattern.is_constant else kind != ABSENT or pattern.is_optional
+    return kind == (ABSENT if pattern is None else CONSTANT)
 
 
 def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:

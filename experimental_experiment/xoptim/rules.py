@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import NodePattern, Var
+from experimental_experiment.xoptim.pattern import Either, NodePattern, Var
 
 SETS: dict[str, dict[str, Rule]] = {"default": {}, "onnxruntime": {}}
 """The rules by set and name: standard ONNX only, and operators of onnxruntime."""
@@ -52,7 +52,7 @@ class Rule:
     def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:
         """What the function makes of a match."""
         known = {**found, "root": root}
-        return self.function(op, **{name: known[name] for name in self.parameters})
+        return self.function(op, **{name: known.get(name) for name in self.parameters})
 
 
 def rule(pattern: NodePattern, *, set: str | None = None) -> Callable[[Callable], Rule]:
@@ -84,6 +84,8 @@ def names_of(pattern: Any) -> set[str]:
     """The names in a pattern."""
     if isinstance(pattern, Var):
         return {pattern.name}
+    if isinstance(pattern, Either):
+        return {name for item in pattern.patterns for name in names_of(item)}
     if not isinstance(pattern, NodePattern):
         return set()
     return {pattern.name} - {""} | {name for item in pattern.inputs or () for name in names_of(item)}

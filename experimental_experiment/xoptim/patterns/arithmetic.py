@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experimental_experiment.xoptim.pattern import P, constant_of, number_of, var
+from experimental_experiment.xoptim.pattern import P, var
 from experimental_experiment.xoptim.rules import no, rule
 
 x, y = var("x"), var("y")
@@ -50,21 +50,22 @@ def sub_neg(op, x, y):
     return op.Add(x, y)
 
 
-def is_neutral(node, position: int, number: float) -> bool:
-    """Whether an input is a constant of this number that gives its node neither another shape nor another dtype."""
-    constant, other = node.inputs[position], node.inputs[1 - position]
-    if number_of(constant) != number or other.shape is None:
-        return False
-    return len(constant_of(constant).shape) <= len(other.shape)
+def unchanged(x, node):
+    """*x* when the constant beside it gives the result neither another shape nor another dtype."""
+    constant = node.inputs[node.inputs[0] is x]
+    return x if x.shape is not None and len(constant.shape) <= len(x.shape) else no("the constant adds axes")
 
 
-@rule(P.one_of("Mul", "Div", "Add", "Sub")(name="node"), set="default")
-def neutral_number(op, node):
-    """x * 1, x / 1, x + 0 and x - 0 are x."""
-    number = 1 if node.op_type in ("Mul", "Div") else 0
-    if is_neutral(node, 1, number):
-        return node.inputs[0]
-    return node.inputs[1] if node.op_type in ("Mul", "Add") and is_neutral(node, 0, number) else None
+@rule(P.one_of("Mul", "Div")(x, 1.0, name="node"), set="default")
+def factor_one(op, x, node):
+    """x * 1 and x / 1 are x."""
+    return unchanged(x, node)
+
+
+@rule(P.one_of("Add", "Sub")(x, 0.0, name="node"), set="default")
+def term_zero(op, x, node):
+    """x + 0 and x - 0 are x."""
+    return unchanged(x, node)
 
 
 @rule(P.Where(P.Not(x), var("a"), var("b")), set="default")
