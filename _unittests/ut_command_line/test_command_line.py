@@ -179,6 +179,45 @@ class TestCommandLine(unittest.TestCase):
         self.assertIn("DIFFERS", out)
         self.assertIn("1 of 1 outputs differ", out)
 
+    def test_optimize(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20]> g (float[N,3] x) => (float[N,3] y)
+            { one = Constant <value_float=1.0> () a = Identity(x) b = Mul(a, one) c = Neg(b) d = Neg(c) y = Relu(d) }"""
+        )
+        onnx.save(model, self.model)
+        status, out, _ = self.command("optimize", self.model, "-o", self.model, "--report", "--check")
+        self.assertEqual(status, 0, out)
+        self.assertIn("NegNeg", out)
+        self.assertIn("largest difference on random inputs: 0.0e+00", out)
+        self.assertEqual("Relu", onnx.load(self.model).graph.node[-1].op_type)
+        onnx.save(model, self.model)
+        status, out, _ = self.command(
+            "optimize", self.model, "-o", self.model, "--patterns", "default-NegNeg"
+        )
+        self.assertEqual(status, 0, out)
+        self.assertNotIn("rule", out)
+        self.assertEqual(2, [node.op_type for node in onnx.load(self.model).graph.node].count("Neg"))
+
+    def test_optimize_says_what_is_wrong(self):
+        onnx.save(
+            onnx.parser.parse_model(
+                '<ir_version: 8, opset_import: ["x" : 1]> g (float[2,3] x) => (float[2,3] y) {y = x.F(x)}'
+            ),
+            self.model,
+        )
+        missing = os.path.join(os.path.dirname(self.model), "missing", "model.onnx")
+        for message, status, arguments in (
+            ("does not exist", 2, (missing, "-o", self.model)),
+            ("the folder", 2, (self.model, "-o", missing)),
+            ("did you mean NegNeg", 2, (self.model, "-o", self.model, "--patterns", "NegNegg")),
+            ("is not an ONNX model", 2, (self.models, "-o", self.model)),
+            ("onnxruntime does not run", 1, (self.model, "-o", self.model, "--check")),
+        ):
+            with self.subTest(message):
+                found, _, err = self.command("optimize", *arguments)
+                self.assertEqual(status, found)
+                self.assertIn(message, err)
+
     def test_check_says_what_does_not_fit(self):
         self.export("affine")
         status, _, err = self.command("check", self.model, f"{self.models}:taller")

@@ -17,6 +17,7 @@ import experimental_experiment.torch_interpreter
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown
 from experimental_experiment.torch_interpreter.runtime.table import markdown as runtime_markdown
+from experimental_experiment.xoptim.rules import markdown as patterns_markdown
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -105,6 +106,13 @@ class TestOperators(unittest.TestCase):
             written = file.read()
         self.assertEqual(
             written, runtime_markdown(), "run: python -m experimental_experiment runtime > docs/runtime.md"
+        )
+
+    def test_the_table_of_rules_is_current(self):
+        with open(os.path.join(ROOT, "docs", "patterns.md")) as file:
+            written = file.read()
+        self.assertEqual(
+            written, patterns_markdown(), "run: python -m experimental_experiment patterns > docs/patterns.md"
         )
 
     def test_known_operators_are_described(self):

@@ -1,4 +1,4 @@
-"""``where OPERATOR``, ``operators`` and ``runtime``: what is translated, and where; what a runtime needs."""
+"""``where OPERATOR``, ``operators``, ``runtime``, ``patterns``: what is translated, and where; what a runtime needs; the rules."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import argparse
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import catalog
 from experimental_experiment.torch_interpreter.runtime import table
+from experimental_experiment.xoptim import rules
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
-    """The arguments of the three commands."""
+    """The arguments of the four commands."""
     command = commands.add_parser("where", help="file and line of a translation")
     command.add_argument("operator", help="aten.add.Tensor, aten.add, aten.add_, higher_order.cond, ...")
     command.set_defaults(run=show_place)
@@ -18,6 +19,8 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     command.set_defaults(run=show_table)
     command = commands.add_parser("runtime", help="the table of what onnxruntime needs, in markdown")
     command.set_defaults(run=show_runtime)
+    command = commands.add_parser("patterns", help="the table of the optimizer's rules, in markdown")
+    command.set_defaults(run=show_patterns)
 
 
 def show_place(given: argparse.Namespace) -> int:
@@ -41,4 +44,10 @@ def show_table(given: argparse.Namespace) -> int:
 def show_runtime(given: argparse.Namespace) -> int:
     """Print ``docs/runtime.md``."""
     print(table.markdown(), end="")
+    return 0
+
+
+def show_patterns(given: argparse.Namespace) -> int:
+    """Print ``docs/patterns.md``."""
+    print(rules.markdown(), end="")
     return 0

@@ -9,7 +9,6 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import torch
-from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import registry
@@ -23,7 +22,7 @@ from experimental_experiment.torch_interpreter.emitter import Context, Emitter, 
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
-from experimental_experiment.torch_interpreter.functions import class_names, extract
+from experimental_experiment.torch_interpreter.functions import class_names
 from experimental_experiment.torch_interpreter.interface import (
     Weights,
     add_input,
@@ -34,12 +33,13 @@ from experimental_experiment.torch_interpreter.interface import (
     rename_inputs,
 )
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
-from experimental_experiment.torch_interpreter.passes import remove_redundant
+from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import declare, plain
 from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
+from experimental_experiment.xoptim.options import OptimizationOptions
 
 OPSETS = range(13, 27)
 """Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
@@ -61,7 +61,7 @@ def to_onnx(
     output_names: Sequence[str] | None = None,
     target_opset: int | Mapping[str, int] | None = None,
     export_options: ExportOptions | None = None,
-    optimize: bool = True,
+    optimize: bool | OptimizationOptions = True,
     translations: Mapping[Any, Callable] | None = None,
     mutated_buffers: str = "drop",
     modules_as_functions: bool | Collection[type] = False,
@@ -82,7 +82,8 @@ def to_onnx(
         output_names: names of the outputs, instead of the path of each leaf of the result.
         target_opset: version of ai.onnx, 13 to 26, 20 by default; or versions by domain, ``{"": 20, "com.microsoft": 1}``.
         export_options: how torch.export is called.
-        optimize: remove common subexpressions, unused nodes and duplicate constants.
+        optimize: True applies the standard rules of `xoptim`, and those of onnxruntime when *target_opset* has com.microsoft;
+            False writes the nodes as they were translated; or `OptimizationOptions`.
         translations: ``{operator: function}`` used for this call before those of the registry, see `translates`.
         mutated_buffers: ``"drop"`` leaves the new values of written buffers and inputs out, with one logged warning;
             ``"outputs"`` makes written buffers inputs, and every new value an output, after the others.
@@ -109,6 +110,7 @@ def to_onnx(
     opset, domains = opsets(target_opset)
     table = registry.per_call_table(translations)
     classes = class_names(modules_as_functions)
+    options = options_of(optimize, domains)
     if mutated_buffers not in ("drop", "outputs"):
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
     if runtime not in RUNTIMES:
@@ -141,12 +143,7 @@ def to_onnx(
         functions=context.functions,
     )
     progress("optimize", 1)
-    if inline:
-        InlinePass()(model)
-    remove_redundant(model, optimize)
-    if modules_as_functions and not inline:
-        extract(model, context, classes)
-        remove_redundant(model, optimize=False)
+    finish(model, context, options, bool(inline), classes)
     progress("write", 1)
     if filename is not None:
         return save(model, filename)

@@ -1,34 +1,67 @@
-"""What is changed in a model after it was written: what nothing uses and what stands twice is removed.
+"""What happens to a model after it was written: the optimizer, or only the removal of what nothing uses; local functions.
 
-onnx-ir's identity elimination is not among these passes: it renames a value that two outputs copy, and joins the output of
+onnx-ir's identity elimination is not used: it renames a value that two outputs copy, and joins the output of
 a subgraph with a value of the outer graph. The emitter writes an Identity only where one is needed.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection, Mapping
+
 import onnx_ir as ir
 from onnx_ir.passes import PassManager
-from onnx_ir.passes.common import (
-    CommonSubexpressionEliminationPass,
-    DeduplicateInitializersPass,
-    RemoveUnusedNodesPass,
-    RemoveUnusedOpsetsPass,
-)
+from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
-PASSES = {
-    "unused nodes and weights": RemoveUnusedNodesPass,
-    "small constants that stand twice": DeduplicateInitializersPass,
-    "expressions that stand twice": CommonSubexpressionEliminationPass,
-    "what is unused since": RemoveUnusedNodesPass,
-    "unused operator sets": RemoveUnusedOpsetsPass,
-}
-"""What each pass removes, in the order in which they run."""
+from experimental_experiment.torch_interpreter.emitter import Context, logger
+from experimental_experiment.torch_interpreter.functions import extract
+from experimental_experiment.xoptim.optimizer import optimize
+from experimental_experiment.xoptim.options import OptimizationOptions
+from experimental_experiment.xoptim.report import Report
 
-ALWAYS = ("unused nodes and weights", "unused operator sets")
-"""The passes of a model that is not optimized."""
+MICROSOFT = "com.microsoft"
 
 
-def remove_redundant(model: ir.Model, optimize: bool) -> None:
-    """Run the passes over a model, all of them with *optimize*."""
-    names = PASSES if optimize else ALWAYS
-    PassManager([PASSES[name]() for name in names])(model)
+def options_of(choice: bool | OptimizationOptions, domains: Mapping[str, int]) -> OptimizationOptions | None:
+    """What ``to_onnx(optimize=...)`` means, None for no optimization.
+
+    True is the set of standard rules, and those of onnxruntime when the target allows the domain com.microsoft.
+    Raises TypeError for anything else than a bool or options, ValueError for rules that write a domain which the target excludes.
+    """
+    if isinstance(choice, bool):
+        patterns = "default+onnxruntime" if MICROSOFT in domains else "default"
+        return OptimizationOptions(patterns) if choice else None
+    if not isinstance(choice, OptimizationOptions):
+        raise TypeError(f"optimize is True, False or OptimizationOptions, not {choice!r}")
+    foreign = [member.name for member in choice.rules if member.set == "onnxruntime"]
+    if foreign and MICROSOFT not in domains:
+        raise ValueError(
+            f"the rule {foreign[0]} writes operators of com.microsoft: give target_opset={{'': ..., 'com.microsoft': 1}}"
+        )
+    return choice
+
+
+def finish(
+    model: ir.Model,
+    context: Context,
+    options: OptimizationOptions | None,
+    inline: bool,
+    classes: Collection[str] | None,
+) -> None:
+    """Inline the local functions or extract those of *classes*, and optimize; without options only what nothing uses is removed."""
+    if inline:
+        InlinePass()(model)
+    if context.keeps_modules:
+        improve(model, options and dataclasses.replace(options, patterns=None), context.runtime)
+        extract(model, context, classes)
+    improve(model, options, context.runtime)
+
+
+def improve(model: ir.Model, options: OptimizationOptions | None, runtime: str) -> None:
+    """Optimize, or remove what nothing uses."""
+    if options is None:
+        PassManager([RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()])(model)
+        return
+    report = Report()
+    optimize(model, options, report=report, runtime=runtime)
+    logger.info("optimized: %s", report)

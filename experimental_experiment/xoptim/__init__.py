@@ -7,6 +7,11 @@ def neg_neg(op, x):
 optimize(model, rules=[neg_neg])
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+import experimental_experiment.torch_interpreter  # noqa: F401 (which imports parts of this package itself)
 from experimental_experiment.xoptim import patterns  # noqa: F401 (they register)
 from experimental_experiment.xoptim.engine import OptimizationError
 from experimental_experiment.xoptim.optimizer import optimize
@@ -20,6 +25,7 @@ __all__ = [
     "OptimizationOptions",
     "P",
     "Report",
+    "bisect",
     "const",
     "no",
     "optimize",
@@ -27,3 +33,12 @@ __all__ = [
     "rule",
     "var",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`bisect` is loaded when first asked for: it brings onnxruntime."""
+    if name == "bisect":
+        from experimental_experiment.xoptim.bisection import bisect
+
+        return bisect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import onnx
 import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.inference import schema_of
 
 RANDOM = frozenset(
     "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
@@ -45,18 +48,39 @@ def nodes_of(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
                 yield from nodes_of(body)
 
 
-def remove_unused_nodes(graph: ir.Graph | ir.Function) -> None:
-    """Remove the nodes whose results neither a node nor an output reads, then the weights that no node reads."""
+def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
+    """Remove the nodes and the optional results that neither a node nor an output reads, then the weights that no node reads."""
     for node in reversed(list(graph)):
         if not any(value.uses() or value.is_graph_output() for value in node.outputs):
             graph.remove(node, safe=True)
-        elif node.attributes:
+            continue
+        if len(node.outputs) > 1:
+            remove_unused_outputs(node, opset)
+        if node.attributes:
             for body in bodies_of(node):
-                remove_unused_nodes(body)
+                remove_unused_nodes(body, opset)
     if isinstance(graph, ir.Graph):
         for name, value in list(graph.initializers.items()):
             if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
                 del graph.initializers[name]
+
+
+def remove_unused_outputs(node: ir.Node, opset: int) -> None:
+    """A node does not list the optional results that nothing reads: some kernels then do not compute them."""
+    schema = schema_of(node.op_type, opset, node.domain)
+    if (
+        schema is None or node.op_type == "BatchNormalization"
+    ):  # whose number of results says whether it trains
+        return
+    unread = [not (value.uses() or value.is_graph_output()) for value in node.outputs]
+    used = len(unread) - unread[::-1].index(False)
+    for position, value in enumerate(node.outputs):
+        kind = schema.outputs[min(position, len(schema.outputs) - 1)].option
+        if kind != onnx.defs.OpSchema.FormalParameterOption.Optional:
+            used = max(used, position + 1)
+        elif unread[position]:
+            value.name = ""
+    node.resize_outputs(used)
 
 
 def share_expressions(graph: ir.Graph | ir.Function, outer: Scope | None = None) -> list[ir.Node]:

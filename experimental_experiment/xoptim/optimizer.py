@@ -54,7 +54,7 @@ def optimize(
         rewrite(root, everything, options, report, runtime)
     if options.remove_unused:
         for root in (*target.functions.values(), target.graph):
-            remove_unused_nodes(root)
+            remove_unused_nodes(root, root.opset_imports.get("", 1))
         if target.functions:
             RemoveUnusedFunctionsPass()(target)
     domains: set[str] = {""}

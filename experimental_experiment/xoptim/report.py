@@ -5,8 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-import tabulate
-
 
 @dataclasses.dataclass
 class Report:
@@ -28,6 +26,8 @@ class Report:
 
     def __str__(self) -> str:
         """A table of the rules that were applied, then one of those that declined."""
+        import tabulate  # only who prints a report needs it
+
         counts = collections.Counter(name for name, _ in self.applications)
         each = 1e6 * self.seconds / max(self.nodes_before, 1)
         lines = [

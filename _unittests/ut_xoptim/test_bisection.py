@@ -1,0 +1,81 @@
+"""`bisect` names the rewriting that changes the results."""
+
+import os
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+
+from _unittests.ut_xoptim.cases import drawn, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, P, bisect, rule, var
+from experimental_experiment.xoptim.bisection import array_gap, random_feeds
+
+x = var("x")
+
+MODEL = """agraph (float[2,3] x) => (float[2,3] y) {
+    a = Neg(x) b = Neg(a) c = Abs(b) d = Neg(c) e = Neg(d) f = Sin(e) g = Neg(f) h = Neg(g) y = Relu(h) }"""
+
+
+@rule(P.Sin(x))
+def sin_as_tan(op, x):
+    """A wrong rule."""
+    return op.Tan(x)
+
+
+class TestBisection(unittest.TestCase):
+    def test_the_wrong_rule_is_named(self):
+        model = parsed(MODEL)
+        found = bisect(
+            model, drawn(model), options=OptimizationOptions([*OptimizationOptions().rules, sin_as_tan])
+        )
+        self.assertEqual("SinAsTan", found.rule)
+        self.assertGreater(found.difference, 0.01)
+        self.assertIn(found.position, range(4))
+
+    def test_right_rules(self):
+        model = parsed(MODEL)
+        self.assertIsNone(bisect(model, drawn(model)))
+
+    def test_differences(self):
+        a = np.array([1, np.nan, np.inf], np.float32)
+        for b, expected in (
+            (a, 0.0),
+            (a + np.float32(0.5), 0.5),
+            (-a, float("inf")),
+            (a.astype(np.float64), float("inf")),
+            (a[:2], float("inf")),
+            (np.array([1, 2, np.inf], np.float32), float("inf")),
+        ):
+            self.assertEqual(expected, array_gap(a, b))
+        self.assertEqual(0.0, array_gap(a[:0], a[:0]))
+        self.assertEqual(float("inf"), array_gap(np.array(["a"]), np.array(["b"])))
+
+    def test_random_feeds(self):
+        model = parsed(
+            """agraph (float[N,3] x, int64[N] i, bool[2] c, float16[1] h) => (float[N,3] y, int64[N] j, bool[2] d, float16[1] k) {
+            y = Relu(x) j = Abs(i) d = Not(c) k = Neg(h) }"""
+        )
+        feeds = random_feeds(session(model), size=5)
+        self.assertEqual(
+            {"x": ("float32", (5, 3)), "i": ("int64", (5,)), "c": ("bool", (2,)), "h": ("float16", (1,))},
+            {name: (array.dtype.name, array.shape) for name, array in feeds.items()},
+        )
+        texts = parsed("agraph (string[2] x) => (string[2] y) { y = Identity(x) }")
+        with self.assertRaisesRegex(
+            ValueError, r"the input x is a tensor\(string\): it has no random values"
+        ):
+            random_feeds(session(texts))
+
+    def test_a_model_in_a_file(self):
+
+        model = parsed(MODEL)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(model, path)
+            self.assertIsNone(bisect(path, drawn(model)))
+
+
+if __name__ == "__main__":
+    unittest.main()

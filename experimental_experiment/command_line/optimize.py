@@ -1,0 +1,79 @@
+"""``optimize model.onnx -o out.onnx``: rewrite any ONNX model by rules, say what was done, compare it when asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from experimental_experiment.command_line.check import REFUSALS
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.comparison import session
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.xoptim import OptimizationOptions, Report
+from experimental_experiment.xoptim import optimize as rewrite
+from experimental_experiment.xoptim.bisection import gap, random_feeds
+
+TOLERANCE = 1e-4
+"""Largest difference of an element, absolute or relative, of the model before and after."""
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The arguments of this command."""
+    command = commands.add_parser("optimize", help="rewrite an ONNX model by rules", description=__doc__)
+    command.add_argument("model", metavar="model.onnx", help="the model, of any exporter")
+    command.add_argument("-o", "--output", required=True, metavar="FILE", help="the ONNX file to write")
+    command.add_argument(
+        "--patterns",
+        default="default",
+        metavar="NAMES",
+        help="sets and rules joined by + and -, as in default+onnxruntime-CastCast; 'default' if not given",
+    )
+    command.add_argument("--report", action="store_true", help="print which rule was applied how often")
+    command.add_argument(
+        "--check", action="store_true", help="then compare both models in onnxruntime, on random inputs"
+    )
+    command.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Optimize; the exit status."""
+    if not os.path.isfile(given.model):
+        raise CommandError(f"the file {given.model!r} does not exist")
+    folder = os.path.dirname(os.path.abspath(given.output))
+    if not os.path.isdir(folder):
+        raise CommandError(f"the folder {folder!r} does not exist")
+    try:
+        options = OptimizationOptions(given.patterns)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    try:
+        model = ir.load(given.model)
+    except DecodeError as error:
+        raise CommandError(f"{given.model!r} is not an ONNX model") from error
+    expected = outputs(given.model) if given.check else []  # before the output may replace the model
+    report = Report()
+    rewrite(model, options, report=report)
+    save(model, given.output)
+    text = str(report)
+    print(f"{given.output}: {text if given.report else text.splitlines()[0]}")
+    if not given.check:
+        return 0
+    difference = gap(expected, outputs(given.output))
+    print(f"largest difference on random inputs: {difference:.1e}")
+    return 0 if difference <= TOLERANCE else 1
+
+
+def outputs(path: str) -> list:
+    """What a model gives on random inputs, the same for the same inputs."""
+    try:
+        runner = session(path)
+        return runner.run(None, random_feeds(runner))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    except REFUSALS as error:
+        raise CommandError(
+            f"onnxruntime does not run {path!r} on random inputs: {error}", status=1
+        ) from error

@@ -1,0 +1,142 @@
+"""Which rewriting changes the results: `bisect`, and the random inputs of a model whose users are not known."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+
+from experimental_experiment.comparison import session
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.xoptim.optimizer import optimize
+from experimental_experiment.xoptim.options import OptimizationOptions
+from experimental_experiment.xoptim.report import Report
+
+
+@dataclasses.dataclass(frozen=True)
+class Culprit:
+    """The first rewriting that changes the results.
+
+    Attributes:
+        rule: name of the rule; ``""`` when the results change before any rule is applied: constants that are lifted, expressions
+            that are shared, nodes that are removed.
+        node: name of the node that it replaced.
+        position: the number of rewritings before it; ``stop_after=position`` is right, ``position + 1`` is not.
+        difference: the largest absolute difference of an output, inf when dtypes, shapes, NaN or infinities differ.
+    """
+
+    rule: str
+    node: str
+    position: int
+    difference: float
+
+
+def bisect(
+    model: onnx.ModelProto | str | os.PathLike,
+    feeds: Mapping[str, np.ndarray],
+    tolerance: float = 1e-5,
+    options: OptimizationOptions | None = None,
+) -> Culprit | None:
+    """Find the first rewriting after which onnxruntime gives other results: about log2(rewritings) runs of the model.
+
+    Args:
+        model: a model, or its file.
+        feeds: an array for each input.
+        tolerance: largest difference of an element of an output, absolute or relative to the original's.
+        options: what `optimize` is called with.
+
+    Returns None when all rewritings together stay within the tolerance.
+    """
+    options = options or OptimizationOptions()
+    expected = results(model, feeds)
+    report = Report()
+    after = gap(expected, results(optimized(model, options, report), feeds))
+    if after <= tolerance:
+        return None
+
+    def difference(position: int) -> float:
+        return gap(
+            expected, results(optimized(model, dataclasses.replace(options, stop_after=position)), feeds)
+        )
+
+    if (first := difference(0)) > tolerance:
+        return Culprit("", "", 0, first)
+    right, wrong = 0, len(report.applications)
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        found = difference(middle)
+        if found > tolerance:
+            wrong, after = middle, found
+        else:
+            right = middle
+    rule, node = report.applications[right]
+    return Culprit(rule, node, right, after)
+
+
+def optimized(
+    model: onnx.ModelProto | str | os.PathLike, options: OptimizationOptions, report: Report | None = None
+) -> ir.Model:
+    """The model after `optimize`; the weights of a file are read where it refers to them."""
+    target = ir.from_proto(model) if isinstance(model, onnx.ModelProto) else ir.load(model)
+    optimize(target, options, report=report)
+    return target
+
+
+def results(
+    model: ir.Model | onnx.ModelProto | str | os.PathLike, feeds: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """The outputs of a model in onnxruntime."""
+    if not isinstance(model, ir.Model):
+        return session(model).run(None, dict(feeds))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        save(model, path)
+        return session(path).run(None, dict(feeds))
+
+
+def gap(expected: list[np.ndarray], got: list[np.ndarray]) -> float:
+    """The largest difference of two lists of arrays, absolute or relative to the first, whichever is smaller."""
+    return max((array_gap(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
+
+
+def array_gap(expected: np.ndarray, got: np.ndarray) -> float:
+    """The largest difference of two arrays; inf when dtypes, shapes, NaN or infinities differ."""
+    if (expected.dtype, expected.shape) != (got.dtype, got.shape):
+        return float("inf")
+    if expected.size == 0:
+        return 0.0
+    if expected.dtype.kind not in "fiub":
+        return 0.0 if np.array_equal(expected, got) else float("inf")
+    a, b = expected.astype(np.float64), got.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(a - b) / np.maximum(1.0, np.abs(a)))
+    return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max())
+
+
+def random_feeds(runner: onnxruntime.InferenceSession, seed: int = 0, size: int = 3) -> dict[str, np.ndarray]:
+    """Random inputs of a model: normal floats, 0 and 1 for integers and booleans; a dimension without a size has *size* elements.
+
+    Raises ValueError for an input that is no tensor of numbers.
+    """
+    generator = np.random.default_rng(seed)
+    feeds = {}
+    for argument in runner.get_inputs():
+        kind = argument.type.removeprefix("tensor(").removesuffix(")")
+        dtype = np.dtype({"float": "float32", "double": "float64"}.get(kind, kind if kind in KINDS else "O"))
+        if dtype.kind == "O":
+            raise ValueError(f"the input {argument.name} is a {argument.type}: it has no random values")
+        shape = [dim if isinstance(dim, int) else size for dim in argument.shape]
+        floats = generator.normal(size=shape)
+        feeds[argument.name] = np.asarray(floats if dtype.kind == "f" else floats > 0, dtype)
+    return feeds
+
+
+KINDS = frozenset("float16 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+"""Types of onnxruntime that numpy calls the same."""
