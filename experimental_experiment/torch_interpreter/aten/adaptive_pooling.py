@@ -10,13 +10,13 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.pooling import (
-    IN_AVERAGE_POOL,
     first_largest,
     lowest,
     numbered,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import batched
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, is_static, minus
 
@@ -69,14 +69,14 @@ def adaptive_mean(op, self, output_size: list[Size]):
     axes = len(output_size)
     sizes = [op.size(self, axis - axes) for axis in range(axes)]
     if all(is_int(size, 1) for size in output_size):
-        if self.dtype in IN_AVERAGE_POOL and rank(self) == axes + 2:
+        if rank(self) == axes + 2:
             return op.GlobalAveragePool(self)
         return op.ReduceMean(self, list(range(-axes, 0)), keepdims=1)
-    if self.dtype in IN_AVERAGE_POOL and divides(output_size, sizes):
+    if divides(output_size, sizes):
         kernel = [size // out for size, out in zip(sizes, output_size)]
         return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
     count = None
-    x = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in IN_AVERAGE_POOL else self
+    x = op.Cast(self, to=wide(self.dtype))
     for axis, (size, out) in enumerate(zip(sizes, output_size)):
         index, mask, length = uneven(op, size, out)
         behind = list(range(1, axes - axis))

@@ -1,7 +1,8 @@
 """Pooling over sliding windows: maximum (with indices), average.
 
 Source of semantics: torch.nn.MaxPool2d, torch.nn.AvgPool2d and ONNX AveragePool-22. Before opset 22, ONNX's ``ceil_mode`` has
-windows that start behind the padded input, which torch drops. Dtypes without a kernel are reduced over gathered windows.
+windows that start behind the padded input, which torch drops. ONNX pools no integers but bytes: they are reduced over gathered
+windows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import (
     batched,
@@ -22,6 +24,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import (
     per_axis,
     window_positions,
 )
+from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import (
     Size,
@@ -49,9 +52,6 @@ IN_MAX_POOL = frozenset(
     }
 )
 """Dtypes that ONNX MaxPool computes."""
-
-IN_AVERAGE_POOL = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-"""Dtypes that onnxruntime's AveragePool computes."""
 
 
 class Geometry:
@@ -141,11 +141,7 @@ def reduced(op, reduce: Callable, x, found: Geometry):
 
 
 def largest(op, x, found: Geometry):
-    """The largest element of every window of (N, C, *spatial*).
-
-    onnxruntime's MaxPool passes over NaN, and in float32 gives -3.4e38 for a window of -inf. An exact form takes 1.4 to 15
-    times as long, and would stand between the convolutions that onnxruntime computes in one layout.
-    """
+    """The largest element of every window of (N, C, *spatial*)."""
     if x.dtype not in IN_MAX_POOL:
         return reduced(op, op.ReduceMax, padded_with_lowest(op, x, found), found)
     attributes = found.attributes()
@@ -199,9 +195,9 @@ def first_largest(op, taken, positions, outer: list[Size], elements: Size, count
 
 
 def largest_of(op, x, axis: int):
-    """Where the maximum along an axis is, the axis being kept: the last NaN, or the first one of the largest numbers."""
+    """Where the maximum along an axis is, the axis being kept: the last NaN (a special value), or the first one of the largest numbers."""
     index = op.ArgMax(x, axis=axis, keepdims=1)
-    if not x.dtype.is_floating_point():
+    if not x.dtype.is_floating_point() or not op.context.special_values:
         return index
     is_nan = op.Cast(op.IsNaN(x), to=ir.DataType.UINT8)
     last_nan = op.ArgMax(is_nan, axis=axis, keepdims=1, select_last_index=1)
@@ -255,7 +251,7 @@ def avg_pool(
 
 def mean(op, x, found: Geometry, count_include_pad, divisor_override):
     """The mean of every window of (N, C, *spatial*)."""
-    if x.dtype not in IN_AVERAGE_POOL:
+    if x.dtype not in dtypes.FLOATS:
         total = reduced(op, op.ReduceSum, padded(op, x, found.begin, found.end), found)
         return op.Div(total, op.CastLike(divisor_of(op, found, count_include_pad, divisor_override), total))
     counts_padding = any(found.begin) and (count_include_pad or divisor_override is not None)
@@ -270,7 +266,7 @@ def mean(op, x, found: Geometry, count_include_pad, divisor_override):
             return average
         count = divisors(op, found, True)
     divisor = divisor_of(op, found, count_include_pad, divisor_override)
-    factor = op.Div(op.Cast(count, to=ir.DataType.FLOAT), op.Cast(divisor, to=ir.DataType.FLOAT))
+    factor = op.Div(*(op.Cast(number, to=wide(x.dtype)) for number in (count, divisor)))
     return op.Mul(average, op.CastLike(factor, average))
 
 

@@ -24,13 +24,22 @@ aten = torch.ops.aten
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """The weights of one direction of one layer, as torch stores them."""
+    """The weights of one direction of one layer, as torch stores them.
+
+    ``gates`` says where the matrices hold torch's gates, for another order than torch's.
+    """
 
     w_ih: ir.Value
     w_hh: ir.Value
     b_ih: ir.Value | None = None
     b_hh: ir.Value | None = None
     w_hr: ir.Value | None = None
+    gates: tuple[int, ...] | None = None
+
+    def parts(self, op, x: ir.Value, count: int) -> list[ir.Value]:
+        """What *x* holds for each of torch's gates."""
+        found = op.Split(x, num_outputs=count, axis=-1, outputs=count)
+        return [found[gate] for gate in self.gates or range(count)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +68,7 @@ def lstm_step(op, from_input, states, block):
     """The new hidden state, projected if the network projects, and the new cell."""
     hidden, cell = states
     gates = op.Add(from_input, linear(op, hidden, block.w_hh, block.b_hh))
-    entry, forget, new, exit = op.Split(gates, num_outputs=4, axis=-1, outputs=4)
+    entry, forget, new, exit = block.parts(op, gates, 4)
     kept = op.Mul(op.Sigmoid(forget), cell)
     cell = op.Add(kept, op.Mul(op.Sigmoid(entry), op.Tanh(new)))
     hidden = op.Mul(op.Sigmoid(exit), op.Tanh(cell))
@@ -70,8 +79,8 @@ def gru_step(op, from_input, states, block):
     """The new hidden state; the reset gate applies after the product."""
     (hidden,) = states
     from_hidden = linear(op, hidden, block.w_hh, block.b_hh)
-    a_reset, a_update, a_new = op.Split(from_input, num_outputs=3, axis=-1, outputs=3)
-    b_reset, b_update, b_new = op.Split(from_hidden, num_outputs=3, axis=-1, outputs=3)
+    a_reset, a_update, a_new = block.parts(op, from_input, 3)
+    b_reset, b_update, b_new = block.parts(op, from_hidden, 3)
     reset = op.Sigmoid(op.Add(a_reset, b_reset))
     update = op.Sigmoid(op.Add(a_update, b_update))
     new = op.Tanh(op.Add(a_new, op.Mul(reset, b_new)))
@@ -127,7 +136,7 @@ def network(kind: Kind) -> Callable:
             initial = states
             if num_layers > 1:
                 initial = [op.Slice(state, [first], [first + count], [0]) for state in states]
-            layer = whole if has_kernel(x, blocks[0]) else scanned
+            layer = whole if blocks[0].w_hr is None else scanned
             x, *last = layer(op, kind, x, initial, blocks[first : first + count])
             finals.append(last)
         result = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
@@ -151,11 +160,6 @@ def split_weights(params, has_biases: bool, count: int) -> list[Block]:
     size = len(params) // count
     parts = [params[start : start + size] for start in range(0, len(params), size)]
     return [Block(*part) if has_biases else Block(*part[:2], None, None, *part[2:]) for part in parts]
-
-
-def has_kernel(x: ir.Value, block: Block) -> bool:
-    """Whether one ONNX operator computes a layer: onnxruntime has none of them in float64, ONNX no projection."""
-    return block.w_hr is None and x.dtype != ir.DataType.DOUBLE
 
 
 # ---- one layer
@@ -221,17 +225,22 @@ def initializer(op, kind: Kind, matrices: list[list[ir.Value]]) -> ir.Value:
 
 
 def scanned(op, kind, x, initial, blocks):
-    """A Scan over the steps for each direction: for projections, and in float64 where onnxruntime has no kernel."""
-    results = [direction(op, kind, x, initial, blocks, position) for position in range(len(blocks))]
-    stacks = [[op.Unsqueeze(state, [0]) for state in states] for _, *states in results]
+    """A Scan over the steps for each direction: ONNX has no projection."""
+    results = [
+        direction(op, kind, x, [op.Gather(state, position, axis=0) for state in initial], block, position)
+        for position, block in enumerate(blocks)
+    ]
     result = op.Concat(*(outputs for outputs, *_ in results), axis=-1)
-    return result, *(op.Concat(*states, axis=0) for states in zip(*stacks))
+    return result, *(stacked(op, states, 0) for states in list(zip(*results))[1:])
 
 
-def direction(op, kind, x, initial, blocks, position):
-    """Outputs and last states of one direction: the second one goes backwards."""
-    block = blocks[position]
-    states = [op.Gather(state, position, axis=0) for state in initial]
+def stacked(op, values, axis: int) -> ir.Value:
+    """Values along a new axis."""
+    return op.Concat(*(op.Unsqueeze(value, [axis]) for value in values), axis=axis)
+
+
+def direction(op, kind, x, states, block, backwards: int):
+    """Outputs and last states of one direction: a Scan over the steps."""
     from_input = linear(op, x, block.w_ih, block.b_ih)
 
     def step(inner, *given):
@@ -244,8 +253,8 @@ def direction(op, kind, x, initial, blocks, position):
         from_input,
         body=body,
         num_scan_inputs=1,
-        scan_input_directions=[position],
-        scan_output_directions=[position],
+        scan_input_directions=[backwards],
+        scan_output_directions=[backwards],
         outputs=len(states) + 1,
     )
     typed([*last, result], [*states, states[0]], stacked=1)

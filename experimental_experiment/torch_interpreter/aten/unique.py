@@ -1,7 +1,6 @@
 """Distinct elements: unique, unique_dim, unique_consecutive.
 
-Source of semantics: torch.unique and ONNX Unique-11. onnxruntime's Unique loses elements when there is a NaN, so that floats
-are sorted here and cut into runs of equal elements; a NaN equals nothing.
+Source of semantics: torch.unique and ONNX Unique-11.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.sorting import ordered_with_nan
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
@@ -22,15 +19,9 @@ INT64 = ir.DataType.INT64
 @translates(aten._unique2.default)
 def unique(op, self, sorted, return_inverse, return_counts):
     """The distinct elements in order, the place of each element among them, how often each occurs."""
-    flat = op.Reshape(self, [-1])
-    if self.dtype in dtypes.FLOATS:
-        ascending, order = ordered_with_nan(op, flat, None, 0, False)
-        values, place, counts = runs(op, ascending, 0)
-        inverse = op.ScatterElements(place, order, place, axis=0)
-    else:
-        values, _, inverse, counts = op.Unique(op.Cast(flat, to=INT64), sorted=1, outputs=4)
+    values, _, inverse, counts = op.Unique(op.Reshape(self, [-1]), sorted=1, outputs=4)
     inverse = op.Reshape(inverse, op.shape_of(self)) if return_inverse else nothing(op)
-    return op.CastLike(values, self), inverse, counts if return_counts else nothing(op)
+    return values, inverse, counts if return_counts else nothing(op)
 
 
 @translates(aten._unique.default)
@@ -46,10 +37,12 @@ def unique_consecutive(op, self, return_inverse, return_counts, dim):
         if len(op.context.node.meta["val"][0].shape) != rank(self):
             raise Untranslatable("torch.export declares a wrong shape for dim=-1: count dim from the start")
         # torch gives all three whether they are asked for or not
-        return runs(op, self, dim)
-    values, place, counts = runs(op, op.Reshape(self, [-1]), 0)
+        where, place, counts = runs(op, self, dim)
+        return op.Gather(self, where, axis=dim), place, counts
+    flat = op.Reshape(self, [-1])
+    where, place, counts = runs(op, flat, 0)
     place = op.Reshape(place, op.shape_of(self)) if return_inverse else nothing(op)
-    return values, place, counts if return_counts else nothing(op)
+    return op.Gather(flat, where, axis=0), place, counts if return_counts else nothing(op)
 
 
 @translates(aten.unique_dim.default)
@@ -58,12 +51,9 @@ def unique_dim(op, self, dim, sorted, return_inverse, return_counts):
 
     Slices that hold NaN have no order, neither in torch nor in ONNX.
     """
-    kept = self.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE, INT64)
-    wide = ir.DataType.FLOAT if self.dtype in dtypes.FLOATS else INT64
-    comparable = self if kept else op.Cast(self, to=wide)
-    values, _, inverse, counts = op.Unique(comparable, axis=dim, sorted=1, outputs=4)
+    values, _, inverse, counts = op.Unique(self, axis=dim, sorted=1, outputs=4)
     # torch gives all three whether they are asked for or not
-    return op.CastLike(values, self), inverse, counts
+    return values, inverse, counts
 
 
 def nothing(op) -> ir.Value:
@@ -72,7 +62,10 @@ def nothing(op) -> ir.Value:
 
 
 def runs(op, self, dim: int) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The first slice of each run of equal slices along an axis, the run of each slice, the length of each run."""
+    """Where each run of equal slices along an axis starts, the run of each slice, the length of each run.
+
+    A NaN equals nothing.
+    """
     others = [axis for axis in range(rank(self)) if axis != dim % rank(self)]
     before = op.Slice(self, [0], [-1], [dim])
     after = op.Slice(self, [1], [INT64_MAX], [dim])
@@ -92,4 +85,4 @@ def runs(op, self, dim: int) -> tuple[ir.Value, ir.Value, ir.Value]:
         op.Slice(size, [0], op.Min(size, op.constant([1])), [0]),
         axis=0,
     )
-    return op.Gather(self, where, axis=dim), place, op.Sub(ends, where)
+    return where, place, op.Sub(ends, where)

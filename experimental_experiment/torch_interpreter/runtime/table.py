@@ -165,7 +165,7 @@ def markdown() -> str:
         *markdown_rows([row for row in measured if not row.special_values]),
         "## Special values",
         "",
-        "Only with `to_onnx(..., special_values=True)`: NaN in orders and extrema, the sign of zero, int64 beyond 2 ** 53, ties of",
+        "Only with `to_onnx(..., special_values=True)`: NaN in orders, extrema and distinct elements, the sign of zero, int64 beyond 2 ** 53, ties of",
         "rounding. By default these are what the runtime's plain operator makes of them. Two translations do the same: a float divided by",
         "a power of two and floored is infinite for an infinity (NaN in torch) and 0 for the smallest negative numbers (-1 in torch), an int64",
         "within a divisor of the ends of int64 wraps in a floored division.",

@@ -1,0 +1,85 @@
+"""Pooling: averages of float64, maxima of NaN and of infinities."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along, window_positions
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.runtime.table import repairs
+from experimental_experiment.torch_interpreter.sizes import plus, smaller
+
+DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
+
+
+@repairs(
+    "AveragePool",
+    when="float64",
+    because="there is no kernel, and float32 loses half of the digits",
+    nodes="2 an axis, and 2; more for dynamic sizes",
+)
+def sums_of_windows(
+    op, x, *, kernel_shape, strides, pads=None, dilations=None, ceil_mode=0, count_include_pad=0
+):
+    """The sums over the windows of one axis after the other, divided by the number of elements."""
+    if x.dtype != DOUBLE:
+        return None
+    axes = len(kernel_shape)
+    pads = pads or [0] * (2 * axes)
+    windows = zip(kernel_shape, strides, pads[:axes], pads[axes:], dilations or [1] * axes)
+    divisor = op.constant(1)
+    for axis, (kernel, stride, begin, end, dilation) in enumerate(windows, start=2):
+        size = op.size(x, axis)
+        if ceil_mode and dilation == 1:
+            kernel = smaller(op, kernel, plus(op, size, begin + end))
+        more = stride - 1 if ceil_mode else 0
+        counted = elements(op, size, begin, end, more, count_include_pad)
+        x = padded_along(op, x, [axis], [begin], [end + more])
+        index, _ = window_positions(op, op.size(x, axis), kernel, stride, dilation)
+        x = op.ReduceSum(op.Gather(x, index, axis=axis), [axis], keepdims=0)
+        count = op.ReduceSum(op.Gather(counted, index), [0], keepdims=0)
+        divisor = op.Mul(op.Unsqueeze(divisor, [-1]), count)
+    return op.Div(x, op.Cast(divisor, to=DOUBLE))
+
+
+def elements(op, size, begin: int, end: int, more: int, count_include_pad: int) -> ir.Value:
+    """1 for each element of a padded axis that counts in a mean, 0 for the others: what ceil_mode adds after the padding never does."""
+    if count_include_pad:
+        return padded_along(
+            op, op.Expand(op.constant(1), op.shape([plus(op, size, begin + end)])), [0], [0], [more]
+        )
+    return padded_along(op, op.Expand(op.constant(1), op.shape([size])), [0], [begin], [end + more])
+
+
+@repairs(
+    "GlobalAveragePool",
+    when="float64",
+    because="there is no kernel, and float32 loses half of the digits",
+    nodes=0,
+)
+def mean_of_axes(op, x):
+    """The mean over the axes after the second one."""
+    return op.ReduceMean(x, list(range(2, rank(x))), keepdims=1) if x.dtype == DOUBLE else None
+
+
+@repairs(
+    "MaxPool",
+    when="windows of floats that hold NaN or only -inf",
+    because="NaN is passed over unless it comes first, -inf may be the lowest number; torch takes the last NaN",
+    nodes="12, and 3 for the positions",
+    special_values=True,
+)
+def last_nan(op, x, *, outputs, **attributes):
+    """The maximum in float64, which keeps -inf; NaN at the largest position of one."""
+    if x.dtype not in dtypes.FLOATS:
+        return None
+    values, where = op.MaxPool(op.Cast(x, to=DOUBLE), outputs=2, **attributes)
+    position = op.Reshape(op.Range(1, op.Add(op.Size(x), 1), 1), op.shape_of(x))
+    marks = op.Where(op.IsNaN(x), op.Cast(position, to=DOUBLE), op.constant(0.0, DOUBLE))
+    last = op.MaxPool(marks, **attributes)
+    is_nan = op.Greater(last, op.constant(0.0, DOUBLE))
+    values = op.Where(is_nan, op.constant(float("nan"), x.dtype), op.Cast(values, to=x.dtype))
+    if outputs != 2:
+        return values
+    return values, op.Where(is_nan, op.Sub(op.Cast(last, to=INT64), 1), where)
