@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.comparison import compare, session
+from experimental_experiment.comparison import compare, run, session
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, onnx_export, to_onnx
 from experimental_experiment.torch_interpreter.inference import schema_of
 from experimental_experiment.torch_interpreter.runtime import table
@@ -166,6 +166,16 @@ class ExporterTestCase(unittest.TestCase):
             with self.subTest(promise):
                 kwargs = args.pop() if args and isinstance(args[-1], dict) else {}
                 self.assert_same_as_eager(function, *args, kwargs=kwargs, **options)
+
+    def assert_as_near_as_eager(self, function: Callable, *args: Any, **options: Any) -> None:
+        """The result on tensors of a half precision is no further from that on float64 tensors than eager's."""
+        halves, module = (torch.float16, torch.bfloat16), Call(function, args, {})
+        given = module.tensors()
+        wide = [x.double() if x.dtype in halves else x for x in given]
+        (got,) = run(session(to_onnx(module, given, **options)), given)
+        exact = module(*wide)
+        ours, eager = (float((found - exact).abs().max()) for found in (got, module(*given)))
+        self.assertLessEqual(ours, eager)
 
     def assert_rows_needed(self, cases: Mapping[str, Sequence[Any]]) -> None:
         """A table {row of the runtime table: (function, *arguments)}: right with the row, wrong or refused without it.

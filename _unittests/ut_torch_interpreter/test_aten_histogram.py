@@ -49,6 +49,10 @@ class TestHistogram(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 
+    def test_halves_are_as_near_as_eager(self):
+        x = (torch.arange(-9, 120) / 11).bfloat16()
+        self.assert_as_near_as_eager(aten.histc.default, x, 100, 0, 10)
+
     def test_static_sizes(self):
         """torch.export knows no symbolic sizes for these."""
         self.assert_cases(self.STATIC, dynamic=False)

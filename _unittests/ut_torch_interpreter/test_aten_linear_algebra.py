@@ -1,5 +1,6 @@
 """Products of vectors and matrices: same values, shapes and dtypes as eager."""
 
+import functools
 import unittest
 
 import torch
@@ -27,7 +28,7 @@ BIG = randint(3, 3) * 2**61 + 1
 class TestLinearAlgebra(ExporterTestCase):
     CASES = {
         "addbmm sums the batch": (aten.addbmm.default, randn(2), randn(5, 3, 4), randn(5, 4, 2), {"alpha": 0.5, "beta": 2}),
-        "addbmm of halves rounds after every batch": (
+        "addbmm of halves": (
             aten.addbmm.default, randn(2).half(), randn(5, 3, 4).half(), randn(5, 4, 2).half(), {"alpha": 0.3, "beta": 0.7}),
         "addbmm of bfloat16 without self": (
             aten.addbmm.default, NAN.bfloat16(), randn(9, 2, 4).bfloat16(), randn(9, 4, 3).bfloat16(), {"beta": 0}),
@@ -45,7 +46,7 @@ class TestLinearAlgebra(ExporterTestCase):
         "addmm in float16": (aten.addmm.default, randn(3).half(), randn(2, 4).half(), randn(4, 3).half()),
         "addmv": (aten.addmv.default, randn(2), randn(2, 3), randn(3), {"alpha": 0.5, "beta": 2}),
         "addmv broadcasts": (aten.addmv.default, torch.tensor(1.5), randn(2, 3), randn(3)),
-        "addr of bfloat16 rounds every step": (
+        "addr of bfloat16": (
             aten.addr.default, randn(4, 3).bfloat16(), randn(4).bfloat16(), randn(3).bfloat16(), {"beta": 0.7, "alpha": 0.3}),
         "addr of halves without self": (aten.addr.default, NAN.half(), randn(2).half(), randn(3).half(), {"beta": 0, "alpha": 0.3}),
         "addr promotes": (aten.addr.default, randint(2, 3), randint(2), randn(3), {"beta": 2}),
@@ -121,6 +122,16 @@ class TestLinearAlgebra(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_halves_are_as_near_as_eager(self):
+        scaled = {"alpha": 0.3, "beta": 0.7}
+        for dtype in (torch.float16, torch.bfloat16):
+            with self.subTest(dtype):
+                batches = randn(30, 20), randn(9, 30, 40), randn(9, 40, 20)
+                vectors = randn(30, 20), randn(30), randn(20)
+                for function, given in ((torch.addbmm, batches), (torch.addr, vectors)):
+                    call = functools.partial(function, **scaled)
+                    self.assert_as_near_as_eager(call, *(x.to(dtype) for x in given))
 
     def test_sizes_may_change(self):
         others = [(randn(7, 3), randn(4, 3), randn(4)), (randn(2, 5), randn(6, 5), randn(6))]

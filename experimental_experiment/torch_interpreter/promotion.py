@@ -126,29 +126,6 @@ def rounded_once(function: Callable) -> Callable:
     return computed
 
 
-def rounded_to(op, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """*value* with the digits that *dtype* keeps: a chain of operators on halves may be computed in float32, without a rounding."""
-    return op.Cast(op.Cast(value, to=dtype), to=value.dtype)
-
-
-class RoundedEmitter:
-    """An emitter of float32 arithmetic that a half precision rounds after every operator, as ATen's scalars do."""
-
-    ROUNDED = frozenset({"Add", "Sub", "Mul", "Div", "CastLike"})
-
-    def __init__(self, op, half: ir.DataType):
-        self.op, self.half = op, half
-
-    def __getattr__(self, name: str) -> Any:
-        emit = getattr(self.op, name)
-        return functools.partial(self.computed, emit) if name in self.ROUNDED else emit
-
-    def computed(self, emit: Callable, *operands: Any) -> ir.Value:
-        """One operator; what is not a float32 is left as it is."""
-        result = emit(*operands)
-        return rounded_to(self.op, result, self.half) if result.dtype == ir.DataType.FLOAT else result
-
-
 def factors(op, dtype: ir.DataType, self: Any, other: Any) -> list[Any]:
     """The operands of a product or a quotient of *dtype*, in float32 when *dtype* does not hold one of them.
 

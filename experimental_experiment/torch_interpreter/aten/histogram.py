@@ -12,7 +12,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.searching import places
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import rounded_to, wide
+from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -43,11 +43,8 @@ def histc(op, self, bins, min, max):
         single = op.Equal(low, high)
         low, high = op.Where(single, op.Sub(low, 1), low), op.Where(single, op.Add(high, 1), high)
     inside = op.And(op.GreaterOrEqual(flat, low), op.LessOrEqual(flat, high))
-    # an edge lies where torch rounds each step
-    low, span, x = (op.Cast(part, to=wide(part.dtype)) for part in (low, op.Sub(high, low), flat))
-    scaled = op.Mul(rounded_to(op, op.Sub(x, low), self.dtype), op.CastLike(bins, x))
-    place = op.Div(rounded_to(op, scaled, self.dtype), rounded_to(op, span, self.dtype))
-    place = rounded_to(op, place, self.dtype)
+    low, high, x = (op.Cast(part, to=wide(part.dtype)) for part in (low, high, flat))
+    place = op.Div(op.Mul(op.Sub(x, low), op.CastLike(bins, x)), op.Sub(high, low))
     index = op.Min(op.Cast(op.Where(inside, place, op.CastLike(0, place)), to=INT64), bins - 1)
     ones = op.Expand(op.constant(1, INT64), op.shape_of(flat))
     counts = tally(op, op.Where(inside, index, bins), ones, bins + 1)

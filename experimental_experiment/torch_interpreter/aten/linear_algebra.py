@@ -11,15 +11,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import (
-    RoundedEmitter,
-    cast,
-    promote,
-    rounded_to,
-)
+from experimental_experiment.torch_interpreter.promotion import cast, promote
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -27,9 +21,7 @@ aten = torch.ops.aten
 
 @translates(aten.addbmm.default)
 def addbmm(op, self, batch1, batch2, beta, alpha):
-    """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``; a half precision holds the sum after every batch."""
-    if self.dtype in HALVES:
-        return added_in_turn(op, self, batch1, batch2, beta, alpha)
+    """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``."""
     return scaled_sum(op, self, op.Einsum(batch1, batch2, equation="bnm,bmp->np"), beta, alpha)
 
 
@@ -50,15 +42,8 @@ def addmv(op, self, mat, vec, beta, alpha):
 
 @translates(aten.addr.default)
 def addr(op, self, vec1, vec2, beta, alpha):
-    """``beta * self + alpha * outer(vec1, vec2)``; booleans add as a logical or, a half precision rounds every step."""
+    """``beta * self + alpha * outer(vec1, vec2)``; booleans add as a logical or."""
     self, vec1, vec2 = promote(op, self, vec1, vec2)
-    if self.dtype in HALVES:
-        half = self.dtype
-        exact = (cast(op, x, half) for x in (self, vec1, vec2, alpha, beta))
-        self, vec1, vec2, alpha, beta_half = (op.Cast(x, to=ir.DataType.FLOAT) for x in exact)
-        op = RoundedEmitter(op, half)
-        product = outer(op, op.Mul(vec1, alpha), vec2)
-        return op.Cast(product if is_zero(beta) else op.Add(op.Mul(self, beta_half), product), to=half)
     return scaled_sum(op, self, outer(op, vec1, vec2), beta, alpha)
 
 
@@ -251,26 +236,6 @@ def scaled_sum(op, self, product, beta, alpha):
     if is_zero(beta):
         return product
     return op.Add(scaled(op, self, beta), product)
-
-
-def added_in_turn(op, self, batch1, batch2, beta, alpha):
-    """`addbmm` of a half precision: a Scan over the batches adds in float32 and rounds each sum."""
-    half, one = self.dtype, op.constant(1.0, ir.DataType.FLOAT)
-    start, batch1, batch2 = (op.Cast(x, to=ir.DataType.FLOAT) for x in (self, batch1, batch2))
-    products = scaled(op, op.MatMul(batch1, batch2), alpha)
-    sizes = [op.size(products, 1), op.size(products, 2)]
-    start = op.Expand(op.constant(0.0, ir.DataType.FLOAT) if is_zero(beta) else start, op.shape(sizes))
-    # a last batch of zeros: the start is scaled although there is no other
-    nothing = op.Expand(op.constant(-0.0, ir.DataType.FLOAT), op.shape([1, *sizes]))
-    products = op.Concat(products, nothing, axis=0)
-
-    def step(inner, total, factor, product):
-        return [rounded_to(inner, inner.Add(inner.Mul(total, factor), product), half), one]
-
-    factor = cast(op, beta, ir.DataType.FLOAT)
-    body = op.subgraph(step, [start, one, start])
-    total, _ = op.Scan(start, factor, products, body=body, num_scan_inputs=1, outputs=2)
-    return op.Cast(total, to=half)
 
 
 def is_zero(factor) -> bool:

@@ -11,10 +11,9 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
-from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import rounded_to, wide
+from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, sizes_of, volume
 
@@ -93,47 +92,23 @@ def with_statistics(op, input, weight, bias, running_mean, running_var, training
     axes = other_axes(input)
     mean, var = moments(op, raised(op, input), axes)
     statistics = op.Squeeze(mean, axes), op.Squeeze(var, axes)
-    result = normalized(op, input, *statistics, weight, bias, eps, statistics_dtype(input, weight))
+    result = normalized(op, input, *statistics, weight, bias, eps)
     used = result, statistics[0], reciprocal_root(op, statistics[1], eps)
     if running_mean is None:
         return used
     return *used, *updated(op, input, axes, (running_mean, running_var), statistics, momentum)
 
 
-def statistics_dtype(input, weight) -> ir.DataType:
-    """In which dtype torch keeps the statistics of a batch: float32 beside a weight of float32, that of *input* otherwise."""
-    return input.dtype if weight is None else weight.dtype
-
-
-def normalized(op, input, mean, var, weight, bias, eps, kept=None):
-    """``(input - mean) / sqrt(var + eps) * weight + bias``, with one number a channel for each of them.
-
-    The mean and 1 / deviation are rounded to the dtype *kept*.
-    """
+def normalized(op, input, mean, var, weight, bias, eps):
+    """``(input - mean) / sqrt(var + eps) * weight + bias``, with one number a channel for each of them."""
     channels = op.size(input, 1)
     if input.dtype == ir.DataType.FLOAT and is_static(channels):
         scale = weight if weight is not None else op.constant(np.ones(channels, np.float32))
         shift = bias if bias is not None else op.constant(np.zeros(channels, np.float32))
         return op.BatchNormalization(input, scale, shift, mean, var, epsilon=eps)
     mean, var = (channelwise(op, x, input) for x in (mean, var))
-    mean, inverse = kept_statistics(op, mean, var, elements(op, input, other_axes(input)), eps, kept)
-    result = op.Mul(op.Sub(raised(op, input), mean), inverse)
+    result = op.Mul(op.Sub(raised(op, input), mean), reciprocal_root(op, var, eps))
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
-
-
-def kept_statistics(op, mean, var, count, eps, kept) -> tuple[ir.Value, ir.Value]:
-    """The mean and 1 / deviation of *count* elements, rounded to the dtype *kept* of a half precision.
-
-    In bfloat16 torch rounds the sum of the squares and the variance too.
-    """
-    if kept == ir.DataType.BFLOAT16:
-        count = op.CastLike(op.constant(count), var)
-        total = rounded_to(op, op.Mul(var, count), kept)
-        var = rounded_to(op, op.Div(total, count), kept)
-    inverse = reciprocal_root(op, var, eps)
-    if kept not in HALVES:
-        return mean, inverse
-    return rounded_to(op, mean, kept), rounded_to(op, inverse, kept)
 
 
 def updated(op, input, axes, running, batch, momentum):
@@ -222,12 +197,8 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    x = raised(op, input)
-    if all(given is None or given.dtype == x.dtype == input.dtype for given in (weight, bias)):
-        result = normalized_rows(op, x, eps, statistics_dtype(input, weight), weight, bias)
-    else:
-        result = normalized_rows(op, x, eps, statistics_dtype(input, weight))
-        result = scaled_channels(op, result, weight, bias)
+    x, *scale = (None if given is None else raised(op, given) for given in (input, weight, bias))
+    result = normalized_rows(op, x, eps, *scale)
     result = op.Cast(result, to=input.dtype)
     if running_mean is None:
         return result
@@ -254,19 +225,15 @@ def out_of_groups(op, rows, x):
     return op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
 
 
-def normalized_rows(op, rows, eps, kept=ir.DataType.FLOAT, weight=None, bias=None):
-    """Every ``rows[n, g]`` (N, G, *) normalized, then scaled by weight and bias, one number for each g.
-
-    Its mean and 1 / deviation are rounded to the dtype *kept*.
-    """
-    if rows.dtype == kept == ir.DataType.FLOAT and rank(rows) > 2:
+def normalized_rows(op, rows, eps, weight=None, bias=None):
+    """Every ``rows[n, g]`` (N, G, *) normalized, then scaled by weight and bias, one number for each g."""
+    if rows.dtype == ir.DataType.FLOAT and rank(rows) > 2:
         scale = weight if weight is not None else repeated_number(op, 1.0, op.size(rows, 1))
         shift = bias if bias is not None else repeated_number(op, 0.0, op.size(rows, 1))
         return op.InstanceNormalization(rows, scale, shift, epsilon=eps)
-    axes = list(range(2, rank(rows)))
-    mean, var = moments(op, rows, axes)
-    mean, inverse = kept_statistics(op, mean, var, elements(op, rows, axes), eps, kept)
-    return scaled_channels(op, op.Mul(op.Sub(rows, mean), inverse), weight, bias)
+    mean, var = moments(op, rows, list(range(2, rank(rows))))
+    result = op.Mul(op.Sub(rows, mean), reciprocal_root(op, var, eps))
+    return scaled_channels(op, result, weight, bias)
 
 
 def statistics_of(op, rows):
