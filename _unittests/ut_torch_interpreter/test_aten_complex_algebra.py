@@ -1,10 +1,11 @@
-"""Variances, products and matrices of complex numbers: same values, shapes and dtypes as eager."""
+"""Variances, products, singular values of complex matrices: same values, shapes and dtypes as eager."""
 
 import unittest
 
 import torch
 
 from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.torch_interpreter import ExportError
 
 torch.manual_seed(0)
 
@@ -44,16 +45,62 @@ class TestComplexAlgebra(ExporterTestCase):
         "matrix_exp": (each(aten.matrix_exp.default, aten.linalg_matrix_exp.default), SQUARE),
         "matrix_power": (lambda a: [aten.matrix_power.default(a, n) for n in (-2, 0, 3)], SQUARE),
         "linalg_matrix_power": (aten.linalg_matrix_power.default, SQUARE, 2),
-        "solve": (aten.linalg_solve.default, SQUARE, B),
-        "solve for vectors": (aten.linalg_solve.default, SQUARE, B[..., 0]),
-        "solve for one vector": (aten.linalg_solve.default, SQUARE[0], B[0, :, 0]),
         "svdvals": (aten.linalg_svdvals.default, X),
+        "svd, values only": (
+            each(
+                lambda a: aten.linalg_svd.default(a)[1],
+                lambda a: aten._linalg_svd.default(a, False, False),
+                lambda a: aten.svd.default(a)[1],
+            ),
+            X,
+        ),
+        "eigh, values only": (
+            each(
+                lambda a: aten.linalg_eigh.default(a)[0],
+                lambda a: aten._linalg_eigh.default(a, "U", False),
+            ),
+            SQUARE,
+        ),
+        "pinv": (each(lambda a: aten.linalg_pinv.default(a, 1e-5), aten.pinverse.default), X),
+        "pinv of matrices of rank 2": (
+            each(aten.linalg_pinv.atol_rtol_float, lambda a: aten.linalg_pinv.atol_rtol_float(a, atol=1e-4)),
+            X[..., :2] @ X.mT[:, :2],
+        ),
+        "pinv of one triangle": (lambda a: aten.linalg_pinv.default(a, 1e-6, hermitian=True), SQUARE),
+        "pinv up to one's own tolerances": (
+            lambda a, t: aten.linalg_pinv.atol_rtol_tensor(a, rtol=t),
+            SQUARE,
+            torch.tensor([0.1, 0.3]),
+        ),
+        "pinv.rcond_tensor": (aten.linalg_pinv.rcond_tensor, SQUARE, torch.tensor(0.2)),
+        "matrix_rank": (
+            each(
+                aten.linalg_matrix_rank.atol_rtol_float,
+                lambda a: aten.linalg_matrix_rank.default(a, 1e-3),
+                lambda a: aten.linalg_matrix_rank.default(a, 1e-3, True),
+            ),
+            X[..., :2] @ X.mT[:, :2],
+        ),
+        "matrix_rank up to one's own tolerances": (
+            each(
+                lambda a, t: aten.linalg_matrix_rank.tol_tensor(a, t),
+                lambda a, t: aten.linalg_matrix_rank.atol_rtol_tensor(a, atol=t),
+            ),
+            SQUARE,
+            torch.tensor([0.1, 2.0]),
+        ),
+        "cond": (each(aten.linalg_cond.default, lambda a: aten.linalg_cond.p_str(a, "fro")), SQUARE),
         "eigvalsh": (aten.linalg_eigvalsh.default, SQUARE),
         "eigvalsh of the upper triangle": (aten.linalg_eigvalsh.default, SQUARE.to(torch.complex128), "U"),
     }
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES, dynamic=False)
+
+    def test_vectors_are_refused(self):
+        for function in (aten.linalg_svd.default, aten.linalg_eigh.default):
+            with self.subTest(function), self.assertRaisesRegex(ExportError, "the signs of its vectors"):
+                self.assert_same_as_eager(function, SQUARE)
 
     def test_dynamic_sizes(self):
         others = [(torch.randn(5, 2, 3, dtype=torch.complex64),)]

@@ -59,6 +59,7 @@ class TestComplexStructure(ExporterTestCase):
         "full_like": (aten.full_like.default, M, 2),
         "gather": (aten.gather.default, M, -2, INDEX),
         "hstack": (aten.hstack.default, [M, M]),
+        "ldexp": (aten.ldexp.Tensor, M, torch.tensor([2, -1, 0, 60])),
         "index": (aten.index.Tensor, X, [None, None, INDEX[0]]),
         "index_add": (aten.index_add.default, M, -1, torch.tensor([0, 0]), randn(3, 2)),
         "index_copy": (aten.index_copy.default, M, -1, torch.tensor([0, 3]), randn(3, 2)),

@@ -13,9 +13,10 @@ import torch
 from experimental_experiment.torch_interpreter.aten.complex import join, multiply_parts, parts, parts_of
 from experimental_experiment.torch_interpreter.aten.complex_structure import complex_translation, real_call
 from experimental_experiment.torch_interpreter.aten.cumulative import running
+from experimental_experiment.torch_interpreter.aten.embedding import unread
 from experimental_experiment.torch_interpreter.aten.factorization import transposed
+from experimental_experiment.torch_interpreter.aten.singular_values import only_values, pseudoinverse
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
 
 aten = torch.ops.aten
@@ -97,23 +98,17 @@ def embedded(op, z: ir.Value) -> ir.Value:
     return op.Concat(left, op.Concat(op.Neg(b), a, axis=last - 1), axis=last)
 
 
-def columns(op, z: ir.Value, axis: int) -> ir.Value:
-    """The real part of matrices or vectors over the imaginary one, along *axis*."""
-    return op.Concat(*parts(op, z), axis=axis)
-
-
-def from_columns(op, x: ir.Value, axis: int) -> ir.Value:
-    """What `columns` put together, as complex numbers."""
-    return join(op, *op.Split(x, axis=axis, num_outputs=2, outputs=2))
+def unembedded(op, x: ir.Value) -> ir.Value:
+    """The complex matrices of which *x* are the real ones: A over B on their left side."""
+    left, _ = op.Split(x, axis=rank(x) - 1, num_outputs=2, outputs=2)
+    return join(op, *op.Split(left, axis=rank(left) - 2, num_outputs=2, outputs=2))
 
 
 def through_embedding(target: torch._ops.OpOverload, name: str) -> None:
     """Register a function of matrices that is the same of the real matrices they are."""
 
     def translation(op, **arguments):
-        result = real_call(op, target, arguments | {name: embedded(op, arguments[name])})
-        left, _ = op.Split(result, axis=rank(result) - 1, num_outputs=2, outputs=2)
-        return from_columns(op, left, rank(left) - 2)
+        return unembedded(op, real_call(op, target, arguments | {name: embedded(op, arguments[name])}))
 
     complex_translation(target, translation, f"{target} of real matrices of twice the size.")
 
@@ -126,37 +121,82 @@ through_embedding(aten.matrix_exp.default, "self")
 through_embedding(aten.matrix_power.default, "self")
 
 
-@translates_complex(aten.linalg_solve.default)
-def linalg_solve(op, A, B, left):
-    """X of ``A X = B``; B is complex as A is."""
-    is_vector = rank(B) == 2 or (rank(B) == rank(A) - 1 and list(B.shape)[:-1] == list(A.shape)[:-2])
-    if not left and not is_vector:
-        raise Untranslatable("a complex system from the right")
-    axis = rank(B) - 2 if is_vector else rank(B) - 3
-    x = real_call(
-        op, aten.linalg_solve.default, {"A": embedded(op, A), "B": columns(op, B, axis), "left": True}
-    )
-    return from_columns(op, x, axis)
-
-
-@translates_complex(aten.linalg_svdvals.default)
-def linalg_svdvals(op, A):
-    """Every second one of the singular values of the real matrices."""
-    values = real_call(op, aten.linalg_svdvals.default, {"A": embedded(op, A)})
-    return every_second(op, values)
-
-
-@translates_complex(aten.linalg_eigvalsh.default)
-def linalg_eigvalsh(op, self, UPLO):
-    """Every second one of the eigenvalues of the real symmetric matrices."""
-    upper = UPLO.upper() == "U"
-    a = op.Trilu(parts(op, self)[0], upper=int(upper))
-    strict = [op.Trilu(part, -1 if not upper else 1, upper=int(upper)) for part in parts(op, self)]
-    a, b = op.Add(a, transposed(op, strict[0])), op.Sub(strict[1], transposed(op, strict[1]))
-    values = real_call(op, aten.linalg_eigvalsh.default, {"self": embedded(op, join(op, a, b)), "UPLO": "L"})
-    return every_second(op, values)
+def hermitian_matrices(op, z: ir.Value, uplo: str) -> ir.Value:
+    """Hermitian matrices from one triangle, of which the diagonal is real."""
+    upper = uplo.upper() == "U"
+    a = op.Trilu(parts(op, z)[0], upper=int(upper))
+    strict = [op.Trilu(part, 1 if upper else -1, upper=int(upper)) for part in parts(op, z)]
+    return join(op, op.Add(a, transposed(op, strict[0])), op.Sub(strict[1], transposed(op, strict[1])))
 
 
 def every_second(op, values: ir.Value) -> ir.Value:
     """The elements 0, 2, 4, ... of the last axis."""
     return op.Slice(values, [0], [2**62], [rank(values) - 1], [2])
+
+
+@translates_complex(aten.linalg_svdvals.default)
+def linalg_svdvals(op, A):
+    """Every second one of the singular values of the real matrices."""
+    return every_second(op, real_call(op, aten.linalg_svdvals.default, {"A": embedded(op, A)}))
+
+
+@translates_complex(aten.linalg_svd.default)
+def linalg_svd(op, A, full_matrices):
+    """The singular values; a program that reads the vectors is refused."""
+    return _linalg_svd(op, A, full_matrices, True)
+
+
+@translates_complex(aten._linalg_svd.default)
+def _linalg_svd(op, A, full_matrices, compute_uv):
+    """`linalg_svd`; without *compute_uv* the vectors are zeros, or empty."""
+    if compute_uv:
+        only_values(op, 1)
+    left, _, right = (unread(op, fake) for fake in op.context.node.meta["val"])
+    return left, linalg_svdvals(op, A), right
+
+
+@translates_complex(aten.svd.default)
+def svd(op, self, some, compute_uv):
+    """`linalg_svd`; without *compute_uv* the vectors are zeros."""
+    return _linalg_svd(op, self, not some, compute_uv)
+
+
+@translates_complex(aten.linalg_eigvalsh.default)
+def linalg_eigvalsh(op, self, UPLO):
+    """Every second one of the eigenvalues of the real symmetric matrices."""
+    whole = embedded(op, hermitian_matrices(op, self, UPLO))
+    return every_second(op, real_call(op, aten.linalg_eigvalsh.default, {"self": whole, "UPLO": "L"}))
+
+
+@translates_complex(aten.linalg_eigh.default)
+def linalg_eigh(op, self, UPLO):
+    """The eigenvalues of Hermitian matrices; a program that reads the vectors is refused."""
+    return _linalg_eigh(op, self, UPLO, True)
+
+
+@translates_complex(aten._linalg_eigh.default)
+def _linalg_eigh(op, A, UPLO, compute_v):
+    """`linalg_eigh`; without *compute_v* the vectors are empty."""
+    if compute_v:
+        only_values(op, 0)
+    return linalg_eigvalsh(op, A, UPLO), unread(op, op.context.node.meta["val"][1])
+
+
+@translates_complex(aten.linalg_pinv.atol_rtol_float, aten.linalg_pinv.atol_rtol_tensor)
+def linalg_pinv(op, self, atol, rtol, hermitian):
+    """The pseudoinverse of the real matrices, the threshold being that of the complex ones."""
+    whole = hermitian_matrices(op, self, "L") if hermitian else self
+    like, _ = parts(op, self)
+    return unembedded(op, pseudoinverse(op, embedded(op, whole), like, atol, rtol))
+
+
+@translates_complex(aten.linalg_pinv.default, aten.linalg_pinv.rcond_tensor)
+def linalg_pinv_rcond(op, self, rcond, hermitian):
+    """The pseudoinverse with a relative threshold."""
+    return linalg_pinv(op, self, 0.0, rcond, hermitian)
+
+
+@translates_complex(aten.pinverse.default)
+def pinverse(op, self, rcond):
+    """The pseudoinverse with a relative threshold."""
+    return linalg_pinv(op, self, 0.0, rcond, False)

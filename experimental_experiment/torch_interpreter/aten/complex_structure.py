@@ -192,6 +192,7 @@ for _target in (
     aten.masked_select.default,
     aten.mean.default,
     aten.mean.dim,
+    aten.ldexp.Tensor,
     aten.movedim.int,
     aten.movedim.intlist,
     aten.mT.default,

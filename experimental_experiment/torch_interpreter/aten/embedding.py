@@ -139,5 +139,10 @@ def zeros_for_gradient(op, first: int = 1):
     if any(user.args[1] >= first and user.users for user in node.users):
         raise Untranslatable("a result that only the gradient needs is read")
     for fake in node.meta["val"][first:]:
-        sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
-        yield op.Expand(op.constant(0, fake.dtype), op.shape(sizes))
+        yield unread(op, fake)
+
+
+def unread(op, fake: torch.Tensor) -> ir.Value:
+    """Zeros in the place of a result that nothing reads; a complex one has two parts."""
+    sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
+    return op.Expand(op.constant(0, fake.dtype), op.shape([*sizes, 2] if fake.is_complex() else sizes))

@@ -13,6 +13,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.embedding import unread
 from experimental_experiment.torch_interpreter.aten.factorization import (
     identity_like,
     on_diagonal,
@@ -112,12 +113,6 @@ def only_values(op, position: int) -> None:
     for user in op.context.node.users:
         if user.target is not operator.getitem or (user.args[1] != position and user.users):
             raise Untranslatable("the signs of its vectors are not determined: only its values can be used")
-
-
-def unread(op, fake: torch.Tensor) -> ir.Value:
-    """Zeros in the place of a result that nothing reads."""
-    sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
-    return op.Expand(op.constant(0, fake.dtype), op.shape(sizes))
 
 
 # ---- values
@@ -235,17 +230,21 @@ def linalg_matrix_rank_tol_tensor(op, input, tol, hermitian):
 @translates(aten.linalg_pinv.atol_rtol_float, aten.linalg_pinv.atol_rtol_tensor)
 def linalg_pinv(op, self, atol, rtol, hermitian):
     """The pseudoinverse: ``V S^-2 (A V)^T`` over the singular values above the threshold."""
-    a = symmetric(op, self, "L") if hermitian else self
+    return pseudoinverse(op, symmetric(op, self, "L") if hermitian else self, self, atol, rtol)
+
+
+def pseudoinverse(op, a: ir.Value, like: ir.Value, atol, rtol) -> ir.Value:
+    """The pseudoinverse of *a*; the threshold is that of a matrix with the size and the dtype of *like*."""
     a, is_wide = taller(op, a)
     columns, v = orthogonalized(op, a)
     last = rank(a) - 1
     values = op.ReduceL2(columns, [last - 1], keepdims=0)
     largest = op.ReduceMax(values, [last - 1], keepdims=1)
-    kept = op.Greater(values, threshold(op, self, largest, atol, rtol))
+    kept = op.Greater(values, threshold(op, like, largest, atol, rtol))
     squares = op.Where(kept, op.Mul(values, values), op.constant(1, DOUBLE))
     scale = op.Where(kept, op.Reciprocal(squares), op.constant(0, DOUBLE))
     result = op.MatMul(op.Mul(v, row(op, scale)), transposed(op, columns))
-    return op.Cast(transposed(op, result) if is_wide else result, to=self.dtype)
+    return op.Cast(transposed(op, result) if is_wide else result, to=like.dtype)
 
 
 @translates(aten.linalg_pinv.default, aten.linalg_pinv.rcond_tensor)

@@ -131,8 +131,7 @@ def linalg_solve_ex(op, A, B, left):
 @translates(aten._linalg_solve_ex.default)
 def _linalg_solve_ex(op, A, B, left):
     """`linalg_solve` for matrices and for vectors, and `linalg_lu_factor_ex` of A."""
-    is_vector = rank(B) == 1 or (rank(B) == rank(A) - 1 and list(B.shape) == list(A.shape)[:-1])
-    b = op.Cast(B, to=DOUBLE)
+    is_vector, b = is_vector_of(A, B), op.Cast(B, to=DOUBLE)
     b = column(op, b) if is_vector else b
     factors, order, pivots, _ = lu(op, op.Cast(A, to=DOUBLE))
     if left or is_vector:
@@ -141,6 +140,11 @@ def _linalg_solve_ex(op, A, B, left):
         x = transposed(op, transposed_solution(op, factors, order, transposed(op, b)))
     x = op.Squeeze(x, [rank(x) - 1]) if is_vector else x
     return op.Cast(x, to=A.dtype), op.Cast(factors, to=A.dtype), one_based(op, pivots), lu_info(op, factors)
+
+
+def is_vector_of(a: ir.Value, b: ir.Value) -> bool:
+    """Whether torch takes the right side of a system for vectors, one for each matrix, not for matrices."""
+    return rank(b) == 1 or (rank(b) == rank(a) - 1 and list(b.shape) == list(a.shape)[:-1])
 
 
 @translates(aten.linalg_lu_solve.default)
