@@ -101,6 +101,21 @@ class TestCombining(ExporterTestCase):
 
         self.assert_same_as_eager(grown, floats(2, 3), floats(2, 4), others=[(floats(5, 2), floats(5, 7))])
 
+    def test_grids_of_any_size_share_a_shape(self):
+        for nodes, sizes in ((5, (2, 3)), (9, (2, 3, 4))):
+            for indexing in ("ij", "xy"):
+                with self.subTest(indexing, vectors=len(sizes)):
+                    model = self.assert_same_as_eager(
+                        lambda *vectors, how=indexing: torch.meshgrid(*vectors, indexing=how),
+                        *map(floats, sizes),
+                        others=[
+                            tuple(map(floats, (5, 1, 3)))[: len(sizes)],
+                            tuple(map(floats, (0, 4, 2)))[: len(sizes)],
+                        ],
+                        target_opset=20,
+                    )
+                    self.assertEqual(nodes, len(model.graph.node))
+
 
 if __name__ == "__main__":
     unittest.main()

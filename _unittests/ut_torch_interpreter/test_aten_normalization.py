@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.comparison import run, session
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import Call, ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 
 F = torch.nn.functional
@@ -88,6 +88,16 @@ class TestNormalization(ExporterTestCase):
         "instance, bfloat16": (
             aten.instance_norm.default, IMAGE.bfloat16(), None, None, None, None, True, 0.1, 1e-5, True),
     }  # fmt: skip
+
+    def test_groups_of_any_space(self):
+        model = self.export_and_compare(
+            Call(lambda x, w, b: torch.nn.functional.group_norm(x, 3, w, b), (IMAGE, WEIGHT, BIAS), {}),
+            (IMAGE, WEIGHT, BIAS),
+            dynamic_shapes=(({2: "height", 3: "width"}, {}, {}),),
+            others=[(normal(3, 6, *space), WEIGHT, BIAS) for space in ((7, 9), (1, 1), (0, 5))],
+            target_opset=20,
+        )
+        self.assertEqual(5, len(model.graph.node))
 
     def test_halves_are_as_near_as_eager(self):
         for dtype in (torch.float16, torch.bfloat16):

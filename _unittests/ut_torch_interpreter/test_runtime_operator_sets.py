@@ -1,12 +1,13 @@
 """Rows of older operator sets, and what those refuse by name."""
 
+import itertools
 import unittest
 
 import onnx
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import Call, ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, to_onnx
 from experimental_experiment.torch_interpreter.runtime.reductions import REDUCTIONS
 
@@ -114,6 +115,23 @@ class TestOperatorSets(ExporterTestCase):
         self.assert_same_as_eager(lambda x: x.reshape(-1, 4)[:, :2].max(1), X, target_opset=13)
         for axis in (0, 1):
             self.assert_same_as_eager(lambda x, axis=axis: F.glu(x, axis), X, target_opset=13)
+
+    def test_triangles_of_any_size(self):
+        others = [(torch.randn(n, m), 0) for n, m in ((3, 7), (1, 1), (0, 4), (5, 0))]
+        for function, diagonal in itertools.product((torch.tril, torch.triu), (-2, 0, 1)):
+            with self.subTest(function.__name__, diagonal=diagonal):
+                self.assert_same_as_eager(function, X, diagonal, others=others, target_opset=13)
+
+    def test_a_causal_mask_takes_seven_nodes(self):
+        q = torch.randn(2, 3, 4, 8)
+        model = self.export_and_compare(
+            Call(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), (q,), {}),
+            (q,),
+            dynamic_shapes=(({2: "sequence"},),),
+            others=[(torch.randn(2, 3, n, 8),) for n in (1, 7, 0)],
+            target_opset=13,
+        )
+        self.assertEqual(13, len(model.graph.node))
 
     def test_boxes(self):
         function, x = OTHER_ROWS["RoiAlign.without_half_pixels"]

@@ -205,6 +205,13 @@ def size_of(op: Emitter, x: ir.Value, axis: int) -> int | Number:
     return found
 
 
+def know_sizes(op: Emitter, x: ir.Value, sizes: Sequence[Size]) -> None:
+    """Keep the sizes of *x* that inference does not name: they are not read from it again."""
+    for axis, size in enumerate(sizes):
+        if isinstance(size, Number) and not isinstance(x.shape[axis], int) and x.shape[axis].value is None:
+            op.sizes[x, axis] = size
+
+
 def known(op: Emitter, number: Any, wish: str) -> Any:
     """The value of a symbolic number that is static, or that was met before; None otherwise. Other numbers as they are."""
     if not isinstance(number, SYMBOLIC):

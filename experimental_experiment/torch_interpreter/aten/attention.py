@@ -21,6 +21,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, wide
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import know_sizes
 
 aten = torch.ops.aten
 
@@ -94,7 +95,7 @@ def factor(op, query, scale):
     if scale is None:
         size = op.size(query, -1)
         if isinstance(size, ir.Value):
-            return op.Reciprocal(op.Sqrt(op.Cast(size, to=query.dtype)))
+            return op.Reciprocal(op.Sqrt(op.Cast(op.shape([size]), to=query.dtype)))
         scale = 1.0 / math.sqrt(size) if size else 1.0
     return cast(op, scale, query.dtype)
 
@@ -109,6 +110,7 @@ def additive(op, attn_mask, dtype):
 def causal_bias(op, scores):
     """Minus infinity where the position of the key is after that of the query, counted from the first of both."""
     closed = op.Expand(op.constant(-math.inf, scores.dtype), op.shape_of(scores, -2))
+    know_sizes(op, closed, [op.size(scores, axis) for axis in (-2, -1)])
     return op.Trilu(closed, 1, upper=1)
 
 

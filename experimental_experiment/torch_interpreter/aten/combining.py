@@ -144,12 +144,15 @@ def meshgrid_indexing(op, tensors, indexing):
         order[:2] = [1, 0]
     vectors = [reshaped(op, tensor, [-1]) for tensor in tensors]
     sizes = [op.size(vectors[axis], 0) for axis in order]
-    grids = []
+    columns = []
     for position, vector in enumerate(vectors):
-        place = order.index(position)
-        column = op.Unsqueeze(vector, list(range(1, len(tensors) - place)))
-        grids.append(expanded(op, column, sizes))
-    return grids
+        behind = len(tensors) - order.index(position) - 1
+        columns.append(op.Unsqueeze(vector, list(range(1, behind + 1))))
+    if len(sizes) > 2:
+        op.shape(sizes)  # one for all grids
+    else:
+        op.shape_of(columns[order[0]])  # [n, 1], which the other vector is expanded to
+    return [expanded(op, column, sizes) for column in columns]
 
 
 @translates(aten.repeat.default)

@@ -5,9 +5,9 @@ Source of semantics: https://pytorch.org/docs/stable/nn.functional.html#distance
 
 from __future__ import annotations
 
+import functools
 import math
 
-import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.aten.vector_norm import vector_no
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_static, larger
 
 aten = torch.ops.aten
 
@@ -36,11 +37,12 @@ def cdist(op, x1, x2, p, compute_mode):
     rows = [op.size(x1, -2), op.size(x2, -2)]
     if any(isinstance(size, int) and size > EUCLIDEAN_ROWS for size in rows):
         return euclidean_dist(op, x1, x2)
-    symbolic = [size for size in rows if isinstance(size, ir.Value)]
+    symbolic = list(dict.fromkeys(size for size in rows if not is_static(size)))
     if not symbolic:
         return norms_of_differences(op, x1, x2, p)
+    most = functools.reduce(functools.partial(larger, op), symbolic)
     return op.If(
-        op.Greater(op.ReduceMax(op.shape(symbolic), keepdims=0), EUCLIDEAN_ROWS),
+        op.Greater(op.shape([most]), EUCLIDEAN_ROWS),
         then_branch=op.subgraph(lambda inner: [euclidean_dist(inner, x1, x2)]),
         else_branch=op.subgraph(lambda inner: [norms_of_differences(inner, x1, x2, p)]),
     )

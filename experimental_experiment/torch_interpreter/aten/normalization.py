@@ -213,6 +213,8 @@ def in_groups(op, x, groups):
     batch, channels, *behind = sizes_of(op, x)
     if is_static(channels, *behind):
         return reshaped(op, x, [batch, groups, volume(op, [channels, *behind]) // groups])
+    if is_static(batch) and batch:
+        return reshaped(op, x, [batch, groups, -1])
     split = op.Unsqueeze(x, [1])  # batch and spatial axes stay where they are
     return reshaped(op, split, [batch, groups, quotient(op, channels, groups), *behind])
 
@@ -220,7 +222,7 @@ def in_groups(op, x, groups):
 def out_of_groups(op, rows, x):
     """The groups of `in_groups` in the shape of *x*."""
     batch, *behind = sizes_of(op, x)
-    if is_static(*behind):
+    if is_static(*behind) or is_static(batch):
         return reshaped(op, rows, [batch, *behind])
     return op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
 

@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     has_shape,
     is_int,
     is_static,
+    know_sizes,
     label,
     quotient,
     same_sizes,
@@ -219,4 +220,6 @@ def expanded(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         del kept[0]
     if lead <= 0 and not kept:
         return x
-    return op.Expand(x, op.shape(sizes if has_shape(op, sizes) and not is_static(*kept) else kept))
+    result = op.Expand(x, op.shape(sizes if has_shape(op, sizes) and not is_static(*kept) else kept))
+    know_sizes(op, result, sizes)
+    return result

@@ -14,6 +14,7 @@ from experimental_experiment.torch_interpreter.aten.floating_point import parts,
 from experimental_experiment.torch_interpreter.emitter import INT64_MIN
 from experimental_experiment.torch_interpreter.promotion import rounded_once
 from experimental_experiment.torch_interpreter.runtime.table import before
+from experimental_experiment.torch_interpreter.sizes import counted, label
 
 INT64, UINT64 = ir.DataType.INT64, ir.DataType.UINT64
 
@@ -103,10 +104,23 @@ def scanned_product(op, x, axis, *, exclusive=0, reverse=0):
     return running(op, [x], [1], int(axis.const_value.numpy()), multiply)[0]
 
 
-@before(14, "Trilu", because="it does not exist", nodes=8)
+@before(14, "Trilu", because="it does not exist", nodes="1, 4 to 8 for dynamic sizes")
 def where_columns_are(op, x, k=None, *, upper=1):
-    """The elements where the column minus the row is at least, or at most, the number of the diagonal."""
-    rows, columns = (op.Range(0, op.constant(op.size(x, axis)), 1) for axis in (-2, -1))
-    distance = op.Sub(columns, op.Unsqueeze(rows, [1]))
-    kept = op.emit("GreaterOrEqual" if upper else "LessOrEqual", (distance, 0 if k is None else k))
-    return op.Where(kept, x, op.constant(np.zeros(()), x.dtype))
+    """The elements where the column is at least, or at most, the row plus the number of the diagonal."""
+    height, width = op.size(x, -2), op.size(x, -1)
+    columns = counted(op, width)
+    is_square = label(height) == label(width) is not None
+    rows = op.Unsqueeze(columns if is_square else counted(op, height), [1])
+    diagonal = op.constant(0 if k is None else k)
+    if upper:  # without an Add next to the main diagonal: a causal mask
+        kept = op.Greater(columns, op.Add(rows, op.Sub(diagonal, 1)))
+    else:
+        kept = op.LessOrEqual(columns, op.Add(rows, diagonal))
+    return op.Where(kept, repeated_number(x) or x, op.constant(np.zeros(()), x.dtype))
+
+
+def repeated_number(x: ir.Value) -> ir.Value | None:
+    """The only element of a matrix that an Expand made, None for another tensor."""
+    node = x.producer()
+    is_matrix_of_one = node is not None and node.op_type == "Expand" and len(x.shape) == 2
+    return node.inputs[0] if is_matrix_of_one and len(node.inputs[0].shape) == 0 else None
