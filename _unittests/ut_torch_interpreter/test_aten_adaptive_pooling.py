@@ -59,11 +59,24 @@ class TestAdaptivePooling(ExporterTestCase):
 
     def test_other_sizes(self):
         for target in (aten.adaptive_avg_pool2d.default, aten.adaptive_max_pool2d.default):
-            for size in ([1, 1], [3, 2], [7, 12]):
+            for size in ([1, 1], [3, 2], [5, 5], [7, 12]):
                 with self.subTest(target=target, size=size):
                     self.assert_same_as_eager(
                         target, IMAGE, size, others=[(normal(4, 3, 6, 7), size), (normal(4, 3, 14, 24), size)]
                     )
+
+    def test_windows_of_the_size_of_another_tensor(self):
+        pooled = torch.nn.functional.adaptive_avg_pool2d
+        others = [(normal(4, 3, 6, 7), normal(5, 3)), (normal(4, 3, 5, 5), normal(3, 9))]
+        for sizes in (lambda y: y.shape, lambda y: (y.shape[0], 3), lambda y: (y.shape[1], y.shape[1])):
+            self.assert_same_as_eager(
+                lambda x, y, sizes=sizes: pooled(x, sizes(y)), IMAGE, normal(2, 4), others=others
+            )
+
+    def test_axes_of_one_size_share_their_windows(self):
+        pooled = torch.nn.functional.adaptive_avg_pool2d
+        model = self.assert_same_as_eager(lambda x: pooled(x, 5), IMAGE, target_opset=20)
+        self.assertEqual(26, len(model.graph.node))
 
 
 if __name__ == "__main__":

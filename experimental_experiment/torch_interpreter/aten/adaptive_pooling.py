@@ -1,7 +1,8 @@
 """Adaptive pooling: the windows are chosen so that the result has the size that is asked for.
 
 Source of semantics: torch.nn.AdaptiveAvgPool2d; output ``i`` of ``n`` reads the elements from ``floor(i * size / n)`` to
-``ceil((i + 1) * size / n)``. Windows of different lengths are gathered with a mask.
+``ceil((i + 1) * size / n)``. Windows of different lengths are
+gathered alike: the short ones end with what is padded.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     lowest,
     numbered,
 )
-from experimental_experiment.torch_interpreter.aten.spatial import batched
+from experimental_experiment.torch_interpreter.aten.spatial import batched, padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, is_static, minus
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, is_static, label, minus
 
 aten = torch.ops.aten
 
@@ -75,17 +76,13 @@ def adaptive_mean(op, self, output_size: list[Size]):
     if divides(output_size, sizes):
         kernel = [size // out for size, out in zip(sizes, output_size)]
         return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
-    count = None
+    first = rank(self) - axes
     x = op.Cast(self, to=wide(self.dtype))
-    for axis, (size, out) in enumerate(zip(sizes, output_size)):
-        index, mask, length = uneven(op, size, out)
-        behind = list(range(1, axes - axis))
-        taken = op.Gather(x, index, axis=rank(self) - axes + axis)
-        inside = op.Unsqueeze(mask, [after + 1 for after in behind])
-        taken = op.Where(inside, taken, op.constant(0, x.dtype))
-        x = op.ReduceSum(taken, [rank(self) - axes + axis], keepdims=0)
-        length = op.Unsqueeze(length, behind)
-        count = length if count is None else op.Mul(count, length)
+    x = padded_along(op, x, range(first, rank(self)), [0] * axes, [1] * axes)
+    count = op.constant(1)
+    for axis, (index, length) in enumerate(windows(op, sizes, output_size)):
+        x = op.ReduceSum(op.Gather(x, index, axis=first + axis), [first + axis, first + axis + 1], keepdims=0)
+        count = op.Mul(count, op.Reshape(length, [-1] + [1] * (axes - axis - 1)))
     return op.Cast(op.Div(x, op.Cast(count, to=x.dtype)), to=self.dtype)
 
 
@@ -96,18 +93,29 @@ def divides(output_size: list[Size], sizes: list[Size]) -> bool:
     )
 
 
-def uneven(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The windows of one axis: positions (longest, out), which of them belong to the window, and lengths (out,)."""
-    start, stop = adaptive_bounds(op, size, out)
+def windows(op, sizes: list[Size], output_size: list[Size]) -> list[tuple[ir.Value, ir.Value]]:
+    """The windows of each axis: positions (1, longest, out) and lengths (1, 1, out)."""
+    labels = {label(out) for out in output_size}
+    if len(labels) == 1 and None not in labels:
+        return windows_alike(op, sizes, output_size[0])
+    return [windows_alike(op, [size], out)[0] for size, out in zip(sizes, output_size)]
+
+
+def windows_alike(op, sizes: list[Size], out: Size) -> list[tuple[ir.Value, ir.Value]]:
+    """The windows of axes that get one size, computed together; short ones end behind the last element of their axis."""
+    ends = op.Unsqueeze(op.shape(sizes), [1, 2])
+    start, stop = adaptive_bounds(op, ends, out)
     length = op.Sub(stop, start)
-    longest = op.ReduceMax(length, [0], keepdims=0)
-    index = op.Add(op.Unsqueeze(op.Range(0, longest, 1), [1]), start)
-    mask = op.Less(index, stop)
-    return op.Where(mask, index, start), mask, length
+    index = op.Add(op.Unsqueeze(op.Range(0, op.ReduceMax(length, keepdims=0), 1), [1]), start)
+    index = op.Where(op.Less(index, stop), index, ends)
+    count = len(sizes)
+    if count == 1:
+        return [(index, length)]
+    return list(zip(*(op.Split(x, axis=0, num_outputs=count, outputs=count) for x in (index, length))))
 
 
 def adaptive_bounds(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value]:
-    """Where the windows of one axis start and stop: (out,) each."""
+    """Where the windows of an axis start and stop: (out,) each, beside the axes of *size*."""
     number = counted(op, out)
     start = op.Div(op.Mul(number, size), out)
     stop = op.Div(op.Add(op.Mul(op.Add(number, 1), size), minus(op, out, 1)), out)
@@ -120,15 +128,15 @@ def adaptive_largest(op, self, output_size: list[int]):
 
     def run(x):
         sizes = [op.size(x, axis + 2) for axis in range(axes)]
-        positions, inside = numbered(op, sizes), None
         outer = [op.size(x, 0), op.size(x, 1)]
-        for position, (size, out) in enumerate(zip(sizes, output_size)):
-            index, mask, _ = uneven(op, size, out)
-            x = op.Gather(x, index, axis=2 + 2 * position)
-            positions = op.Gather(positions, index, axis=2 + 2 * position)
-            mask = op.Unsqueeze(mask, list(range(2, 2 * (axes - position))))
-            inside = mask if inside is None else op.And(inside, mask)
-        x = op.Where(inside, x, op.constant(lowest(x.dtype), x.dtype))
+        behind = range(2, 2 + axes), [0] * axes, [1] * axes
+        x, positions = (
+            padded_along(op, x, *behind, lowest(x.dtype)),
+            padded_along(op, numbered(op, sizes), *behind),
+        )
+        for position, (index, _) in enumerate(windows(op, sizes, output_size)):
+            index = op.Squeeze(index, [0])
+            x, positions = (op.Gather(given, index, axis=2 + 2 * position) for given in (x, positions))
         order = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
         x, positions = op.Transpose(x, perm=order), op.Transpose(positions, perm=order)
         return first_largest(op, x, positions, outer, -1, output_size)
