@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import unittest
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import onnxruntime
 
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
@@ -26,6 +29,16 @@ def parsed(text: str, opset: int = 20) -> onnx.ModelProto:
 def operators(model: onnx.ModelProto) -> list[str]:
     """The operators of the main graph in order."""
     return [node.op_type for node in model.graph.node]
+
+
+def executed(model: onnx.ModelProto) -> list[str]:
+    """The operators of the graph that onnxruntime runs, after its own rewriting."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.optimized_model_filepath = os.path.join(folder, "executed.onnx")
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return operators(onnx.load(options.optimized_model_filepath))
 
 
 def drawn(model: onnx.ModelProto, seed: int = 0, sizes: int = 3) -> dict[str, np.ndarray]:

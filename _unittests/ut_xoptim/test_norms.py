@@ -1,0 +1,272 @@
+"""Rules of norms written by hand."""
+
+import unittest
+
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, executed, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import optimize
+
+CONSTANTS = """
+two = Constant <value_float=2.0> () half = Constant <value_float=0.5> () minus_half = Constant <value_float=-0.5> ()
+epsilon = Constant <value_float=1e-5> () last = Constant <value_ints=[-1]> () second = Constant <value_ints=[1]> ()
+both = Constant <value_ints=[2,1]> ()
+"""
+SCALE = "w = Constant <value = float[4] {1.5,-2,0.25,3}> ()"
+BIAS = "b = Constant <value = float[4] {1,-2,0,0.5}> ()"
+ONES = "o = Constant <value = float[4] {1,1,1,1}> ()"
+MEAN = "m = ReduceMean(x, last) c = Sub(x, m)"
+ROOT = "v = ReduceMean(p, last) e = Add(v, epsilon) s = Sqrt(e)"
+LAYER = f"{MEAN} p = Pow(c, two) {ROOT} n = Div(c, s)"
+SQUARES = f"p = Mul(x, x) {ROOT} n = Div(x, s)"
+
+
+def graph(nodes, result="float[N,3,4] y", inputs="float[N,3,4] x"):
+    """The text of a model."""
+    return f"agraph ({inputs}) => ({result}) {{ {CONSTANTS} {nodes} }}"
+
+
+class NormTestCase(RuleTestCase):
+    """Tables of cases: nodes, then the operators they become, or nothing when they stay; the opset, 20 by default."""
+
+    def assert_table(self, rule, cases):
+        for promise, (text, expected, *opset) in cases.items():
+            opset = opset[0] if opset else 20
+            with self.subTest(promise):
+                if expected is None:
+                    self.assert_stays(text, rule=rule, opset=opset)
+                else:
+                    self.assert_becomes(text, expected, rule=rule, opset=opset)
+
+
+class TestLayers(NormTestCase):
+    def test_layer_normalization(self):
+        self.assert_table(
+            "LayerNormalization",
+            {
+                "Pow, Sqrt, Div": (graph(f"{LAYER} y = Abs(n)"), ["LayerNormalization", "Abs"]),
+                "Mul and a power of one half, epsilon first": (
+                    graph(
+                        f"{MEAN} p = Mul(c, c) v = ReduceMean(p, last) e = Add(epsilon, v) s = Pow(e, half) y = Div(c, s)"
+                    ),
+                    ["LayerNormalization"],
+                ),
+                "the distance computed twice": (
+                    graph(
+                        f"{MEAN} k = ReduceMean(x, last) d = Sub(x, k) p = Pow(d, two) {ROOT} y = Div(c, s)"
+                    ),
+                    ["LayerNormalization"],
+                ),
+                "two axes": (
+                    graph(f"{LAYER} y = Abs(n)".replace("last", "both")),
+                    ["LayerNormalization", "Abs"],
+                ),
+                "the axes as attributes": (
+                    graph(f"{LAYER} y = Abs(n)")
+                    .replace("ReduceMean(", "ReduceMean<axes=[2]>(")
+                    .replace(", last)", ")"),
+                    ["LayerNormalization", "Abs"],
+                    17,
+                ),
+                "before opset 17": (
+                    graph(f"{LAYER} y = Abs(n)")
+                    .replace("ReduceMean(", "ReduceMean<axes=[2]>(")
+                    .replace(", last)", ")"),
+                    None,
+                    16,
+                ),
+                "another axis": (graph(f"{LAYER} y = Abs(n)".replace("last", "second")), None),
+                "a mean over other axes": (
+                    graph(f"{LAYER} y = Abs(n)".replace("ReduceMean(x, last)", "ReduceMean(x, both)")),
+                    None,
+                ),
+                "another square": (graph(f"{MEAN} p = Pow(x, two) {ROOT} y = Div(c, s)"), None),
+                "another power": (graph(f"{LAYER} y = Abs(n)".replace("c, two", "c, half")), None),
+                "the deviation is an output": (
+                    graph(f"{LAYER} y = Abs(n)", "float[N,3,4] y, float[N,3,1] s"),
+                    None,
+                ),
+                "another reads the distance": (graph(f"{LAYER} y = Add(n, c)"), None),
+                "the size of the axis is unknown": (
+                    graph(f"{LAYER} y = Abs(n)", "float[N,3,M] y", "float[N,3,M] x"),
+                    None,
+                ),
+                "float64": (
+                    graph(f"{LAYER} y = Abs(n)", "double[N,3,4] y", "double[N,3,4] x").replace(
+                        "Constant <value_float=1e-5> ()", "Constant <value = double {1e-5}> ()"
+                    ),
+                    None,
+                ),
+                "epsilon for each row": (
+                    f"agraph (float[3,4] x) => (float[3,4] y) {{ {CONSTANTS} "
+                    f"r = Constant <value = float[3,1] {{1,2,3}}> () {LAYER} y = Abs(n) }}".replace(
+                        "(v, epsilon)", "(v, r)"
+                    ),
+                    None,
+                ),
+            },
+        )
+
+    def test_scale(self):
+        norm = f"{ONES} n = LayerNormalization(x, o)"
+        self.assert_table(
+            "ScaleOfNorm",
+            {
+                "a scale of ones": (graph(f"{SCALE} {norm} y = Mul(w, n)"), ["LayerNormalization"]),
+                "epsilon and axis stay": (
+                    graph(f"{SCALE} {ONES} n = LayerNormalization<axis=2, epsilon=0.5>(x, o) y = Mul(n, w)"),
+                    ["LayerNormalization"],
+                ),
+                "another scale": (graph(f"{SCALE} n = LayerNormalization(x, w) y = Mul(n, w)"), None),
+                "a scale for each row": (
+                    graph(f"w = Constant <value = float[3,1] {{1,2,3}}> () {norm} y = Mul(w, n)"),
+                    None,
+                ),
+                "a bias before": (
+                    graph(f"{SCALE} {BIAS} {ONES} n = LayerNormalization(x, o, b) y = Mul(n, w)"),
+                    None,
+                ),
+                "another reads the norm": (graph(f"{SCALE} {norm} m = Mul(n, w) y = Add(m, n)"), None),
+                "the mean is read too": (
+                    graph(
+                        f"{SCALE} {ONES} n, mean = LayerNormalization(x, o) y = Mul(n, w)",
+                        "float[N,3,4] y, float[N,3,1] mean",
+                    ),
+                    None,
+                ),
+                "a root of mean squares": (
+                    graph(f"{SCALE} {ONES} n = RMSNormalization(x, o) y = Mul(n, w)"),
+                    ["RMSNormalization"],
+                    23,
+                ),
+            },
+        )
+
+    def test_bias(self):
+        norm = f"{SCALE} n = LayerNormalization(x, w)"
+        self.assert_table(
+            "BiasOfNorm",
+            {
+                "after": (graph(f"{BIAS} {norm} y = Add(b, n)"), ["LayerNormalization"]),
+                "a residual": (graph(f"{norm} y = Add(x, n)"), None),
+                "a number": (graph(f"{norm} y = Add(n, two)"), None),
+                "two biases": (graph(f"{BIAS} {SCALE} n = LayerNormalization(x, w, b) y = Add(n, b)"), None),
+            },
+        )
+
+    def test_all_together(self):
+        """From the first mean to the bias: one node."""
+        text = graph(f"{SCALE} {BIAS} {LAYER} q = Mul(n, w) y = Add(q, b)")
+        self.assertEqual(["LayerNormalization"], operators(optimize(parsed(text))))
+        older = parsed(text.replace("n = Div(c, s)", "r = Reciprocal(s) n = Mul(c, r)"))
+        self.assertEqual(["LayerNormalization"], operators(optimize(older)))
+
+
+class TestSquares(NormTestCase):
+    def test_rms_normalization(self):
+        self.assert_table(
+            "RmsNormalization",
+            {
+                "Mul": (graph(f"{SQUARES} y = Abs(n)"), ["RMSNormalization", "Abs"], 23),
+                "Pow": (
+                    graph(f"p = Pow(x, two) {ROOT} n = Div(x, s) y = Abs(n)"),
+                    ["RMSNormalization", "Abs"],
+                    23,
+                ),
+                "before opset 23": (graph(f"{SQUARES} y = Abs(n)"), None, 22),
+                "another numerator": (graph(f"z = Abs(x) p = Mul(x, x) {ROOT} y = Div(z, s)"), None, 23),
+                "another axis": (graph(f"{SQUARES} y = Abs(n)".replace("last", "second")), None, 23),
+            },
+        )
+
+    def test_square_of_norm(self):
+        island = f"x = Cast<to=1>(h) {SQUARES} k = Cast<to=10>(n) y = Mul(k, w)"
+        halves = "float16[N,3,4] y", "float16[N,3,4] h, float16[4] w"
+        after = ["Pow", "ReduceMean", "Add", "Sqrt", "Div"]
+        self.assert_table(
+            "SquareOfNorm",
+            {
+                "a scale": (graph(f"{SCALE} {SQUARES} y = Mul(w, n)"), [*after, "Mul"]),
+                "float16 around": (graph(f"{island}", *halves), ["Cast", *after, "Cast", "Mul"]),
+                "1 + weight": (
+                    graph(
+                        f"{SQUARES} g = Add(w, epsilon) y = Mul(n, g)", inputs="float[N,3,4] x, float[4] w"
+                    ),
+                    ["Add", *after, "Mul"],
+                ),
+                "without a scale": (graph(f"{SQUARES} y = Abs(n)"), None),
+                "a factor of another shape": (graph(f"{SQUARES} y = Mul(n, half)"), None),
+                "another reads the squares": (
+                    graph(f"{SCALE} {SQUARES} q = Mul(n, w) y = Add(q, p)"),
+                    None,
+                ),
+                "opset 23": (graph(f"{SCALE} {SQUARES} y = Mul(w, n)"), None, 23),
+            },
+        )
+
+    def test_onnxruntime_makes_one_kernel_of_it(self):
+        """What `SquareOfNorm` is for: the graph that onnxruntime runs holds the norm as one node."""
+        self.assertEqual(["SimplifiedLayerNormalization"], self.run_by_onnxruntime(20))
+        self.assertEqual(["RMSNormalization"], self.run_by_onnxruntime(23))
+
+    def run_by_onnxruntime(self, opset):
+        """The operators after onnxruntime's own rewriting of an optimized norm."""
+        return executed(optimize(parsed(graph(f"{SCALE} {SQUARES} y = Mul(w, n)"), opset)))
+
+    def test_another_runtime(self):
+        """The square stays a product in the plain standard."""
+        model = parsed(graph(f"{SCALE} {SQUARES} y = Mul(w, n)"))
+        self.assertNotIn("Pow", operators(optimize(model, runtime="onnx")))
+
+    def test_reciprocal_root(self):
+        text = graph(
+            "q = Add(w, epsilon) r = Pow(q, minus_half) y = Mul(x, r)", inputs="float[N,3,4] x, float[4] w"
+        )
+        positive = text.replace("q = Add(w, epsilon)", "a = Abs(w) q = Add(a, epsilon)")
+        self.assert_becomes(positive, ["Abs", "Add", "Sqrt", "Div"], rule="MulReciprocalRoot")
+        self.assert_stays(positive.replace("minus_half)", "half)"), rule="MulReciprocalRoot")
+
+
+class TestHalves(NormTestCase):
+    """Norms of float32 between casts of float16."""
+
+    def test_casts_around(self):
+        halves = "float16[N,3,4] y", "float16[N,3,4] h"
+        norm = f"{ONES} x = Cast<to=1>(h) n = LayerNormalization(x, o)"
+        self.assert_table(
+            "NormOfHalves",
+            {
+                "layers": (graph(f"{norm} y = Cast<to=10>(n)", *halves), ["LayerNormalization"]),
+                "root of mean squares": (
+                    graph(f"{norm} y = Cast<to=10>(n)".replace("LayerN", "RMSN"), *halves),
+                    ["RMSNormalization"],
+                    23,
+                ),
+                "a scale of float32": (
+                    graph(f"{SCALE} {norm} y = Cast<to=10>(n)".replace("(x, o)", "(x, w)"), *halves),
+                    None,
+                ),
+                "a result of float32": (graph(f"{norm} y = Abs(n)", "float[N,3,4] y", halves[1]), None),
+            },
+        )
+
+    def test_llama_in_float16(self):
+        """x in float32, normalized, rounded, times a weight of float16 is one node, equal to the last bit."""
+        text = graph(
+            f"x = Cast<to=1>(h) {SQUARES} k = Cast<to=10>(n) y = Mul(k, w)",
+            "float16[N,3,4] y",
+            "float16[N,3,4] h, float16[4] w",
+        )
+        model = parsed(text, 23)
+        optimized = optimize(model)
+        self.assertEqual(["RMSNormalization"], operators(optimized))
+        generator = np.random.default_rng(0)
+        feeds = {"h": generator.normal(size=(5, 3, 4)), "w": generator.normal(size=4)}
+        feeds = {name: values.astype(np.float16) for name, values in feeds.items()}
+        expected, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+        np.testing.assert_array_equal(expected, got)
+
+
+if __name__ == "__main__":
+    unittest.main()
