@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 
-from _unittests.ut_xoptim.cases import RuleTestCase, executed, operators, parsed
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, executed, operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import optimize
 
@@ -161,6 +161,54 @@ class TestLayers(NormTestCase):
         self.assertEqual(["LayerNormalization"], operators(optimize(parsed(text))))
         older = parsed(text.replace("n = Div(c, s)", "r = Reciprocal(s) n = Mul(c, r)"))
         self.assertEqual(["LayerNormalization"], operators(optimize(older)))
+
+
+class TestResiduals(NormTestCase):
+    def test_sum(self):
+        """The graph that onnxruntime runs holds no SkipLayerNormalization, which is slow."""
+        text = f"{SCALE} a = Add(x, z) y = LayerNormalization(a, w)"
+        shapes = "float[N,3,4] y", "float[N,3,4] x, float[N,3,4] z"
+        self.assertEqual(["SkipLayerNormalization"], executed(parsed(graph(text, *shapes))))
+        self.assertEqual(["Sum", "LayerNormalization"], executed(optimize(parsed(graph(text, *shapes)))))
+        self.assertEqual(
+            ["Add", "LayerNormalization"], operators(optimize(parsed(graph(text, *shapes)), runtime="onnx"))
+        )
+        statistics = "y, mean = LayerNormalization<epsilon=0.5>(a, w, b)"
+        self.assert_table(
+            "SumBeforeLayerNormalization",
+            {
+                "a residual": (graph(text, *shapes), ["Sum", "LayerNormalization"]),
+                "with bias and mean": (
+                    graph(f"{SCALE} {BIAS} a = Add(x, x) {statistics}", "float[N,3,4] y, float[N,3,1] mean"),
+                    ["Sum", "LayerNormalization"],
+                ),
+                "the sum is read again": (
+                    graph(f"{SCALE} a = Add(x, x) n = LayerNormalization(a, w) y = Add(n, a)"),
+                    None,
+                ),
+                "a bias": (graph(f"{SCALE} {BIAS} a = Add(x, b) y = LayerNormalization(a, w)"), None),
+                "unknown length": (
+                    graph(text, "float[2,S,4] y", "float[2,S,4] x, float[2,S,4] z"),
+                    None,
+                ),
+                "two axes": (
+                    graph(text, "float[3,4] y", "float[3,4] x, float[3,4] z"),
+                    None,
+                ),
+            },
+        )
+
+    def test_another_axis_than_the_last(self):
+        """onnxruntime normalizes the last axis, whatever the axis is."""
+        text = f"{SCALE} a = Add(x, z) y = LayerNormalization<axis=1>(a, w)"
+        model = parsed(graph(text, "float[2,3,4] y", "float[2,3,4] x, float[2,3,4] z"))
+        feeds = drawn(model)
+        total = sum(feeds.values()).reshape(2, 12).astype(np.float64)
+        rows = (total - total.mean(1, keepdims=True)) / np.sqrt(total.var(1, keepdims=True) + 1e-5)
+        expected = rows.reshape(2, 3, 4) * [1.5, -2, 0.25, 3]
+        np.testing.assert_allclose(
+            session(optimize(model)).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-6
+        )
 
 
 class TestSquares(NormTestCase):
