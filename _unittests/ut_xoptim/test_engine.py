@@ -144,6 +144,27 @@ class TestPatterns(unittest.TestCase):
             def wrong(op, z):
                 return z
 
+    def test_a_root_in_several_forms(self):
+        """The rule is tried on nodes of any of its operators; names of other forms are None."""
+
+        @rule(P.Mul(x, 2.0) | P.Add(x, x, name="sum"))
+        def twice(op, x, sum):
+            return op.Neg(x) if sum is None else op.Abs(x)
+
+        model = parsed(
+            """agraph (float[4] v) => (float[4] y) {
+            two = Constant <value_float=2.0> () a = Mul(two, v) b = Add(a, a) c = Add(b, v) y = Mul(c, c) }"""
+        )
+        self.assertEqual(["Neg", "Abs", "Add", "Mul"], operators(optimize(model, **only(twice))))
+
+    def test_a_root_that_is_no_node(self):
+        for root in (P.Relu(x) | x, P.Relu(x) | P.Relu(x, domain="com.microsoft")):
+            with self.assertRaisesRegex(TypeError, "wrong: a rule replaces nodes of one domain"):
+
+                @rule(root)
+                def wrong(op, x):
+                    return x
+
     def test_operators_start_with_a_capital(self):
         with self.assertRaisesRegex(AttributeError, "'relu' is no ONNX operator"):
             P.relu(x)

@@ -131,9 +131,34 @@ class Either:
 
     patterns: tuple[Var | NodePattern, ...]
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of the operators of nodes, as the root of a rule: all are of one domain."""
+        return tuple(dict.fromkeys(name for pattern in self.patterns for name in pattern.operators))
+
+    @property
+    def domain(self) -> str:
+        """The domain of the operators."""
+        return self.patterns[0].domain
+
+    @property
+    def depth(self) -> int:
+        """Number of nodes on the longest path."""
+        return max(map(depth_of, self.patterns))
+
     def __or__(self, other: Var | NodePattern | Either) -> Either:
         """One more."""
         return Either((*self.patterns, *alternatives(other)))
+
+    def fits(self, node: ir.Node) -> bool:
+        """Whether a node may be the root of one of the patterns."""
+        return any(pattern.fits(node) for pattern in self.patterns)
+
+    def matches_node(self, node: ir.Node, found: Found) -> Iterator[Found]:
+        """What is found with each of the patterns whose root the node may be."""
+        for pattern in self.patterns:
+            if pattern.fits(node):
+                yield from pattern.matches_node(node, found)
 
     def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
         """What is found with each of the patterns."""
@@ -148,9 +173,7 @@ def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern
 
 def depth_of(pattern: Any) -> int:
     """Number of nodes on the longest path of a pattern."""
-    if isinstance(pattern, Either):
-        return max(map(depth_of, pattern.patterns))
-    return pattern.depth if isinstance(pattern, NodePattern) else 0
+    return pattern.depth if isinstance(pattern, (NodePattern, Either)) else 0
 
 
 def matches_all(patterns: Sequence[Any], values: Sequence[ir.Value | None], found: Found) -> Iterator[Found]:
@@ -173,7 +196,7 @@ def matches_one(pattern: Any, value: ir.Value | None, found: Found) -> Iterator[
         yield found
 
 
-def matches_of(pattern: NodePattern, root: ir.Node) -> Iterator[Found]:
+def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Iterator[Found]:
     """Every way in which a pattern matches at *root*: what its names stand for.
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
@@ -206,11 +229,15 @@ def kinds_of(node: ir.Node) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def may_match(pattern: NodePattern, kinds: Sequence[str]) -> bool:
-    """Whether what stands right before a node is what a pattern asks for."""
+def may_match(pattern: NodePattern | Either, kinds: Sequence[str]) -> bool:
+    """Whether a node and what stands right before it are what a pattern asks for."""
+    if isinstance(pattern, Either):
+        return any(may_match(item, kinds) for item in pattern.patterns)
+    _, operator, *inputs = kinds
+    if operator not in pattern.operators:
+        return False
     if pattern.inputs is None:
         return True
-    _, operator, *inputs = kinds
     if any(kind != ABSENT for kind in inputs[len(pattern.inputs) :]):
         return False
     inputs += [ABSENT] * (len(pattern.inputs) - len(inputs))

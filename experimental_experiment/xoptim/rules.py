@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import Either, NodePattern, Var
+from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives
 
 SETS: dict[str, dict[str, Rule]] = {"default": {}, "onnxruntime": {}}
 """The rules by set and name: standard ONNX only, and operators of onnxruntime."""
@@ -34,14 +34,14 @@ class Rule:
     """One rewriting.
 
     Attributes:
-        pattern: what is replaced.
+        pattern: what is replaced; `Either` of several when it is written in several ways.
         function: ``function(op, **names of the pattern)`` writes with *op* and returns the value that replaces the root's result
             (a sequence for several), None or `no` to leave it.
         parameters: the names that the function lists.
         set: the set that it is registered in, "" for none.
     """
 
-    pattern: NodePattern
+    pattern: NodePattern | Either
     function: Callable
     parameters: tuple[str, ...]
     set: str = ""
@@ -62,17 +62,20 @@ class Rule:
         return self.function(op, **{name: known.get(name) for name in self.parameters})
 
 
-def rule(pattern: NodePattern, *, set: str | None = None) -> Callable[[Callable], Rule]:
+def rule(pattern: NodePattern | Either, *, set: str | None = None) -> Callable[[Callable], Rule]:
     """Make a rule of a function, see `Rule`; with *set*, register it there under its name.
 
     The function lists the names of the pattern that it needs, and ``root`` for the node that is replaced.
 
     Raises:
-        TypeError: the function lists a name that the pattern does not have.
+        TypeError: the function lists a name that the pattern does not have, or the pattern may be a value without a node.
         ValueError: the set has a rule of that name.
     """
 
     def made(function: Callable) -> Rule:
+        roots = alternatives(pattern)
+        if any(not isinstance(root, NodePattern) or root.domain != roots[0].domain for root in roots):
+            raise TypeError(f"{function.__name__}: a rule replaces nodes of one domain")
         parameters = tuple(inspect.signature(function).parameters)[1:]
         unknown = {*parameters} - names_of(pattern) - {"root"}
         if unknown:
