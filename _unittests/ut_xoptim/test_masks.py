@@ -1,0 +1,205 @@
+"""Rules of masks."""
+
+import unittest
+
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, optimize
+
+CONSTANTS = """
+zero = Constant <value=float {0.0}> () closed = Constant <value=float {-inf}> ()
+first = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () two = Constant <value=int64 {2}> ()
+last = Constant <value=int64[1]{-1}> () across = Constant <value=int64[1]{1}> () along = Constant <value=int64[1]{0}> ()
+"""
+
+POSITIONS = """
+rows = Shape <start=0, end=1> (x) before = Shape <start=0, end=1> (past)
+S = Squeeze (rows) P = Squeeze (before) T = Add (P, S)
+counted = Range (first, S, one) queries = Add (counted, P) keys = Range (first, T, one)
+q = Unsqueeze (queries, across) k = Unsqueeze (keys, along)
+"""
+
+GUARD = """
+bias = Where (mask, zero, closed) sum = Add (x, bias) w = Softmax (sum) r = MatMul (w, v)
+largest = ReduceMax <keepdims=1> (bias, last) none = Equal (largest, closed) y = Where (none, zero, r)
+"""
+
+INPUTS = "float[3,6] x, float[3,1] past, float[6,2] v"
+
+
+class TestGuards(RuleTestCase):
+    RULE = "GuardOfValues"
+
+    MASKS = {
+        "keys up to the query": "mask = LessOrEqual (k, q)",
+        "the same from the other side": "mask = GreaterOrEqual (q, k)",
+        "a window that holds the query": "sub = Sub (q, two) near = Greater (k, sub) le = LessOrEqual (k, q) mask = And (near, le)",
+        "the same window, spelled otherwise": "sub = Sub (q, two) near = Less (sub, k) le = LessOrEqual (k, q) mask = And (le, near)",
+        "positions that exist": "mask = GreaterOrEqual (k, first)",
+        "keys up to the query and positions that exist": "le = LessOrEqual (k, q) ge = GreaterOrEqual (k, first) mask = And (ge, le)",
+    }
+
+    OTHER_MASKS = {
+        "keys before the query": "mask = Less (k, q)",
+        "keys from the query on": "mask = GreaterOrEqual (k, q)",
+        "a window of nothing": "sub = Sub (q, first) near = Greater (k, sub) le = LessOrEqual (k, q) mask = And (near, le)",
+        "a window before the query": "sub = Sub (q, two) near = Greater (k, sub) le = Less (k, q) mask = And (near, le)",
+        "queries that may be negative": "m = Sub (q, two) mask = LessOrEqual (k, m)",
+        "keys that start at one": "E = Add (T, one) up = Range (one, E, one) u = Unsqueeze (up, along) mask = LessOrEqual (u, q)",
+        "positions along the other axis": "qq = Unsqueeze (queries, along) kk = Unsqueeze (keys, across) t = LessOrEqual (kk, qq) mask = Transpose (t)",
+        "a mask from outside": "mask = Greater (x, past)",
+        "a window around keys that end before the query": (
+            "few = Range (first, S, one) f = Unsqueeze (few, along) sub = Sub (q, one) near = Greater (f, sub)"
+            " le = LessOrEqual (f, q) m = And (near, le) mask = Concat <axis=1> (m, m)"
+        ),
+    }
+
+    def test_a_guard_that_never_acts(self):
+        for promise, mask in self.MASKS.items():
+            with self.subTest(promise):
+                self.assert_guard(mask, fires=True)
+
+    def test_a_guard_that_may_act(self):
+        for promise, mask in self.OTHER_MASKS.items():
+            with self.subTest(promise):
+                self.assert_guard(mask, fires=False)
+
+    def assert_guard(self, mask: str, fires: bool):
+        """The guard is removed or not, and the results stay."""
+        model = parsed(f"agraph ({INPUTS}) => (float[3,2] y) {{ {CONSTANTS} {POSITIONS} {mask} {GUARD} }}")
+        optimized = optimize(model, OptimizationOptions([self.RULE], constant_folding=False))
+        self.assertEqual(not fires, "ReduceMax" in operators(optimized))
+        wanted, got = (session(item).run(None, drawn(model)) for item in (model, optimized))
+        np.testing.assert_array_equal(wanted[0], got[0])
+
+    def test_a_mask_of_finite_numbers(self):
+        low = "low = Constant <value=float {-3.4e38}> () table = Constant <value=float[2,6]{1,2,3,4,5,6,7,8,9,10,11,12}> ()"
+        bias = "at = ArgMax <axis=0,keepdims=0> (x) sized = Gather (table, at) bias = Where (m, sized, low)"
+        guard = GUARD.replace("bias = Where (mask, zero, closed)", bias)
+        text = f"agraph (bool[6,6] m, float[1,6] x, float[6,2] v) => (float[6,2] y) {{ {CONSTANTS} {low} {guard} }}"
+        optimized = optimize(parsed(text), OptimizationOptions([self.RULE]))
+        self.assertNotIn("ReduceMax", operators(optimized))
+
+    def test_constant_masks(self):
+        for rows, fires in (("0,0,1,0", False), ("1,1,0,0", False), ("1,0,0,1", True)):
+            with self.subTest(rows):
+                mask = f"mask = Constant <value=bool[2,2]{{{rows}}}> ()"
+                text = (
+                    f"agraph (float[2,2] x, float[2,2] v) => (float[2,2] y) {{ {CONSTANTS} {mask} {GUARD} }}"
+                )
+                optimized = optimize(parsed(text), OptimizationOptions([self.RULE], constant_folding=False))
+                self.assertEqual(not fires, "ReduceMax" in operators(optimized))
+
+
+class TestGuardsOfWeights(RuleTestCase):
+    RULE = "GuardOfWeights"
+    TEXT = """agraph (float[2,3] x, float[3,2] v) => (float[2,2] y)
+    { zero = Constant <value=float {0.0}> () closed = Constant <value=float {-inf}> ()
+      mask = Constant <value=bool[2,3]{1,0,0,1,1,0}> () bias = Where (mask, zero, closed)
+      sum = Add (x, bias) w = Softmax <axis=-1> (sum) n = IsNaN (w) g = Where (n, zero, w) y = MatMul (g, v) }"""
+
+    def test_a_causal_mask(self):
+        self.assert_becomes(self.TEXT, ["Where", "Add", "Softmax", "MatMul"])
+
+    def test_an_empty_row(self):
+        self.assert_stays(self.TEXT.replace("{1,0,0,1,1,0}", "{0,0,0,1,1,0}"))
+
+    def test_another_axis(self):
+        self.assert_stays(self.TEXT.replace("Softmax <axis=-1>", "Softmax <axis=0>"))
+
+    def test_weights_of_another_softmax(self):
+        self.assert_stays(
+            self.TEXT.replace("g = Where (n, zero, w)", "o = Softmax <axis=-1> (x) g = Where (n, zero, o)")
+        )
+
+
+class TestConditions(RuleTestCase):
+    TRUE = "c = Constant <value=bool[1,2]{1,1}> ()"
+
+    def test_where_of_true(self):
+        self.assert_becomes(
+            f"agraph (float[3,2] x, float[1] z) => (float[3,2] y) {{ {self.TRUE} w = Where (c, x, z) y = Neg (w) }}",
+            ["Neg"],
+            rule="WhereDecided",
+        )
+
+    def test_where_of_false(self):
+        false = self.TRUE.replace("{1,1}", "{0,0}")
+        self.assert_becomes(
+            f"agraph (float[1] x, float[3,2] z) => (float[3,2] y) {{ {false} w = Where (c, x, z) y = Neg (w) }}",
+            ["Neg"],
+            rule="WhereDecided",
+        )
+
+    def test_where_of_equal_branches(self):
+        self.assert_becomes(
+            "agraph (bool[3,2] c, float[3,2] x) => (float[3,2] y) { w = Where (c, x, x) y = Neg (w) }",
+            ["Neg"],
+            rule="WhereDecided",
+        )
+
+    def test_where_that_widens(self):
+        self.assert_stays(
+            f"agraph (float[1,2] x, float[3,2] z) => (float[3,2] y) {{ {self.TRUE} y = Where (c, x, z) }}",
+            rule="WhereDecided",
+        )
+        self.assert_stays(
+            "agraph (bool[3,2] c, float[2] x) => (float[3,2] y) { y = Where (c, x, x) }", rule="WhereDecided"
+        )
+
+    def test_where_that_chooses(self):
+        mixed = self.TRUE.replace("{1,1}", "{0,1}")
+        self.assert_stays(
+            f"agraph (float[3,2] x, float[3,2] z) => (float[3,2] y) {{ {mixed} y = Where (c, x, z) }}",
+            rule="WhereDecided",
+        )
+
+    def test_and_of_true(self):
+        self.assert_becomes(
+            f"agraph (bool[3,2] x) => (bool[3,2] y) {{ {self.TRUE} a = And (c, x) y = Not (a) }}",
+            ["Not"],
+            rule="AndTrue",
+        )
+
+    def test_and_that_widens(self):
+        self.assert_stays(
+            f"agraph (bool[3,1] x) => (bool[3,2] y) {{ {self.TRUE} y = And (x, c) }}", rule="AndTrue"
+        )
+
+    SHOWN = "agraph (float[N,4,2] x, float[2] a) => (float[N,4,2] y) { size = Shape (x) m = Expand (c, size)"
+
+    def test_a_mask_that_is_true_everywhere(self):
+        """The Expand holds True for every size; what is added may be anything."""
+        text = self.SHOWN.replace("{", f"{{ {self.TRUE}", 1)
+        closed = "closed = Constant <value=float {-inf}> () zero = Constant <value=float {0.0}> ()"
+        self.assert_becomes(
+            f"{text} {closed} w = Where (m, zero, closed) s = Add (w, x) y = Neg (s) }}",
+            ["Neg"],
+            rule="AddWhereTrue",
+        )
+        self.assert_becomes(
+            f"{text} {closed} w = Where (m, a, closed) y = Add (x, w) }}", ["Add"], rule="AddWhereTrue"
+        )
+
+    def test_positions_that_are_not_negative(self):
+        text = """agraph (float[3,4] x) => (float[3,4] y)
+        {{ zero = Constant <value=int64 {{0}}> () bound = Constant <value=int64 {{{bound}}}> () one = Constant <value=int64 {{1}}> ()
+           axes = Constant <value=int64[1]{{1}}> () none = Constant <value=float {{0.0}}> () closed = Constant <value=float {{-2.0}}> ()
+           rows = Shape <end=1> (x) n = Squeeze (rows) r = Range (zero, n, one) u = Unsqueeze (r, axes)
+           m = GreaterOrEqual (u, bound) w = Where (m, none, closed) s = Add (x, w) y = Neg (s) }}"""
+        self.assert_becomes(text.format(bound=0), ["Neg"], rule="AddWhereTrue")
+        kept = "Shape Squeeze Range Unsqueeze GreaterOrEqual Where Add Neg".split()
+        self.assert_optimized(text.format(bound=1), kept, fires=False, rule="AddWhereTrue")
+
+    def test_zeros(self):
+        zeros = "z = Constant <value=float[2,2]{0,0,0,0}> ()"
+        text = f"agraph (float[N,2,2] x) => (float[N,2,2] y) {{ {zeros} s = Add (x, z) y = Neg (s) }}"
+        self.assert_becomes(text, ["Neg"], rule="AddZeros")
+        self.assert_stays(text.replace("{0,0,0,0}", "{0,0,0,1}"), rule="AddZeros")
+        self.assert_stays(text.replace("[N,2,2]", "[1,2]", 1).replace("[N,2,2]", "[2,2]"), rule="AddZeros")
+
+
+if __name__ == "__main__":
+    unittest.main()
