@@ -257,6 +257,17 @@ class TestEngine(unittest.TestCase):
             {entry.key: entry.value for entry in node.metadata_props} for node in optimized.graph.node
         ])  # fmt: skip
 
+    def test_a_sequence_keeps_its_type(self):
+        """onnx-ir infers a tensor for a sequence whose type the file does not tell."""
+        model = parsed(
+            "agraph (float[N,4] x) => (float[M,P] y) { s = SplitToSequence<axis=1>(x) t = Identity(s) i = Constant<value_int=1>() y = SequenceAt(t, i) }"
+        )
+        optimized = optimize(model)
+        feeds = drawn(model)
+        self.assertEqual(
+            session(model).run(None, feeds)[0].tolist(), session(optimized).run(None, feeds)[0].tolist()
+        )
+
 
 class TestOptions(unittest.TestCase):
     def test_sets_and_names(self):
@@ -270,8 +281,8 @@ class TestOptions(unittest.TestCase):
         )
 
     def test_unknown_names(self):
-        with self.assertRaisesRegex(ValueError, "'TransposTranspose', did you mean .*TransposeTranspose"):
-            OptimizationOptions("default+TransposTranspose")
+        with self.assertRaisesRegex(ValueError, "'TransposeTranspos', did you mean .*TransposeTranspose"):
+            OptimizationOptions("default+TransposeTranspos")
         with self.assertRaisesRegex(ValueError, "no rule '%%': the sets are default, onnxruntime"):
             OptimizationOptions(["%%"])
 

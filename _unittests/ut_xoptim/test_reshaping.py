@@ -11,7 +11,51 @@ class TestReshaping(RuleTestCase):
             ("float[N,6] x", "float[6,N]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{6,-1}>() a = Reshape(x, s) y = Reshape(a, t)", ["Reshape"]),
             ("float[2,3] x", "float[6]", "o = Constant<value=int64[1]{0}>() t = Constant<value=int64[1]{6}>() a = Unsqueeze(x, o) y = Reshape(a, t)", ["Reshape"]),
         ],
+        "ReshapeToComputedShape": [
+            ("float[N,M,6] x", "float[N,M,2,3]", "s = Shape<end=2>(x) u = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(s, u) y = Reshape<allowzero=1>(x, t)", ["Reshape"]),
+            ("float[N,4,6] x", "float[N,24]", "s = Shape<end=1>(x) u = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(s, u) y = Reshape(x, t)", ["Reshape"]),
+            ("float[N,M,6] x", "float[N,K]", "s = Shape<end=1>(x) u = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(s, u) y = Reshape(x, t)", ["Reshape"]),
+        ],
+        "ReshapeTwice": [
+            ("float[N,6] x", "float[N,2,1,3]", "s = Constant<value=int64[3]{-1,2,3}>() o = Constant<value=int64[1]{2}>() a = Reshape(x, s) y = Unsqueeze(a, o)", ["Reshape"]),
+            ("float[N,1,6] x", "float[N,6,1]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{2}>() a = Squeeze(x, o) y = Unsqueeze(a, p)", ["Reshape"]),
+            ("float[N,2,3] x", "float[N,6]", "s = Constant<value=int64[4]{0,2,3,1}>() a = Reshape(x, s) y = Flatten(a)", ["Reshape"]),
+        ],
+        "SqueezeSqueeze": [
+            ("float[1,N,1,6,1] x", "float[N,6]", "o = Constant<value=int64[1]{0}>() p = Constant<value=int64[2]{-1,1}>() a = Squeeze(x, o) y = Squeeze(a, p)", ["Squeeze"]),
+        ],
+        "SqueezedReduction": [
+            ("float[N,4,6] x", "float[N,6]", "o = Constant<value=int64[1]{-2}>() p = Constant<value=int64[1]{1}>() a = ReduceMean(x, o) y = Squeeze(a, p)", ["ReduceMean"]),
+            ("float[N,4,6] x", "float[N]", "o = Constant<value=int64[2]{1,2}>() s = Constant<value=int64[1]{-1}>() a = ReduceMax(x, o) y = Reshape(a, s)", ["ReduceMax"]),
+        ],
+        "UnsqueezedReduction": [
+            ("float[N,4,6] x", "float[N,1,6]", "o = Constant<value=int64[1]{-2}>() p = Constant<value=int64[1]{1}>() a = ReduceSum<keepdims=0>(x, o) y = Unsqueeze(a, p)", ["ReduceSum"]),
+        ],
+        "ReshapeElementwiseReshape": [
+            ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Relu(a) y = Reshape(b, t)", ["Relu"]),
+            ("float[N,6] x", "float[N,1,6]", "o = Constant<value=int64[1]{0}>() p = Constant<value=int64[1]{1}>() q = Constant<value=int64[1]{0}>() two = Constant<value_float=2.0>() a = Unsqueeze(x, o) b = Sub(two, a) c = Exp(b) d = Squeeze(c, q) y = Unsqueeze(d, p)", ["Sub", "Exp", "Unsqueeze"]),
+        ],
+        "ReshapedOperands": [
+            ("float[N,1,6] x, float[N,1,6] w", "float[N,6]", "o = Constant<value=int64[1]{1}>() a = Squeeze(x, o) b = Squeeze(w, o) y = Sub(b, a)", ["Sub", "Squeeze"]),
+            ("float[N,6] x, float[1,6] w", "float[N,6,1]", "o = Constant<value=int64[1]{-1}>() a = Unsqueeze(x, o) b = Unsqueeze(w, o) y = Sub(a, b)", ["Sub", "Unsqueeze"]),
+            ("float[N,6] x, float[N,6] w", "float[N,2,3]", "s = Constant<value=int64[3]{0,2,3}>() a = Reshape(x, s) b = Reshape(w, s) y = Sub(a, b)", ["Sub", "Reshape"]),
+        ],
+        "ExpandExpand": [
+            ("float[1,6] x", "float[2,4,6]", "s = Constant<value=int64[2]{4,6}>() t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)", ["Expand"]),
+            ("float[N,1] x", "float[2,N,6]", "s = Constant<value=int64[2]{1,6}>() t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)", ["Expand"]),
+        ],
+        "ExpandedLeftOperand": [
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w)", ["Sub"]),
+            ("float[1,6] x, float[4,6] w", "float[4,6]", "s = Constant<value=int64[2]{4,6}>() a = Expand(x, s) y = Mul(w, a)", ["Mul"]),
+        ],
+        "ExpandedRightOperand": [
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
+        ],
+        "ExpandedOperandsOfWhere": [
+            ("bool[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) z = Constant<value_float=0.0>() e = Expand(z, s) y = Where(a, w, e)", ["Where"]),
+        ],
         "ReshapeNothing": [
+            ("float[N,M] x", "float[N,M]", "s = Shape(x) a = Reshape(x, s) y = Neg(a)", ["Neg"]),
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) y = Neg(a)", ["Neg"]),
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{0,6}>() a = Reshape(x, s) y = Neg(a)", ["Neg"]),
         ],
@@ -32,7 +76,43 @@ class TestReshaping(RuleTestCase):
     }  # fmt: skip
     STAY = {
         "ReshapeReshape": [
-            ("float[4,6] x", "float[3,8]", "s = Constant<value=int64[2]{3,8}>() t = Constant<value=int64[2]{0,-1}>() a = Reshape(x, s) y = Reshape(a, t)"),
+            ("float[N,M] x", "float[1,N,M]", "o = Constant<value=int64[1]{0}>() t = Constant<value=int64[3]{1,0,-1}>() a = Unsqueeze(x, o) y = Reshape(a, t)"),
+        ],
+        "ReshapeToComputedShape": [
+            ("float[N,M,6] x", "float[M,N,6]", "n = Shape<end=1>(x) m = Shape<start=1,end=2>(x) s = Constant<value=int64[1]{6}>() t = Concat<axis=0>(m, n, s) y = Reshape(x, t)"),
+            ("float[N,M,6] x, float[2,K] k", "float[N,K,A]", "n = Shape<end=1>(x) m = Shape<start=1>(k) s = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(n, m, s) y = Reshape(x, t)"),
+        ],
+        "ReshapeTwice": [
+            ("float[N,M,6] x", "float[N,M,1,2,3]", "n = Shape<end=2>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s) o = Constant<value=int64[1]{2}>() a = Reshape(x, t) y = Unsqueeze(a, o) z = Neg(a)", "float[N,M,2,3] z"),
+            ("float[N,M,1] x", "float[1,N,M]", "o = Constant<value=int64[1]{2}>() p = Constant<value=int64[1]{0}>() a = Squeeze(x, o) y = Unsqueeze(a, p)"),
+        ],
+        "SqueezedReduction": [
+            ("float[N,4,1] x", "float[N,1]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{1}>() a = ReduceMean(x, o) y = Squeeze(a, p) z = Neg(a)", "float[N,1,1] z"),
+            ("float[N,1,4] x", "float[N,4]", "o = Constant<value=int64[1]{2}>() s = Constant<value=int64[2]{-1,4}>() b = Neg(x) p = Constant<value=int64[1]{1}>() y = Squeeze(b, p)"),
+        ],
+        "UnsqueezedReduction": [
+            ("float[N,4,6] x", "float[N,6,1]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{2}>() a = ReduceSum<keepdims=0>(x, o) y = Unsqueeze(a, p)"),
+        ],
+        "ReshapeElementwiseReshape": [
+            ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() k = Constant<value=float[3]{1.0,2.0,3.0}>() a = Reshape(x, s) b = Add(a, k) y = Reshape(b, t)"),
+            ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Relu(a) y = Reshape(b, t) z = Neg(b)", "float[K,3] z"),
+            ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Softmax(a) y = Reshape(b, t)"),
+        ],
+        "ReshapedOperands": [
+            ("float[N,1,6] x, float[1,1,6] w", "float[N,6]", "s = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Reshape(w, s) y = Sub(b, a)"),
+            ("float[N,6] x, float[6] w", "float[N,6,6]", "o = Constant<value=int64[1]{1}>() a = Unsqueeze(x, o) b = Unsqueeze(w, o) y = Sub(a, b)"),
+            ("float[N,6] x, float[N,6] w", "float[N,2,3]", "s = Constant<value=int64[3]{0,2,3}>() a = Reshape(x, s) b = Reshape(w, s) y = Sub(a, b) z = Neg(a)", "float[N,2,3] z"),
+        ],
+        "ExpandExpand": [
+            ("float[1,6] x, float[N,6] w", "float[2,N,6]", "s = Shape(w) t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)"),
+        ],
+        "ExpandedLeftOperand": [
+            ("float[1,6] x, float[1,6] w, float[N,6] k", "float[N,6]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
+            ("float[1,6] x, float[M,6] w, float[N,6] k", "float[N,6]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Neg(a)", "float[N,6] z"),
+        ],
+        "ExpandedOperandsOfWhere": [
+            ("bool[1,6] x, float[1,6] w, float[N,6] k", "float[N,6]", "s = Shape(k) a = Expand(x, s) z = Constant<value_float=0.0>() y = Where(a, w, z)"),
         ],
         "ReshapeNothing": [("float[2,6] x", "float[6,2]", "s = Constant<value=int64[2]{6,2}>() y = Reshape(x, s)")],
         "SqueezeUnsqueeze": [
@@ -57,9 +137,10 @@ class TestReshaping(RuleTestCase):
 
     def test_they_do_not_fire(self):
         for rule, cases in self.STAY.items():
-            for inputs, result, nodes in cases:
+            for inputs, result, nodes, *more in cases:
                 with self.subTest(f"{rule}: {nodes}"):
-                    self.assert_stays(f"agraph ({inputs}) => ({result} y) {{ {nodes} }}", rule=rule)
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
 
 
 if __name__ == "__main__":

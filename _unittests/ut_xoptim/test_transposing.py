@@ -59,5 +59,84 @@ class TestTransposeNothing(RuleTestCase):
         self.assert_stays("agraph (float[2,3] x) => (float[3,2] y) { t = Transpose (x) y = Relu(t) }")
 
 
+class TestTransposing(RuleTestCase):
+    BECOME = {
+        "TransposeOnes": [
+            ("float[N,1,6] x", "float[1,N,6]", "y = Transpose<perm=[1,0,2]>(x)", ["Reshape"]),
+            ("float[2,1,6,1] x", "float[1,2,1,6]", "y = Transpose<perm=[1,0,3,2]>(x)", ["Reshape"]),
+        ],
+        "TransposeElementwiseTranspose": [
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Relu(a) y = Transpose<perm=[0,2,1]>(b)", ["Relu"]),
+            ("float[N,3,4] x", "float[3,4,N]", "two = Constant<value_float=2.0>() a = Transpose<perm=[0,2,1]>(x) b = Sub(two, a) c = Exp(b) y = Transpose<perm=[2,1,0]>(c)", ["Sub", "Exp", "Transpose"]),
+            ("float[N,3,4] x", "float[N,3,4]", "k = Constant<value=float[3]{1.0,2.0,3.0}>() a = Transpose<perm=[0,2,1]>(x) b = Mul(a, k) y = Transpose<perm=[0,2,1]>(b)", ["Mul"]),
+            ("float[4,3] x", "float16[4,3]", "a = Transpose(x) b = Cast<to=10>(a) y = Transpose(b)", ["Cast"]),
+            ("float[4,3] x", "float[4,3]", "l = Constant<value_float=-0.5>() h = Constant<value_float=0.5>() a = Transpose(x) b = Clip(a, l, h) y = Transpose(b)", ["Clip"]),
+        ],
+        "TransposeSoftmaxTranspose": [
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[0,2,1]>(b)", ["Softmax"]),
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[1,2,0]>(x) b = LogSoftmax<axis=1>(a) y = Transpose<perm=[2,0,1]>(b)", ["LogSoftmax"]),
+        ],
+        "TransposedOperands": [
+            ("float[N,3,4] x, float[1,3,4] w", "float[3,4,N]", "a = Transpose<perm=[1,2,0]>(x) b = Transpose<perm=[1,2,0]>(w) y = Sub(b, a)", ["Sub", "Transpose"]),
+        ],
+        "ReducedTranspose": [
+            ("float[N,3,4] x", "float[N,3]", "o = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) y = ReduceMean<keepdims=0>(a, o)", ["ReduceMean"]),
+            ("float[N,3,4,5] x", "float[N,3]", "o = Constant<value=int64[2]{-3,2}>() a = Transpose<perm=[0,2,3,1]>(x) y = ReduceMax<keepdims=0>(a, o)", ["ReduceMax"]),
+            ("float[N,3,4,5] x", "float[N,1,1,5]", "o = Constant<value=int64[2]{1,2}>() a = Transpose<perm=[0,2,1,3]>(x) y = ReduceMax(a, o)", ["ReduceMax"]),
+        ],
+        "ConcatTransposed": [
+            ("float[N,3,4] x, float[N,3,2] w", "float[N,6,3]", "a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[0,2,1]>(w) y = Concat<axis=-2>(a, b)", ["Concat", "Transpose"]),
+        ],
+        "TransposeWithLeadingAxesAsOne": [
+            ("float[N,3,M,5] x", "float[N,3,5,M]", "s = Shape(x) m = Shape<start=2,end=3>(x) k = Constant<value=int64[1]{-1}>() f = Constant<value=int64[1]{5}>() p = Concat<axis=0>(k, m, f) h = Shape<end=2>(x) q = Concat<axis=0>(h, f, m) a = Reshape(x, p) b = Transpose<perm=[0,2,1]>(a) y = Reshape(b, q)", ["Transpose"]),
+        ],
+    }  # fmt: skip
+    STAY = {
+        "TransposeOnes": [
+            ("float[N,3,6] x", "float[3,N,6]", "y = Transpose<perm=[1,0,2]>(x)"),
+            ("float[N,1,M] x", "float[1,N,M]", "y = Transpose<perm=[1,0,2]>(x)"),
+        ],
+        "TransposeElementwiseTranspose": [
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[0,2,1]>(b)"),
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Relu(a) y = Transpose<perm=[0,2,1]>(b) z = Neg(b)", "float[N,4,3] z"),
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Relu(a) y = Transpose<perm=[0,2,1]>(b)", "float[N,4,3] a"),
+            ("float[4] x", "float[4,2]", "k = Constant<value=float[2,1]{1.0,2.0}>() a = Transpose(x) b = Add(a, k) y = Transpose(b)"),
+        ],
+        "TransposeSoftmaxTranspose": [
+            ("float[N,3,4] x", "float[4,N,3]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[1,0,2]>(b)"),
+        ],
+        "TransposedOperands": [
+            ("float[3,3,4] x, float[1,3,4] w", "float[3,4,3]", "a = Transpose<perm=[1,2,0]>(x) b = Transpose<perm=[0,2,1]>(w) y = Sub(b, a)"),
+            ("float[3,4] x, float[3,4] w", "float[4,3]", "a = Transpose(x) b = Transpose(w) y = Sub(b, a)", "float[4,3] a"),
+        ],
+        "ReducedTranspose": [
+            ("float[N,3,4,5] x", "float[4,N,5]", "o = Constant<value=int64[1]{2}>() a = Transpose<perm=[2,0,1,3]>(x) y = ReduceMean<keepdims=0>(a, o)"),
+            ("float[N,3,4] x", "float[N,1,3]", "o = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) y = ReduceMean(a, o)"),
+        ],
+        "ConcatTransposed": [
+            ("float[3,3,4] x, float[3,3,4] w", "float[6,4,3]", "a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[1,2,0]>(w) y = Concat<axis=0>(a, b)"),
+        ],
+        "TransposeWithLeadingAxesAsOne": [
+            ("float[2,3,4,5] x", "float[3,2,5,4]", "p = Constant<value=int64[3]{6,4,5}>() q = Constant<value=int64[4]{3,2,5,4}>() a = Reshape(x, p) b = Transpose<perm=[0,2,1]>(a) y = Reshape(b, q)"),
+            ("float[2,3,4,5] x", "float[5,6,4]", "p = Constant<value=int64[3]{6,4,5}>() q = Constant<value=int64[3]{5,6,4}>() a = Reshape(x, p) b = Transpose<perm=[2,0,1]>(a) y = Reshape(b, q)"),
+        ],
+    }  # fmt: skip
+
+    def test_they_fire(self):
+        for rule, cases in self.BECOME.items():
+            for inputs, result, nodes, expected in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    self.assert_becomes(
+                        f"agraph ({inputs}) => ({result} y) {{ {nodes} }}", expected, rule=rule
+                    )
+
+    def test_they_do_not_fire(self):
+        for rule, cases in self.STAY.items():
+            for inputs, result, nodes, *more in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
+
+
 if __name__ == "__main__":
     unittest.main()

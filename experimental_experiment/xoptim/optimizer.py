@@ -22,6 +22,12 @@ from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
 
 
+SEQUENCES = frozenset(
+    "Optional SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceMap SplitToSequence".split()
+)
+"""Operators whose results are no tensors: onnx-ir's inference gives them the type of what they hold."""
+
+
 def optimize(
     model: ir.Model | onnx.ModelProto,
     options: OptimizationOptions | None = None,
@@ -75,6 +81,9 @@ def prepare(model: ir.Model) -> None:
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if any(value.shape is None for node in model.graph for value in node.outputs):
         ShapeInferencePass()(model)
+        for node in nodes_of(model.graph):
+            if node.op_type in SEQUENCES or (node.op_type == "Identity" and node.inputs[0].type is None):
+                node.outputs[0].type = node.outputs[0].shape = None
 
 
 def rewrite(

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -22,6 +22,12 @@ class Declined:
     """Why a rule does not apply where its pattern matches."""
 
     reason: str
+
+
+def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: Any) -> ir.Value:
+    """The first result of *node* written once more, with other inputs and some attributes *changed*."""
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    return op.emit(node.op_type, inputs, {**attributes, **changed}, domain=node.domain)
 
 
 def no(reason: str) -> Declined:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, var
-from experimental_experiment.xoptim.patterns.reshaping import is_same
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import is_same
 
 x, q = var("x"), var("q")
 REPEATED = P.Reshape(

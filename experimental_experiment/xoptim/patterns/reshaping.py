@@ -4,30 +4,61 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, var
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
+from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, optional, var
+from experimental_experiment.xoptim.patterns.transposing import REDUCTIONS
+from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.shapes import broadcast, reshape_target, same_sizes
 
-x, shape, axes = var("x"), var("shape"), var("axes")
+x, y, shape, axes = var("x"), var("y"), var("shape"), var("axes")
+
+MOVES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that change the shape and nothing else."""
+
+COMPUTED = ("Cast", "Concat", "Gather", "Reshape", "Shape", "Slice", "Unsqueeze")
+"""Operators that end the computation of a shape."""
 
 
-@rule(
-    P.Reshape(
-        P.one_of("Reshape", "Flatten", "Squeeze", "Unsqueeze")(name="inner", shared=True), shape, name="outer"
-    ),
-    set="default",
-)
+def refuses_empty(node: ir.Node) -> bool:
+    """Whether a Reshape has a -1 beside a size that may be 0, which onnxruntime refuses for tensors without elements."""
+    if node.op_type != "Reshape":
+        return False
+    sizes = ints_of(node.inputs[1])
+    if sizes is not None:
+        return -1 in sizes and 0 in sizes
+    concat = node.inputs[1].producer()
+    pieces = concat.inputs if concat is not None and concat.op_type == "Concat" else ()
+    return any(-1 in (ints_of(piece) or ()) for piece in pieces)
+
+
+def moved(op, x: ir.Value, steps: list[ir.Node]) -> ir.Value | None:
+    """*x*, or one Reshape of it, in the shape that *steps* give it; None when that takes a computed shape."""
+    result = steps[-1].outputs[0].shape
+    if same_sizes(x.shape, result):
+        return x
+    target = reshape_target(x.shape, result, may_be_empty=not any(map(refuses_empty, steps)))
+    return None if target is None else op.Reshape(x, target)
+
+
+# ---- Reshape, Flatten, Squeeze, Unsqueeze
+
+
+@rule(P.Reshape(P.one_of(*MOVES)(name="inner", shared=True), shape, name="outer"), set="default")
 def reshape_reshape(op, inner, shape, outer):
-    """A Reshape of a Reshape, or of what only changes the shape, is the last one, where it copies no size of the first."""
+    """A Reshape of a Reshape, or of what only changes the shape, is the last one."""
     sizes = ints_of(shape)
     if attribute_of(outer, "allowzero", 0) or (sizes is not None and 0 not in sizes):
         return op.Reshape(inner.inputs[0], shape, allowzero=attribute_of(outer, "allowzero"))
-    return no("it may copy a size")
+    result = moved(op, inner.inputs[0], [inner, outer])
+    return no("it may copy a size of the first") if result is None else result
 
 
 @rule(P.Reshape(x, shape, name="node"), set="default")
 def reshape_nothing(op, x, shape, node):
     """A Reshape to the shape that a value has."""
     sizes, result = ints_of(shape), node.outputs[0].shape
+    if same_sizes(x.shape, result):
+        return x
     if sizes is None or x.shape is None or result is None or len(sizes) != len(x.shape):
         return None
     unknown = [k for k, size in enumerate(sizes) if size == -1]
@@ -35,6 +66,13 @@ def reshape_nothing(op, x, shape, node):
         return None
     same = all(size in (0, -1) or size == known for size, known in zip(sizes, x.shape))
     return x if same and not attribute_of(node, "allowzero", 0) else None
+
+
+@rule(P.Reshape(x, P.one_of(*COMPUTED)(shared=True), name="node"), set="default")
+def reshape_to_computed_shape(op, x, node):
+    """A shape that is computed although numbers, 0 and -1 say the same."""
+    result = moved(op, x, [node])
+    return no("several sizes are computed") if result is None else result
 
 
 @rule(P.Squeeze(P.Unsqueeze(x, axes, shared=True), var("squeezed")), set="default")
@@ -73,17 +111,158 @@ def unsqueeze_unsqueeze(op, x, axes, added):
     return op.Unsqueeze(x, sorted([*second, *(free[axis] for axis in first)]))
 
 
+@rule(P.Squeeze(P.Squeeze(x, axes), var("removed")), set="default")
+def squeeze_squeeze(op, x, axes, removed):
+    """Two Squeezes are one."""
+    first, second = ints_of(axes), ints_of(removed)
+    if first is None or second is None or x.shape is None:
+        return no("axes or rank unknown")
+    first = [axis % len(x.shape) for axis in first]
+    left = [axis for axis in range(len(x.shape)) if axis not in first]
+    return op.Squeeze(x, sorted([*first, *(left[axis] for axis in second)]))
+
+
+@rule(
+    P.one_of("Flatten", "Squeeze", "Unsqueeze")(
+        P.one_of(*MOVES)(name="inner"), optional("axes"), name="outer"
+    ),
+    set="default",
+)
+def reshape_twice(op, inner, outer):
+    """Two operators that only change the shape are one Reshape."""
+    result = moved(op, inner.inputs[0], [inner, outer])
+    return no("several sizes are not static") if result is None else result
+
+
+# ---- reductions, elementwise operators
+
+
+@rule(P.one_of("Reshape", "Squeeze")(P.one_of(*REDUCTIONS)(name="node"), optional("axes")), set="default")
+def squeezed_reduction(op, node, root):
+    """A reduction whose axes are removed afterwards does not keep them."""
+    reduced = reduced_axes(node)
+    if reduced is None or not attribute_of(node, "keepdims", 1):
+        return no("the axes are unknown, or not kept")
+    shape = node.inputs[0].shape
+    if not same_sizes(
+        root.outputs[0].shape, [size for axis, size in enumerate(shape) if axis not in reduced]
+    ):
+        return no("other axes are removed")
+    return again(op, node, node.inputs, keepdims=0)
+
+
+@rule(P.one_of("Reshape", "Unsqueeze")(P.one_of(*REDUCTIONS)(name="node"), var("axes")), set="default")
+def unsqueezed_reduction(op, node, root):
+    """A reduction whose axes are added again keeps them."""
+    reduced = reduced_axes(node)
+    if reduced is None or attribute_of(node, "keepdims", 1):
+        return no("the axes are unknown, or kept")
+    shape = node.inputs[0].shape
+    kept = [1 if axis in reduced else size for axis, size in enumerate(shape)]
+    if not same_sizes(root.outputs[0].shape, kept):
+        return no("other axes are added")
+    return again(op, node, node.inputs, keepdims=1)
+
+
+def reduced_axes(node: ir.Node) -> set[int] | None:
+    """The axes that a reduction removes, None when they are not known."""
+    shape = node.inputs[0].shape
+    given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
+    return {axis % len(shape) for axis in given} if given and shape is not None else None
+
+
+@rule(
+    P.one_of(*MOVES)(
+        one_or_two(P.one_of(*MOVES)(name="inner"), "first", "second"), optional("axes"), name="outer"
+    ),
+    set="default",
+)
+def reshape_elementwise_reshape(op, inner, first, second, outer):
+    """Two changes of the shape around one or two elementwise operators are one after them, or none."""
+    x = inner.inputs[0]
+    result = redone(op, (first, second), inner.outputs[0], x, lambda constant: None)
+    if result is None:
+        return no("a constant has several elements")
+    if same_sizes(x.shape, outer.outputs[0].shape):
+        return result
+    target = reshape_target(
+        x.shape, outer.outputs[0].shape, not (refuses_empty(inner) or refuses_empty(outer))
+    )
+    return no("several sizes are not static") if target is None else op.Reshape(result, target)
+
+
+@rule(
+    P.one_of(*BINARY)(
+        P.one_of("Reshape", "Squeeze", "Unsqueeze")(x, shape, name="left"),
+        P.one_of("Reshape", "Squeeze", "Unsqueeze")(y, shape, name="right"),
+        name="node",
+    ),
+    set="default",
+)
+def reshaped_operands(op, x, y, shape, left, right, node):
+    """Two operands whose shapes are changed alike: the result's is."""
+    if left.op_type != right.op_type or x.shape is None or y.shape is None:
+        return no("their shapes are not changed alike")
+    fits = same_sizes(x.shape, y.shape) if left.op_type == "Reshape" else len(x.shape) == len(y.shape)
+    if not fits:
+        return no("they have other shapes")
+    operands = [x, y] if node.inputs[0] is left.outputs[0] else [y, x]
+    return again(op, left, [again(op, node, operands), shape])
+
+
+# ---- Expand
+
+
 @rule(P.Expand(x, shape, name="node"), set="default")
 def expand_nothing(op, x, shape, node):
     """An Expand to the shape that a value has."""
-    result = node.outputs[0].shape
-    if x.shape is None or result is None or len(x.shape) != len(result):
-        return None
-    return x if all(is_same(a, b) for a, b in zip(x.shape, result)) else None
+    return x if same_sizes(x.shape, node.outputs[0].shape) else None
 
 
-def is_same(a: int | ir.SymbolicDim, b: int | ir.SymbolicDim) -> bool:
-    """Whether two sizes are known to be equal: numbers, or dimensions of one name."""
-    if isinstance(a, int) or isinstance(b, int):
-        return a == b
-    return a.value is not None and a.value == b.value
+@rule(P.Expand(P.Expand(x, var("first")), var("second")), set="default")
+def expand_expand(op, x, first, second, root):
+    """Two Expands are one."""
+    result = root.outputs[0].shape
+    if result is not None and result.is_static():
+        return op.Expand(x, list(result))
+    before, after = ints_of(first), ints_of(second)
+    if before is None or after is None:
+        return no("the shapes are computed")
+    width = max(len(before), len(after))
+    before, after = ([1] * (width - len(sizes)) + sizes for sizes in (before, after))
+    return op.Expand(x, [a if b == 1 else b for a, b in zip(before, after)])
+
+
+@rule(P.one_of(*BINARY)(P.Expand(x, shape, name="expand"), y, name="node"), set="default")
+def expanded_left_operand(op, x, y, expand, node):
+    """An operand that the other one broadcasts as far needs no Expand."""
+    return without_expand(op, node, expand, x)
+
+
+@rule(P.one_of(*BINARY)(y, P.Expand(x, shape, name="expand"), name="node"), set="default")
+def expanded_right_operand(op, x, y, expand, node):
+    """The same for the other operand."""
+    return without_expand(op, node, expand, x)
+
+
+def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value | None:
+    """*node* of *x* instead of its *expand*, when the result has the same shape."""
+    inputs = [x if value is expand.outputs[0] else value for value in node.inputs]
+    if not same_sizes(broadcast(value.shape for value in inputs), node.outputs[0].shape):
+        return no("the result may be smaller")
+    return again(op, node, inputs)
+
+
+@rule(P.Where(name="node"), set="default")
+def expanded_operands_of_where(op, node):
+    """The same for the operands of Where."""
+    expands = [value.producer() for value in node.inputs]
+    expands = [item if item is not None and item.op_type == "Expand" else None for item in expands]
+    for position, expand in enumerate(expands):
+        if expand is None or len(node.inputs[position].uses()) > 1 or node.inputs[position].is_graph_output():
+            continue
+        inputs = list(node.inputs)
+        inputs[position] = expand.inputs[0]
+        if same_sizes(broadcast(value.shape for value in inputs), node.outputs[0].shape):
+            return again(op, node, inputs)
+    return None

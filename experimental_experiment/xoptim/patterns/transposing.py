@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, var
-from experimental_experiment.xoptim.rules import no, rule
+import onnx_ir as ir
 
-x = var("x")
+from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
+from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, optional, var
+from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.shapes import reshape_target, same_sizes
+
+x, y = var("x"), var("y")
+
+REDUCTIONS = tuple(
+    f"Reduce{name}" for name in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+)
 
 
 def perm(node) -> list[int] | None:
@@ -16,14 +25,18 @@ def perm(node) -> list[int] | None:
     return given
 
 
+def transposed(op, x: ir.Value, axes: list[int]) -> ir.Value:
+    """*x* with its axes in this order."""
+    return x if axes == sorted(axes) else op.Transpose(x, perm=axes)
+
+
 @rule(P.Transpose(P.Transpose(x, name="inner", shared=True), name="outer"), set="default")
 def transpose_transpose(op, x, inner, outer):
     """Transpose(Transpose(x, p), q) is Transpose(x, p[q]), or x when p[q] changes nothing."""
     first, second = perm(inner), perm(outer)
     if first is None or second is None:
         return no("the rank is unknown")
-    both = [first[axis] for axis in second]
-    return x if both == sorted(both) else op.Transpose(x, perm=both)
+    return transposed(op, x, [first[axis] for axis in second])
 
 
 @rule(P.Transpose(x, name="root_node"), set="default")
@@ -31,3 +44,119 @@ def transpose_nothing(op, x, root_node):
     """A permutation that moves nothing is its input."""
     moved = perm(root_node)
     return x if moved is not None and moved == sorted(moved) else None
+
+
+@rule(P.Transpose(x, name="node"), set="default")
+def transpose_ones(op, x, node):
+    """A permutation that moves only axes of size 1 is a Reshape, which copies nothing."""
+    axes = perm(node)
+    if axes is None or x.shape is None or constant_of(x) is not None:
+        return None
+    kept = [axis for axis in axes if x.shape[axis] != 1]
+    if kept != sorted(kept) or axes == sorted(axes):
+        return None
+    target = reshape_target(x.shape, [x.shape[axis] for axis in axes])
+    return no("two sizes are not static") if target is None else op.Reshape(x, target)
+
+
+@rule(
+    P.Transpose(one_or_two(P.Transpose(x, name="inner"), "first", "second"), name="outer"),
+    set="default",
+)
+def transpose_elementwise_transpose(op, x, inner, first, second, outer):
+    """Two transpositions around one or two elementwise operators are one after them, or none."""
+    before, after = perm(inner), perm(outer)
+    if before is None or after is None:
+        return no("the rank is unknown")
+
+    def moved(constant: ir.Value) -> ir.Value | None:
+        """The constant with the axes that it has before the first transposition."""
+        rank = len(before)
+        if not is_small(constant) or len(constant.shape) > rank:
+            return None
+        full = op.Reshape(constant, [1] * (rank - len(constant.shape)) + list(constant.shape))
+        result = op.Transpose(full, perm=[before.index(axis) for axis in range(rank)])
+        return None if constant_of(result) is None else result
+
+    result = redone(op, (first, second), inner.outputs[0], x, moved)
+    if result is None:
+        return no("a constant cannot be transposed now")
+    return transposed(op, result, [before[axis] for axis in after])
+
+
+@rule(
+    P.Transpose(P.one_of("LogSoftmax", "Softmax")(P.Transpose(x, name="inner"), name="middle"), name="outer"),
+    set="default",
+)
+def transpose_softmax_transpose(op, x, inner, middle, outer):
+    """Two transpositions that undo each other around a Softmax: it takes another axis."""
+    before, after = perm(inner), perm(outer)
+    if before is None or after is None or op.opset < 13:
+        return no("the rank is unknown, or the Softmax flattens")
+    if [before[axis] for axis in after] != list(range(len(before))):
+        return no("they do not undo each other")
+    return again(op, middle, [x], axis=before[attribute_of(middle, "axis", -1)])
+
+
+@rule(
+    P.one_of(*BINARY)(P.Transpose(x, name="left"), P.Transpose(y, name="right"), name="node"), set="default"
+)
+def transposed_operands(op, x, y, left, right, node):
+    """Two operands that are transposed alike: the result is."""
+    axes = perm(left)
+    if axes is None or axes != perm(right):
+        return no("they are not transposed alike")
+    operands = [x, y] if node.inputs[0] is left.outputs[0] else [y, x]
+    return op.Transpose(again(op, node, operands), perm=axes)
+
+
+@rule(P.one_of(*REDUCTIONS)(P.Transpose(x, name="transpose"), optional("axes"), name="node"), set="default")
+def reduced_transpose(op, x, axes, transpose, node):
+    """A reduction of a transposed value takes the axes where they were, when those that it keeps stand in order."""
+    order = perm(transpose)
+    given = attribute_of(node, "axes") if axes is None else ints_of(axes)
+    if order is None or not given:
+        return no("the axes are unknown")
+    rank = len(order)
+    reduced = {order[axis % rank] for axis in given}
+    kept = [axis for axis in order if axis not in reduced]
+    if kept != sorted(kept):
+        return no("it keeps axes in another order")
+    if attribute_of(node, "keepdims", 1) and {axis % rank for axis in given} != reduced:
+        return no("it keeps the axes that it reduces")
+    if axes is None:
+        return again(op, node, [x], axes=sorted(reduced))
+    return again(op, node, [x, op.constant(sorted(reduced))])
+
+
+@rule(P.Concat(name="node"), set="default")
+def concat_transposed(op, node):
+    """Values that are transposed alike before they are joined: the result is."""
+    producers = [value.producer() for value in node.inputs]
+    if len(producers) < 2 or any(item is None or item.op_type != "Transpose" for item in producers):
+        return None
+    axes = perm(producers[0])
+    if axes is None or any(perm(item) != axes for item in producers):
+        return no("they are not transposed alike")
+    if any(len(value.uses()) > 1 or value.is_graph_output() for value in node.inputs):
+        return no("another node uses one of them")
+    joined = again(op, node, [item.inputs[0] for item in producers], axis=axes[attribute_of(node, "axis")])
+    return op.Transpose(joined, perm=axes)
+
+
+@rule(
+    P.Reshape(P.Transpose(P.Reshape(x, var("flat"), name="inner"), name="middle"), var("shape")),
+    set="default",
+)
+def transpose_with_leading_axes_as_one(op, x, inner, middle, root):
+    """Leading axes that are one while the others are transposed: a Transpose that leaves them where they are."""
+    axes, flat, result = perm(middle), inner.outputs[0].shape, root.outputs[0].shape
+    if axes is None or axes[0] != 0 or x.shape is None or flat is None or result is None:
+        return no("the shapes are unknown")
+    joined = len(x.shape) - len(flat)
+    if joined < 1 or not same_sizes(flat[1:], x.shape[joined + 1 :]):
+        return no("the first Reshape does more than joining leading axes")
+    order = [*range(joined + 1), *(axis + joined for axis in axes[1:])]
+    if not same_sizes(result, [x.shape[axis] for axis in order]):
+        return no("the last Reshape does not part them again")
+    return op.Transpose(x, perm=order)

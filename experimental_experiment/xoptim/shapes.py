@@ -1,0 +1,62 @@
+"""What rules know of shapes: sizes that are equal, constants that say the same as a computed shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+Size = int | ir.SymbolicDim
+
+
+def is_same(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to be equal: numbers, or dimensions of one name."""
+    if isinstance(a, int) or isinstance(b, int):
+        return a == b
+    return a.value is not None and a.value == b.value
+
+
+def same_sizes(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
+    """Whether two shapes are known to be equal."""
+    return a is not None and b is not None and len(a) == len(b) and all(map(is_same, a, b))
+
+
+def broadcast(shapes: Iterable[Sequence[Size] | None]) -> list[Size] | None:
+    """The shape that these broadcast to, None when it is not known.
+
+    A size without a number may be 1: it broadcasts with 1 and with itself only.
+    """
+    result: list[Size] = []
+    for shape in shapes:
+        if shape is None:
+            return None
+        width = max(len(result), len(shape))
+        pairs = zip(
+            [1] * (width - len(result)) + result, [1] * (width - len(shape)) + list(shape), strict=True
+        )
+        result = []
+        for a, b in pairs:
+            if not (a == 1 or b == 1 or is_same(a, b)):
+                return None
+            result.append(b if a == 1 else a)
+    return result
+
+
+def reshape_target(
+    shape: Sequence[Size] | None, result: Sequence[Size] | None, may_be_empty: bool = True
+) -> list[int] | None:
+    """The constant with which Reshape turns *shape* into *result*: 0 copies a size, -1 stands for one other; None if there is none.
+
+    With *may_be_empty*, 0 and -1 do not stand together: onnxruntime refuses -1 where a copied size is 0.
+    """
+    if shape is None or result is None or any(size == 0 for size in result):
+        return None
+    target = []
+    for axis, size in enumerate(result):
+        if isinstance(size, int):
+            target.append(size)
+        else:
+            target.append(0 if axis < len(shape) and is_same(size, shape[axis]) else -1)
+    if target.count(-1) > 1 or (may_be_empty and -1 in target and 0 in target):
+        return None
+    return target
