@@ -1,0 +1,173 @@
+"""Rules of slices, joins, splits and gathers."""
+
+import unittest
+
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase
+from experimental_experiment.xoptim.patterns.slicing import ENDLESS, composed
+
+
+def constants(**values):
+    """Nodes that hold these INT64 numbers and vectors."""
+    texts = []
+    for name, value in values.items():
+        if isinstance(value, int):
+            texts.append(f"{name} = Constant<value_int={value}>()")
+        else:
+            listed = ",".join(str(item) for item in value)
+            texts.append(f"{name} = Constant<value=int64[{len(value)}]{{{listed}}}>()")
+    return " ".join(texts) + " "
+
+
+ALL = 9223372036854775807
+
+
+class TestSlicing(RuleTestCase):
+    BECOME = {
+        "SliceNothing": [
+            ("float[N,6] x", "float[N,6]", constants(s=[0], e=[ALL], a=[0]) + "b = Slice(x, s, e, a) y = Neg(b)", ["Neg"]),
+            ("float[N,6] x", "float[N,6]", constants(s=[-6, 0], e=[6, ALL], a=[1, 0], t=[1, 1]) + "b = Slice(x, s, e, a, t) y = Neg(b)", ["Neg"]),
+            ("float[N,6] x", "float[N,6]", constants(s=[0], a=[0]) + "e = Shape<end=1>(x) y = Slice(x, s, e, a)", ["Identity"]),
+        ],
+        "SliceSlice": [
+            ("float[8,9] x", "float[2,4]", constants(s=[1], e=[5], a=[0], t=[2], u=[-4], f=[ALL], b=[-1]) + "c = Slice(x, s, e, a, t) y = Slice(c, u, f, b)", ["Slice"]),
+            ("float[8] x", "float[3]", constants(s=[1], e=[7], u=[-1], f=[-4], t=[-1], a=[0]) + "c = Slice(x, s, e) y = Slice(c, u, f, a, t)", ["Slice"]),
+            ("float[8] x", "float[8]", constants(s=[-1], e=[-ALL], a=[0], t=[-1]) + "c = Slice(x, s, e, a, t) y = Slice(c, s, e, a, t)", ["Slice"]),
+            ("float[N,6] x", "float[M,6]", constants(s=[1], e=[ALL], a=[0], f=[2], t=[2]) + "c = Slice(x, s, e, a) y = Slice(c, s, f, a, t)", ["Slice"]),
+        ],
+        "SliceOfConcat": [
+            ("float[N,2] x, float[N,3] w", "float[N,3]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=-1>(x, w) b = Slice(c, s, e, a) y = Neg(b) z = Abs(c)", ["Concat", "Neg", "Abs"], "float[N,5] z"),
+            ("float[N,2] x, float[N,3] w", "float[N,2]", constants(s=[0], e=[-3], a=[1]) + "c = Concat<axis=1>(x, w) b = Slice(c, s, e, a) y = Neg(b)", ["Neg"]),
+            ("float[N,2] x, float[N,M] w, float[N,3] v", "float[N,3]", constants(s=[-3], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w, v) b = Slice(c, s, e, a) y = Neg(b)", ["Neg"]),
+            ("float[N,2] x, float[N,M] w, float[N,3] v", "float[N,K]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w, v) y = Slice(c, s, e, a)", ["Concat"]),
+        ],
+        "ConcatOne": [("float[N,2] x", "float[N,2]", "c = Concat<axis=-1>(x) y = Neg(c)", ["Neg"])],
+        "ConcatConcat": [
+            ("float[N,2] x, float[N,3] w", "float[N,10]", "c = Concat<axis=-1>(x, w) d = Concat<axis=1>(w, x) y = Concat<axis=1>(c, d)", ["Concat"]),
+        ],
+        "ConcatOfSplit": [
+            ("float[N,5] x", "float[N,5]", constants(p=[2, 3]) + "a, b = Split<axis=1>(x, p) c = Concat<axis=-1>(a, b) y = Neg(c)", ["Neg"]),
+        ],
+        "ConcatOfNeighbours": [
+            ("float[N,8] x", "float[N,6]", constants(s=[1], m=[3], e=[-1], a=[1]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=-1>(b, c)", ["Slice"]),
+            ("float[M,2] x", "float[M,2]", constants(s=[0], m=[3], e=[ALL], a=[0]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=0>(b, c)", ["Slice"]),
+            ("float[N,8] x, float[N,1] w", "float[N,9]", constants(s=[0], m=[3], e=[8], a=[1]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=-1>(w, b, c)", ["Slice", "Concat"]),
+            ("float[N,M,8] x", "int64[3]", constants(k=[4]) + "b = Shape<end=1>(x) c = Shape<start=-2,end=2>(x) d = Concat<axis=0>(b, c, k) y = Neg(d)", ["Shape", "Concat", "Neg"]),
+        ],
+        "SplitOfConcat": [
+            ("float[N,2] x, float[N,3] w", "float[N,2]", constants(p=[2, 3]) + "c = Concat<axis=-1>(x, w) a, b = Split<axis=1>(c, p) y = Neg(a) z = Abs(b)", ["Neg", "Abs"], "float[N,3] z"),
+        ],
+        "SplitNothing": [("float[N,2] x", "float[N,2]", constants(p=[2]) + "c = Split<axis=1>(x, p) y = Neg(c)", ["Neg"])],
+        "PadNothing": [("float[N,2] x", "float[N,2]", constants(p=[0, 0, 0, 0]) + "c = Pad(x, p) y = Neg(c)", ["Neg"])],
+        "TileOnce": [("float[N,2] x", "float[N,2]", constants(p=[1, 1]) + "c = Tile(x, p) y = Neg(c)", ["Neg"])],
+        "GatherNothing": [("float[N,3] x", "float[N,3]", constants(i=[0, 1, 2]) + "c = Gather<axis=-1>(x, i) y = Neg(c)", ["Neg"])],
+        "UnsqueezedGather": [
+            ("float[N,3,2] x", "float[N,1,2]", constants(i=-2, a=[1]) + "c = Gather<axis=-2>(x, i) y = Unsqueeze(c, a)", ["Gather"]),
+        ],
+        "GatherOfConcat": [
+            ("float[N,1] x, float[N,1] w", "float[N]", constants(i=-1) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i) z = Neg(c)", ["Concat", "Squeeze", "Neg"], "float[N,2] z"),
+            ("float[N,1] x, float[N,1] w", "float[N,1]", constants(i=[0]) + "c = Concat<axis=-1>(x, w) b = Gather<axis=1>(c, i) y = Neg(b)", ["Neg"]),
+        ],
+        "ShapeOfKnownSizes": [
+            ("float[N,3] x", "int64[1]", "s = Shape<start=-1>(x) y = Neg(s)", ["Neg"]),
+            ("float[2,3] x", "int64[2]", "s = Shape(x) y = Neg(s)", ["Neg"]),
+        ],
+        "SizeOfKnownSizes": [("float[2,3] x", "int64", "s = Size(x) y = Neg(s)", ["Neg"])],
+        "GatherOfShape": [
+            ("float[N,3,2] x", "int64", constants(i=-1) + "s = Shape(x) g = Gather(s, i) y = Neg(g)", ["Neg"]),
+            ("float[N,M,2] x", "int64[2]", constants(i=[0, -2]) + "s = Shape(x) g = Gather(s, i) y = Neg(g)", ["Shape", "Neg"]),
+            ("float[N,M,2] x", "int64[1]", constants(i=[1]) + "s = Shape<start=1>(x) g = Gather(s, i) y = Neg(g) z = Abs(s)", ["Shape", "Neg", "Abs"], "int64[2] z"),
+        ],
+        "SliceOfShape": [
+            ("float[N,3,2] x", "int64[2]", constants(b=[-2], e=[ALL]) + "s = Shape(x) g = Slice(s, b, e) y = Neg(g)", ["Neg"]),
+            ("float[N,M,2] x", "int64[1]", constants(b=[0], e=[1]) + "s = Shape<start=1>(x) g = Slice(s, b, e) y = Neg(g)", ["Shape", "Neg"]),
+        ],
+    }  # fmt: skip
+    STAY = {
+        "SliceNothing": [
+            ("float[N,6] x", "float[N,6]", constants(s=[-1], e=[-ALL], a=[1], t=[-1]) + "y = Slice(x, s, e, a, t)"),
+            ("float[N,6] x", "float[M,6]", constants(s=[1], e=[ALL], a=[0]) + "y = Slice(x, s, e, a)"),
+            ("float[N,6] x", "float[M,6]", constants(s=[0], e=[2], a=[0]) + "y = Slice(x, s, e, a)"),
+            ("float[N,6] x, int64[1] t", "float[N,6]", constants(s=[0], e=[6], a=[1]) + "one = Div(t, t) y = Slice(x, s, e, a, one)"),
+        ],
+        "SliceSlice": [
+            ("float[N] x", "float[M]", constants(s=[1], e=[ALL], u=[-1]) + "c = Slice(x, s, e) y = Slice(c, u, e)"),
+            ("float[8] x", "float[5]", constants(s=[1], e=[7]) + "c = Slice(x, s, e) y = Slice(c, s, e) z = Neg(c)", "float[6] z"),
+        ],
+        "SliceOfConcat": [
+            ("float[N,2] x, float[N,3] w", "float[N,2]", constants(s=[3], e=[ALL], a=[1]) + "c = Concat<axis=-1>(x, w) y = Slice(c, s, e, a)"),
+            ("float[N,2] x, float[M,2] w", "float[K,1]", constants(s=[0], e=[1], a=[1]) + "c = Concat<axis=0>(x, w) y = Slice(c, s, e, a)"),
+            ("float[2,N] x, float[2,M] w", "float[2,K]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w) y = Slice(c, s, e, a)"),
+        ],
+        "ConcatConcat": [
+            ("float[2,2] x", "float[4,4]", "c = Concat<axis=0>(x, x) y = Concat<axis=1>(c, c)"),
+            ("float[2,2] x", "float[6,2]", "c = Concat<axis=0>(x, x) y = Concat<axis=0>(c, x) z = Neg(c)", "float[4,2] z"),
+        ],
+        "ConcatOfSplit": [
+            ("float[N,5] x", "float[N,5]", constants(p=[2, 3]) + "a, b = Split<axis=1>(x, p) y = Concat<axis=-1>(b, a)"),
+            ("float[4,4] x", "float[2,8]", constants(p=[2, 2]) + "a, b = Split<axis=0>(x, p) y = Concat<axis=1>(a, b)"),
+        ],
+        "ConcatOfNeighbours": [
+            ("float[N,8] x", "float[N,7]", constants(s=[1], m=[3], e=[8], k=[4], a=[1]) + "b = Slice(x, s, k, a) c = Slice(x, k, e, a) y = Concat<axis=-1>(c, b)"),
+            ("float[M] x", "float[K]", constants(s=[0], m=[-1], e=[ALL]) + "b = Slice(x, s, m) c = Slice(x, m, e) y = Concat<axis=0>(b, c)"),
+            ("float[8,8] x", "float[16,4]", constants(s=[0], m=[4], e=[8], a=[1]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=0>(b, c)"),
+            ("float[N,M] x, float[N,M] w", "int64[2]", "b = Shape<end=1>(x) c = Shape<start=1>(w) y = Concat<axis=0>(b, c)"),
+        ],
+        "SplitOfConcat": [
+            ("float[N,2] x, float[N,2] w", "float[N,1]", constants(p=[1, 3]) + "c = Concat<axis=-1>(x, w) y, b = Split<axis=1>(c, p) z = Abs(b)", "float[N,3] z"),
+        ],
+        "PadNothing": [("float[N,2] x", "float[N,3]", constants(p=[0, 0, 0, 1]) + "y = Pad(x, p)")],
+        "GatherNothing": [
+            ("float[N,3] x", "float[N,3]", constants(i=[0, 2, 1]) + "y = Gather<axis=-1>(x, i)"),
+            ("float[N,3] x", "float[3,3]", constants(i=[0, 1, 2]) + "y = Gather<axis=0>(x, i)"),
+        ],
+        "UnsqueezedGather": [("float[N,3,2] x", "float[1,N,2]", constants(i=1, a=[0]) + "c = Gather<axis=1>(x, i) y = Unsqueeze(c, a)")],
+        "GatherOfConcat": [("float[N,1] x, float[N,2] w", "float[N]", constants(i=1) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)")],
+        "ShapeOfKnownSizes": [("float[N,3] x", "int64[2]", "y = Shape(x)")],
+        "GatherOfShape": [("float[N,M,2] x", "int64[2]", constants(i=[1, 0]) + "s = Shape(x) y = Gather(s, i)")],
+        "SliceOfShape": [("float[N,M,K] x", "int64[2]", constants(b=[0], e=[ALL], a=[0], t=[2]) + "s = Shape(x) y = Slice(s, b, e, a, t)")],
+    }  # fmt: skip
+
+    def test_they_fire(self):
+        for rule, cases in self.BECOME.items():
+            for inputs, result, nodes, expected, *more in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_becomes(
+                        f"agraph ({inputs}) => ({results}) {{ {nodes} }}", expected, rule=rule
+                    )
+
+    def test_they_do_not_fire(self):
+        for rule, cases in self.STAY.items():
+            for inputs, result, nodes, *more in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
+
+
+class TestComposed(unittest.TestCase):
+    def test_it_takes_what_two_slices_take(self):
+        """Every pair of small slices, for sizes known and unknown, against numpy."""
+        generator = np.random.default_rng(0)
+        ends = [-ALL, -7, -3, -1, 0, 1, 2, 4, 9, ENDLESS, ALL]
+        known = 0
+        for _ in range(4000):
+            (a, b, c, d), (s, t) = (
+                generator.choice(ends, 4).tolist(),
+                generator.choice([-2, -1, 1, 3], 2).tolist(),
+            )
+            first, second = (a, b, s), (c, d, t)
+            for size in range(7):
+                values = np.arange(size)
+                wanted = values[slice(*first)][slice(*second)].tolist()
+                self.assertEqual(wanted, values[slice(*composed(first, second, size))].tolist())
+                span = composed(first, second, "N")
+                known += span is not None
+                if span is not None:
+                    self.assertEqual(wanted, values[slice(*span)].tolist(), (first, second, size))
+        self.assertGreater(known, 100)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,366 @@
+"""Slices, joins, splits, gathers: parts of values, and values made of parts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN
+from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
+from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.shapes import same_sizes
+
+x = var("x")
+
+ENDLESS = 1 << 31
+"""An end of this size or more is behind every axis."""
+
+Span = tuple[int, int, int]
+"""Start, end and step of a slice along one axis."""
+
+
+def spans_of(node: ir.Node) -> dict[int, Span] | None:
+    """What a Slice takes along which axis, None when that is not constant or the rank not known."""
+    shape = node.inputs[0].shape
+    given = [ints_of(value) for value in node.inputs[1:] if value is not None]
+    if shape is None or any(item is None for item in given):
+        return None
+    given = [None if value is None else ints_of(value) for value in node.inputs[1:]]
+    starts, ends, axes, steps = given + [None] * (4 - len(given))
+    axes = range(len(starts)) if axes is None else [axis % len(shape) for axis in axes]
+    return dict(zip(axes, zip(starts, ends, steps or [1] * len(starts), strict=True), strict=True))
+
+
+def sliced(op, x: ir.Value, spans: dict[int, Span]) -> ir.Value:
+    """The Slice of *x* that takes *spans*."""
+    axes = sorted(spans)
+    starts, ends, steps = (list(column) for column in zip(*(spans[axis] for axis in axes)))
+    return op.Slice(x, starts, ends, axes, None if set(steps) == {1} else steps)
+
+
+# ---- Slice
+
+
+@rule(P.Slice(x, var("starts"), var("ends"), optional("axes"), optional("steps"), name="node"), set="default")
+def slice_nothing(op, x, steps, node):
+    """A Slice that takes all."""
+    if steps is not None and set(ints_of(steps) or [0]) != {1}:
+        return None
+    if same_sizes(x.shape, node.outputs[0].shape):
+        return x
+    spans = spans_of(node)
+    if spans is None:
+        return None
+    return x if all(takes_all(span, x.shape[axis]) for axis, span in spans.items()) else None
+
+
+def takes_all(span: Span, size: int | ir.SymbolicDim) -> bool:
+    """Whether a slice of step 1 takes all of an axis."""
+    start, end, _ = span
+    if isinstance(size, int):
+        return slice(start, end).indices(size) == (0, size, 1)
+    return start == 0 and end >= ENDLESS
+
+
+@rule(
+    P.Slice(
+        P.Slice(x, const("s"), const("e"), optional("a"), optional("t"), name="inner"),
+        const("starts"),
+        const("ends"),
+        optional("axes"),
+        optional("steps"),
+        name="outer",
+    ),
+    set="default",
+)
+def slice_slice(op, x, inner, outer):
+    """Two Slices are one: along several axes, or along one when the second counts from where the first starts."""
+    spans, second = spans_of(inner), spans_of(outer)
+    if spans is None or second is None:
+        return no("axes or steps are unknown")
+    for axis, span in second.items():
+        if axis in spans:
+            span = composed(spans[axis], span, x.shape[axis])
+            if span is None:
+                return no("it counts from the end of an axis without a known size")
+        spans[axis] = span
+    return sliced(op, x, spans)
+
+
+def composed(first: Span, second: Span, size: int | ir.SymbolicDim) -> Span | None:
+    """The slice that takes *second* of what *first* takes of an axis, None when that depends on its size."""
+    if isinstance(size, int):
+        taken = range(size)[slice(*first)][slice(*second)]
+        if len(taken) == 0:
+            return 0, 0, 1
+    elif min(*first, *second) < 0:
+        return None
+    else:
+        taken = range(*first)[slice(*second)]
+    end = INT64_MIN if taken.stop < 0 else INT64_MAX if taken.stop >= ENDLESS else taken.stop
+    return min(taken.start, INT64_MAX), end, taken.step
+
+
+@rule(
+    P.Slice(
+        P.Concat(name="concat", shared=True),
+        const("starts"),
+        const("ends"),
+        optional("axes"),
+        optional("steps"),
+        name="node",
+    ),
+    set="default",
+)
+def slice_of_concat(op, concat, node):
+    """A Slice that takes some of the values that were joined: these."""
+    spans, axis = spans_of(node), axis_of(concat)
+    if axis is None or spans is None or list(spans) != [axis] or spans[axis][2] != 1:
+        return no("another axis, or unknown")
+    places = [place_of(concat.inputs, axis, offset) for offset in spans[axis][:2]]
+    if None in places or places[0] >= places[1]:
+        return no("it cuts one of the values, or its size is unknown")
+    taken = concat.inputs[places[0] : places[1]]
+    if len(taken) > 1 and len(concat.outputs[0].uses()) > 1:
+        return no("others need all of it")
+    return op.Concat(*taken, axis=axis)
+
+
+def axis_of(node: ir.Node) -> int | None:
+    """The axis of a node counted from the first one, None when the rank is unknown."""
+    axis, shape = attribute_of(node, "axis", 0), node.inputs[0].shape
+    return axis if axis >= 0 else None if shape is None else axis + len(shape)
+
+
+def place_of(values: list[ir.Value], axis: int, offset: int) -> int | None:
+    """How many of the joined *values* end at *offset*, which counts from the end when it is negative; None when it is inside of one."""
+    if offset == 0 or offset >= ENDLESS:
+        return 0 if offset == 0 else len(values)
+    place, done = 0, 0
+    for value in values if offset > 0 else reversed(values):
+        size = None if value.shape is None else value.shape[axis]
+        if not isinstance(size, int):
+            return None
+        place, done = place + 1, done + size
+        if done >= abs(offset):
+            break
+    if done != abs(offset):
+        return None
+    return place if offset > 0 else len(values) - place
+
+
+# ---- Concat
+
+
+@rule(P.Concat(x), set="default")
+def concat_one(op, x):
+    """One value joined with nothing."""
+    return x
+
+
+@rule(P.Concat(name="node"), set="default")
+def concat_concat(op, node):
+    """Values joined along the axis along which they are joined again."""
+    values = list(itertools.chain(*(parts_of(value, axis_of(node)) for value in node.inputs)))
+    return again(op, node, values) if len(values) > len(node.inputs) else None
+
+
+def parts_of(value: ir.Value, axis: int | None) -> list[ir.Value]:
+    """What *value* alone is made of along an axis, itself when it is not."""
+    node = value.producer()
+    if axis is None or node is None or node.op_type != "Concat" or axis_of(node) != axis:
+        return [value]
+    return [value] if len(value.uses()) > 1 or value.is_graph_output() else list(node.inputs)
+
+
+@rule(P.Concat(name="node"), set="default")
+def concat_of_split(op, node):
+    """The parts of a Split joined again in order."""
+    split = node.inputs[0].producer()
+    if split is None or split.op_type != "Split" or list(node.inputs) != list(split.outputs):
+        return None
+    return split.inputs[0] if axis_of(split) == axis_of(node) is not None else no("another axis")
+
+
+@rule(P.Concat(name="node"), set="default")
+def concat_of_neighbours(op, node):
+    """Slices of one value, or parts of one Shape, that follow one another are one."""
+    axis, values = axis_of(node), list(node.inputs)
+    joined = [values[0]]
+    for value in values[1:]:
+        both = united(op, joined[-1], value, axis, is_all=len(values) == 2)
+        joined = [*joined, value] if both is None else [*joined[:-1], both]
+    return op.Concat(*joined, axis=axis) if len(joined) < len(values) else None
+
+
+def united(op, left: ir.Value, right: ir.Value, axis: int | None, is_all: bool) -> ir.Value | None:
+    """The one value that *left* and *right* are side by side, None when they are not neighbours or others use them."""
+    a, b = left.producer(), right.producer()
+    if a is None or b is None or axis is None or a.op_type != b.op_type or a.inputs[0] is not b.inputs[0]:
+        return None
+    if not is_all and any(len(value.uses()) > 1 or value.is_graph_output() for value in (left, right)):
+        return None
+    if a.op_type == "Shape":
+        first, second = shape_span(a), shape_span(b)
+        if first is None or second is None or first[1] != second[0]:
+            return None
+        return op.Shape(a.inputs[0], start=first[0], end=second[1])
+    first, second = (span_along(node, axis) if node.op_type == "Slice" else None for node in (a, b))
+    if first is None or second is None or first[1] != second[0]:
+        return None
+    return sliced(op, a.inputs[0], {axis: (first[0], second[1], 1)})
+
+
+def span_along(node: ir.Node, axis: int) -> tuple[int, int] | None:
+    """Start and end of a Slice of neighbours along this axis alone, counted from the first one; None otherwise."""
+    spans = spans_of(node)
+    if spans is None or list(spans) != [axis] or spans[axis][2] != 1:
+        return None
+    start, end, _ = spans[axis]
+    size = node.inputs[0].shape[axis]
+    if isinstance(size, int):
+        start, end, _ = slice(start, end).indices(size)
+    return (start, end) if 0 <= start <= end else None
+
+
+def shape_span(node: ir.Node) -> tuple[int, int] | None:
+    """The first axis that a Shape tells and the one after the last, None when the rank is unknown."""
+    shape = node.inputs[0].shape
+    if shape is None:
+        return None
+    start, end, _ = slice(attribute_of(node, "start"), attribute_of(node, "end")).indices(len(shape))
+    return start, max(start, end)
+
+
+# ---- Split, Pad, Tile
+
+
+@rule(P.Split(P.Concat(name="concat", shared=True), optional("sizes"), name="node"), set="default")
+def split_of_concat(op, concat, node):
+    """A Split into the values that were joined."""
+    axis = axis_of(concat)
+    if axis is None or axis_of(node) != axis or len(concat.inputs) != len(node.outputs):
+        return no("another axis, or other parts")
+    if not all(same_sizes(a.shape, b.shape) for a, b in zip(concat.inputs, node.outputs)):
+        return no("other parts, or unknown sizes")
+    return list(concat.inputs)
+
+
+@rule(P.Split(x, optional("sizes"), name="node"), set="default")
+def split_nothing(op, x, node):
+    """A Split into one part."""
+    return x if len(node.outputs) == 1 else None
+
+
+@rule(P.Pad(x, const("pads"), optional("value"), optional("axes")), set="default")
+def pad_nothing(op, x, pads):
+    """A Pad that adds nothing."""
+    return None if any(ints_of(pads) or [1]) else x
+
+
+@rule(P.Tile(x, const("repeats")), set="default")
+def tile_once(op, x, repeats):
+    """A Tile that repeats nothing."""
+    return x if set(ints_of(repeats) or [0]) == {1} else None
+
+
+# ---- Gather
+
+
+@rule(P.Gather(x, const("indices"), name="node"), set="default")
+def gather_nothing(op, x, indices, node):
+    """A Gather of all elements of an axis in order."""
+    picked, axis = ints_of(indices), axis_of(node)
+    if not picked or axis is None or x.shape is None or len(indices.shape) != 1:
+        return None
+    return x if x.shape[axis] == len(picked) and picked == list(range(len(picked))) else None
+
+
+@rule(P.Unsqueeze(P.Gather(x, const("index"), name="gather"), const("axes")), set="default")
+def unsqueezed_gather(op, x, index, axes, gather):
+    """A Gather of one element whose axis is added again: a Gather of a vector of one index."""
+    axis, added = axis_of(gather), ints_of(axes)
+    if axis is None or x.shape is None or len(index.shape) != 0 or len(added or ()) != 1:
+        return no("it is not one element, or the rank is unknown")
+    if added[0] % len(x.shape) != axis:
+        return no("another axis is added")
+    return again(op, gather, [x, op.constant([constant_of(index).numpy().item()], index.dtype)])
+
+
+@rule(P.Gather(P.Concat(name="concat", shared=True), const("indices"), name="gather"), set="default")
+def gather_of_concat(op, concat, indices, gather):
+    """A Gather of one element of one of the values that were joined, each of one element along the axis."""
+    axis, picked = axis_of(concat), ints_of(indices)
+    if axis is None or axis_of(gather) != axis or len(picked or ()) != 1:
+        return no("another axis, or several elements")
+    if any(value.shape is None or value.shape[axis] != 1 for value in concat.inputs):
+        return no("a value has several elements along the axis")
+    value = concat.inputs[picked[0]]
+    return value if len(indices.shape) == 1 else op.Squeeze(value, [axis])
+
+
+# ---- Shape
+
+
+@rule(P.Shape(x, name="node"), set="default")
+def shape_of_known_sizes(op, x, node):
+    """Sizes that are static."""
+    span = shape_span(node)
+    return None if span is None else known_sizes(op, x, range(*span))
+
+
+@rule(P.Size(x), set="default")
+def size_of_known_sizes(op, x):
+    """A number of elements that is static."""
+    if x.shape is None or not x.shape.is_static():
+        return None
+    return op.constant(math.prod(x.shape))
+
+
+@rule(P.Gather(P.Shape(x, name="shape", shared=True), const("indices")), set="default")
+def gather_of_shape(op, x, shape, indices):
+    """Sizes that are static, or those of neighbours, which Shape gives alone."""
+    span, picked = shape_span(shape), ints_of(indices)
+    if span is None or not picked:
+        return no("the rank or the axes are unknown")
+    axes = [range(*span)[index] for index in picked]
+    known = known_sizes(op, x, axes)
+    if known is not None:
+        return known if len(indices.shape) == 1 else op.Squeeze(known, [0])
+    if len(indices.shape) == 0 or axes != list(range(axes[0], axes[-1] + 1)) or op.opset < 15:
+        return no("they are not neighbours")
+    return op.Shape(x, start=axes[0], end=axes[-1] + 1)
+
+
+@rule(
+    P.Slice(
+        P.Shape(x, name="shape", shared=True),
+        const("starts"),
+        const("ends"),
+        optional("axes"),
+        optional("steps"),
+        name="node",
+    ),
+    set="default",
+)
+def slice_of_shape(op, x, shape, node):
+    """Sizes that are static, or those of neighbours, which Shape gives alone."""
+    span, spans = shape_span(shape), spans_of(node)
+    if span is None or spans is None:
+        return no("the rank or the axes are unknown")
+    axes = list(range(*span)[slice(*spans[0])])
+    known = known_sizes(op, x, axes)
+    if known is not None or not axes:
+        return known
+    if axes != list(range(axes[0], axes[-1] + 1)) or op.opset < 15:
+        return no("they are not neighbours")
+    return op.Shape(x, start=axes[0], end=axes[-1] + 1)
+
+
+def known_sizes(op, x: ir.Value, axes: Iterable[int]) -> ir.Value | None:
+    """The sizes of these axes as a constant, None when one of them is not static."""
+    sizes = [x.shape[axis] for axis in axes]
+    return op.constant(sizes, ir.DataType.INT64) if all(isinstance(size, int) for size in sizes) else None
