@@ -190,6 +190,8 @@ class Engine:
                 f"the rule {member.name} gives {len(values)} values for {len(root.outputs)}"
             )
         for old, new in zip(root.outputs, values):
+            if new is None and not (old.uses() or old.is_graph_output()):
+                continue
             check_types(member, old, new)
             if old is new:
                 continue
@@ -200,14 +202,14 @@ class Engine:
             new.type = new.type or old.type
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.push(op.written)
-        for value in values:
+        for value in filter(None, values):
             self.push(self.users_within_reach(value))
         if root.graph is not None:
             self.remove_unused([root])
 
     def as_output(self, op: Rewriter, old: ir.Value, new: ir.Value) -> ir.Value:
-        """*new* under the name of the graph output *old*; a copy when it has a name of its own to keep."""
-        if new.producer() is None or new.is_graph_output() or new.producer() not in op.written:
+        """*new* under the name of the graph output *old*; a copy when it is an input, a constant, another output or an outer value."""
+        if not may_be_output(new, op.graph):
             new = op.copy(new)
         old.name, new.name = self.context.names.unique(f"{old.name}_replaced"), old.name
         new.type, new.shape = old.type or new.type, old.shape or new.shape
@@ -240,6 +242,12 @@ class Engine:
                     nodes.append(value.producer())
                 elif value.producer() is not None and len(value.uses()) <= FEW:
                     self.push(self.users_within_reach(value))
+
+
+def may_be_output(value: ir.Value, graph: ir.Graph | ir.Function) -> bool:
+    """Whether a value may be one more output of *graph*, under the name of that output."""
+    node = value.producer()
+    return node is not None and node.graph is graph and not value.is_graph_output()
 
 
 def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:
