@@ -66,9 +66,7 @@ class TestDropout(RuleTestCase):
             "r = Constant<value_float=0.0>() t = Constant<value=bool {1}>() a = Dropout(x, r, t)",
         ):
             with self.subTest(nodes):
-                self.assert_becomes(
-                    f"agraph (float[N] x) => (float[N] y) {{ {nodes} y = Neg(a) }}", ["Neg"]
-                )
+                self.assert_becomes(f"agraph (float[N] x) => (float[N] y) {{ {nodes} y = Neg(a) }}", ["Neg"])
 
     def test_a_mask_that_is_used(self):
         self.assert_stays("agraph (float[N] x) => (float[N] y, bool[N] m) { y, m = Dropout(x) }")

@@ -22,6 +22,6 @@ def dropout_nothing(op, x, ratio, training, node):
     """A Dropout outside of training, or of nothing, is a copy."""
     if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return no("the mask is used")
-    if op.opset < 7 or training is not None and number_of(training) != 0 and number_of(ratio) != 0:
+    if op.opset < 7 or (training is not None and number_of(training) != 0 and number_of(ratio) != 0):
         return no("it may be training")
     return [x, None][: len(node.outputs)]

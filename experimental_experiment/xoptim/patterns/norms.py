@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
-from experimental_experiment.xoptim.patterns.reshaping import is_same
 from experimental_experiment.xoptim.rules import Declined, no, rule
+from experimental_experiment.xoptim.shapes import is_same
 
 x, weight, scale = var("x"), var("weight"), const("scale")
 FLOAT, FLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16
