@@ -269,6 +269,49 @@ class TestEngine(unittest.TestCase):
         )
 
 
+class TestSharing(unittest.TestCase):
+    def shared(self, nodes: str, outputs: str = "float[2] y, float[2] z") -> list[str]:
+        """The operators after expressions are shared; the same results."""
+        model = parsed(f"agraph (float[2] x) => ({outputs}) {{ {nodes} }}")
+        options = OptimizationOptions(None, constant_folding=False)
+        optimized = optimize(model, options)
+        onnx.checker.check_model(optimized, full_check=True)
+        for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+            np.testing.assert_equal(a, b)
+        return operators(optimized)
+
+    def test_outputs_keep_their_names(self):
+        self.assertEqual(["Exp", "Identity"], self.shared("y = Exp(x) z = Exp(x)"))
+        self.assertEqual(["Exp", "Identity", "Neg"], self.shared("a = Exp(x) y = Exp(x) z = Neg(a)"))
+
+    def test_attributes_decide(self):
+        self.assertEqual(["Elu", "Elu"], self.shared("y = Elu<alpha=0.5>(x) z = Elu<alpha=0.25>(x)"))
+        self.assertEqual(["Elu", "Identity"], self.shared("y = Elu<alpha=0.5>(x) z = Elu<alpha=0.5>(x)"))
+
+    def test_random_numbers_are_not_shared(self):
+        model = parsed(
+            "agraph (float[2] x) => (float[2] y) { a = RandomNormalLike(x) b = RandomNormalLike(x) y = Sub(a, b) }"
+        )
+        self.assertEqual(3, len(optimize(model, OptimizationOptions(None)).graph.node))
+
+    def test_bodies_see_what_stands_before_them(self):
+        body = "then_branch = t () => (float[2] r) { r = Exp(x) }, else_branch = o () => (float[2] s) { b = Neg(x) e = Neg(x) s = Add(b, e) }"
+        text = f"a = Exp(x) c = ReduceMax<keepdims=0>(x) d = Cast<to=9>(c) z = If (d) <{body}> y = Neg(a)"
+        self.assertEqual(["Exp", "ReduceMax", "Cast", "If", "Neg"], self.shared(text))
+        model = optimize(
+            parsed(f"agraph (float[2] x) => (float[2] y, float[2] z) {{ {text} }}"), OptimizationOptions(None)
+        )
+        (node,) = (item for item in model.graph.node if item.op_type == "If")
+        found = {item.name: [inner.op_type for inner in item.g.node] for item in node.attribute}
+        self.assertEqual({"then_branch": ["Identity"], "else_branch": ["Neg", "Add"]}, found)
+
+    def test_results_that_nothing_reads(self):
+        model = parsed(
+            "agraph (float[1,1,4] x) => (float[1,1,2] y) { y, i = MaxPool<kernel_shape=[2], strides=[2]>(x) }"
+        )
+        self.assertEqual(["y"], list(optimize(model, OptimizationOptions(None)).graph.node[0].output))
+
+
 class TestOptions(unittest.TestCase):
     def test_sets_and_names(self):
         names = {member.name for member in OptimizationOptions().rules}

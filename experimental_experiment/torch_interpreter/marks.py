@@ -12,5 +12,8 @@ PARTS = "parts"
 PROTO = "proto"
 """On a constant: its TensorProto, as onnx's inference reads it."""
 
+DATA = "data"
+"""On a small constant: its bytes, as what the types of a node's results depend on."""
+
 MODULES = "modules"
 """On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""

@@ -98,12 +98,25 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope | None = None)
         if key is None:
             continue
         first = scope.setdefault(key, node)
-        if first is not node and not any(value.is_graph_output() for value in node.outputs):
-            for value, same in zip(node.outputs, first.outputs):
-                value.replace_all_uses_with(same)
-            graph.remove(node, safe=True)
-            kept.append(first)
+        if first is node:
+            continue
+        for value, same in zip(node.outputs, first.outputs):
+            replacement = copied(node, value, same) if value.is_graph_output() else same
+            value.replace_all_uses_with(replacement, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+        kept.append(first)
     return kept
+
+
+def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
+    """An Identity of *same*, under the name that the output *value* has."""
+    node = ir.node("Identity", [same], name=before.name)
+    (result,) = node.outputs
+    value.name, result.name = f"{value.name}_shared", value.name
+    result.type, result.shape = value.type, value.shape
+    result.metadata_props.update(value.metadata_props)
+    before.graph.insert_before(before, node)
+    return result
 
 
 def key_of(node: ir.Node) -> tuple | None:
