@@ -1,0 +1,297 @@
+"""Rules that fold constants into weights."""
+
+import unittest
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.xoptim import optimize
+
+
+def numbers(*shape, name, positive=False):
+    """A Constant node of random numbers."""
+    values = np.random.default_rng(sum(map(ord, name))).uniform(0.5 if positive else -1, 2, size=shape)
+    listed = ",".join(f"{value:.4f}" for value in values.ravel())
+    return f"{name} = Constant <value = float[{','.join(map(str, shape))}] {{{listed}}}> ()"
+
+
+CHANNELS = " ".join(
+    numbers(4, name=name, positive=name == "variance") for name in ("scale", "shift", "mean", "variance")
+)
+NORM = "y = BatchNormalization<epsilon=0.01>(p, scale, shift, mean, variance)"
+CONV = f"{numbers(4, 2, 3, 3, name='w')} {numbers(4, name='b')}"
+TRANSPOSED = f"{numbers(6, 2, 3, 3, name='w')} {numbers(4, name='b')}"
+GEMM = f"{numbers(4, 3, name='w')} {numbers(4, name='b')}"
+LINEAR = f"{numbers(4, 3, name='t')} {numbers(4, name='b')} w = Transpose<perm=[1,0]>(t)"
+FACTORS = numbers(4, name="f")
+PLANES = numbers(4, 1, 1, name="f")
+IMAGE = "float[N,4,6,6] y", "float[N,2,8,8] x"
+LARGER = "float[N,4,7,7] y", "float[N,6,5,5] x"
+ROWS = "float[N,4] y", "float[N,3] x"
+LAYERS = "float[N,5,4] y", "float[N,5,3] x"
+
+
+def graph(nodes, result, inputs):
+    """The text of a model."""
+    return f"agraph ({inputs}) => ({result}) {{ {nodes} }}"
+
+
+class TestFolding(RuleTestCase):
+    def assert_table(self, rule, cases):
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                if expected is None:
+                    self.assert_stays(text, rule=rule)
+                else:
+                    self.assert_becomes(text, expected, rule=rule)
+
+    def test_batch_norm_of_product(self):
+        self.assert_table(
+            "BatchNormOfProduct",
+            {
+                "Conv": (graph(f"{CONV} {CHANNELS} p = Conv(x, w) {NORM}", *IMAGE), ["Conv"]),
+                "Conv with a bias, in groups": (
+                    graph(
+                        f"{CONV} {CHANNELS} p = Conv<group=2>(x, w, b) {NORM}", IMAGE[0], "float[N,4,8,8] x"
+                    ),
+                    ["Conv"],
+                ),
+                "ConvTranspose in groups": (
+                    graph(f"{TRANSPOSED} {CHANNELS} p = ConvTranspose<group=2>(x, w, b) {NORM}", *LARGER),
+                    ["ConvTranspose"],
+                ),
+                "Gemm": (
+                    graph(
+                        f"{GEMM} {CHANNELS} p = Gemm<transB=1, alpha=0.5, beta=3.0>(x, w, b) {NORM}", *ROWS
+                    ),
+                    ["Gemm"],
+                ),
+                "Gemm of a weight that is not transposed, without a bias": (
+                    graph(f"{numbers(3, 4, name='w')} {CHANNELS} p = Gemm(x, w) {NORM}", *ROWS),
+                    ["Gemm"],
+                ),
+                "a bias for each row": (
+                    graph(
+                        f"{GEMM} {numbers(2, 1, name='c')} {CHANNELS} p = Gemm<transB=1>(x, w, c) {NORM}",
+                        "float[2,4] y",
+                        "float[2,3] x",
+                    ),
+                    None,
+                ),
+                "a weight that another reads": (
+                    graph(
+                        f"{CONV} {CHANNELS} p = Conv(x, w) {NORM} z = Neg(w)",
+                        f"{IMAGE[0]}, float[4,2,3,3] z",
+                        IMAGE[1],
+                    ),
+                    None,
+                ),
+                "the product is an output": (
+                    graph(
+                        f"{CONV} {CHANNELS} p = Conv(x, w) {NORM}", f"{IMAGE[0]}, float[N,4,6,6] p", IMAGE[1]
+                    ),
+                    None,
+                ),
+                "a bias that is an input": (
+                    graph(f"{CONV} {CHANNELS} p = Conv(x, w, c) {NORM}", IMAGE[0], f"{IMAGE[1]}, float[4] c"),
+                    None,
+                ),
+                "a weight that is an input": (
+                    graph(f"{CHANNELS} p = Conv(x, w) {NORM}", IMAGE[0], f"{IMAGE[1]}, float[4,2,3,3] w"),
+                    None,
+                ),
+            },
+        )
+
+    def test_a_norm_in_training_stays(self):
+        text = graph(
+            f"{CONV} {CHANNELS} p = Conv(x, w) y, m, v = BatchNormalization<training_mode=1>(p, scale, shift, mean, variance)",
+            "float[N,4,6,6] y, float[4] m, float[4] v",
+            IMAGE[1],
+        )
+        optimized = optimize(parsed(text))
+        self.assertEqual(["Conv", "BatchNormalization"], operators(optimized))
+
+    def test_batch_norm_of_linear(self):
+        self.assert_table(
+            "BatchNormOfLinear",
+            {
+                "with a bias": (
+                    graph(f"{LINEAR} {CHANNELS} m = MatMul(x, w) p = Add(b, m) {NORM}", *ROWS),
+                    ["MatMul", "Add"],
+                ),
+                "without": (
+                    graph(f"{numbers(3, 4, name='w')} {CHANNELS} p = MatMul(x, w) {NORM}", *ROWS),
+                    ["MatMul", "Add"],
+                ),
+                "channels before the last axis": (
+                    graph(
+                        f"{numbers(3, 5, name='w')} {CHANNELS} p = MatMul(x, w) {NORM}",
+                        "float[N,4,5] y",
+                        "float[N,4,3] x",
+                    ),
+                    None,
+                ),
+            },
+        )
+
+    def test_batch_norm_nothing(self):
+        ones, zeros = ("{" + ",".join([number] * 4) + "}" for number in "10")
+        nothing = f"one = Constant <value = float[4] {ones}> () zero = Constant <value = float[4] {zeros}> () a = Abs(x)"
+        norm = "n = BatchNormalization<epsilon=0.0>(a, one, zero, zero, one) y = Neg(n)"
+        shapes = "float[N,4,5] y", "float[N,4,5] x"
+        self.assert_table(
+            "BatchNormNothing",
+            {
+                "nothing": (graph(f"{nothing} {norm}", *shapes), ["Abs", "Neg"]),
+                "epsilon": (graph(f"{nothing} {norm}".replace("=0.0", "=0.01"), *shapes), None),
+                "a shift": (graph(f"{nothing} {norm}".replace("zero, zero", "one, zero"), *shapes), None),
+            },
+        )
+
+    def test_scale_of_product(self):
+        self.assert_table(
+            "ScaleOfProduct",
+            {
+                "Conv": (graph(f"{CONV} {PLANES} p = Conv(x, w, b) y = Mul(f, p)", *IMAGE), ["Conv"]),
+                "Conv divided by a number": (
+                    graph(f"{CONV} f = Constant <value_float=3.0> () p = Conv(x, w) y = Div(p, f)", *IMAGE),
+                    ["Conv"],
+                ),
+                "ConvTranspose": (
+                    graph(
+                        f"{TRANSPOSED} {numbers(1, 4, 1, 1, name='f')} p = ConvTranspose<group=2>(x, w) y = Mul(p, f)",
+                        *LARGER,
+                    ),
+                    ["ConvTranspose"],
+                ),
+                "Gemm": (
+                    graph(f"{GEMM} {FACTORS} p = Gemm<transB=1>(x, w, b) y = Mul(p, f)", *ROWS),
+                    ["Gemm"],
+                ),
+                "divided": (
+                    graph(f"{CONV} {PLANES} p = Conv(x, w) y = Div(f, p)", *IMAGE),
+                    None,
+                ),
+                "divided by zero": (
+                    graph(f"{CONV} f = Constant <value_float=0.0> () p = Conv(x, w) y = Div(p, f)", *IMAGE),
+                    None,
+                ),
+                "one number for each column": (
+                    graph(
+                        f"{CONV} {FACTORS} p = Conv(x, w) y = Mul(p, f)",
+                        "float[N,4,2,4] y",
+                        "float[N,2,4,6] x",
+                    ),
+                    None,
+                ),
+                "another axis": (
+                    graph(
+                        f"{CONV} {numbers(1, 1, 1, 1, 1, name='f')} p = Conv(x, w) y = Mul(p, f)",
+                        "float[1,N,4,6,6] y",
+                        IMAGE[1],
+                    ),
+                    None,
+                ),
+            },
+        )
+
+    def test_bias_of_product(self):
+        self.assert_table(
+            "BiasOfProduct",
+            {
+                "Conv": (graph(f"{CONV} {PLANES} p = Conv(x, w, b) y = Add(f, p)", *IMAGE), ["Conv"]),
+                "Conv without a bias": (
+                    graph(f"{CONV} {PLANES} p = Conv(x, w) y = Sub(p, f)", *IMAGE),
+                    ["Conv"],
+                ),
+                "Gemm": (
+                    graph(f"{GEMM} {FACTORS} p = Gemm<transB=1, beta=2.0>(x, w, b) y = Add(p, f)", *ROWS),
+                    ["Gemm"],
+                ),
+                "a weight that another reads stays as it is": (
+                    graph(
+                        f"{CONV} {PLANES} p = Conv(x, w) y = Add(p, f) z = Neg(w)",
+                        f"{IMAGE[0]}, float[4,2,3,3] z",
+                        IMAGE[1],
+                    ),
+                    ["Conv", "Neg"],
+                ),
+                "subtracted": (graph(f"{CONV} {PLANES} p = Conv(x, w) y = Sub(f, p)", *IMAGE), None),
+                "a bias for each place": (
+                    graph(f"{CONV} {numbers(6, 6, name='f')} p = Conv(x, w) y = Add(p, f)", *IMAGE),
+                    None,
+                ),
+            },
+        )
+
+    def test_scale_of_linear(self):
+        self.assert_table(
+            "ScaleOfLinear",
+            {
+                "a layer scale": (
+                    graph(f"{LINEAR} {FACTORS} m = MatMul(x, w) a = Add(m, b) y = Mul(f, a)", *LAYERS),
+                    ["MatMul", "Add"],
+                ),
+                "a weight that is too large to be transposed now": (
+                    graph(
+                        f"{numbers(40, 30, name='t')} w = Transpose<perm=[1,0]>(t) {numbers(40, name='f')} "
+                        "m = MatMul(x, w) y = Mul(f, m)",
+                        "float[N,40] y",
+                        "float[N,30] x",
+                    ),
+                    ["Transpose", "MatMul"],
+                ),
+                "without a bias": (
+                    graph(f"{numbers(3, 4, name='w')} {FACTORS} m = MatMul(x, w) y = Mul(m, f)", *LAYERS),
+                    ["MatMul"],
+                ),
+                "a number": (
+                    graph(
+                        f"{LINEAR} f = Constant <value_float=3.0> () m = MatMul(x, w) a = Add(m, b) y = Mul(f, a)",
+                        *LAYERS,
+                    ),
+                    None,
+                ),
+                "a vector that is no constant": (
+                    graph(
+                        f"{LINEAR} m = MatMul(x, w) a = Add(m, b) y = Mul(f, a)",
+                        LAYERS[0],
+                        f"{LAYERS[1]}, float[4] f",
+                    ),
+                    None,
+                ),
+                "a weight that two products share": (
+                    graph(
+                        f"{LINEAR} {FACTORS} m = MatMul(x, w) n = MatMul(z, w) a = Mul(m, f) y = Add(a, n)",
+                        LAYERS[0],
+                        f"{LAYERS[1]}, float[N,5,3] z",
+                    ),
+                    None,
+                ),
+                "a batch of matrices": (
+                    graph(
+                        f"{numbers(5, 3, 4, name='w')} {FACTORS} m = MatMul(x, w) y = Mul(m, f)",
+                        "float[5,2,4] y",
+                        "float[5,2,3] x",
+                    ),
+                    None,
+                ),
+            },
+        )
+
+    def test_the_old_weight_leaves_the_model(self):
+        """One weight before, one after, computed when it is read."""
+        text = graph(f"{CONV} {CHANNELS} p = Conv(x, w, b) {NORM}", *IMAGE)
+        model = optimize(ir.from_proto(parsed(text)))
+        tensors = {value.name: value.const_value for value in model.graph.initializers.values()}
+        self.assertEqual({(4, 2, 3, 3), (4,)}, {tuple(tensor.shape) for tensor in tensors.values()})
+        self.assertEqual(2, len(tensors))
+        self.assertIsInstance(tensors["w_scaled"], ir.LazyTensor)
+        onnx.checker.check_model(ir.to_proto(model), full_check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
