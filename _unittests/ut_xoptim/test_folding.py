@@ -105,6 +105,71 @@ class TestFolding(RuleTestCase):
             },
         )
 
+    def test_product_of_batch_norm(self):
+        channels = " ".join(
+            numbers(4, name=name, positive=name == "variance")
+            for name in ("scale", "shift", "mean", "variance")
+        )
+        norm = "a = BatchNormalization(x, scale, shift, mean, variance)"
+        weight, bias = numbers(6, 4, 3, name="w"), numbers(6, name="b")
+        signals = "float[N,6,5] y", "float[N,4,7] x"
+        rows = "float[N,6] y", "float[N,4] x"
+        self.assert_table(
+            "ProductOfBatchNorm",
+            {
+                "Conv": (graph(f"{weight} {channels} {norm} y = Conv(a, w)", *signals), ["Conv"]),
+                "Conv in groups, with a bias": (
+                    graph(
+                        f"{numbers(6, 2, 3, name='w')} {bias} {channels} {norm} y = Conv<group=2, pads=[0,0]>(a, w, b)",
+                        *signals,
+                    ),
+                    ["Conv"],
+                ),
+                "Gemm": (
+                    graph(
+                        f"{numbers(6, 4, name='w')} {bias} {channels} {norm} "
+                        "y = Gemm<transB=1, alpha=0.5, beta=3.0>(a, w, b)",
+                        *rows,
+                    ),
+                    ["Gemm"],
+                ),
+                "Gemm of a weight that is not transposed": (
+                    graph(f"{numbers(4, 6, name='w')} {channels} {norm} y = Gemm(a, w)", *rows),
+                    ["Gemm"],
+                ),
+                "zeros around": (
+                    graph(
+                        f"{weight} {channels} {norm} y = Conv<pads=[1,0]>(a, w)", "float[N,6,6] y", signals[1]
+                    ),
+                    None,
+                ),
+                "zeros around by name": (
+                    graph(
+                        f'{weight} {channels} {norm} y = Conv<auto_pad="SAME_UPPER">(a, w)',
+                        "float[N,6,7] y",
+                        signals[1],
+                    ),
+                    None,
+                ),
+                "rows that are channels": (
+                    graph(
+                        f"{numbers(2, 6, name='w')} {channels} {norm} y = Gemm<transA=1>(a, w)",
+                        "float[4,6] y",
+                        "float[2,4] x",
+                    ),
+                    None,
+                ),
+                "another reads the norm": (
+                    graph(
+                        f"{weight} {channels} {norm} y = Conv(a, w)",
+                        f"{signals[0]}, float[N,4,7] a",
+                        signals[1],
+                    ),
+                    None,
+                ),
+            },
+        )
+
     def test_a_norm_in_training_stays(self):
         text = graph(
             f"{CONV} {CHANNELS} p = Conv(x, w) y, m, v = BatchNormalization<training_mode=1>(p, scale, shift, mean, variance)",

@@ -241,8 +241,27 @@ class TestSquares(NormTestCase):
                     graph(
                         f"{SQUARES} g = Add(w, epsilon) y = Mul(n, g)", inputs="float[N,3,4] x, float[4] w"
                     ),
-                    ["Add", *after, "Mul"],
+                    [*after, "Add", "Mul"],
                 ),
+                "by a reciprocal": (
+                    graph(
+                        f"{SCALE} {SQUARES} y = Mul(w, n)".replace(
+                            "n = Div(x, s)", "r = Reciprocal(s) n = Mul(x, r)"
+                        )
+                    ),
+                    [*after[:-1], "Reciprocal", "Mul", "Mul"],
+                ),
+                "another numerator": (
+                    graph(
+                        f"{SCALE} {SQUARES} y = Mul(w, n)".replace("Div(x, s)", "Div(w, s)"), "float[N,3,4] y"
+                    ),
+                    None,
+                ),
+                "the deviation is an output": (
+                    graph(f"{SCALE} {SQUARES} y = Mul(w, n)", "float[N,3,4] y, float[N,3,1] s"),
+                    None,
+                ),
+                "another axis": (graph(f"{SCALE} {SQUARES} y = Mul(w, n)".replace("last", "second")), None),
                 "without a scale": (graph(f"{SQUARES} y = Abs(n)"), None),
                 "a factor of another shape": (graph(f"{SQUARES} y = Mul(n, half)"), None),
                 "another reads the squares": (

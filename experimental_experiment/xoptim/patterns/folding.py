@@ -39,6 +39,44 @@ def batch_norm_of_linear(op, x, weight, transpose, bias, scale, shift, mean, var
     return linear(op, x, weight, transpose, bias, *affine)
 
 
+@rule(
+    P.one_of("Conv", "Gemm")(
+        P.BatchNormalization(x, *NORM.values(), name="norm"), weight, optional("bias"), name="product"
+    ),
+    set="default",
+)
+def product_of_batch_norm(op, x, norm, product, weight, bias, scale, shift, mean, variance):
+    """A BatchNormalization before a Conv without padding, or a Gemm, goes into the weight and the bias."""
+    affine = running(op, norm, scale, shift, mean, variance)
+    if isinstance(affine, Declined):
+        return affine
+    if any(attribute_of(product, "pads", ())) or attribute_of(product, "auto_pad", "NOTSET") != "NOTSET":
+        return no("the zeros of the padding are not normalized")
+    if attribute_of(product, "transA", 0):
+        return no("the channels are the rows")
+    channels = channels_of(product, weight)
+    reason = reason_to_stay(weight, bias, channels, *affine)
+    if reason is not None:
+        return reason
+    factor, term = (along_inputs(product, weight, numbers) for numbers in affine)
+    summed = tuple(axis for axis in range(len(weight.shape)) if axis != channel_axis(product))
+    added = (constant_of(weight).numpy() * term).sum(axis=summed) * attribute_of(product, "alpha", 1.0)
+    attributes = {name: item.value for name, item in product.attributes.items()}
+    old = 0.0 if bias is None else constant_of(bias).numpy().astype(np.float64) * attributes.pop("beta", 1.0)
+    new = with_dtype(op, bias, weight, old + added)
+    return op.append(product.op_type, [x, times(op, weight, factor), new], attributes, 1).outputs[0]
+
+
+def along_inputs(product: ir.Node, weight: ir.Value, numbers: np.ndarray) -> np.ndarray:
+    """One number for each channel that goes into a Conv or a Gemm, in the shape of its weight or broadcast to it."""
+    if product.op_type == "Gemm":
+        return numbers.reshape([-1, 1] if channel_axis(product) else [1, -1])
+    channels, width, *kernel = weight.shape
+    groups = attribute_of(product, "group", 1)
+    rows = np.repeat(numbers.reshape(groups, 1, width), channels // groups, axis=1)
+    return rows.reshape(channels, width, *[1] * len(kernel))
+
+
 @rule(P.BatchNormalization(x, *NORM.values()), set="default")
 def batch_norm_nothing(op, x, scale, shift, mean, variance, root):
     """A BatchNormalization that changes nothing."""
@@ -99,11 +137,17 @@ def scale_of_linear(op, x, weight, transpose, bias, constant):
 # ---- products with other weights
 
 
+def channel_axis(product: ir.Node) -> int:
+    """The axis of the weight along which the channels of the result are, in groups for a ConvTranspose."""
+    if product.op_type == "Gemm":
+        return 1 - attribute_of(product, "transB", 0)
+    return int(product.op_type == "ConvTranspose")
+
+
 def channels_of(product: ir.Node, weight: ir.Value) -> int:
     """How many channels a product has."""
-    if product.op_type == "ConvTranspose":
-        return weight.shape[1] * attribute_of(product, "group", 1)
-    return weight.shape[1 if product.op_type == "Gemm" and not attribute_of(product, "transB", 0) else 0]
+    groups = attribute_of(product, "group", 1) if product.op_type == "ConvTranspose" else 1
+    return weight.shape[channel_axis(product)] * groups
 
 
 def by_channel(product: ir.Node, weight: ir.Value, constant: ir.Value) -> np.ndarray | Declined:
@@ -134,7 +178,7 @@ def scaled(op, product: ir.Node, weight, bias, factor, term) -> ir.Value | Decli
             rows = weight.shape[0] // groups
             factors = np.repeat(factor.reshape(groups, 1, -1), rows, 1).reshape(*weight.shape[:2], *shape[2:])
         else:
-            shape[1 if product.op_type == "Gemm" and not attributes.get("transB", 0) else 0] = channels
+            shape[channel_axis(product)] = channels
             factors = factor.reshape(shape)
         weight = times(op, weight, factors)
         old = old * factor
