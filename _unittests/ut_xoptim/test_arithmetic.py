@@ -2,7 +2,11 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import optimize
 
 
 class TestArithmetic(RuleTestCase):
@@ -59,6 +63,133 @@ class TestArithmetic(RuleTestCase):
                     self.assert_stays(
                         f"agraph ({inputs}) => ({(result or ['float[3]'])[0]} y) {{ {nodes} }}", rule=rule
                     )
+
+
+def number(name, value, kind="float"):
+    """A node that holds a number; the text of a float16 is its bits."""
+    if kind == "float16":
+        value = np.float16(value).view(np.uint16)
+    return f"{name} = Constant<value={kind} {{{value}}}>() "
+
+
+class TestNumbers(RuleTestCase):
+    """Rules of constants: nodes from x to y, of one dtype."""
+
+    BECOME = {
+        "SumOfConstants": [
+            ("int64", number("a", 5, "int64") + number("b", 3, "int64") + "t = Add(x, a) y = Sub(t, b)", ["Add"]),
+            ("int64", "a = Constant<value=int64[4]{1,2,3,4}>() " + number("b", 3, "int64") + "t = Sub(x, a) y = Add(b, t)", ["Add"]),
+            ("uint8", number("a", 5, "uint8") + number("b", 3, "uint8") + "t = Sub(x, a) y = Sub(t, b)", ["Add"]),
+        ],
+        "ProductOfConstants": [
+            ("float", number("a", 0.3) + number("b", 0.5) + "t = Mul(x, a) y = Mul(b, t)", ["Mul"]),
+            ("float", number("a", 3.0) + number("b", 5.0) + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
+            ("int64", number("a", 3, "int64") + number("b", 5, "int64") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
+            ("float16", number("a", 3.0, "float16") + number("b", 0.25, "float16") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
+        ],
+        "QuotientOfConstants": [("float", number("a", 0.3) + number("b", 8.0) + "t = Mul(x, a) y = Div(t, b)", ["Mul"])],
+        "FactorOfQuotient": [("float", number("a", 8.0) + number("b", 0.3) + "t = Div(x, a) y = Mul(t, b)", ["Mul"])],
+        "DivisorOfQuotient": [("float", number("a", 3.0) + number("b", 5.0) + "t = Div(x, a) y = Div(t, b)", ["Div"])],
+        "FactorsOfMatmul": [
+            ("float", number("a", 0.3) + number("b", 0.7) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", ["Transpose", "Mul", "MatMul"], "[N,N]"),
+        ],
+        "MulMinusOne": [("float", number("a", -1.0) + "y = Mul(a, x)", ["Neg"])],
+        "ZeroMinus": [("int64", number("a", 0, "int64") + "y = Sub(a, x)", ["Neg"])],
+        "NegSub": [("float", number("a", 2.0) + "t = Sub(x, a) y = Neg(t)", ["Sub"])],
+        "NegMul": [("float", number("a", 2.0) + "t = Mul(x, a) y = Neg(t)", ["Mul"])],
+        "MulNeg": [("float", number("a", 2.0) + "t = Neg(x) y = Mul(a, t)", ["Mul"])],
+        "PowTwo": [("float", number("a", 2.0) + "y = Pow(x, a)", ["Mul"])],
+        "PowOne": [("float", number("a", 1.0) + "t = Pow(x, a) y = Neg(t)", ["Neg"])],
+        "PowMinusOne": [("float", number("a", -1.0) + "y = Pow(x, a)", ["Reciprocal"])],
+        "PowHalf": [
+            ("float", number("a", 0.5) + number("e", 0.1) + "s = Mul(x, x) t = Add(s, e) y = Pow(t, a)", ["Mul", "Add", "Sqrt"]),
+            ("float", number("a", 0.5) + number("e", 0.1) + "s = Exp(x) t = Transpose(s) u = Transpose(t) y = Pow(u, a)", ["Exp", "Transpose", "Transpose", "Sqrt"]),
+        ],
+        "MinMax": [("float", number("a", -0.5) + number("b", 0.5) + "t = Max(x, a) y = Min(b, t)", ["Clip"])],
+        "MaxMin": [
+            ("float", number("a", -0.5) + number("b", 0.5) + "t = Min(x, b) y = Max(t, a)", ["Clip"]),
+            ("int64", "a = Constant<value=int64[1]{-1}>() " + number("b", 2, "int64") + "t = Min(x, b) y = Max(t, a)", ["Clip"]),
+        ],
+        "MaxZero": [("float", number("a", 0.0) + "y = Max(x, a)", ["Relu"])],
+        "ReluOfClip": [
+            ("float", number("a", -0.5) + number("b", 0.5) + "t = Clip(x, a, b) y = Relu(t)", ["Clip"]),
+            ("float", number("a", 0.1) + number("b", 0.5) + "t = Clip(x, a, b) y = Relu(t)", ["Clip"]),
+        ],
+        "ClipOfRelu": [("float", number("a", -0.5) + number("b", 0.5) + "t = Relu(x) y = Clip(t, a, b)", ["Clip"])],
+        "ClipOfClip": [
+            ("float", number("a", -0.5) + number("b", 0.5) + number("c", 0.1) + number("d", 0.9) + "t = Clip(x, a, b) y = Clip(t, c, d)", ["Clip"]),
+        ],
+        "DoneBefore": [
+            ("float", "t = Relu(x) u = Abs(t) y = Neg(u)", ["Relu", "Neg"]),
+            ("float", "t = Floor(x) u = Round(t) v = Ceil(u) y = Neg(v)", ["Floor", "Neg"]),
+        ],
+    }  # fmt: skip
+    STAY = {
+        "SumOfConstants": [
+            ("float", number("a", 5) + number("b", 3) + "t = Add(x, a) y = Sub(t, b)"),
+            ("int64", number("a", 5, "int64") + number("b", 3, "int64") + "t = Sub(a, x) y = Sub(t, b)"),
+            ("int64", "a = Constant<value=int64[4]{1,2,3,4}>() b = Constant<value=int64[3,1]{1,2,3}>() t = Add(x, a) y = Add(t, b)", "[3,4]"),
+        ],
+        "ProductOfConstants": [
+            ("float", number("a", 0.3) + number("b", 0.7) + "t = Mul(x, a) y = Mul(t, b)"),
+            ("double", number("a", 3, "double") + number("b", 5, "double") + "t = Mul(x, a) y = Mul(t, b)"),
+            ("float", number("a", 1e30) + number("b", 1.2676506002282294e30) + "t = Mul(x, a) y = Mul(t, b)"),
+            ("float", number("a", 0.0) + number("b", 0.5) + "t = Mul(x, a) y = Mul(t, b)"),
+        ],
+        "QuotientOfConstants": [
+            ("float", number("a", 1.0) + number("b", 3.0) + "t = Mul(x, a) y = Div(t, b)"),
+            ("int64", number("a", 4, "int64") + number("b", 2, "int64") + "t = Mul(x, a) y = Div(t, b)"),
+        ],
+        "DivisorOfQuotient": [("int64", number("a", 3, "int64") + number("b", 5, "int64") + "t = Mul(x, a) y = Div(t, b)")],
+        "FactorsOfMatmul": [
+            ("float16", number("a", 0.3, "float16") + number("b", 0.7, "float16") + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[N,N]"),
+            ("float", "a = Constant<value=float[1,1,1]{0.3}>() " + number("b", 0.7) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[1,N,N]"),
+        ],
+        "MulMinusOne": [("float", "a = Constant<value=float[1,1,1]{-1.0}>() y = Mul(x, a)", "[1,N,4]")],
+        "PowTwo": [
+            ("float", number("a", 2.0) + "i = Constant<value=int64[1]{-1}>() t = Pow(x, a) y = ReduceMean(t, i)", "[N,1]"),
+            ("int64", number("a", 2, "int64") + "y = Pow(x, a)"),
+        ],
+        "PowHalf": [
+            ("float", number("a", 0.5) + "y = Pow(x, a)"),
+            ("float", number("a", 0.5) + number("e", -0.1) + "s = Mul(x, x) t = Add(s, e) y = Pow(t, a)"),
+        ],
+        "MinMax": [
+            ("float", number("a", 0.5) + number("b", -0.5) + "t = Max(x, a) y = Min(b, t)"),
+            ("float", "a = Constant<value=float[4]{1.0,2.0,3.0,4.0}>() " + number("b", 9.0) + "t = Max(x, a) y = Min(b, t)"),
+        ],
+        "MaxZero": [("float", number("a", 0.5) + "y = Max(x, a)")],
+        "ReluOfClip": [("float", number("a", -0.5) + number("b", -0.1) + "t = Clip(x, a, b) y = Relu(t)")],
+        "ClipOfRelu": [("float", number("a", 0.5) + "t = Relu(x) y = Clip(t, a)")],
+        "ClipOfClip": [
+            ("float", number("a", -0.5) + number("b", 0.5) + number("c", 0.6) + number("d", 0.9) + "t = Clip(x, a, b) y = Clip(t, c, d)"),
+        ],
+        "DoneBefore": [("float", "t = Abs(x) y = Round(t)")],
+    }  # fmt: skip
+
+    def test_they_fire(self):
+        for rule, cases in self.BECOME.items():
+            for dtype, nodes, expected, *shape in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    text = f"agraph ({dtype}[N,4] x) => ({dtype}{(shape or ['[N,4]'])[0]} y) {{ {nodes} }}"
+                    self.assert_becomes(text, expected, rule=rule)
+
+    def test_they_do_not_fire(self):
+        for rule, cases in self.STAY.items():
+            for dtype, nodes, *shape in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    text = f"agraph ({dtype}[N,4] x) => ({dtype}{(shape or ['[N,4]'])[0]} y) {{ {nodes} }}"
+                    self.assert_stays(text, rule=rule)
+
+    def test_infinity_and_nan(self):
+        """Clip and Relu keep what Min and Max make of them."""
+        special = np.array([[np.nan, np.inf, -np.inf, 0.0]], np.float32)
+        for nodes in ("t = Max(x, a) y = Min(t, b)", "y = Max(x, c)", "t = Relu(x) y = Clip(t, a, b)"):
+            with self.subTest(nodes):
+                limits = number("a", -0.5) + number("b", 0.5) + number("c", 0.0)
+                model = parsed(f"agraph (float[N,4] x) => (float[N,4] y) {{ {limits} {nodes} }}")
+                before, after = (session(item).run(None, {"x": special}) for item in (model, optimize(model)))
+                np.testing.assert_array_equal(before, after)
 
 
 if __name__ == "__main__":

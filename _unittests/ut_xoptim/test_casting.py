@@ -47,6 +47,63 @@ class TestCasting(RuleTestCase):
                 self.assertEqual(np.can_cast(narrow.numpy(), wide.numpy(), "safe") or wide == narrow, holds(wide, narrow) or lenient(wide, narrow))  # fmt: skip
 
 
+class TestMovedCasts(RuleTestCase):
+    BECOME = {
+        "CastMovementCast": [
+            ("float16[N,3] x", "float16[3,N]", "a = Cast<to=1>(x) b = Transpose(a) y = Cast<to=10>(b)", ["Transpose"]),
+            ("float16[N,3] x", "double[1,3,N]", "i = Constant<value=int64[1]{0}>() a = Cast<to=1>(x) b = Transpose(a) c = Unsqueeze(b, i) y = Cast<to=11>(c)", ["Transpose", "Unsqueeze", "Cast"]),
+            ("bool[N,3] x", "bool[N,1]", "s = Constant<value=int64[1]{1}>() e = Constant<value=int64[1]{2}>() a = Cast<to=7>(x) b = Slice(a, s, e, s) y = Cast<to=9>(b)", ["Slice"]),
+        ],
+        "CastLikeKnown": [("float[N] x, double[2] w", "double[N]", "y = CastLike(x, w)", ["Cast"])],
+        "EqualTrue": [("bool[N] x", "bool[N]", "t = Constant<value=bool{1}>() a = Equal(t, x) y = Not(a)", ["Not"])],
+        "EqualFalse": [("bool[N] x", "bool[N]", "t = Constant<value=bool{0}>() y = Equal(x, t)", ["Not"])],
+        "ComparedCasts": [
+            ("int32[N] x, int32[N] w", "bool[N]", "a = Cast<to=7>(x) b = Cast<to=7>(w) y = Less(b, a)", ["Less"]),
+            ("bool[N] x, bool[N] w", "bool[N]", "a = Cast<to=1>(x) b = Cast<to=1>(w) y = Equal(b, a)", ["Equal"]),
+        ],
+        "ComparedCastAndConstant": [
+            ("int32[N] x", "bool[N]", "k = Constant<value=int64{2}>() a = Cast<to=7>(x) y = Greater(a, k)", ["Greater"]),
+            ("bool[N] x", "bool[N]", "k = Constant<value=float{1.0}>() a = Cast<to=1>(x) y = Equal(k, a)", ["Equal"]),
+        ],
+        "ComparedConstantAndCast": [
+            ("int32[N] x", "bool[N]", "k = Constant<value=int64{2}>() a = Cast<to=7>(x) y = Greater(k, a)", ["Greater"]),
+        ],
+    }  # fmt: skip
+    STAY = {
+        "CastMovementCast": [
+            ("float[N,3] x", "float[3,N]", "a = Cast<to=10>(x) b = Transpose(a) y = Cast<to=1>(b)"),
+            ("float16[N,3] x", "float16[3,N]", "a = Cast<to=1>(x) b = Transpose(a) y = Cast<to=10>(b) z = Neg(b)", "float[3,N] z"),
+            ("int16[1,4,2,2] x", "int16[1,1,4,4]", "a = Cast<to=1>(x) b = DepthToSpace<blocksize=2>(a) y = Cast<to=5>(b)"),
+        ],
+        "EqualTrue": [("int64[N] x", "bool[N]", "t = Constant<value=int64{1}>() y = Equal(x, t)")],
+        "EqualFalse": [("bool[N] x", "bool[1,N]", "t = Constant<value=bool[1,1]{0}>() y = Equal(x, t)")],
+        "ComparedCasts": [
+            ("float[N] x, float[N] w", "bool[N]", "a = Cast<to=7>(x) b = Cast<to=7>(w) y = Less(b, a)"),
+            ("int32[N] x, bool[N] w", "bool[N]", "a = Cast<to=7>(x) b = Cast<to=7>(w) y = Less(b, a)"),
+        ],
+        "ComparedCastAndConstant": [
+            ("int32[N] x", "bool[N]", "k = Constant<value=int64{5000000000}>() a = Cast<to=7>(x) y = Greater(a, k)"),
+            ("bool[N] x", "bool[N]", "k = Constant<value=int64{2}>() a = Cast<to=7>(x) y = Equal(a, k)"),
+            ("float[N] x", "bool[N]", "k = Constant<value=int64{2}>() a = Cast<to=7>(x) y = Equal(a, k)"),
+        ],
+    }  # fmt: skip
+
+    def test_they_fire(self):
+        for rule, cases in self.BECOME.items():
+            for inputs, result, nodes, expected in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    self.assert_becomes(
+                        f"agraph ({inputs}) => ({result} y) {{ {nodes} }}", expected, rule=rule
+                    )
+
+    def test_they_do_not_fire(self):
+        for rule, cases in self.STAY.items():
+            for inputs, result, nodes, *more in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
+
+
 def lenient(wide, narrow):
     """Whether numpy calls a cast safe that loses digits: it lets float64 hold int64."""
     return narrow in (ir.DataType.INT64, ir.DataType.UINT64) and wide == ir.DataType.DOUBLE

@@ -45,14 +45,14 @@ class TestReshaping(RuleTestCase):
             ("float[N,1] x", "float[2,N,6]", "s = Constant<value=int64[2]{1,6}>() t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)", ["Expand"]),
         ],
         "ExpandedLeftOperand": [
-            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w)", ["Sub"]),
+            ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w)", ["Sub"]),
             ("float[1,6] x, float[4,6] w", "float[4,6]", "s = Constant<value=int64[2]{4,6}>() a = Expand(x, s) y = Mul(w, a)", ["Mul"]),
         ],
         "ExpandedRightOperand": [
-            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
+            ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
         ],
         "ExpandedOperandsOfWhere": [
-            ("bool[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) z = Constant<value_float=0.0>() e = Expand(z, s) y = Where(a, w, e)", ["Where"]),
+            ("bool[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) z = Constant<value_float=0.0>() e = Expand(z, s) y = Where(a, w, e)", ["Where"]),
         ],
         "ReshapeNothing": [
             ("float[N,M] x", "float[N,M]", "s = Shape(x) a = Reshape(x, s) y = Neg(a)", ["Neg"]),
@@ -107,12 +107,15 @@ class TestReshaping(RuleTestCase):
             ("float[1,6] x, float[N,6] w", "float[2,N,6]", "s = Shape(w) t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)"),
         ],
         "ExpandedLeftOperand": [
-            ("float[1,6] x, float[1,6] w, float[N,6] k", "float[N,6]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
-            ("float[1,6] x, float[M,6] w, float[N,6] k", "float[N,6]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
-            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Neg(a)", "float[N,6] z"),
+            ("float[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
+            ("float[1,300] x, float[M,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
+            ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Neg(a)", "float[N,300] z"),
+        ],
+        "ExpandedRightOperand": [
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)"),
         ],
         "ExpandedOperandsOfWhere": [
-            ("bool[1,6] x, float[1,6] w, float[N,6] k", "float[N,6]", "s = Shape(k) a = Expand(x, s) z = Constant<value_float=0.0>() y = Where(a, w, z)"),
+            ("bool[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) z = Constant<value_float=0.0>() y = Where(a, w, z)"),
         ],
         "ReshapeNothing": [("float[2,6] x", "float[6,2]", "s = Constant<value=int64[2]{6,2}>() y = Reshape(x, s)")],
         "SqueezeUnsqueeze": [

@@ -11,6 +11,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.runtime import kernels
 from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives
 
 SETS: dict[str, dict[str, Rule]] = {"default": {}, "onnxruntime": {}}
@@ -28,6 +30,12 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
     """The first result of *node* written once more, with other inputs and some attributes *changed*."""
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     return op.emit(node.op_type, inputs, {**attributes, **changed}, domain=node.domain)
+
+
+def computes(op: Any, op_type: str, dtype: ir.DataType | None) -> bool:
+    """Whether the runtime computes an operator of ONNX in this dtype without a cast around it."""
+    variable = dtypes.constraints(op_type, op.opset).variable(0)
+    return dtype in kernels.computed(op_type, op.opset, op.context.runtime).get(variable, ())
 
 
 def no(reason: str) -> Declined:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.xoptim.pattern import P, attribute_of, var
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.torch_interpreter.inference import NUMPY, is_small
+from experimental_experiment.xoptim.pattern import P, attribute_of, const, optional, var
+from experimental_experiment.xoptim.rules import again, computes, no, rule
 
-x = var("x")
+x, y = var("x"), var("y")
 
 INTEGERS = {
     ir.DataType.BOOL: (0, 1),
@@ -63,3 +65,116 @@ def cast_cast(op, x, inner, outer):
     if {x.dtype, first, second} & dtypes.FLOAT8:
         return no("float8 overflows in its own way")
     return op.Cast(x, to=second)
+
+
+MOVEMENTS = tuple(
+    "DepthToSpace Expand Flatten Gather Reshape Slice SpaceToDepth Squeeze Tile Transpose Unsqueeze".split()
+)
+"""Operators that move elements of their first input, whatever these are."""
+
+
+def movement(below, name: str):
+    """An operator of `MOVEMENTS`, called *name*, over *below*."""
+    more = (optional(f"{name}_{place}") for place in ("second", "third", "fourth", "fifth"))
+    return P.one_of(*MOVEMENTS)(below, *more, name=name)
+
+
+INNER = P.Cast(x, name="inner")
+
+
+@rule(
+    P.Cast(movement(INNER, "first") | movement(movement(INNER, "first"), "second"), name="outer"),
+    set="default",
+)
+def cast_movement_cast(op, x, inner, first, second, outer):
+    """Two Casts around one or two operators that move elements are one after them, or none, when the first loses nothing."""
+    middle, last = (ir.DataType(attribute_of(node, "to")) for node in (inner, outer))
+    if x.dtype is None or not holds(middle, x.dtype):
+        return no("the dtype is unknown, or the first cast loses digits")
+    if {x.dtype, middle, last} & dtypes.FLOAT8:
+        return no("float8 overflows in its own way")
+    steps = [node for node in (first, second) if node is not None]
+    if not all(computes(op, node.op_type, x.dtype) for node in steps):
+        return no("onnxruntime does not move this dtype")
+    for node in steps:
+        x = again(op, node, [x, *node.inputs[1:]])
+    return op.Cast(x, to=last)
+
+
+@rule(P.CastLike(x, var("like")), set="default")
+def cast_like_known(op, x, like):
+    """CastLike is a Cast to a dtype that is known."""
+    return None if like.dtype is None else op.Cast(x, to=like.dtype)
+
+
+@rule(P.Equal(x, True, name="node"), set="default")
+def equal_true(op, x, node):
+    """b == true is b."""
+    return x if x.dtype == ir.DataType.BOOL and adds_no_axes(node, x) else None
+
+
+@rule(P.Equal(x, False, name="node"), set="default")
+def equal_false(op, x, node):
+    """b == false is not b."""
+    return op.Not(x) if x.dtype == ir.DataType.BOOL and adds_no_axes(node, x) else None
+
+
+def adds_no_axes(node: ir.Node, x: ir.Value) -> bool:
+    """Whether the result of *node*, of *x* and a constant of one element, has the shape of *x*."""
+    other = node.inputs[node.inputs[0] is x]
+    return x.shape is not None and len(other.shape) <= len(x.shape)
+
+
+COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+
+
+@rule(
+    P.one_of(*COMPARISONS)(P.Cast(x, name="left"), P.Cast(y, name="right"), name="node"),
+    set="default",
+)
+def compared_casts(op, x, y, left, right, node):
+    """Numbers compare as they did before both are cast to a dtype that holds them."""
+    to = ir.DataType(attribute_of(left, "to"))
+    if x.dtype != y.dtype or x.dtype is None or not holds(to, x.dtype):
+        return no("two dtypes, or the cast loses digits")
+    if not computes(op, node.op_type, x.dtype):
+        return no("onnxruntime does not compare this dtype")
+    return again(op, node, [x, y] if node.inputs[0] is left.outputs[0] else [y, x])
+
+
+@rule(
+    P.one_of(*COMPARISONS)(P.Cast(x, name="cast"), const("number"), name="node"),
+    set="default",
+)
+def compared_cast_and_constant(op, x, cast, number, node):
+    """A number compares with a constant as it did before it is cast to a dtype that holds it."""
+    same = uncast(op, number, x.dtype, node)
+    if same is None:
+        return no("the constant is another number in this dtype, or it is not compared")
+    return again(op, node, [x if value is cast.outputs[0] else same for value in node.inputs])
+
+
+@rule(
+    P.one_of("Greater", "GreaterOrEqual", "Less", "LessOrEqual")(
+        const("number"), P.Cast(x, name="cast"), name="node"
+    ),
+    set="default",
+)
+def compared_constant_and_cast(op, x, cast, number, node):
+    """The same in the other order."""
+    same = uncast(op, number, x.dtype, node)
+    if same is None:
+        return no("the constant is another number in this dtype, or it is not compared")
+    return again(op, node, [same, x])
+
+
+def uncast(op, number: ir.Value, dtype: ir.DataType | None, node: ir.Node) -> ir.Value | None:
+    """A small constant in the dtype before the cast, None when the cast or this loses digits."""
+    if dtype is None or not is_small(number) or not computes(op, node.op_type, dtype):
+        return None
+    if not holds(number.dtype, dtype) or number.dtype not in NUMPY:
+        return None
+    array = number.const_value.numpy()
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype.numpy())
+    return op.constant(cast, dtype) if np.array_equal(cast.astype(array.dtype), array) else None

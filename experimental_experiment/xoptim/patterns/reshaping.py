@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
@@ -233,6 +236,27 @@ def expand_expand(op, x, first, second, root):
     return op.Expand(x, [a if b == 1 else b for a, b in zip(before, after)])
 
 
+PIECE = 256
+"""Elements in a row that are repeated, or that repeat one, from which on broadcasting is faster than Expand in all cases.
+
+Measured with onnxruntime 1.31 on 40 shapes: 0.46 to 0.96 of the time above; below up to 1.27, with Where up to 1.55.
+"""
+
+
+def broadcasts_fast(x: ir.Value, expand: ir.Node) -> bool:
+    """Whether the last axes, as far as all or none of them are repeated, have enough elements; two unknown sizes have."""
+    result = expand.outputs[0].shape
+    if x.shape is None or result is None:
+        return False
+    sizes = zip([1] * (len(result) - len(x.shape)) + list(x.shape), result)
+    pairs = [(old, new) for old, new in sizes if new != 1][::-1]
+    piece = list(itertools.takewhile(lambda pair: (pair[0] == 1) == (pairs[0][0] == 1), pairs))
+    known = math.prod(new for _, new in piece if isinstance(new, int))
+    unknown = sum(not isinstance(new, int) for _, new in piece)
+    is_little = result.is_static() and math.prod(result) <= 4 * PIECE
+    return known >= PIECE or unknown > 1 or len(piece) == len(pairs) or is_little
+
+
 @rule(P.one_of(*BINARY)(P.Expand(x, shape, name="expand"), y, name="node"), set="default")
 def expanded_left_operand(op, x, y, expand, node):
     """An operand that the other one broadcasts as far needs no Expand."""
@@ -247,6 +271,8 @@ def expanded_right_operand(op, x, y, expand, node):
 
 def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value | None:
     """*node* of *x* instead of its *expand*, when the result has the same shape."""
+    if not broadcasts_fast(x, expand):
+        return no("the pieces that it repeats are small")
     inputs = [x if value is expand.outputs[0] else value for value in node.inputs]
     if not same_sizes(broadcast(value.shape for value in inputs), node.outputs[0].shape):
         return no("the result may be smaller")
@@ -263,6 +289,8 @@ def expanded_operands_of_where(op, node):
             continue
         inputs = list(node.inputs)
         inputs[position] = expand.inputs[0]
-        if same_sizes(broadcast(value.shape for value in inputs), node.outputs[0].shape):
+        if broadcasts_fast(inputs[position], expand) and same_sizes(
+            broadcast(value.shape for value in inputs), node.outputs[0].shape
+        ):
             return again(op, node, inputs)
     return None

@@ -1,0 +1,68 @@
+"""Rules of quantize and dequantize."""
+
+import unittest
+
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import optimize
+
+NUMBERS = "s = Constant<value=float{0.037}>() z = Constant<value=uint8{3}>() k = Constant<value=uint8{4}>() "
+BOTH = "v = Constant<value=float[2]{0.037,0.5}>() w = Constant<value=uint8[2]{3,4}>() "
+
+
+class TestQuantization(RuleTestCase):
+    BECOME = {
+        "QuantizeDequantized": [
+            ("uint8", "d = DequantizeLinear(x, s, z) q = QuantizeLinear(d, s, z) y = Identity(q)", ["Identity"]),
+            ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) q = QuantizeLinear<axis=1>(d, v, w) y = Identity(q)", ["Identity"]),
+            ("uint8", "d = DequantizeLinear(x, s) q = QuantizeLinear(d, s) y = Identity(q)", ["Identity"]),
+        ],
+        "QuantizeMoved": [
+            ("uint8", "d = DequantizeLinear(x, s, z) t = Transpose(d) u = Transpose(t) y = QuantizeLinear(u, s, z)", ["Transpose", "Transpose"]),
+        ],
+    }  # fmt: skip
+    STAY = {
+        "QuantizeDequantized": [
+            ("uint8", "d = DequantizeLinear(x, s, z) y = QuantizeLinear(d, s, k)"),
+            ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) y = QuantizeLinear<axis=0>(d, v, w)"),
+            ("uint8", "d = DequantizeLinear(x, s, z) y = QuantizeLinear(d, s, z) f = Neg(d)", "float[2,2] f"),
+            ("uint8", "t = Constant<value=float{0.000000000000000000000000000000000000001}>() d = DequantizeLinear(x, t, z) y = QuantizeLinear(d, t, z)"),
+            ("float", "q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z)"),
+        ],
+        "QuantizeMoved": [
+            ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) t = Transpose(d) y = QuantizeLinear<axis=1>(t, v, w)"),
+        ],
+    }  # fmt: skip
+
+    def test_they_fire(self):
+        for rule, cases in self.BECOME.items():
+            for dtype, nodes, expected in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    text = f"agraph ({dtype}[2,2] x) => ({dtype}[2,2] y) {{ {NUMBERS} {BOTH} {nodes} }}"
+                    self.assert_becomes(text, expected, rule=rule)
+
+    def test_they_do_not_fire(self):
+        for rule, cases in self.STAY.items():
+            for dtype, nodes, *more in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    results = ", ".join([f"{dtype}[2,2] y", *more])
+                    text = f"agraph ({dtype}[2,2] x) => ({results}) {{ {NUMBERS} {BOTH} {nodes} }}"
+                    self.assert_stays(text, rule=rule)
+
+    def test_all_bytes_come_back(self):
+        """Also for scales whose products round."""
+        everything = np.arange(256, dtype=np.uint8)
+        for scale in (0.037, 1 / 255, 3.3e-7, 12345.678, 1e-29):
+            with self.subTest(scale):
+                model = parsed(
+                    f"""agraph (uint8[N] x) => (uint8[N] y) {{ s = Constant<value=float{{{scale:.40f}}}>() {NUMBERS[NUMBERS.index("z") :]}
+                    d = DequantizeLinear(x, s, z) q = QuantizeLinear(d, s, z) y = Identity(q) }}"""
+                )
+                self.assertEqual(["Identity"], [node.op_type for node in optimize(model).graph.node])
+                np.testing.assert_array_equal(everything, session(model).run(None, {"x": everything})[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
