@@ -342,6 +342,24 @@ class TestOptions(unittest.TestCase):
             ["Add", "Mul"], operators(optimize(model, OptimizationOptions(None, constant_folding=False)))
         )
 
+    def test_constants_that_a_rule_makes_are_folded(self):
+        """Reciprocal is the root of no rule, and its input becomes a constant when the queue has left it behind."""
+        model = parsed(
+            """agraph (float[2] x) => (float[2] y)
+            { m = Abs(x) n = Neg(m) r = Reciprocal(n) c = Ceil(m) p = Mul(x, r) y = Add(p, c) }"""
+        )
+
+        @rule(P.Ceil(x))
+        def three(op, x):
+            return op.constant([3.0, 3.0])
+
+        @rule(P.Neg(P.Abs(x)))
+        def two_when_nothing_else_reads_the_abs(op, x):
+            return op.constant([2.0, 2.0])
+
+        rules = [three, two_when_nothing_else_reads_the_abs]
+        self.assertEqual(["Mul", "Add"], operators(optimize(model, OptimizationOptions(rules))))
+
     def test_unused_nodes(self):
         model = parsed("agraph (float[2] x) => (float[2] y) { z = Neg(x) y = Relu(x) }")
         self.assertEqual(["Relu"], operators(optimize(model, OptimizationOptions(None))))

@@ -112,6 +112,8 @@ class Engine:
                 key = member.pattern.domain, operator
                 self.index[key].append(member)
                 self.depths[key] = max(self.depths[key], member.pattern.depth)
+        for operator in FOLDED if folds else ():
+            self.depths["", operator] = max(self.depths["", operator], 1)
         self.reach = max(self.depths.values(), default=0)
         self.candidates: dict[tuple, tuple[Rule, ...]] = {}
         self.queue: collections.deque[ir.Node] = collections.deque()
