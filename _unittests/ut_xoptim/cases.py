@@ -70,7 +70,13 @@ class RuleTestCase(unittest.TestCase):
         return self.assert_optimized(text, nodes, fires=False, **more)
 
     def assert_optimized(
-        self, text: str, expected: Sequence[str], fires: bool, rule: str | None = None, opset: int = 20
+        self,
+        text: str,
+        expected: Sequence[str],
+        fires: bool,
+        rule: str | None = None,
+        opset: int = 20,
+        sizes: int = 3,
     ) -> Report:
         """The operators after one rule, the same results as before, and a fixed point."""
         model = parsed(text, opset)
@@ -83,7 +89,7 @@ class RuleTestCase(unittest.TestCase):
         optimize(optimized, options, report=again)
         self.assertEqual([], again.applications)
         for seed in range(2):
-            feeds = drawn(model, seed)
+            feeds = drawn(model, seed, sizes)
             wanted, got = (session(item).run(None, feeds) for item in (model, optimized))
             for a, b in zip(wanted, got):
                 self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))

@@ -35,8 +35,19 @@ class TestGroupedHeads(RuleTestCase):
         )
 
     def test_a_batch_that_broadcasts(self):
-        self.assert_stays(
-            f"""agraph (float[1,6,S,3] q, float[4,2,3,8] k) => (float[4,6,S,8] y) {{ {repeated()} y = MatMul (q, r) }}""",
+        for one, many in ((1, 4), (4, 1), (1, 1)):
+            with self.subTest(queries=one, values=many):
+                inputs = f"float[{one},6,S,3] q, float[{many},2,3,8] k"
+                self.assert_becomes(
+                    f"agraph ({inputs}) => (float[N,6,S,8] y) {{ {repeated()} y = MatMul (q, r) }}",
+                    ["Reshape", "MatMul", "Reshape"],
+                    rule="ValuesOfGroupedHeads",
+                )
+
+    def test_a_number_of_positions_that_is_not_known(self):
+        self.assert_becomes(
+            f"agraph (float[B,6,S,P] q, float[B,2,P,8] k) => (float[B,6,S,8] y) {{ {repeated()} y = MatMul (q, r) }}",
+            ["Reshape", "MatMul", "Reshape"],
             rule="ValuesOfGroupedHeads",
         )
 

@@ -6,7 +6,9 @@ A node is looked at once, and again when something changed within reach of a pat
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import onnx_ir as ir
 
@@ -49,7 +51,9 @@ class Place:
     @property
     def prefix(self) -> str:
         """What names begin with."""
-        return (self.replaced.name or self.replaced.op_type.lower()).removeprefix("node_")
+        node = self.replaced
+        name = (node.name or node.op_type.lower()).removeprefix("node_")
+        return re.sub(rf"_{node.op_type}(_\d+)?$", "", name)
 
     @property
     def provenance(self) -> Mapping[str, str]:
@@ -174,9 +178,8 @@ class Engine:
                 if result is not None:
                     self.report.declined[member.name, result.reason] += 1
                 continue
-            values = list(result) if isinstance(result, (list, tuple)) else [result]
             self.report.applications.append((member.name, root.name or root.outputs[0].name or ""))
-            self.replace(member, op, root, values)
+            self.replace(member, op, root, replacements(member, root, result))
             return True
         return False
 
@@ -185,13 +188,9 @@ class Engine:
         for node in reversed(op.written):
             op.graph.remove(node, safe=True)
 
-    def replace(self, member: Rule, op: Rewriter, root: ir.Node, values: Sequence[ir.Value]) -> None:
-        """Use *values* instead of the results of *root*, and queue what this may allow."""
-        if len(values) != len(root.outputs):
-            raise OptimizationError(
-                f"the rule {member.name} gives {len(values)} values for {len(root.outputs)}"
-            )
-        for old, new in zip(root.outputs, values):
+    def replace(self, member: Rule, op: Rewriter, root: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
+        """Use other values instead of the results of *root* and of nodes before it, and queue what this may allow."""
+        for old, new in values.items():
             if new is None and not (old.uses() or old.is_graph_output()):
                 continue
             check_types(member, old, new)
@@ -204,10 +203,10 @@ class Engine:
             new.type = new.type or old.type
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.push(op.written)
-        for value in filter(None, values):
+        for value in filter(None, values.values()):
             self.push(self.users_within_reach(value))
         if root.graph is not None:
-            self.remove_unused([root])
+            self.remove_unused([*dict.fromkeys(old.producer() for old in values), root])
 
     def as_output(self, op: Rewriter, old: ir.Value, new: ir.Value) -> ir.Value:
         """*new* under the name of the graph output *old*; a copy when it is an input, a constant, another output or an outer value."""
@@ -250,6 +249,16 @@ def may_be_output(value: ir.Value, graph: ir.Graph | ir.Function) -> bool:
     """Whether a value may be one more output of *graph*, under the name of that output."""
     node = value.producer()
     return node is not None and node.graph is graph and not value.is_graph_output()
+
+
+def replacements(member: Rule, root: ir.Node, result: Any) -> Mapping[ir.Value, ir.Value]:
+    """What a rule gave, by the value that it replaces."""
+    if isinstance(result, Mapping):
+        return result
+    values = list(result) if isinstance(result, (list, tuple)) else [result]
+    if len(values) != len(root.outputs):
+        raise OptimizationError(f"the rule {member.name} gives {len(values)} values for {len(root.outputs)}")
+    return dict(zip(root.outputs, values))
 
 
 def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:

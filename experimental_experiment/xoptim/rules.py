@@ -50,7 +50,8 @@ class Rule:
     Attributes:
         pattern: what is replaced; `Either` of several when it is written in several ways.
         function: ``function(op, **names of the pattern)`` writes with *op* and returns the value that replaces the root's result
-            (a sequence for several, None in it for one that nothing uses), None or `no` to leave it.
+            (a sequence for several, None in it for one that nothing uses), None or `no` to leave it. A mapping, old value to
+            new one, also replaces results of nodes before the root: nothing but the matched nodes may read those.
         parameters: the names that the function lists.
         set: the set that it is registered in, "" for none.
     """

@@ -34,24 +34,22 @@ def values_of_grouped_heads(op, q, x, axes, expand, repeat):
 
 
 def groups_of(q: ir.Value, x: ir.Value, axes: ir.Value, expand: ir.Node, repeat: ir.Node) -> int | None:
-    """The number of heads of *x* when *repeat* shows each of them several times in a row, None otherwise."""
+    """The number of heads of *x* when *repeat* shows each of them several times in a row, None otherwise.
+
+    The other sizes of *repeat* leave one for its positions; a batch of one, of *q* or of *x*, broadcasts here as there.
+    """
     spread, heads = expand.outputs[0].shape, repeat.outputs[0].shape
     shapes = [x.shape, spread, heads, q.shape]
     if any(shape is None for shape in shapes) or [len(shape) for shape in shapes] != [4, 5, 4, 4]:
         return None
     if ints_of(axes) != [2] or not all(isinstance(n, int) for n in (x.shape[1], spread[2], heads[1])):
         return None
-    kept = [
-        (x.shape[0], spread[0]),
-        (x.shape[1], spread[1]),
-        (x.shape[2], spread[3]),
-        (x.shape[3], spread[4]),
-    ]
-    kept += [(x.shape[0], heads[0]), (x.shape[2], heads[2]), (x.shape[3], heads[3]), (q.shape[1], heads[1])]
+    kept = [(0, 0), (1, 1), (2, 3), (3, 4)]
     fits = (
         heads[1] == x.shape[1] * spread[2]
-        and all(is_same(a, b) for a, b in kept)
-        and is_same(q.shape[0], x.shape[0])
+        and is_same(q.shape[1], heads[1])
+        and all(is_same(x.shape[axis], spread[other]) for axis, other in kept)
+        and all(is_same(x.shape[axis], heads[axis]) for axis in (0, 3))
     )
     return x.shape[1] if fits else None
 

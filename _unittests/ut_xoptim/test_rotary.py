@@ -1,0 +1,163 @@
+"""Rules of rotary embeddings."""
+
+import unittest
+
+from _unittests.ut_xoptim.cases import RuleTestCase
+
+BOUNDS = """
+zero = Constant <value=int64[1]{0}> () half = Constant <value=int64[1]{2}> () end = Constant <value=int64[1]{9223372036854775807}> ()
+last = Constant <value=int64[1]{3}> () one = Constant <value=int64[1]{1}> ()
+"""
+TABLES = """
+a = Concat <axis=-1> (f, f) c = Cos (a) s = Sin (a) cos = Unsqueeze (c, one) sin = Unsqueeze (s, one)
+"""
+TURN = """
+first = Slice (x, zero, half, last, one) second = Slice (x, half, end, last, one) n = Neg (second)
+turned = Concat <axis=-1> (n, first) p = Mul (x, cos) q = Mul (turned, sin) y = Add (p, q)
+"""
+GRAPH = "agraph (float[B,2,S,4] x, float[1,S,2] f) => (float[B,2,S,4] y)"
+
+
+def graph(text: str = TURN, tables: str = TABLES, inputs: str = GRAPH) -> str:
+    """A rotary embedding of x by the angles f."""
+    return f"{inputs} {{ {BOUNDS} {tables} {text} }}"
+
+
+class TestRotationWithoutNeg(RuleTestCase):
+    RULE = "RotationWithoutNeg"
+    ROTATED = [
+        "Concat",
+        "Cos",
+        "Sin",
+        "Unsqueeze",
+        "Unsqueeze",
+        "Mul",
+        "Split",
+        "Concat",
+        "Mul",
+        "Mul",
+        "Add",
+    ]
+
+    def test_two_slices(self):
+        report = self.assert_optimized(
+            graph(), [*self.ROTATED[:5], "Split", "Mul", "Concat", "Mul", "Mul", "Add"], fires=True
+        )
+        self.assertEqual(1, len(report.applications))
+
+    def test_a_split(self):
+        split = TURN.replace(
+            "first = Slice (x, zero, half, last, one)", "first, second = Split <axis=3, num_outputs=2> (x)"
+        )
+        split = split.replace("second = Slice (x, half, end, last, one)", "")
+        self.assert_optimized(
+            graph(split), [*self.ROTATED[:5], "Split", "Mul", "Concat", "Mul", "Mul", "Add"], fires=True
+        )
+
+    def test_tables_of_other_angles(self):
+        """Any table will do, also one that has other numbers in its second half, with operands in other orders."""
+        text = TURN.replace("Mul (x, cos)", "Mul (cos, x)").replace("Add (p, q)", "Add (q, p)")
+        inputs = "agraph (float[B,2,S,4] x, float[S,4] cos, float[S,4] sin) => (float[B,2,S,4] y)"
+        self.assert_optimized(
+            graph(text, "", inputs), ["Split", "Mul", "Concat", "Mul", "Mul", "Add"], fires=True
+        )
+
+    def test_before_opset_18(self):
+        self.assert_optimized(
+            graph(), [*self.ROTATED[:5], "Split", "Mul", "Concat", "Mul", "Mul", "Add"], fires=True, opset=13
+        )
+
+    def test_halves(self):
+        cases = {
+            "the halves in order": TURN.replace("(n, first)", "(first, n)"),
+            "another width": TURN.replace("(x, zero, half, last", "(x, zero, one, last").replace(
+                "(x, half, end", "(x, one, end"
+            ),
+            "a half that ends early": TURN.replace("(x, half, end", "(x, one, last"),
+            "every second element": TURN.replace("(x, zero, half, last, one)", "(x, zero, end, last, half)"),
+            "another axis": TURN.replace("last, one)", "half, one)").replace("<axis=-1> (n", "<axis=2> (n"),
+            "another value": TURN.replace("second = Slice (x", "z = Abs (x) second = Slice (z"),
+            "a half that is used again": TURN.replace(
+                "y = Add (p, q)", "r = Add (p, q) m = ReduceMax (second) y = Add (r, m)"
+            ),
+        }
+        inputs = GRAPH.replace("[B,2,S,4]", "[2,2,4,4]").replace("[1,S,2]", "[1,4,2]")
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(graph(text, inputs=inputs))
+
+    def test_a_size_that_is_not_known(self):
+        inputs = "agraph (float[2,4,D] x, float[D] cos, float[D] sin) => (float[2,4,D] y)"
+        text = graph(TURN, "", inputs).replace(
+            "last = Constant <value=int64[1]{3}>", "last = Constant <value=int64[1]{2}>"
+        )
+        self.assert_stays(text, sizes=4)
+
+
+class TestRotaryEmbedding(RuleTestCase):
+    RULE = "RotaryEmbedding"
+    TABLES = ["Cos", "Sin"]
+
+    def assert_rotary(self, text: str, before, **more):
+        """One RotaryEmbedding is left of the graph."""
+        self.assert_optimized(text, [*before, "RotaryEmbedding"], fires=True, opset=23, **more)
+
+    def test_one_sample(self):
+        inputs = GRAPH.replace("[B,2,S,4]", "[1,2,S,4]")
+        self.assert_rotary(
+            graph(inputs=inputs), ["Cos", "Unsqueeze", "Squeeze", "Sin", "Unsqueeze", "Squeeze"]
+        )
+
+    def test_a_batch_shares_the_tables(self):
+        tables = ["Cos", "Unsqueeze", "Squeeze", "Sin", "Unsqueeze", "Squeeze"]
+        self.assert_rotary(graph(), [*tables, "Shape", "Concat", "Expand", "Expand"])
+
+    def test_angles_of_each_sample(self):
+        inputs = GRAPH.replace("[1,S,2]", "[B,S,2]")
+        self.assert_rotary(
+            graph(inputs=inputs), ["Cos", "Unsqueeze", "Squeeze", "Sin", "Unsqueeze", "Squeeze"]
+        )
+
+    def test_constant_tables(self):
+        cos = "cos = Constant <value=float[1,1,2,4]{1,2,1,2,3,4,3,4}> () sin = Constant <value=float[1,1,2,4]{5,6,5,6,7,8,7,8}> ()"
+        inputs = "agraph (float[1,2,2,4] x) => (float[1,2,2,4] y)"
+        self.assert_rotary(graph(TURN, cos, inputs), [])
+        other = cos.replace("3,4,3,4", "3,4,4,3")
+        self.assert_stays(graph(TURN, other, inputs), opset=23)
+
+    def test_tables_by_position(self):
+        tables = """three = Constant <value=int64 {3}> () row = Mod (at, three)
+        t = Constant <value=float[3,4]{1,2,1,2,3,4,3,4,5,6,5,6}> () g = Gather (t, row) cos = Unsqueeze (g, one)
+        big = Constant <value=float {2.0}> () h = Mul (g, big) sin = Unsqueeze (h, one)"""
+        inputs = "agraph (float[B,2,S,4] x, int64[B,S] at) => (float[B,2,S,4] y)"
+        before = ["Gather", "Unsqueeze", "Squeeze", "Mul", "Unsqueeze", "Squeeze"]
+        text = graph(TURN, tables, inputs)
+        self.assert_rotary(text, ["Mod", *before])
+
+    def test_what_it_declines(self):
+        cases = {
+            "opset 22": (graph(), 22),
+            "two angles": (
+                graph(tables=TABLES.replace("(f, f)", "(f, g) ").replace("a =", "g = Neg (f) a =")),
+                23,
+            ),
+            "a table by head": (
+                graph(
+                    TURN,
+                    "",
+                    "agraph (float[B,2,S,4] x, float[1,2,S,4] cos, float[1,2,S,4] sin) => (float[B,2,S,4] y)",
+                ),
+                23,
+            ),
+            "float16": (
+                graph(inputs="agraph (float16[B,2,S,4] x, float16[1,S,2] f) => (float16[B,2,S,4] y)"),
+                23,
+            ),
+        }
+        for promise, (text, opset) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, opset=opset)
+
+
+if __name__ == "__main__":
+    unittest.main()

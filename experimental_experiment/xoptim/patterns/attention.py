@@ -1,0 +1,212 @@
+"""Attention of opset 23: grouped heads, keys and values of the past, heads side by side in a row.
+
+onnxruntime's kernel takes all of them. One layer with 512 tokens in the cache, against two MatMul around a Softmax, takes 0.92 of
+the time with the grouped heads, 0.88 with the past inside, 0.84 with rows; 128 tokens of a prompt 0.90, 0.89, 0.78.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.xoptim.pattern import P, attribute_of, number_of, optional, var
+from experimental_experiment.xoptim.patterns.heads import groups_of
+from experimental_experiment.xoptim.patterns.masks import (
+    causal_of,
+    is_range,
+    pairs,
+    source_of,
+    starts_at_zero,
+)
+from experimental_experiment.xoptim.patterns.reshaping import is_same
+from experimental_experiment.xoptim.patterns.rotary import attributes_of
+from experimental_experiment.xoptim.rules import no, rule
+
+q, k, v, mask = var("q"), var("k"), var("v"), optional("mask")
+past = optional("past_key"), optional("past_value")
+
+
+def repeated(value, name: str):
+    """Each head of a value several times in a row."""
+    unsqueeze = P.Unsqueeze(value, var(f"{name}_axes"))
+    return P.Reshape(
+        P.Expand(unsqueeze, var(f"{name}_size"), name=f"{name}_expand"),
+        var(f"{name}_shape"),
+        name=f"{name}_repeat",
+    )
+
+
+@rule(P.Attention(q, repeated(k, "k"), repeated(v, "v"), mask, name="attention"), set="default")
+def attention_of_grouped_heads(
+    op, q, k, v, mask, attention, k_axes, k_expand, k_repeat, v_axes, v_expand, v_repeat
+):
+    """Attention shares the heads of keys and values itself, without copies."""
+    groups = groups_of(q, k, k_axes, k_expand, k_repeat), groups_of(q, v, v_axes, v_expand, v_repeat)
+    if None in groups or groups[0] != groups[1]:
+        return no("the heads are not repeated in place")
+    return again(op, attention, q, k, v, mask)
+
+
+@rule(
+    P.Attention(
+        q,
+        P.Concat(var("past_key"), k, name="keys", shared=True),
+        P.Concat(var("past_value"), v, name="values", shared=True),
+        mask,
+        name="attention",
+    ),
+    set="default",
+)
+def attention_with_past(op, q, k, v, mask, past_key, past_value, keys, values, attention):
+    """Attention appends keys and values to those of the past, which are then its results."""
+    joined = keys.outputs[0], values.outputs[0]
+    if len(attention.outputs) > 1 or attribute_of(attention, "is_causal", 0):
+        return no("it has a past, or counts positions from it")
+    if any(attribute_of(node, "axis") not in (2, -2) for node in (keys, values)) or any(
+        x.shape is None or len(x.shape) != 4 for x in joined
+    ):
+        return no("they are not joined along the positions")
+    if (
+        any(use.node is not attention for x in joined for use in x.uses())
+        or keys.graph is not attention.graph
+    ):
+        return no("the joined keys or values are used elsewhere")
+    results = again(op, attention, q, k, v, mask, past_key, past_value, outputs=3)
+    return dict(zip((attention.outputs[0], *joined), results))
+
+
+def heads(name: str):
+    """Heads that stand side by side in rows, apart; in ``{name}_rows`` they are rotated."""
+    apart = P.Transpose(P.Reshape(var(name), var(f"{name}_shape")), name=f"{name}_heads")
+    rotated = P.RotaryEmbedding(apart, var(f"{name}_cos"), var(f"{name}_sin"), name=f"{name}_rotation")
+    return rotated | apart
+
+
+@rule(P.Attention(heads("q"), heads("k"), heads("v"), mask, *past, name="attention"), set="default")
+def attention_of_rows(
+    op,
+    q,
+    k,
+    v,
+    mask,
+    past_key,
+    past_value,
+    attention,
+    q_heads,
+    k_heads,
+    v_heads,
+    q_rotation,
+    k_rotation,
+    v_rotation,
+):
+    """Attention and RotaryEmbedding take heads side by side: no Reshape, no Transpose."""
+    counts = [heads_of(rows, node) for rows, node in ((q, q_heads), (k, k_heads), (v, v_heads))]
+    if v_rotation is not None or None in counts:
+        return no("heads do not stand side by side")
+    joined = joined_heads(attention.outputs[0])
+    if joined is None:
+        return no("the heads of the result are not joined")
+    q, k = rotated(op, q, q_rotation, counts[0]), rotated(op, k, k_rotation, counts[1])
+    sizes = {"q_num_heads": counts[0], "kv_num_heads": counts[1]}
+    results = again(
+        op, attention, q, k, v, mask, past_key, past_value, outputs=len(attention.outputs), **sizes
+    )
+    return dict(zip((joined, *attention.outputs[1:]), results))
+
+
+def joined_heads(heads: ir.Value) -> ir.Value | None:
+    """What stands after [batch, heads, positions, size] when that is only read as [batch, positions, heads * size]."""
+    back = only_user(heads)
+    if back is None or back.op_type != "Transpose" or attribute_of(back, "perm") != [0, 2, 1, 3]:
+        return None
+    joined = only_user(back.outputs[0])
+    if (
+        joined is None
+        or joined.op_type != "Reshape"
+        or heads.shape is None
+        or joined.graph is not heads.producer().graph
+    ):
+        return None
+    rows = joined.outputs[0]
+    return rows if rows.shape is not None and is_row_of(rows.shape, heads.shape) else None
+
+
+def only_user(value: ir.Value) -> ir.Node | None:
+    """The one node that reads a value."""
+    users = value.uses()
+    return users[0].node if len(users) == 1 and not value.is_graph_output() else None
+
+
+def rotated(op, rows: ir.Value, rotation: ir.Node | None, count: int) -> ir.Value:
+    """Rows rotated as their heads were, if they were."""
+    if rotation is None:
+        return rows
+    attributes = {**attributes_of(rotation), "num_heads": count}
+    return op.append("RotaryEmbedding", [rows, *rotation.inputs[1:]], attributes, 1).outputs[0]
+
+
+@rule(P.Attention(q, k, v, var("mask"), *past, name="attention"), set="default")
+def causal_attention(op, q, k, v, mask, past_key, past_value, attention):
+    """Attention knows the causal mask: keys up to the position of the query, after those of the past."""
+    if attribute_of(attention, "is_causal", 0) or mask.dtype != ir.DataType.BOOL:
+        return None
+    rows = attention.inputs[0].shape
+    found = causal_of(source_of(mask, {"Expand"}))
+    if found is None or not starts_at_zero(found[0]) or rows is None:
+        return None
+    if not counts(found[1], None if past_key is None else past_key.shape):
+        return no("the positions are counted from elsewhere")
+    results = again(
+        op, attention, q, k, v, None, past_key, past_value, outputs=len(attention.outputs), is_causal=1
+    )
+    return results
+
+
+def again(op, attention: ir.Node, *inputs, outputs: int = 1, **attributes):
+    """Attention of other inputs."""
+    given = {**attributes_of(attention), **attributes}
+    node = op.append("Attention", inputs, given, outputs)
+    return tuple(node.outputs)
+
+
+def heads_of(rows: ir.Value, node: ir.Node) -> int | None:
+    """How many heads a Transpose of a Reshape shows, [batch, positions, heads * size] as [batch, heads, positions, size]."""
+    shape = node.outputs[0].shape
+    if rows.shape is None or shape is None or len(shape) != 4 or attribute_of(node, "perm") != [0, 2, 1, 3]:
+        return None
+    return shape[1] if isinstance(shape[1], int) and is_row_of(rows.shape, shape) else None
+
+
+def is_row_of(rows: ir.Shape, heads: ir.Shape) -> bool:
+    """Whether [batch, positions, heads * size] has the sizes of [batch, heads, positions, size]."""
+    if (
+        len(rows) != 3
+        or len(heads) != 4
+        or not all(isinstance(n, int) for n in (rows[2], heads[1], heads[3]))
+    ):
+        return False
+    return is_same(rows[0], heads[0]) and is_same(rows[1], heads[2]) and rows[2] == heads[1] * heads[3]
+
+
+def counts(queries: ir.Value, past: ir.Shape | None) -> bool:
+    """Whether the positions of queries are 0, 1, 2… after those of the past."""
+    position = source_of(queries, {"Unsqueeze"})
+    node = position.producer()
+    if past is None:
+        return is_range(position) and starts_at_zero(position)
+    if node is None or node.op_type != "Add":
+        return False
+    return any(
+        is_range(counted) and starts_at_zero(counted) and is_size(before, past[2])
+        for counted, before in pairs(node)
+    )
+
+
+def is_size(value: ir.Value, size: int | ir.SymbolicDim) -> bool:
+    """Whether a number is read from a dimension of this name, or is this size."""
+    if number_of(value) is not None:
+        return number_of(value) == size
+    node = source_of(value, {"Squeeze"}).producer()
+    if node is None or node.op_type != "Shape" or node.inputs[0].shape is None:
+        return False
+    axes = range(len(node.inputs[0].shape))[attribute_of(node, "start", 0) : attribute_of(node, "end")]
+    return len(axes) == 1 and is_same(node.inputs[0].shape[axes[0]], size)
