@@ -100,7 +100,9 @@ class TestAutocast(ControlFlowTestCase):
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 return F.bilinear(x, x, torch.ones(2, 4, 4))
 
-        with self.assertRaisesRegex(ExportError, "bilinear.*autocast casts inside"):
+        with self.assertRaisesRegex(
+            ExportError, "bilinear.*autocast casts inside of it, where the program does not show it"
+        ):
             to_onnx(OneInput(function), (X,))
 
     def test_a_strict_capture_is_refused(self):
@@ -110,7 +112,8 @@ class TestAutocast(ControlFlowTestCase):
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 return s.lin(x)
 
-        with self.assertRaisesRegex(ExportError, "strict=False"):
+        message = "under autocast it is float32 for a strict torch.export, which it is not: capture with strict=False"
+        with self.assertRaisesRegex(ExportError, message):
             to_onnx(OneInput(function), (X,), export_options=ExportOptions(strict=True))
 
     def test_recurrent_cells(self):

@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, OneInput
 from experimental_experiment.comparison import run, session
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.control_flow import functionalized
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 
@@ -148,6 +150,19 @@ class TestWrappers(ControlFlowTestCase):
                 model = to_onnx(make_fx(function, tracing_mode="fake")(*inputs), translations=TRANSLATIONS)
                 expected = [item for item in function(*inputs) if item is not None]
                 torch.testing.assert_close(run(session(model), inputs), expected)
+
+    def test_what_other_tools_hide_is_refused(self):
+        cases = {
+            "cond was functionalized: export without decompositions": lambda: functionalized.call(
+                None, HIGHER_ORDER.cond, {}
+            ),
+            "cond has effects outside of the model": lambda: functionalized.with_effects(
+                None, None, HIGHER_ORDER.cond
+            ),
+        }
+        for message, function in cases.items():
+            with self.subTest(message), self.assertRaisesRegex(Untranslatable, message):
+                function()
 
     def test_effects(self):
         for table in (None, {}):

@@ -158,7 +158,7 @@ class TestWrittenOperands(ControlFlowTestCase):
 
     def test_refusals(self):
         for function, message in (
-            (shared_memory, "shares its memory"),
+            (shared_memory, "writes an operand that shares its memory with another one"),
             (a_carry, "writes one of its carries"),
         ):
             with self.subTest(message), torch.no_grad(), self.assertRaisesRegex(ExportError, message):

@@ -62,6 +62,11 @@ class TestScaledDotProductAttention(ExporterTestCase):
         "a batch that broadcasts": (sdpa, Q, K[:1], V[:1]),
     }  # fmt: skip
 
+    def test_a_bias_on_top_of_the_causal_one(self):
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+        function = lambda q, k, bias: flash(q, k, k, 0.0, True, attn_mask=bias)[0]
+        self.assert_same_as_eager(function, Q, K, randn(3, 5))
+
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 

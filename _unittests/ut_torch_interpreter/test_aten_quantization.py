@@ -7,6 +7,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -135,6 +136,10 @@ class TestTorchao(ExporterTestCase):
             with self.subTest(quantize):
                 args = (X[:, 0, :4].repeat(1, 2), blocks, scales, zeros, torch.int8, *limits)
                 self.assert_same_as_eager(quantize, *args, dynamic=False)
+        with self.assertRaisesRegex(ExportError, "blocks of a symbolic size"):
+            quantize = torch.ops.torchao.quantize_affine.default
+            function = lambda x: quantize(x, [1, 4], x[:, ::4], x[:, 1::4], torch.int8, *limits)
+            to_onnx(function, (X[:, 0, :4].repeat(1, 2),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
         for back in (torch.ops.torchao.dequantize_affine.default, torch.ops.quant.dequantize_affine.default):
             with self.subTest(back):
                 args = (STEPS.repeat(1, 2), blocks, scales, zeros, torch.int8, *limits, torch.float16)

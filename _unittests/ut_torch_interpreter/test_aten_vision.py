@@ -111,6 +111,8 @@ class TestVision(ExporterTestCase):
             ExportError, "ONNX DeformConv does not exist in opset 18: raise target_opset to 19"
         ):
             to_onnx(deformed, inputs, target_opset=18)
+        with self.assertRaisesRegex(ExportError, "a kernel of symbolic size"):
+            to_onnx(deformed, inputs, dynamic_shapes=({}, {2: torch.export.Dim.DYNAMIC}, {}))
 
 
 if __name__ == "__main__":

@@ -54,9 +54,8 @@ def fitted_shapes(
 ) -> DynamicShapes:
     """``dynamic_shapes`` fitted to the arguments of ``module.forward``.
 
-    Raises:
-        CaptureError: an entry does not fit its argument; the hint is the structure that would.
-        ValueError: one name stands for two sizes of the example.
+    Raises CaptureError when an entry does not fit its argument, or one name stands for two sizes of the example; the hint is
+    the structure that would.
     """
     found = DynamicShapes()
     if dynamic_shapes is None:
@@ -69,6 +68,7 @@ def fitted_shapes(
         positional, named = by_argument(signature, args, kwargs, dynamic_shapes)
         fitted = [fit(found, value, spec, name) for value, (name, spec) in zip(args, positional)]
         fitted_kwargs = {name: fit(found, value, named[name], name) for name, value in kwargs.items()}
+        refuse_ambiguous_names(pytree.tree_leaves((args, kwargs)), found.names)
     except Misfit as error:
         structure = ", ".join(f'"{name}": {template(value)}' for name, value in arguments.items())
         raise CaptureError(
@@ -77,7 +77,6 @@ def fitted_shapes(
             f'dynamic_shapes={{{structure}}} with {{0: "batch"}} in place of a {{}} to name its first axis',
         ) from error
     found.shapes = dict(signature.bind(*fitted, **fitted_kwargs).arguments)
-    refuse_ambiguous_names(pytree.tree_leaves((args, kwargs)), found.names)
     return found
 
 
@@ -337,10 +336,12 @@ def as_hint(entry: Any, path: str) -> Any:
 
 
 def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]]) -> None:
-    """Raise ValueError when dimensions whose sizes differ in the example have one name."""
+    """Raise Misfit when dimensions whose sizes differ in the example have one name."""
     sizes: dict[str, int] = {}
     for leaf, names in zip(leaves, dims):
         for axis, name in names.items():
             size = leaf.shape[axis] if isinstance(leaf, torch.Tensor) and axis is not None else leaf
             if sizes.setdefault(name, size) != size:
-                raise ValueError(f"dynamic_shapes names {name!r} two sizes, {sizes[name]} and {size}")
+                raise Misfit(
+                    f"it gives two sizes of the example, {sizes[name]} and {size}, one name, {name!r}"
+                )

@@ -220,13 +220,18 @@ class Mutation:
 
 def viewed_in(given: dict[str, Any], viewed: torch.fx.Node, position: int | None) -> Viewed:
     """Where the node *viewed* is among the arguments *given* of a view operator; twice in a list: for the result *position*."""
-    for name, argument in given.items():
-        if argument is viewed:
-            return Viewed(viewed, name)
-        if isinstance(argument, (list, tuple)) and viewed in argument:
-            is_paired = position is not None and position < len(argument) and argument[position] is viewed
-            return Viewed(viewed, name, position if is_paired else list(argument).index(viewed))
-    raise Untranslatable("its result shares the memory of an argument that its translation does not list")
+    name, argument = next(
+        (name, item) for name, item in given.items() if item is viewed or holds(item, viewed)
+    )
+    if argument is viewed:
+        return Viewed(viewed, name)
+    is_paired = position is not None and position < len(argument) and argument[position] is viewed
+    return Viewed(viewed, name, position if is_paired else list(argument).index(viewed))
+
+
+def holds(argument: Any, viewed: torch.fx.Node) -> bool:
+    """Whether an argument is a list with this node."""
+    return isinstance(argument, (list, tuple)) and viewed in argument
 
 
 def is_uniform(node: torch.fx.Node) -> bool:

@@ -287,8 +287,6 @@ def round_(op, number, ndigits=None):
     if not isinstance(number, ir.Value):
         return round(number, ndigits)
     if ndigits is None or not is_float(number):
-        if ndigits is not None and (isinstance(ndigits, ir.Value) or ndigits < 0):
-            raise Untranslatable("an integer rounded to tens")
         return integer(op, op.Round(number)) if is_float(number) else integer(op, number)
     if isinstance(ndigits, ir.Value) or not 0 <= ndigits <= 22:
         raise Untranslatable(f"round to {ndigits} digits: between 0 and 22, the power of ten is exact")

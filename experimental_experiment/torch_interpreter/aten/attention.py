@@ -18,7 +18,6 @@ from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import know_sizes
@@ -29,8 +28,6 @@ aten = torch.ops.aten
 @translates(aten.scaled_dot_product_attention.default)
 def scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """``softmax(query @ key.T * scale + mask) @ value``; one ONNX Attention of batches of heads."""
-    if attn_mask is not None and is_causal:
-        raise Untranslatable("attn_mask and is_causal=True at once")
     if dropout_p or isinstance(scale, ir.Value) or not fits_attention(query, key, value, attn_mask):
         return rounded_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
     return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
@@ -75,16 +72,17 @@ def rounded_attention(op, query, key, value, attn_mask, *options):
 
 def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """The attended values and the weights, of MatMul and Softmax."""
-    if attn_mask is not None and is_causal:
-        raise Untranslatable("attn_mask and is_causal=True at once")
     if enable_gqa:
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
     swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
     scores = op.MatMul(op.Mul(query, factor(op, query, scale)), op.Transpose(key, perm=swapped))
-    bias = causal_bias(op, scores) if is_causal else additive(op, attn_mask, query.dtype)
+    bias = additive(op, attn_mask, query.dtype)
+    if is_causal:
+        causal = causal_bias(op, scores)
+        bias = causal if bias is None else op.Add(bias, causal)
     weights = op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
-    if attn_mask is not None and not attends_everywhere(attn_mask):
+    if attn_mask is not None and (is_causal or not attends_everywhere(attn_mask)):
         closed = op.Equal(op.ReduceMax(bias, [-1], keepdims=1), -math.inf)
         weights, result = (op.Where(closed, op.constant(0.0, x.dtype), x) for x in (weights, result))
     return result, weights

@@ -15,7 +15,6 @@ from experimental_experiment.torch_interpreter.aten.division import floored_quot
 from experimental_experiment.torch_interpreter.aten.floating_point import bits_of
 from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -149,8 +148,6 @@ def hash_tensor(op, self, dim, keepdim):
     axes = axes_of(self, dim)
     kept = [axis for axis in range(rank(self)) if axis not in axes]
     length = count(op, self, axes)
-    if not isinstance(length, int):
-        raise Untranslatable("the number of elements is not constant")
     shape = op.shape([*(op.size(self, axis) for axis in kept), length])
     rows = op.Reshape(op.Transpose(bits, perm=kept + axes), shape)
     result = op.Cast(folded(op, rows, length), to=UINT64)

@@ -113,8 +113,6 @@ def range_(op, start, end, dtype):
 @translates(aten.range.step)
 def range_step(op, start, end, step, dtype):
     """Values from *start* to *end*, which is included when a number of steps leads there."""
-    if any(isinstance(number, ir.Value) for number in (start, end, step)):
-        raise Untranslatable("range with bounds that are not constant")
     places = torch.arange(int((end - start) / step) + 1, dtype=torch.float64)
     return op.constant((start + places * step).to(dtype or torch.get_default_dtype()))
 

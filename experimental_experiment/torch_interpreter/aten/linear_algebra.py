@@ -66,9 +66,7 @@ def chain_matmul(op, matrices):
 def cross(op, self, other, dim):
     """The vector product along *dim*, by default the first axis of size 3."""
     if dim is None:
-        dim = next((axis for axis in range(rank(self)) if self.shape[axis] == 3), None)
-    if dim is None:
-        raise Untranslatable("no axis is known to have the size 3: give dim")
+        dim = next(axis for axis in range(rank(self)) if self.shape[axis] == 3)
     return linalg_cross(op, self, other, dim)
 
 

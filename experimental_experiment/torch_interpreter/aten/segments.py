@@ -11,7 +11,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -21,10 +20,8 @@ START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf
 
 
 @translates(aten.segment_reduce.default)
-def segment_reduce(op, data, reduce, lengths, indices, offsets, axis, unsafe, initial):
+def segment_reduce(op, data, reduce, lengths, offsets, axis, unsafe, initial):
     """The sum, mean, product or extremum of each segment of an axis, given by lengths or by offsets."""
-    if indices is not None:
-        raise Untranslatable("segments given by indices")
     starts, ends = bounds(op, lengths, offsets, axis)
     behind = list(range(axis + 2, rank(data) + 1))
     inside = op.Unsqueeze(membership(op, data, starts, ends, axis), behind)

@@ -114,8 +114,6 @@ def window(target: torch._ops.OpOverload) -> None:
     names = [name for name in schema_names(target) if name not in HARMLESS]
 
     def translation(op, **arguments):
-        if isinstance(arguments["window_length"], ir.Value):
-            raise Untranslatable("the length of the window is not constant")
         dtype = op.context.node.meta["val"].dtype
         return op.constant(target(**arguments | {"dtype": dtype}), dtype)
 

@@ -12,7 +12,6 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.slicing import put_select, put_sliced, select, sliced
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
 from experimental_experiment.torch_interpreter.sizes import Size
 
@@ -167,8 +166,6 @@ def tensor_split_by(op, self, tensor_indices_or_sections, dim):
     if rank(given) == 1:
         count = number_of_results(op) - 1
         return tensor_split_at(op, self, [op.Gather(given, place, axis=0) for place in range(count)], dim)
-    if given.const_value is None:
-        raise Untranslatable("the number of pieces is data")
     return tensor_split(op, self, given.const_value.numpy().item(), dim)
 
 

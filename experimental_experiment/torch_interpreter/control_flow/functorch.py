@@ -1,4 +1,5 @@
-"""What functorch leaves in programs beside ``torch.vmap``, whose regions `regions` traces: gradients, tangents.
+"""What functorch leaves in programs beside ``torch.vmap``, whose regions `regions` traces: tangents. torch.export
+replaces the inputs of ``torch.func.grad`` by constants without values, which `interface` refuses.
 
 Source of semantics: ``torch._functorch.predispatch``.
 """
@@ -9,12 +10,6 @@ from torch._functorch import predispatch
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
-
-
-@translates(predispatch._unwrap_for_grad)
-def unwrap_for_grad(op, *args):
-    """Gradients inside of the model."""
-    raise Untranslatable("torch.export replaces the inputs of torch.func.grad, vjp and jacrev by constants")
 
 
 @translates(

@@ -1,0 +1,121 @@
+"""What translations refuse, each in its own words."""
+
+import unittest
+
+import torch
+import torch.ao.quantization.fx._decomposed
+
+from experimental_experiment.comparison import compare, session
+from experimental_experiment.helpers import pretty_onnx
+from experimental_experiment.testing import Call, ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
+from experimental_experiment.torch_interpreter.composite import decomposed
+from experimental_experiment.xoptim.rules import chosen
+
+aten = torch.ops.aten
+F = torch.nn.functional
+DYNAMIC = torch.export.Dim.DYNAMIC
+X = torch.randn(4, 6)
+INTS = torch.arange(6)
+SIGNAL, WEIGHT = torch.randn(1, 2, 9), torch.randn(2, 2, 3)
+COMPLEX = torch.randn(3, 3, dtype=torch.complex64)
+
+
+@torch.library.custom_op("refusals_lib::without_decomposition", mutates_args=())
+def without_decomposition(x: torch.Tensor) -> torch.Tensor:
+    """An operator that torch cannot decompose."""
+    return x.clone()
+
+
+without_decomposition.register_fake(torch.empty_like)
+
+
+class TestRefusals(ExporterTestCase):
+    CASES = {  # message: function, its arguments, options of to_onnx in a last dict
+        "integers to the negative power -2": (lambda x: aten.pow.Tensor_Scalar(x, -2), INTS),
+        "a complex system from the right": (lambda a: torch.linalg.solve(a, a, left=False), COMPLEX),
+        "a complex number is given for an argument that is expected to be real": (
+            lambda x: torch.add(x, x, alpha=2j), COMPLEX),
+        "aten.tensordot.default cannot be translated: more axes than Einsum has letters": (
+            lambda x: torch.tensordot(x, x, dims=0), torch.zeros([1] * 27)),
+        "aten.einsum.default cannot be translated: more axes than Einsum has letters": (
+            lambda x: torch.einsum("...a->...", x), torch.zeros([1] * 53)),
+        "a view of FLOAT as INT16, which has another width": (lambda x: x.view(torch.int16), X),
+        "an input without an axis of channels": (
+            lambda x: aten.native_batch_norm.default(x, None, None, None, None, True, 0.1, 1e-5)[0], X[0]),
+        "an odd number of amounts: [1]": (lambda x: aten._pad_circular.default(x, [1]), X),
+        "the quantization of INT64": (lambda x: torch.quantize_per_tensor(x, 0.1, 3, torch.quint8).dequantize(), INTS),
+        "a range that is not a constant": (
+            lambda x, low: torch.ops.quantized_decomposed.quantize_per_tensor.tensor2(
+                x, torch.tensor(0.1), torch.tensor(0), low, low + 200, torch.uint8), X, torch.tensor(0)),
+        "nansum along no axis: torch adds all elements, but declares the shape of its input": (
+            lambda x: torch.nansum(x, []), X),
+        "interpolation of INT64": (
+            lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), INTS.reshape(1, 1, 2, 3)),
+        "the mean of booleans": (
+            lambda x: x.scatter_reduce(0, torch.tensor([0, 1]), x[:2], "mean"), INTS > 2),
+        "a stride, a padding, a dilation or a kernel size that is not a constant": (
+            lambda x, w, n: F.conv1d(x, w, stride=n), SIGNAL, WEIGHT, 2, {"dynamic_shapes": (None, None, DYNAMIC)}),
+        "a complex window": (
+            lambda x, w: torch.stft(x, 4, window=w, return_complex=True, center=False), SIGNAL[0],
+            torch.randn(4, dtype=torch.complex64)),
+        "pad_mode=replicate": (
+            lambda x: aten.stft.center(x, 4, return_complex=True, pad_mode="replicate"), SIGNAL[0]),
+        "resize_ of a tensor that is not contiguous": (lambda x: x.t().clone().resize_(3), X),
+        "resize_ with symbolic sizes": (
+            lambda x: x.clone().resize_(x.shape[0] - 1), X, {"dynamic_shapes": ({0: DYNAMIC},)}),
+        "resize_ to more elements, which are not initialized": (lambda x: x.clone().resize_(30), X),
+        "torch has no decomposition for it": (
+            without_decomposition, X, {"translations": {
+                without_decomposition: decomposed(torch.ops.refusals_lib.without_decomposition.default)}}),
+        "in torch's decomposition of it, refusals_lib.without_decomposition.default has no translation": (
+            lambda x: x.neg(), X, {"translations": {aten.neg.default: decomposed(aten.neg.default, without_decomposition)}}),
+        "a composite operator without tensors": (
+            lambda x: x + torch.hann_window(6), X,
+            {"translations": {aten.hann_window.default: decomposed(aten.hann_window.default)}}),
+        "the tangents of torch.func.jvp and jacfwd are not part of ONNX": (
+            lambda x: torch.func.jvp(torch.sin, (x,), (x,))[1], X),
+        "round to 30 digits: between 0 and 22, the power of ten is exact": (
+            lambda x, n: x * round(n / 3, 30), X, 7, {"dynamic_shapes": (None, DYNAMIC)}),
+        "an integer to the power of a size: a float if that is negative": (
+            lambda x, n: x * 2**n, X, 7, {"dynamic_shapes": (None, DYNAMIC)}),
+        "a region under torch.vmap writes a tensor from outside": (
+            lambda x, y: (torch.vmap(lambda row: torch.ones(3).add_(y.add_(1).sum()))(x), y)[1], X, X[0]),
+    }  # fmt: skip
+
+    def test_translations(self):
+        for message, (function, *args) in self.CASES.items():
+            options = args.pop() if isinstance(args[-1], dict) else {}
+            with self.subTest(message):
+                with self.assertRaises(ExportError) as caught:
+                    to_onnx(function, tuple(args), **options)
+                self.assertIn(message, str(caught.exception))
+
+    ARGUMENTS = {
+        "modules_as_functions is True or a set of classes of modules, not 'Linear'": {"modules_as_functions": "Linear"},
+        "modules_as_functions holds <class 'int'>, which is not a class of modules": {"modules_as_functions": {int}},
+    }  # fmt: skip
+
+    def test_arguments(self):
+        for message, options in self.ARGUMENTS.items():
+            with self.subTest(message):
+                with self.assertRaises((TypeError, ValueError)) as caught:
+                    to_onnx(lambda x: x + 1, (X,), **options)
+                self.assertIn(message, str(caught.exception))
+
+    def test_another_number_of_outputs(self):
+        runner = session(to_onnx(lambda x: (x, x + 1), (X,)))
+        with self.assertRaisesRegex(ValueError, "eager gives 1 outputs, the ONNX model 2"):
+            compare(Call(torch.sin, (X,), {}), runner, (X,))
+
+    def test_what_is_printed(self):
+        with self.assertRaisesRegex(TypeError, "a model, a part of one or a path can be printed, not int"):
+            pretty_onnx(3)
+
+    def test_names_of_rules(self):
+        with self.assertRaisesRegex(ValueError, "there is no set of rules and no rule 'defautl'"):
+            chosen("defautl")
+
+
+if __name__ == "__main__":
+    unittest.main()
