@@ -1,5 +1,6 @@
 """Errors: five lines, the first culprit, the user's line."""
 
+import functools
 import inspect
 import unittest
 
@@ -253,7 +254,8 @@ class TestCaptureError(ExporterTestCase):
         def float_tokens(x):
             return F.embedding(x, x)  # line
 
-        normal = torch.distributions.Normal
+        # TorchDynamo, once loaded, turns the checks off for the whole process
+        normal = functools.partial(torch.distributions.Normal, validate_args=True)
         with torch.device("meta"):
             without_values = torch.nn.Linear(3, 4)
         cases = {
