@@ -296,13 +296,20 @@ class TestCaptureError(ExporterTestCase):
         def counted(x):
             return x * len(x)  # line
 
-        dims = ({0: "batch"},)
-        self.assertRegex(
-            self.refused(counted, (X,), dynamic_shapes=dims),
-            r"# line\n  hint   len\(\) and int\(\) make a number of the size: .*ExportOptions\(strict=True\)",
-        )
-        strict = ExportOptions(strict=True)
-        self.assertTrue(to_onnx(counted, (X,), dynamic_shapes=dims, export_options=strict).graph.node)
+        def repeated(x):
+            queries = torch.ones(1, 3).repeat(len(x), 1)  # line
+            return x + queries
+
+        dims, strict = ({0: "batch"},), ExportOptions(strict=True)
+        for function in (counted, repeated):
+            with self.subTest(function.__name__):
+                self.assertRegex(
+                    self.refused(function, (X,), dynamic_shapes=dims),
+                    r"# line\n  hint   len\(\) and int\(\) make a number of the size: .*ExportOptions\(strict=True\)",
+                )
+                self.assertTrue(
+                    to_onnx(function, (X,), dynamic_shapes=dims, export_options=strict).graph.node
+                )
 
     def test_all_of_torchs_sentence_and_nothing_for_its_developers(self):
         text = self.refused(lambda x: x.reshape(2, 3) + 1, (X,), dynamic_shapes=({0: "batch"},))

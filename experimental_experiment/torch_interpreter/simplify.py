@@ -12,7 +12,6 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import HALVES
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.sizes import squeezed_vector
 
@@ -95,8 +94,6 @@ def cast(op, x, *, to, saturate=None):
     """
     if x.dtype == to:
         return x
-    if op.opset < 19 and {x.dtype, to} & dtypes.FLOAT8:
-        raise Untranslatable("ONNX has no float8 before opset 19: raise target_opset to 19")
     if x.dtype in HALVES and to in WIDE and is_small(x):
         return op.constant(x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:

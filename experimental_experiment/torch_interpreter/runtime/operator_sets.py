@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.runtime.reductions import REDUCTIONS
@@ -33,6 +34,13 @@ def axes_as_attribute(op, x, axes=None, *, operator, noop_with_empty_axes=0, **a
     if not given and noop_with_empty_axes:
         return x
     return op.emit(operator, (x,), {"axes": given or None, **attributes})
+
+
+@before(19, "Cast", when="from or to float8", because="there is no float8", nodes=0)
+def without_float8(op, x, *, to, **attributes):
+    """Nothing: it is refused."""
+    if {x.dtype, to} & dtypes.FLOAT8:
+        raise Untranslatable("ONNX has no float8 before opset 19: raise target_opset to 19")
 
 
 @before(15, "CastLike", because="it does not exist", nodes=0)
