@@ -211,12 +211,12 @@ def softshrink(op, self, lambd):
 @translates(aten.glu.default)
 def glu(op, self, dim):
     """The first half times the sigmoid of the second."""
-    first, second = halves(op, self, dim)
+    first, second = both_parts(op, self, dim)
     return op.Mul(first, op.Sigmoid(second))
 
 
-def halves(op, self: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
-    """Both halves along one axis."""
+def both_parts(op, self: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
+    """The first and the last elements along one axis, as many."""
     size = op.size(self, dim)
     if isinstance(size, int):
         return op.Split(self, [size // 2] * 2, axis=dim, outputs=2)

@@ -131,8 +131,8 @@ def repeated_heads(op, query, key):
         else heads // groups
     )
     sizes = [op.size(key, axis) for axis in range(rank(key))]
-    spread = op.Expand(op.Unsqueeze(key, [-3]), op.shape([*sizes[:-2], times, *sizes[-2:]]))
-    return reshaped(op, spread, [*sizes[:-3], heads, *sizes[-2:]])
+    copies = op.Expand(op.Unsqueeze(key, [-3]), op.shape([*sizes[:-2], times, *sizes[-2:]]))
+    return reshaped(op, copies, [*sizes[:-3], heads, *sizes[-2:]])
 
 
 # ---- the fast path of nn.MultiheadAttention and nn.TransformerEncoderLayer in evaluation

@@ -10,7 +10,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.activation import halves
+from experimental_experiment.torch_interpreter.aten.activation import both_parts
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, promote_to_float, rounded_once, wide
@@ -191,8 +191,8 @@ def logit_backward(op, grad_output, self, eps):
 @translates(aten.glu_backward.default)
 @rounded_once
 def glu_backward(op, grad_output, self, dim):
-    """The gradients of both halves, joined."""
-    first, second = halves(op, self, dim)
+    """The gradients of both parts, joined."""
+    first, second = both_parts(op, self, dim)
     s = op.Sigmoid(second)
     of_first = op.Mul(grad_output, s)
     of_second = op.Mul(op.Mul(of_first, op.Sub(1.0, s)), first)

@@ -171,10 +171,10 @@ def tile(op, self, dims):
 def repeat_interleave(op, self, repeats, dim, output_size):
     """Every element *repeats* times in a row, along an axis or in flat order; *output_size* says the same again."""
     self, dim = along(op, self, dim)
-    copies = op.Unsqueeze(self, [dim + 1])
+    single = op.Unsqueeze(self, [dim + 1])
     sizes = sizes_of(op, self)
-    wide = op.Expand(copies, op.shape([1] * (dim + 1) + [repeats] + [1] * (rank(self) - dim - 1)))
-    return reshaped(op, wide, [*sizes[:dim], merged(op, wide, dim, dim + 2), *sizes[dim + 1 :]])
+    copies = op.Expand(single, op.shape([1] * (dim + 1) + [repeats] + [1] * (rank(self) - dim - 1)))
+    return reshaped(op, copies, [*sizes[:dim], merged(op, copies, dim, dim + 2), *sizes[dim + 1 :]])
 
 
 @translates(aten.repeat_interleave.Tensor)

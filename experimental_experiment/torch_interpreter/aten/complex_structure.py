@@ -44,12 +44,12 @@ def sym_numel(op, self):
     return volume(op, sizes_of(op, self)[:-1])
 
 
-def half(op, item: Any, value: Any, position: int) -> Any:
+def part_of(op, item: Any, value: Any, position: int) -> Any:
     """The real (0) or imaginary (1) part of an argument: *item* is what the node gives, *value* what was read."""
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
-        return [half(op, a, b, position) for a, b in zip(item, value)]
+        return [part_of(op, a, b, position) for a, b in zip(item, value)]
     if not isinstance(value, ir.Value):
         return complex(value).imag if position else complex(value).real
     if is_complex(item):
@@ -77,14 +77,14 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
     names = names or (schema[0],)
 
     def translation(op, **arguments):
-        halves = []
+        results = []
         for position in (0, 1):
-            taken = {name: half(op, given(op, name), arguments[name], position) for name in names}
-            halves.append(real_call(op, target, arguments | taken))
+            taken = {name: part_of(op, given(op, name), arguments[name], position) for name in names}
+            results.append(real_call(op, target, arguments | taken))
         fake = op.context.node.meta["val"]
         if isinstance(fake, (list, tuple)):
-            return [join(op, *pair) for pair in zip(*halves)]
-        return join(op, *halves) if is_complex(op.context.node) else halves[0]
+            return [join(op, *pair) for pair in zip(*results)]
+        return join(op, *results) if is_complex(op.context.node) else results[0]
 
     def put(op, base, new, **arguments):
         function = registry.PUTS.get(target)
@@ -129,7 +129,7 @@ def picked(op, item: Any, value: Any, chosen) -> Any:
     """An argument of `multilinear` with each tensor replaced by its part of the next choice."""
     if isinstance(value, (list, tuple)):
         return [picked(op, a, b, chosen) for a, b in zip(item, value)]
-    return half(op, item, value, next(chosen))
+    return part_of(op, item, value, next(chosen))
 
 
 def listed(item: Any) -> list[Any]:
@@ -457,7 +457,9 @@ def ones(target: torch._ops.OpOverload) -> None:
     """Register an operator that gives ones: their imaginary part is zero."""
 
     def translation(op, **arguments):
-        real = real_call(op, target, arguments | {"self": half(op, given(op, "self"), arguments["self"], 0)})
+        real = real_call(
+            op, target, arguments | {"self": part_of(op, given(op, "self"), arguments["self"], 0)}
+        )
         return join(op, real, op.Mul(real, 0)) if is_complex(op.context.node) else real
 
     complex_translation(target, translation, f"{target}, without imaginary part.")

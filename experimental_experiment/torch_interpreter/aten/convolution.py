@@ -159,10 +159,10 @@ def with_gaps(op, x, axis, step):
     if step == 1:
         return x
     size = op.size(x, axis)
-    wide = padded_along(op, op.Unsqueeze(x, [axis + 1]), [axis + 1], [0], [step - 1])
+    apart = padded_along(op, op.Unsqueeze(x, [axis + 1]), [axis + 1], [0], [step - 1])
     sizes = [op.size(x, position) for position in range(rank(x))]
     sizes[axis] = times(op, size, step)
-    flat = reshaped(op, wide, sizes)
+    flat = reshaped(op, apart, sizes)
     return op.Slice(flat, [0], op.shape([minus(op, sizes[axis], step - 1)]), [axis])
 
 

@@ -114,9 +114,9 @@ def kron(op, self, other):
     dims = max(rank(self), rank(other))
     self = op.Unsqueeze(self, list(range(dims - rank(self))))
     other = op.Unsqueeze(other, list(range(dims - rank(other))))
-    spread = op.Unsqueeze(self, list(range(1, 2 * dims, 2)))
+    own = op.Unsqueeze(self, list(range(1, 2 * dims, 2)))
     repeated = op.Unsqueeze(other, list(range(0, 2 * dims, 2)))
-    product = op.And(spread, repeated) if self.dtype == ir.DataType.BOOL else op.Mul(spread, repeated)
+    product = op.And(own, repeated) if self.dtype == ir.DataType.BOOL else op.Mul(own, repeated)
     return op.Reshape(product, op.Mul(op.shape_of(self), op.shape_of(other)), allowzero=1)
 
 

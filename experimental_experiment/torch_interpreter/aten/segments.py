@@ -26,14 +26,14 @@ def segment_reduce(op, data, reduce, lengths, offsets, axis, unsafe, initial):
     behind = list(range(axis + 2, rank(data) + 1))
     inside = op.Unsqueeze(membership(op, data, starts, ends, axis), behind)
     start = op.CastLike(START[reduce], data)
-    spread = op.Where(inside, op.Unsqueeze(data, [axis]), start)  # [..., segment, element, ...]
+    members = op.Where(inside, op.Unsqueeze(data, [axis]), start)  # [..., segment, element, ...]
     first = start if initial is None else op.CastLike(float(initial), data)
     if reduce in ("max", "min"):
-        result = op.emit(f"Reduce{reduce.capitalize()}", (spread, [axis + 1]), {"keepdims": 0})
+        result = op.emit(f"Reduce{reduce.capitalize()}", (members, [axis + 1]), {"keepdims": 0})
         return op.emit(reduce.capitalize(), (result, first))
     if reduce == "prod":
-        return op.Mul(op.ReduceProd(spread, [axis + 1], keepdims=0), first)
-    total = op.Add(op.ReduceSum(spread, [axis + 1], keepdims=0), first)
+        return op.Mul(op.ReduceProd(members, [axis + 1], keepdims=0), first)
+    total = op.Add(op.ReduceSum(members, [axis + 1], keepdims=0), first)
     if reduce == "sum":
         return total
     number = op.CastLike(op.Unsqueeze(op.Sub(ends, starts), [other - 1 for other in behind]), data)
