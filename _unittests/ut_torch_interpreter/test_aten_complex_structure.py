@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.torch_interpreter import ExportError
 
 torch.manual_seed(0)
 
@@ -59,6 +60,7 @@ class TestComplexStructure(ExporterTestCase):
         "full_like": (aten.full_like.default, M, 2),
         "gather": (aten.gather.default, M, -2, INDEX),
         "hstack": (aten.hstack.default, [M, M]),
+        "scatter that adds": (lambda x, i, y: aten.scatter.reduce(x, 1, i, y, reduce="add"), M, INDEX, M),
         "ldexp": (aten.ldexp.Tensor, M, torch.tensor([2, -1, 0, 60])),
         "index": (aten.index.Tensor, X, [None, None, INDEX[0]]),
         "index_add": (aten.index_add.default, M, -1, torch.tensor([0, 0]), randn(3, 2)),
@@ -312,6 +314,12 @@ class TestComplexStructure(ExporterTestCase):
 
     def test_products(self):
         self.assert_cases(self.PRODUCTS, dynamic=False)
+
+    def test_scattered_numbers_are_only_added(self):
+        with self.assertRaisesRegex(ExportError, "complex numbers that are scattered are only added"):
+            self.assert_same_as_eager(
+                lambda x, i, y: aten.scatter.reduce(x, 1, i, y, reduce="multiply"), M, INDEX, M
+            )
 
     def test_dynamic_convolution(self):
         others = [(randn(3, 3, 9), randn(5, 3, 2), randn(5))]

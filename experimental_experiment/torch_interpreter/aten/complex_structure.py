@@ -322,6 +322,15 @@ by_parts(aten.where.ScalarOther, "self", "other")
 by_parts(aten.where.ScalarSelf, "self", "other")
 by_parts(aten.where.self, "self", "other")
 
+
+@translates_complex(aten.scatter.reduce)
+def scatter_with(op, self, dim, index, src, reduce):
+    """Add to what is there; ONNX multiplies parts, not complex numbers."""
+    if reduce != "add":
+        raise Untranslatable("complex numbers that are scattered are only added")
+    return registry.COMPLEX[aten.scatter_add.default].function(op, self=self, dim=dim, index=index, src=src)
+
+
 multilinear(aten.bmm.default, "self", "mat2")
 multilinear(aten.cross.default, "self", "other")
 multilinear(aten.dot.default, "self", "tensor")
