@@ -60,11 +60,19 @@ def normalized(op, x, groups):
     return op.Reshape(op.InstanceNormalization(rows, scale, bias, epsilon=1e-5), list(IMAGE.shape))
 
 
+def block(op, *tensors):
+    """A layer norm, a linear layer, GELU and a residual, in float32."""
+    x, scale, weight, bias = (op.Cast(tensor, to=1) for tensor in tensors)
+    rows = op.Gemm(op.LayerNormalization(x, scale, bias), weight, bias, transB=1)
+    return op.Cast(op.Add(x, op.Gelu(rows)), to=16)
+
+
 CASES: dict[str, tuple] = {
     "topk": (lambda x: x.topk(5), lambda op, x: op.TopK(x, [5], outputs=2), WIDE),
     "sort": (lambda x: x.sort(), lambda op, x: op.TopK(x, [4096], largest=0, outputs=2), WIDE),
     "argmax": (lambda x: x.argmax(1), lambda op, x: op.ArgMax(x, axis=1, keepdims=0), WIDE),
     "amax": (lambda x: x.amax(1), lambda op, x: op.ReduceMax(x, [1], keepdims=0), WIDE),
+    "amin": (lambda x: x.amin(1), lambda op, x: op.ReduceMin(x, [1], keepdims=0), WIDE),
     "max of an axis": (
         lambda x: x.max(1),
         lambda op, x: (op.ReduceMax(x, [1], keepdims=0), op.ArgMax(x, axis=1, keepdims=0)),
@@ -73,6 +81,11 @@ CASES: dict[str, tuple] = {
     "max of an axis, values": (
         lambda x: x.max(1).values,
         lambda op, x: op.ReduceMax(x, [1], keepdims=0),
+        WIDE,
+    ),
+    "min of an axis": (
+        lambda x: x.min(1),
+        lambda op, x: (op.ReduceMin(x, [1], keepdims=0), op.ArgMin(x, axis=1, keepdims=0)),
         WIDE,
     ),
     "sum of int64": (lambda x: x.sum(1), lambda op, x: op.ReduceSum(x, [1], keepdims=0), INTS),
@@ -100,6 +113,17 @@ CASES: dict[str, tuple] = {
         resized("cubic", 1.5),
         IMAGE,
     ),
+    "bicubic x 0.5": (
+        lambda x: F.interpolate(x, scale_factor=0.5, mode="bicubic"),
+        resized("cubic", 0.5),
+        IMAGE,
+    ),
+    "nearest to a size": (
+        lambda x, y: F.interpolate(x, y.shape[2:]),
+        lambda op, x, y: op.Resize(x, None, None, [1, 8, 96, 80]),
+        IMAGE,
+        torch.rand(1, 8, 96, 80),
+    ),
     "nearest x 2": (
         lambda x: F.interpolate(x, scale_factor=2),
         lambda op, x: op.Resize(x, None, [1.0, 1.0, 2.0, 2.0]),
@@ -122,7 +146,24 @@ CASES: dict[str, tuple] = {
         attention,
         HEADS,
     ),
+    "adaptive average pool": (
+        lambda x: F.adaptive_avg_pool2d(x, 7),
+        lambda op, x: op.AveragePool(x, kernel_shape=[10, 10], strides=[9, 9]),
+        IMAGE,
+    ),
     "cross entropy": (F.cross_entropy, lambda op, x, y: op.SoftmaxCrossEntropyLoss(x, y), WIDE, LABELS),
+    "cross entropy, 10 classes": (
+        F.cross_entropy,
+        lambda op, x, y: op.SoftmaxCrossEntropyLoss(x, y),
+        torch.randn(4096, 10),
+        torch.randint(0, 10, (4096,)),
+    ),
+    "cross entropy, 32000 classes": (
+        F.cross_entropy,
+        lambda op, x, y: op.SoftmaxCrossEntropyLoss(x, y),
+        torch.randn(64, 32000),
+        LABELS,
+    ),
     "expm1": (torch.expm1, lambda op, x: op.Sub(op.Exp(x), 1.0), WIDE),
     "log1p": (lambda x: torch.log1p(x.abs()), lambda op, x: op.Log(op.Add(op.Abs(x), 1.0)), WIDE),
     "int // 3": (lambda x: x // 3, lambda op, x: op.Div(x, 3), INTS),
@@ -139,6 +180,19 @@ CASES: dict[str, tuple] = {
         lambda op, x: op.ReduceL2(op.Sub(op.Unsqueeze(x, [1]), op.Unsqueeze(x, [0])), [2], keepdims=0),
         POINTS,
     ),
+    "meshgrid": (
+        lambda x, y: torch.meshgrid(x, y, indexing="ij"),
+        lambda op, x, y: (op.Expand(op.Unsqueeze(x, [1]), [1, 512]), op.Expand(y, [512, 1])),
+        torch.randn(512),
+        torch.randn(512),
+    ),
+    "index put": (
+        lambda x, i, y: x.index_put((i,), y),
+        lambda op, x, i, y: op.ScatterND(x, op.Unsqueeze(i, [1]), y),
+        WIDE,
+        torch.randperm(64),
+        WIDE + 1,
+    ),
     "scatter add": (
         lambda x, i: x.scatter_add(0, i, x),
         lambda op, x, i: op.ScatterElements(x, i, x, reduction="add"),
@@ -151,11 +205,36 @@ CASES: dict[str, tuple] = {
         TOKENS,
         TABLE,
     ),
+    "embedding bag, offsets": (
+        lambda i, starts, table: F.embedding_bag(i, table, starts),
+        lambda op, i, starts, table: op.ReduceMean(
+            op.Reshape(op.Gather(table, i), [64, 16, 32]), [1], keepdims=0
+        ),
+        TOKENS.reshape(-1),
+        torch.arange(0, 1024, 16),
+        TABLE,
+    ),
+    "nothing": (
+        lambda x: torch.unsqueeze(x * 1.0 + 0, 0).unsqueeze(0),
+        lambda op, x: op.Unsqueeze(x, [0, 1]),
+        WIDE,
+    ),
+    "square": (lambda x: x**2, lambda op, x: op.Mul(x, x), WIDE),
     "linear in bfloat16": (
         lambda x, w: F.linear(x, w),
         lambda op, x, w: op.Cast(op.Gemm(op.Cast(x, to=1), op.Cast(w, to=1), transB=1), to=16),
         WIDE[:, :512].bfloat16(),
         WIDE[:, :512].bfloat16(),
+    ),
+    "a block in bfloat16": (
+        lambda x, scale, weight, bias: (
+            x + F.gelu(F.linear(F.layer_norm(x, (512,), scale, bias), weight, bias))
+        ),
+        block,
+        WIDE[:, :512].bfloat16(),
+        torch.rand(512).bfloat16(),
+        (torch.randn(512, 512) / 16).bfloat16(),
+        torch.rand(512).bfloat16(),
     ),
 }
 """{row: (function of torch, the smallest graph, *inputs)}."""
@@ -233,7 +312,7 @@ def main() -> None:
         nodes = [len(model.graph.node) if model is not None else None for model in models]
         rows.append([name, *nodes, f"{times[0]:.0f}", *ratios])
     headers = ["row", "nodes", "smallest", "torch.onnx", "us", "smallest / ours", "torch.onnx / ours"]
-    print(tabulate(rows, headers=headers))
+    print(tabulate(rows, headers=headers, tablefmt="github"))
 
 
 if __name__ == "__main__":

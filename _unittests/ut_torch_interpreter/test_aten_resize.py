@@ -125,6 +125,25 @@ class TestResize(ExporterTestCase):
         others = [(normal(1, 2, *size) / 10,) for size in ((4, 90), (5, 4), (8, 9))]
         self.assert_same_as_eager(lambda x: list(resized(x)), normal(1, 2, 90, 5) / 10, others=others)
 
+    def test_nearest_neighbours_of_static_sizes(self):
+        """One Resize, or a Gather an axis where it may read a neighbour."""
+        for size, others in ((7, range(1, 20)), (64, (13, 32, 63, 65, 96, 127)), (224, (112, 150, 300, 301))):
+            image = (torch.arange(size * size) % 199).reshape(1, 1, size, size)
+            resized = each(
+                *(
+                    functools.partial(torch.nn.functional.interpolate, size=pair)
+                    for pair in zip(others, reversed(others))
+                )
+            )
+            for dtype in (torch.float32, torch.uint8):
+                with self.subTest(dtype=dtype, size=size):
+                    model = self.assert_same_as_eager(
+                        resized, image.to(dtype), dynamic=False, target_opset=20
+                    )
+                    kinds = [node.op_type for node in model.graph.node]
+                    self.assertGreaterEqual(kinds.count("Resize"), len(others) // 2)
+                    self.assertEqual(2 * (len(others) - kinds.count("Resize")), kinds.count("Gather"))
+
     def test_axes_that_a_factor_keeps_or_doubles(self):
         """ATen's kernel of two axes reads whole elements then, those of one and of three axes do not."""
 

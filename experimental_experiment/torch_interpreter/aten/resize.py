@@ -91,12 +91,15 @@ def upsample_nearest_exact3d(op, self, output_size, scales_d, scales_h, scales_w
 
 
 def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift: float):
-    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize when this repeats elements."""
+    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize where it is known to read the same."""
     inner = [op.size(x, axis) for axis in range(2, rank(x))]
     fits = rank(x) == 4 and shift == 0
     if fits:
         scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(inner, sizes, scales)]
     factors = [repetitions(*axis, shift) for axis in zip(inner, sizes, scales)]
+    if None in factors and shift == 0 and x.dtype != DOUBLE:
+        dtype = computing_dtype(x).numpy().type
+        factors = [sampling(dtype, *axis) for axis in zip(inner, sizes, scales)]
     if None not in factors:
         return op.Resize(
             x,
@@ -127,6 +130,18 @@ def repetitions(size: Size, out: Size, scale: float | None, shift: float) -> int
         return None
     read = elements_read(np.float32, size, count, scale, shift)
     return repeats if repeats and np.array_equal(read, np.arange(count) // repeats) else None
+
+
+def sampling(dtype: type, size: Size, out: Size, scale: float | None) -> np.float32 | None:
+    """The factor with which Resize reads what torch reads of an axis, in float32 and in float64; None when there is none."""
+    if not is_static(size, out) or not size or not out:
+        return None
+    found, read = stretch(size, out, None, False), elements_read(dtype, size, out, scale, 0.0)
+    same = all(
+        np.array_equal(np.minimum(np.floor(np.arange(out, dtype=kind) / kind(found.factor)), size - 1), read)
+        for kind in (np.float32, np.float64)
+    )
+    return found.factor if found.is_exact and same else None
 
 
 def elements_read(dtype: type, size: Size, out: int, scale: float | None, shift: float) -> np.ndarray:
@@ -275,8 +290,8 @@ def far(op, t, a):
 def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable):
     """Resize; otherwise a weighted sum of the elements of *taps*, axis by axis.
 
-    On a thousand elements an axis, Resize, the sum and torch round positions in float32 by 1e-4 each, not alike; the sum takes 10 to
-    40 times as long.
+    On a thousand elements an axis, Resize, the sum and torch round positions in float32 by 1e-4 each, not alike; the sum takes 3 to
+    7 times as long, a fifth for cubics that make an image smaller, in 22 nodes.
     """
     if x.dtype == UINT8 and rank(x) == 4:
         return of_bytes(op, x, sizes, scales, align_corners, taps)
