@@ -18,6 +18,9 @@ RANDOM = frozenset(
 )
 """Two of these are not equal, whatever their inputs; a Dropout may be one in training."""
 
+COUNTED = frozenset(("Attention", "BatchNormalization"))
+"""The number of results says what they do: train; join past and present, which onnxruntime 1.31 refuses to do for nobody."""
+
 SMALL = 64
 """Tensors of more elements are not compared as attributes."""
 
@@ -68,9 +71,7 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
 def remove_unused_outputs(node: ir.Node, opset: int) -> None:
     """A node does not list the optional results that nothing reads: some kernels then do not compute them."""
     schema = schema_of(node.op_type, opset, node.domain)
-    if (
-        schema is None or node.op_type == "BatchNormalization"
-    ):  # whose number of results says whether it trains
+    if schema is None or node.op_type in COUNTED:
         return
     unread = [not (value.uses() or value.is_graph_output()) for value in node.outputs]
     used = len(unread) - unread[::-1].index(False)

@@ -93,11 +93,12 @@ def rewrite(
     runtime: str,
 ) -> None:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything."""
-    waiting = list(nodes_of(root))
-    report.nodes_before += len(waiting)
-    engine = Engine(root, context_of(root, waiting, runtime), rules, report, folds=options.constant_folding)
+    nodes = list(nodes_of(root))
+    report.nodes_before += len(nodes)
+    engine = Engine(root, context_of(root, nodes, runtime), rules, report, folds=options.constant_folding)
     if options.common_subexpressions:
         share_expressions(root)
+    waiting = list(nodes_of(root))
     while waiting:
         before = len(report.applications)
         engine.run(waiting, options.stop_after)

@@ -17,9 +17,9 @@ from experimental_experiment.xoptim.patterns.masks import (
     source_of,
     starts_at_zero,
 )
-from experimental_experiment.xoptim.patterns.reshaping import is_same
 from experimental_experiment.xoptim.patterns.rotary import attributes_of
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import is_same
 
 q, k, v, mask = var("q"), var("k"), var("v"), optional("mask")
 past = optional("past_key"), optional("past_value")

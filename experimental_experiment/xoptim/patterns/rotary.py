@@ -18,8 +18,8 @@ from experimental_experiment.xoptim.pattern import (
     number_of,
     var,
 )
-from experimental_experiment.xoptim.patterns.reshaping import is_same
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import is_same
 
 x, cos, sin = var("x"), var("cos"), var("sin")
 FIRST = P.Slice(name="first") | P.Split(name="first")
