@@ -225,8 +225,11 @@ class Graphs:
             self.pick(*self.STEPS)(self)
         written = [name for name in self.values if name not in ("x", "w", "b")]
         names = dict.fromkeys([written[-1], self.pick(*written)] if written else [])
-        outputs = [onnx.helper.make_tensor_value_info(name, FLOAT, self.values[name]) for name in names]
-        inputs = [onnx.helper.make_tensor_value_info("x", FLOAT, ("N", 3, 4))]
+        outputs = [
+            onnx.helper.make_tensor_value_info(name, FLOAT, [None] * len(self.values[name])) for name in names
+        ]
+        shape = self.pick(("N", 3, 4), (2, 3, 4), ("N", "M", "K"), None)
+        inputs = [onnx.helper.make_tensor_value_info("x", FLOAT, shape)]
         weights = np.random.default_rng(0)
         for name in ("w", "b"):
             array = weights.normal(size=self.values[name]).astype(np.float32)

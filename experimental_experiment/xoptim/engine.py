@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.inference import FOLDED, fold, in
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.pattern import CONSTANT, P, kinds_of, matches_of, may_match
 from experimental_experiment.xoptim.report import Report
-from experimental_experiment.xoptim.rules import Declined, Rule, rule
+from experimental_experiment.xoptim.rules import Declined, Rule, no, rule
 
 BUDGET = 20
 """Rewritings for each node of the model, on average, before a rule is said not to end."""
@@ -171,8 +171,11 @@ class Engine:
         """Whether a rule has replaced the results of a node."""
         for found in matches_of(member.pattern, root):
             op = Rewriter(root, self.context)
+            repairs = self.context.applied.total()
             with self.context.at(Place(root)):
                 result = member.rewrite(op, found, root)
+            if self.context.applied.total() > repairs:  # what stands there may be a repair of the same kind
+                result = no("the runtime needs it otherwise")
             if result is None or isinstance(result, Declined):
                 self.withdraw(op)
                 if result is not None:

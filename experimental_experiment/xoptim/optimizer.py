@@ -123,7 +123,20 @@ def context_of(root: ir.Graph | ir.Function, nodes: list[ir.Node], runtime: str)
             taken[value.name] = 0
     if isinstance(root, ir.Graph):
         share_constants(root, context)
+    else:
+        declare_constants(nodes)
     return context
+
+
+def declare_constants(nodes: list[ir.Node]) -> None:
+    """The constants of a local function, which has no initializers, know what they hold."""
+    for node in nodes:
+        if node.op_type == "Constant" and not node.domain:
+            (value,) = node.outputs
+            tensor = ir.convenience.get_const_tensor(value)
+            if tensor is not None:
+                value.const_value = tensor
+                value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape)
 
 
 def share_constants(graph: ir.Graph, context: Context) -> None:
