@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.xoptim.pattern import attribute_of, ints_of
+
 Size = int | ir.SymbolicDim
 
 
@@ -60,3 +62,45 @@ def reshape_target(
     if target.count(-1) > 1 or (may_be_empty and -1 in target and 0 in target):
         return None
     return target
+
+
+UNKNOWN = ir.SymbolicDim(None)
+"""A size of which nothing is known."""
+
+
+def told_sizes(value: ir.Value | None, depth: int = 4) -> list[Size] | None:
+    """What the few nodes before a computed vector of sizes tell of each of them, None when not even how many there are."""
+    known = ints_of(value)
+    if known is not None:
+        return known
+    node = value.producer() if value is not None else None
+    if node is None or depth == 0:
+        return None
+    if node.op_type == "Shape" and node.inputs[0].shape is not None:
+        return list(node.inputs[0].shape)[slice(attribute_of(node, "start"), attribute_of(node, "end"))]
+    if node.op_type == "Concat":
+        pieces = [told_sizes(piece, depth - 1) for piece in node.inputs]
+        return None if None in pieces else [size for piece in pieces for size in piece]
+    if node.op_type in ("Squeeze", "Unsqueeze") or (
+        node.op_type == "Reshape" and ints_of(node.inputs[1]) == [-1]
+    ):
+        return told_sizes(node.inputs[0], depth - 1)
+    shape = value.shape
+    return [UNKNOWN] * (shape[0] if shape else 1) if shape is not None and shape.is_static() else None
+
+
+def shape_after(node: ir.Node) -> list[Size] | None:
+    """The shape of the result of *node*; what inference left open of a Reshape is read from the vector of sizes."""
+    result = node.outputs[0].shape
+    told = told_sizes(node.inputs[1]) if node.op_type == "Reshape" else None
+    if told is None:
+        return None if result is None else list(result)
+    before = node.inputs[0].shape or ()
+    for axis, size in enumerate(told):
+        if isinstance(size, int) and size == 0 and not attribute_of(node, "allowzero", 0):
+            told[axis] = before[axis] if axis < len(before) else UNKNOWN
+        elif isinstance(size, int) and size < 0:
+            told[axis] = UNKNOWN
+    if result is None or len(result) != len(told):
+        return told
+    return [size if size != UNKNOWN else other for size, other in zip(result, told)]

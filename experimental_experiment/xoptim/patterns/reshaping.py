@@ -11,7 +11,7 @@ from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redon
 from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, optional, var
 from experimental_experiment.xoptim.patterns.transposing import REDUCTIONS
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import broadcast, reshape_target, same_sizes
+from experimental_experiment.xoptim.shapes import broadcast, reshape_target, same_sizes, shape_after
 
 x, y, shape, axes = var("x"), var("y"), var("shape"), var("axes")
 
@@ -36,7 +36,7 @@ def refuses_empty(node: ir.Node) -> bool:
 
 def moved(op, x: ir.Value, steps: list[ir.Node]) -> ir.Value | None:
     """*x*, or one Reshape of it, in the shape that *steps* give it; None when that takes a computed shape."""
-    result = steps[-1].outputs[0].shape
+    result = shape_after(steps[-1])
     if same_sizes(x.shape, result):
         return x
     target = reshape_target(x.shape, result, may_be_empty=not any(map(refuses_empty, steps)))
@@ -100,7 +100,7 @@ def unsqueeze_squeeze(op, x, axes, added):
     return x if same else None
 
 
-@rule(P.Unsqueeze(P.Unsqueeze(x, axes), var("added")), set="default")
+@rule(P.Unsqueeze(P.Unsqueeze(x, axes, shared=True), var("added")), set="default")
 def unsqueeze_unsqueeze(op, x, axes, added):
     """Two Unsqueezes are one."""
     first, second = ints_of(axes), ints_of(added)

@@ -8,7 +8,7 @@ from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import reshape_target, same_sizes
+from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
 
 x, y = var("x"), var("y")
 
@@ -150,7 +150,7 @@ def concat_transposed(op, node):
 )
 def transpose_with_leading_axes_as_one(op, x, inner, middle, root):
     """Leading axes that are one while the others are transposed: a Transpose that leaves them where they are."""
-    axes, flat, result = perm(middle), inner.outputs[0].shape, root.outputs[0].shape
+    axes, flat, result = perm(middle), shape_after(inner), shape_after(root)
     if axes is None or axes[0] != 0 or x.shape is None or flat is None or result is None:
         return no("the shapes are unknown")
     joined = len(x.shape) - len(flat)
