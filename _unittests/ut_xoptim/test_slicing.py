@@ -69,6 +69,16 @@ class TestSlicing(RuleTestCase):
             ("float[N,1] x, float[N,1] w", "float[N]", constants(i=-1) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i) z = Neg(c)", ["Concat", "Squeeze", "Neg"], "float[N,2] z"),
             ("float[N,1] x, float[N,1] w", "float[N,1]", constants(i=[0]) + "c = Concat<axis=-1>(x, w) b = Gather<axis=1>(c, i) y = Neg(b)", ["Neg"]),
         ],
+        "GatherOfNeighbours": [
+            ("float[N,5] x", "float[N,3]", constants(i=[-3, 3, 4]) + "y = Gather<axis=-1>(x, i)", ["Slice"]),
+            ("float[5,N] x", "float[1,N]", constants(i=[-1]) + "y = Gather(x, i)", ["Slice"]),
+        ],
+        "GatherOfTransposed": [
+            ("float[N,M,3,2] x", "float[N,M,2]", constants(i=0, j=-1) + "t = Transpose<perm=[2,0,1,3]>(x) y = Gather(t, i) z = Gather(t, j)", ["Gather", "Gather"], "float[N,M,2] z"),
+        ],
+        "GatherOfPartedAxis": [
+            ("float[N,M,6] x", "float[N,M,2]", constants(i=0, j=-1, s=[0, 0, 3, 2]) + "t = Reshape(x, s) y = Gather<axis=2>(t, i) z = Gather<axis=-2>(t, j)", ["Slice", "Slice"], "float[N,M,2] z"),
+        ],
         "ShapeOfKnownSizes": [
             ("float[N,3] x", "int64[1]", "s = Shape<start=-1>(x) y = Neg(s)", ["Neg"]),
             ("float[2,3] x", "int64[2]", "s = Shape(x) y = Neg(s)", ["Neg"]),
@@ -124,6 +134,19 @@ class TestSlicing(RuleTestCase):
         ],
         "UnsqueezedGather": [("float[N,3,2] x", "float[1,N,2]", constants(i=1, a=[0]) + "c = Gather<axis=1>(x, i) y = Unsqueeze(c, a)")],
         "GatherOfConcat": [("float[N,1] x, float[N,2] w", "float[N]", constants(i=1) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)")],
+        "GatherOfNeighbours": [
+            ("float[N,5] x", "float[N,3]", constants(i=[4, 3, 2]) + "y = Gather<axis=-1>(x, i)"),
+            ("float[N,5] x", "float[2,5]", constants(i=[0, 1]) + "y = Gather(x, i)"),
+            ("float[N,5] x", "float[N,2]", constants(i=[-1, 0]) + "y = Gather<axis=1>(x, i)"),
+        ],
+        "GatherOfTransposed": [
+            ("float[N,3,4] x", "float[4,N]", constants(i=0) + "t = Transpose<perm=[1,2,0]>(x) y = Gather(t, i)"),
+            ("float[N,3,4] x", "float[1,N,4]", constants(i=[0]) + "t = Transpose<perm=[1,0,2]>(x) y = Gather(t, i)"),
+        ],
+        "GatherOfPartedAxis": [
+            ("float[N,6] x", "float[N,3]", constants(i=0, s=[0, 3, 2]) + "t = Reshape(x, s) y = Gather<axis=2>(t, i)"),
+            ("float[3,2,6] x", "float[2,3,2]", constants(i=0, s=[2, 3, 3, 2]) + "t = Reshape(x, s) y = Gather<axis=2>(t, i)"),
+        ],
         "ShapeOfKnownSizes": [("float[N,3] x", "int64[2]", "y = Shape(x)")],
         "GatherOfShape": [("float[N,M,2] x", "int64[2]", constants(i=[1, 0]) + "s = Shape(x) y = Gather(s, i)")],
         "SliceOfShape": [("float[N,M,K] x", "int64[2]", constants(b=[0], e=[ALL], a=[0], t=[2]) + "s = Shape(x) y = Slice(s, b, e, a, t)")],

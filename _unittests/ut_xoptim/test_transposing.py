@@ -87,6 +87,13 @@ class TestTransposing(RuleTestCase):
         "ConcatTransposed": [
             ("float[N,3,4] x, float[N,3,2] w", "float[N,6,3]", "a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[0,2,1]>(w) y = Concat<axis=-2>(a, b)", ["Concat", "Transpose"]),
         ],
+        "TransposeOfUnsqueezed": [
+            ("float[N,4,3,5] x", "float[3,N,4,5]", "o = Constant<value=int64[1]{0}>() p = Constant<value=int64[1]{3}>() a = Unsqueeze(x, o) b = Transpose<perm=[3,1,2,0,4]>(a) y = Squeeze(b, p)", ["Transpose"]),
+            ("float[N,4] x", "float[N,4]", "o = Constant<value=int64[2]{0,-1}>() p = Constant<value=int64[2]{1,2}>() a = Unsqueeze(x, o) b = Transpose<perm=[1,0,3,2]>(a) c = Squeeze(b, p) y = Neg(c)", ["Neg"]),
+        ],
+        "ReshapeAroundTranspose": [
+            ("float[S,2,6] x", "float[2,3,S,2]", "p = Constant<value=int64[3]{0,6,2}>() s = Shape<end=1>(x) q = Constant<value=int64[2]{2,3}>() d = Constant<value=int64[1]{2}>() t = Concat<axis=0>(q, s, d) a = Reshape(x, p) b = Transpose<perm=[1,0,2]>(a) y = Reshape(b, t)", ["Reshape", "Transpose"]),
+        ],
         "TransposeWithLeadingAxesAsOne": [
             ("float[N,3,M,5] x", "float[N,3,5,M]", "s = Shape(x) m = Shape<start=2,end=3>(x) k = Constant<value=int64[1]{-1}>() f = Constant<value=int64[1]{5}>() p = Concat<axis=0>(k, m, f) h = Shape<end=2>(x) q = Concat<axis=0>(h, f, m) a = Reshape(x, p) b = Transpose<perm=[0,2,1]>(a) y = Reshape(b, q)", ["Transpose"]),
         ],
@@ -115,6 +122,13 @@ class TestTransposing(RuleTestCase):
         ],
         "ConcatTransposed": [
             ("float[3,3,4] x, float[3,3,4] w", "float[6,4,3]", "a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[1,2,0]>(w) y = Concat<axis=0>(a, b)"),
+        ],
+        "TransposeOfUnsqueezed": [
+            ("float[1,4] x", "float[1,4]", "o = Constant<value=int64[1]{0}>() p = Constant<value=int64[1]{0}>() a = Unsqueeze(x, o) b = Transpose<perm=[1,0,2]>(a) y = Squeeze(b, p)"),
+        ],
+        "ReshapeAroundTranspose": [
+            ("float[S,2,6] x", "float[3,4,S]", "p = Constant<value=int64[3]{0,6,2}>() q = Constant<value=int64[3]{3,4,-1}>() a = Reshape(x, p) b = Transpose<perm=[1,2,0]>(a) y = Reshape(b, q)"),
+            ("float[S,2,6] x", "float[2,3,S,2]", "p = Constant<value=int64[3]{0,6,2}>() q = Constant<value=int64[4]{2,3,-1,2}>() a = Reshape(x, p) b = Transpose<perm=[1,0,2]>(a) y = Reshape(b, q) z = Neg(b)", "float[6,S,2] z"),
         ],
         "TransposeWithLeadingAxesAsOne": [
             ("float[2,3,4,5] x", "float[3,2,5,4]", "p = Constant<value=int64[3]{6,4,5}>() q = Constant<value=int64[4]{3,2,5,4}>() a = Reshape(x, p) b = Transpose<perm=[0,2,1]>(a) y = Reshape(b, q)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
@@ -68,25 +69,22 @@ UNKNOWN = ir.SymbolicDim(None)
 """A size of which nothing is known."""
 
 
-def told_sizes(value: ir.Value | None, depth: int = 4) -> list[Size] | None:
+def told_sizes(value: ir.Value, depth: int = 4) -> list[Size] | None:
     """What the few nodes before a computed vector of sizes tell of each of them, None when not even how many there are."""
     known = ints_of(value)
     if known is not None:
         return known
-    node = value.producer() if value is not None else None
-    if node is None or depth == 0:
-        return None
-    if node.op_type == "Shape" and node.inputs[0].shape is not None:
+    node = value.producer() if depth else None
+    operator = None if node is None else node.op_type
+    if operator == "Shape" and node.inputs[0].shape is not None:
         return list(node.inputs[0].shape)[slice(attribute_of(node, "start"), attribute_of(node, "end"))]
-    if node.op_type == "Concat":
+    if operator in ("Squeeze", "Unsqueeze") or (operator == "Reshape" and ints_of(node.inputs[1]) == [-1]):
+        return told_sizes(node.inputs[0], depth - 1)
+    if operator == "Concat":
         pieces = [told_sizes(piece, depth - 1) for piece in node.inputs]
         return None if None in pieces else [size for piece in pieces for size in piece]
-    if node.op_type in ("Squeeze", "Unsqueeze") or (
-        node.op_type == "Reshape" and ints_of(node.inputs[1]) == [-1]
-    ):
-        return told_sizes(node.inputs[0], depth - 1)
     shape = value.shape
-    return [UNKNOWN] * (shape[0] if shape else 1) if shape is not None and shape.is_static() else None
+    return None if shape is None or not shape.is_static() else [UNKNOWN] * math.prod(shape)
 
 
 def shape_after(node: ir.Node) -> list[Size] | None:

@@ -9,7 +9,16 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN
-from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
+from experimental_experiment.xoptim.pattern import (
+    P,
+    attribute_of,
+    const,
+    constant_of,
+    ints_of,
+    number_of,
+    optional,
+    var,
+)
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import same_sizes
 
@@ -320,6 +329,34 @@ def gather_of_neighbours(op, x, indices, node):
     if [index % size for index in picked] != list(range(first, first + len(picked))):
         return no("they do not follow one another")
     return sliced(op, x, {axis: (first, first + len(picked), 1)})
+
+
+@rule(P.Gather(P.Transpose(x, name="transpose", shared=True), const("index"), name="gather"), set="default")
+def gather_of_transposed(op, x, index, transpose, gather):
+    """One element along an axis that was moved, when the other axes stand as before: the element along the axis where it was."""
+    axes, axis = attribute_of(transpose, "perm"), axis_of(gather)
+    if axes is None or axis is None or len(index.shape) != 0:
+        return no("several elements, or the rank is unknown")
+    kept = [other for other in axes if other != axes[axis]]
+    return again(op, gather, [x, index], axis=axes[axis]) if kept == sorted(kept) else no("other axes moved")
+
+
+@rule(
+    P.Gather(P.Reshape(x, var("shape"), name="reshape", shared=True), const("index"), name="gather"),
+    set="default",
+)
+def gather_of_parted_axis(op, x, index, reshape, gather):
+    """One of the equal pieces of the last axis: a Slice, the axis needs no Reshape."""
+    parted, axis, number = reshape.outputs[0].shape, axis_of(gather), number_of(index)
+    if x.shape is None or parted is None or axis != len(x.shape) - 1 or len(index.shape) != 0:
+        return no("another axis, or several elements")
+    if op.opset < 10 or not same_sizes(parted[:axis], x.shape[:axis]):
+        return no("other axes change")
+    if len(parted) != len(x.shape) + 1 or not all(isinstance(size, int) for size in parted[axis:]):
+        return no("the sizes of the pieces are unknown")
+    count, size = parted[axis:]
+    start = number % count * size
+    return sliced(op, x, {axis: (start, start + size, 1)})
 
 
 # ---- Shape

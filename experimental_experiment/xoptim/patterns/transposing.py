@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
-from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, optional, var
+from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
 
@@ -160,3 +160,42 @@ def transpose_with_leading_axes_as_one(op, x, inner, middle, root):
     if not same_sizes(result, [x.shape[axis] for axis in order]):
         return no("the last Reshape does not part them again")
     return op.Transpose(x, perm=order)
+
+
+@rule(P.Squeeze(P.Transpose(P.Unsqueeze(x, const("added")), name="middle"), const("removed")), set="default")
+def transpose_of_unsqueezed(op, x, added, middle, removed):
+    """An axis that is added, moved and removed again: a Transpose of the others."""
+    axes, new, gone = perm(middle), ints_of(added), ints_of(removed)
+    if axes is None or not new or not gone:
+        return no("the rank is unknown")
+    rank = len(axes)
+    new, gone = ({axis % rank for axis in items} for items in (new, gone))
+    if {axes[axis] for axis in gone} != new:
+        return no("another axis is removed")
+    kept = [axis for axis in range(rank) if axis not in new]
+    return transposed(op, x, [kept.index(axis) for axis in axes if axis not in new])
+
+
+@rule(
+    P.Reshape(P.Transpose(P.Reshape(x, var("flat"), name="inner"), name="middle"), var("shape")),
+    set="default",
+)
+def reshape_around_transpose(op, x, inner, middle, root):
+    """Axes that are one while they are transposed and part afterwards: they part before, in the one Reshape that there is."""
+    axes, flat, result = perm(middle), shape_after(inner), shape_after(root)
+    if axes is None or flat is None or result is None or len(result) != len(flat) + 1:
+        return no("the shapes are unknown, or more than one axis parts")
+    moved = [flat[axis] for axis in axes]
+    for place, axis in enumerate(axes):
+        if not same_sizes(moved[:place], result[:place]) or not same_sizes(
+            moved[place + 1 :], result[place + 2 :]
+        ):
+            continue
+        target = reshape_target(x.shape, [*flat[:axis], *result[place : place + 2], *flat[axis + 1 :]])
+        if target is None:
+            return no("a size is computed")
+        order = [other + (other > axis) for other in axes]
+        return op.Transpose(
+            op.Reshape(x, target), perm=[*order[: place + 1], order[place] + 1, *order[place + 1 :]]
+        )
+    return no("more than one axis parts")
