@@ -221,6 +221,8 @@ class Graphs:
 
     def model(self, steps: int) -> onnx.ModelProto:
         """The model after so many steps; two of its values are outputs, one of them the last."""
+        if self.draw(st.booleans()):  # a value whose rank is unknown
+            self.write("Reshape", ["x", "s"], self.values["x"])
         for _ in range(steps):
             self.pick(*self.STEPS)(self)
         written = [name for name in self.values if name not in ("x", "w", "b")]
@@ -228,8 +230,11 @@ class Graphs:
         outputs = [
             onnx.helper.make_tensor_value_info(name, FLOAT, [None] * len(self.values[name])) for name in names
         ]
-        shape = self.pick(("N", 3, 4), (2, 3, 4), ("N", "M", "K"), None)
-        inputs = [onnx.helper.make_tensor_value_info("x", FLOAT, shape)]
+        shape = self.pick(("N", 3, 4), (2, 3, 4), ("N", "M", "K"))
+        inputs = [
+            onnx.helper.make_tensor_value_info("x", FLOAT, shape),
+            onnx.helper.make_tensor_value_info("s", INT64, ["R"]),
+        ]
         weights = np.random.default_rng(0)
         for name in ("w", "b"):
             array = weights.normal(size=self.values[name]).astype(np.float32)
@@ -246,7 +251,7 @@ def models(draw):
 
 class TestProperty(unittest.TestCase):
     @settings(
-        max_examples=150,
+        max_examples=200,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
@@ -259,7 +264,8 @@ class TestProperty(unittest.TestCase):
         for patterns in ("default",):
             optimized = optimize(model, OptimizationOptions(patterns), report=report)
             onnx.checker.check_model(optimized, full_check=True)
-            feeds = {"x": np.random.default_rng(1).normal(size=(2, 3, 4)).astype(np.float32)}
+            x = np.random.default_rng(1).normal(size=(2, 3, 4)).astype(np.float32)
+            feeds = {"x": x, "s": np.array([2, 3, 4])}
             expected, got = (session(item).run(None, feeds) for item in (model, optimized))
             for a, b in zip(expected, got, strict=True):
                 self.assertLess(array_gap(a, b), 1e-5, f"{onnx.printer.to_text(model)}\n{report}")
