@@ -1,0 +1,115 @@
+"""Rules that write attention and rotary embeddings in operators of onnxruntime."""
+
+import unittest
+
+from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.test_rotary import GRAPH, TABLES, TURN, graph
+
+
+class TestMicrosoftRotaryEmbedding(RuleTestCase):
+    RULE = "MicrosoftRotaryEmbedding"
+    ROTARY = "Cos Unsqueeze Squeeze Sin Unsqueeze Squeeze Squeeze Squeeze RotaryEmbedding".split()
+
+    def test_a_batch_shares_the_tables(self):
+        self.assert_becomes(graph(), self.ROTARY)
+
+    def test_after_the_negation_went_to_the_table(self):
+        text = TURN.replace("n = Neg (second)", "").replace("(n, first)", "(second, first)")
+        text = text.replace("(turned, sin)", "(turned, signed)")
+        signs = "g = Constant <value=float[4]{-1,-1,1,1}> () signed = Mul (sin, g)"
+        self.assert_becomes(graph(text, TABLES + signs), self.ROTARY)
+        self.assert_stays(graph(text, TABLES + signs.replace("{-1,-1,1,1}", "{1,1,-1,-1}")))
+
+    def test_what_it_declines(self):
+        cases = {
+            "opset 23": (graph(), 23),
+            "angles of each sample": (graph(inputs=GRAPH.replace("[1,S,2]", "[B,S,2]")), 20),
+            "float16": (graph(inputs=GRAPH.replace("float", "float16")), 20),
+        }
+        for promise, (text, opset) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, opset=opset)
+
+
+class TestMultiHeadAttention(RuleTestCase):
+    RULE = "MultiHeadAttention"
+    INPUTS = "float[B,S,16] q, float[B,T,16] k, float[B,T,16] v"
+    APART = """
+    half = Constant <value=float {0.5}> () two = Constant <value=int64[4]{0,0,2,8}> () rows = Constant <value=int64[3]{0,0,16}> ()
+    closed = Constant <value=float {-inf}> () zero = Constant <value=float {0.0}> () last = Constant <value=int64[1]{-1}> ()
+    qs = Reshape (q, two) qh = Transpose <perm=[0,2,1,3]> (qs) ks = Reshape (k, two) kh = Transpose <perm=[0,2,3,1]> (ks)
+    vs = Reshape (v, two) vh = Transpose <perm=[0,2,1,3]> (vs)
+    """
+    PRODUCT = "p = Mul (qh, half) s = MatMul (p, kh) w = Softmax <axis=-1> (s) a = MatMul (w, vh)"
+    BACK = "t = Transpose <perm=[0,2,1,3]> (a) y = Reshape (t, rows)"
+
+    def attention(self, product: str = PRODUCT, more: str = "", back: str = BACK) -> str:
+        """Attention of heads that stand side by side."""
+        return f"agraph ({self.INPUTS}{more}) => (float[B,S,16] y) {{ {self.APART} {product} {back} }}"
+
+    def test_forms(self):
+        keys = "kh = Transpose <perm=[0,2,3,1]> (ks)"
+        swapped = "kt = Transpose <perm=[0,2,1,3]> (ks) kh = Transpose <perm=[0,1,3,2]> (kt)"
+        cases = {
+            "queries times a scale": self.attention(),
+            "no scale": self.attention(
+                self.PRODUCT.replace("p = Mul (qh, half)", "").replace("(p, kh)", "(qh, kh)")
+            ),
+            "scores times a scale": self.attention(
+                "p = MatMul (qh, kh) s = Mul (half, p) w = Softmax (s) a = MatMul (w, vh)"
+            ),
+            "scores divided": self.attention(
+                "p = MatMul (qh, kh) s = Div (p, half) w = Softmax (s) a = MatMul (w, vh)"
+            ),
+            "keys transposed twice": self.attention().replace(keys, swapped),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ["MultiHeadAttention"])
+
+    MASKED = "p = Mul (qh, half) r = MatMul (p, kh) s = Add (r, m) w = Softmax (s) a = MatMul (w, vh)"
+
+    def test_masks(self):
+        for shape in ("B,1,S,T", "1,2,S,T", "B,2,S,T"):
+            with self.subTest(shape):
+                self.assert_becomes(
+                    self.attention(self.MASKED, f", float[{shape}] m"), ["MultiHeadAttention"]
+                )
+
+    def test_a_guard(self):
+        """A row without a key: drawn masks close rows of two or three keys now and then."""
+        masked = f"m = Where (open, zero, closed) {self.MASKED}"
+        guard = "largest = ReduceMax <keepdims=1> (m, last) none = Equal (largest, closed) g = Where (none, zero, a)"
+        back = f"{guard} {self.BACK.replace('(a)', '(g)')}"
+        self.assert_becomes(
+            self.attention(masked, ", bool[B,1,S,1] open", back).replace("T,16", "1,16"),
+            ["Where", "ReduceMax", "Equal", "MultiHeadAttention", "Squeeze", "Where"],
+        )
+
+    def test_what_it_declines(self):
+        masked = self.attention(self.MASKED, ", float[B,1,S,T] m")
+        cases = {
+            "opset 23": (self.attention(), 23),
+            "a mask that broadcasts over keys": (masked.replace("[B,1,S,T] m", "[B,1,S,1] m"), 20),
+            "a mask that broadcasts over queries": (masked.replace("[B,1,S,T] m", "[B,1,1,T] m"), 20),
+            "a mask of two axes": (masked.replace("[B,1,S,T] m", "[S,T] m"), 20),
+            "a negative scale": (self.attention().replace("{0.5}", "{-0.5}"), 20),
+            "a Softmax over queries": (self.attention().replace("<axis=-1>", "<axis=2>"), 20),
+            "float64": (self.attention().replace("float", "double"), 20),
+            "another user of the weights": (
+                self.attention().replace("y) {", "y, float[B,2,S,T] w) {"),
+                20,
+            ),
+            "heads joined in another order": (
+                self.attention(back="t = Transpose <perm=[0,2,3,1]> (a) y = Reshape (t, rows)"),
+                20,
+            ),
+            "a batch that broadcasts": (self.attention().replace("[B,S,16] q", "[1,S,16] q"), 20),
+        }
+        for promise, (text, opset) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, opset=opset)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,7 @@
+"""Rules that write operators of onnxruntime, one family a file. Importing this package registers them."""
+
+import importlib
+import pkgutil
+
+for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+    importlib.import_module(f"{__name__}.{_module}")
