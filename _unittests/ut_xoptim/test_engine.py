@@ -214,6 +214,24 @@ class TestEngine(unittest.TestCase):
         with self.assertRaisesRegex(OptimizationError, "the rule ReluTwice gives 2 values for 1"):
             optimize(parsed(CHAIN), **only(relu_twice))
 
+    def test_results_of_nodes_before_the_root(self):
+        """An output inside a pattern keeps its name when one node computes both."""
+
+        @rule(P.Relu(P.TopK(x, var("k"), name="first", shared=True), name="last"))
+        def relu_of_largest(op, x, k, first, last):
+            values, indices = op.TopK(op.Relu(x), k, outputs=2)
+            return {last.outputs[0]: values, first.outputs[1]: indices}
+
+        text = """agraph (float[2,3] x) => (float[2,1] y, int64[2,1] i)
+        { k = Constant <value=int64[1]{1}> () v, i = TopK (x, k) y = Relu (v) }"""
+        model = parsed(text)
+        feeds = {"x": np.array([[1, 3, 2], [0, 1, 5]], np.float32)}
+        optimized = optimize(model, **only(relu_of_largest))
+        self.assertEqual(["Relu", "TopK"], operators(optimized))
+        self.assertEqual(["y", "i"], [output.name for output in optimized.graph.output])
+        for a, b in zip(session(model).run(None, feeds), session(optimized).run(None, feeds), strict=True):
+            np.testing.assert_array_equal(a, b)
+
     def test_what_a_rule_wrote_before_it_declined_goes(self):
         @rule(P.Relu(x))
         def undecided(op, x):
