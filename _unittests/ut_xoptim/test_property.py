@@ -23,6 +23,7 @@ class Graphs:
 
     def __init__(self, draw):
         self.draw = draw
+        self.opset = self.pick(20, 20, 13, 23)
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.values = {"x": (2, 3, 4), "w": (4, 4), "b": (4,)}
@@ -207,7 +208,12 @@ class Graphs:
         axis = self.pick(*range(len(shape)))
         kept = (*shape[:axis], 1, *shape[axis + 1 :])
         operator = self.pick("ReduceMean", "ReduceSum", "ReduceMax")
-        self.write(operator, [x, self.ints(axis)], kept, keepdims=1)
+        keepdims = self.pick(0, 1)
+        shape = kept if keepdims else (*shape[:axis], *shape[axis + 1 :])
+        if self.opset < 18 and operator != "ReduceSum":
+            self.write(operator, [x], shape, axes=[axis], keepdims=keepdims)
+        else:
+            self.write(operator, [x, self.ints(axis)], shape, keepdims=keepdims)
 
     def softmax(self):
         x = self.value(1)
@@ -240,7 +246,9 @@ class Graphs:
             array = weights.normal(size=self.values[name]).astype(np.float32)
             self.initializers.append(onnx.numpy_helper.from_array(array, name))
         graph = onnx.helper.make_graph(self.nodes, "g", inputs, outputs, self.initializers)
-        return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+        return onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)], ir_version=10
+        )
 
 
 @st.composite

@@ -53,13 +53,14 @@ def optimize(
     target = ir.from_proto(model) if is_proto else model
     start = time.perf_counter()
     everything = [*rules, *options.rules]
+    if options.remove_unused:  # what nothing reads would still count as a user of what it reads
+        remove_unused(target)
     if everything or options.constant_folding:
         prepare(target)
     for root in (target.graph, *target.functions.values()):
         rewrite(root, everything, options, report, runtime)
     if options.remove_unused:
-        for root in (*target.functions.values(), target.graph):
-            remove_unused_nodes(root, root.opset_imports.get("", 1))
+        remove_unused(target)
         if target.functions:
             RemoveUnusedFunctionsPass()(target)
     domains: set[str] = {""}
@@ -71,6 +72,12 @@ def optimize(
         del target.graph.opset_imports[domain]
     report.seconds += time.perf_counter() - start
     return ir.to_proto(target) if is_proto else target
+
+
+def remove_unused(model: ir.Model) -> None:
+    """Remove the nodes that nothing reads from the functions and from the graph."""
+    for root in (*model.functions.values(), model.graph):
+        remove_unused_nodes(root, root.opset_imports.get("", 1))
 
 
 def prepare(model: ir.Model) -> None:

@@ -27,9 +27,11 @@ class Declined:
 
 
 def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: Any) -> ir.Value:
-    """The first result of *node* written once more, with other inputs and some attributes *changed*."""
+    """The first result of *node* written once more, in the form of its operator set, with other inputs and some attributes *changed*."""
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    return op.emit(node.op_type, inputs, {**attributes, **changed}, domain=node.domain)
+    return op.append(node.op_type, inputs, {**attributes, **changed}, len(node.outputs), node.domain).outputs[
+        0
+    ]
 
 
 def computes(op: Any, op_type: str, dtype: ir.DataType | None) -> bool:
