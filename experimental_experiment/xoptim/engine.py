@@ -119,6 +119,8 @@ class Engine:
         for operator in FOLDED if folds else ():
             self.depths["", operator] = max(self.depths["", operator], 1)
         self.reach = max(self.depths.values(), default=0)
+        rows = (row for rows in context.rows.values() for row in rows)
+        self.repairs = frozenset(row.name for row in rows if row.measured is not None)
         self.candidates: dict[tuple, tuple[Rule, ...]] = {}
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
@@ -171,10 +173,10 @@ class Engine:
         """Whether a rule has replaced the results of a node."""
         for found in matches_of(member.pattern, root):
             op = Rewriter(root, self.context)
-            repairs = self.context.applied.total()
+            before = dict(self.context.applied)
             with self.context.at(Place(root)):
                 result = member.rewrite(op, found, root)
-            if self.context.applied.total() > repairs:  # what stands there may be a repair of the same kind
+            if len(op.written) >= len(found[""]) and self.is_repaired(before):
                 result = no("the runtime needs it otherwise")
             if result is None or isinstance(result, Declined):
                 self.withdraw(op)
@@ -185,6 +187,11 @@ class Engine:
             self.replace(member, op, root, replacements(member, root, result))
             return True
         return False
+
+    def is_repaired(self, before: Mapping[str, int]) -> bool:
+        """Whether the runtime needed what was written otherwise: then it stood there, and a rule that goes on would not end."""
+        applied = self.context.applied
+        return any(count > before.get(name, 0) for name, count in applied.items() if name in self.repairs)
 
     def withdraw(self, op: Rewriter) -> None:
         """Remove what a rule wrote before it declined."""

@@ -197,7 +197,7 @@ def matches_one(pattern: Any, value: ir.Value | None, found: Found) -> Iterator[
 
 
 def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Iterator[Found]:
-    """Every way in which a pattern matches at *root*: what its names stand for.
+    """Every way in which a pattern matches at *root*: what its names stand for, and under ``""`` the nodes that go with it.
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
     """
@@ -206,7 +206,7 @@ def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Iterator[Found]:
     for found in pattern.matches_node(root, {}):
         inner = found[""]
         if all(is_inside(node, inner) for node in inner if node is not root):
-            yield {name: item for name, item in found.items() if name}
+            yield found
 
 
 CONSTANT = "#"

@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.runtime import kernels
+from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives
 
 SETS: dict[str, dict[str, Rule]] = {"default": {}, "onnxruntime": {}}
@@ -27,11 +27,18 @@ class Declined:
 
 
 def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: Any) -> ir.Value:
-    """The first result of *node* written once more, in the form of its operator set, with other inputs and some attributes *changed*."""
-    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    return op.append(node.op_type, inputs, {**attributes, **changed}, len(node.outputs), node.domain).outputs[
-        0
+    """The first result of *node* written once more, in the form of its operator set, with other inputs and some attributes *changed*.
+
+    What the runtime needs instead is written where it needs it: the engine then declines a rule that gains nothing.
+    """
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()} | changed
+    rows = [
+        row for row in op.context.rows.get(node.op_type, ()) if row.measured is not None and not node.domain
     ]
+    repaired = table.rewritten(op, rows, inputs, attributes, None)
+    if repaired is not None:
+        return repaired
+    return op.append(node.op_type, inputs, attributes, len(node.outputs), node.domain).outputs[0]
 
 
 def computes(op: Any, op_type: str, dtype: ir.DataType | None) -> bool:
