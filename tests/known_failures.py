@@ -54,6 +54,7 @@ AROUND: list[Family] = [
     *IN_EACH,
     NORMS,
     PARTIAL,
+    ("operator", ("to_sparse",), ("float32",), SPARSE),
     ("operator", ("unique_consecutive",), ("int64",), "torch.export declares a wrong shape for dim=-1: refused"),
 ]  # fmt: skip
 SCALED: list[Family] = [*IN_EACH, ("operator", ("to_sparse",), ("float32", "bool"), SPARSE)]
