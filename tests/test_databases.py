@@ -64,6 +64,37 @@ class TestContexts(unittest.TestCase):
             self.assertTrue(torch.equal(found, value))
 
 
+class TestHalves(unittest.TestCase):
+    """A result in half precision is compared with eager, then with the result in float64."""
+
+    def test_the_exact_result_or_one_as_near_as_eager(self):
+        from tests.cases import as_near, torch
+
+        exact = torch.tensor([100.0, 1.0], dtype=torch.float64)
+        eager = torch.tensor([97.0, 1.0], dtype=torch.float16)
+        for got, expected in (
+            (100.0, True),
+            (97.0, True),
+            (103.0, True),
+            (96.0, False),
+            (float("nan"), False),
+        ):
+            with self.subTest(got):
+                self.assertEqual(as_near(torch.tensor([got, 1.0]).half(), eager, exact), expected)
+        self.assertFalse(as_near(torch.tensor([103.0, 1.0]).half(), eager * float("inf"), exact))
+
+    def test_the_call_is_computed_in_float64(self):
+        from tests.cases import in_float64
+        from tests.contexts import CONTEXTS, Call, torch
+
+        x, weight = torch.full((2, 4), 300.0).half(), torch.full((2, 4), 0.25).half()
+        call = Call(lambda x, weight: (x * x * weight).sum(), (x, weight), {})
+        for name, results in (("plain", [180000.0]), ("around", [180000.0])):
+            model = CONTEXTS[name].module(call)
+            with self.subTest(name):
+                self.assertEqual([y.item() for y in in_float64(model, model.inputs([x, weight]))], results)
+
+
 class TestDocument(unittest.TestCase):
     """The sections of docs/conformance.md."""
 
