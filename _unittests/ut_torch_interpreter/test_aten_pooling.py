@@ -83,6 +83,18 @@ class TestPooling(ExporterTestCase):
                 model = self.assert_same_as_eager(function, *args, others=sizes)
                 self.assertNotIn("Pad", [node.op_type for node in model.graph.node if args[0] is IMAGE])
 
+    def test_integers_of_dynamic_sizes_with_special_values(self):
+        arguments = [3, 3], [2, 1], [1, 1], [1, 1], True
+        for size in (5, 2):
+            with self.subTest(size):
+                self.assert_same_as_eager(
+                    aten.max_pool2d_with_indices.default,
+                    INTS[..., :size],
+                    *arguments,
+                    others=[(INTS.repeat(1, 1, 2, 1), *arguments)],
+                    special_values=True,
+                )
+
     def test_ceil_mode_is_one_node(self):
         cases = {
             "mean": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [0, 0], True),

@@ -200,6 +200,7 @@ def factor_by_factor(op, x, axes=None, *, keepdims=1, **attributes):
         one = op.Expand(op.constant(1, INT64), op.shape(kept))
         body = op.subgraph(lambda inner, state, factor: [inner.Mul(state, factor)], [one, one])
         x = op.Scan(one, x, body=body, num_scan_inputs=1, scan_input_axes=[axis])
+        x.type, x.shape = one.type, one.shape  # ONNX infers none of a body's
     return op.Unsqueeze(x, sorted(found)) if keepdims else x
 
 
