@@ -178,6 +178,15 @@ class TestEngine(unittest.TestCase):
         self.assertEqual(["NegNeg", "NegNeg"], [name for name, _ in report.applications])
         self.assertEqual((5, 1), (report.nodes_before, report.nodes_after))
 
+    def test_versions(self):
+        @rule(P.Neg(P.Neg(x, shared=True)), since=18, before=21)
+        def newer(op, x):
+            return x
+
+        for opset, expected in ((17, 4), (18, 0), (20, 0), (21, 4)):
+            optimized = optimize(parsed(CHAIN, opset), **only(newer))
+            self.assertEqual(expected, operators(optimized).count("Neg"))
+
     def test_stop_after(self):
         for stop_after, expected in ((0, 4), (1, 2), (2, 0)):
             options = OptimizationOptions(None, stop_after=stop_after, constant_folding=False)

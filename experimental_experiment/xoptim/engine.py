@@ -111,7 +111,7 @@ class Engine:
         self.folds = folds
         self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
         self.depths: dict[tuple[str, str], int] = collections.defaultdict(int)
-        for member in rules:
+        for member in (item for item in rules if item.applies_to(context.opset)):
             for operator in member.pattern.operators:
                 key = member.pattern.domain, operator
                 self.index[key].append(member)

@@ -63,12 +63,16 @@ class Rule:
             new one, also replaces results of nodes before the root: nothing but the matched nodes may read those.
         parameters: the names that the function lists.
         set: the set that it is registered in, "" for none.
+        since: the first version of ai.onnx in which it applies.
+        before: the first version in which it no longer applies, None for no such version.
     """
 
     pattern: NodePattern | Either
     function: Callable
     parameters: tuple[str, ...]
     set: str = ""
+    since: int = 1
+    before: int | None = None
 
     @property
     def name(self) -> str:
@@ -80,14 +84,22 @@ class Rule:
         """The file that holds it."""
         return self.function.__module__.removeprefix("experimental_experiment.").replace(".", "/") + ".py"
 
+    def applies_to(self, opset: int) -> bool:
+        """Whether it is a rule for this version of ai.onnx."""
+        return self.since <= opset and (self.before is None or opset < self.before)
+
     def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:
         """What the function makes of a match."""
         known = {**found, "root": root}
         return self.function(op, **{name: known.get(name) for name in self.parameters})
 
 
-def rule(pattern: NodePattern | Either, *, set: str | None = None) -> Callable[[Callable], Rule]:
-    """Make a rule of a function, see `Rule`; with *set*, register it there under its name.
+def rule(
+    pattern: NodePattern | Either, *, set: str | None = None, since: int = 1, before: int | None = None
+) -> Callable[[Callable], Rule]:
+    """Make a rule of a function, see `Rule`, for the versions of ai.onnx from *since* on and *before* another one.
+
+    With *set*, register it there under its name.
 
     The function lists the names of the pattern that it needs, and ``root`` for the node that is replaced.
 
@@ -104,7 +116,7 @@ def rule(pattern: NodePattern | Either, *, set: str | None = None) -> Callable[[
         unknown = {*parameters} - names_of(pattern) - {"root"}
         if unknown:
             raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
-        result = Rule(pattern, function, parameters, set or "")
+        result = Rule(pattern, function, parameters, set or "", since, before)
         if set is not None:
             if result.name in SETS[set]:
                 raise ValueError(f"the set {set} has two rules {result.name}")
@@ -176,12 +188,14 @@ def markdown() -> str:
             "",
             f"## {name}",
             "",
-            "| rule | instead of | becomes | measured | place |",
-            "|---|---|---|---|---|",
+            "| rule | instead of | opset | becomes | measured | place |",
+            "|---|---|---|---|---|---|",
         ]
         for member in sorted(members.values(), key=lambda item: (item.place, item.name)):
             promise, _, measured = (inspect.getdoc(member.function) or "").partition("\n\n")
             roots = ", ".join(sorted(member.pattern.operators))
             cells = (" ".join(text.split()).rstrip(".").replace("|", "\\|") for text in (promise, measured))
-            lines.append(f"| {member.name} | {roots} | {' | '.join(cells)} | {member.place} |")
+            until = "" if member.before is None else f" to {member.before - 1}"
+            versions = f"from {member.since}{until}" if member.since > 1 else until.strip()
+            lines.append(f"| {member.name} | {roots} | {versions} | {' | '.join(cells)} | {member.place} |")
     return "\n".join(lines) + "\n"

@@ -34,11 +34,9 @@ def is_near(value: ir.Value | None, number: float) -> bool:
     return value is None or math.isclose(number_of(value) or 0.0, number, rel_tol=DIGITS)
 
 
-def activation(op, operator: str, since: int, x: ir.Value, root: ir.Node, **attributes):
-    """The operator of one input, where its set has it and the constants beside *x* add no axis."""
+def activation(op, operator: str, x: ir.Value, root: ir.Node, **attributes):
+    """The operator of one input, where the constants beside *x* add no axis."""
     result = root.outputs[0]
-    if op.opset < since:
-        return no(f"{operator} comes with opset {since}")
     if x.dtype != ir.DataType.FLOAT or x.shape is None or result.shape is None:
         return no("the dtype is not float32, or the rank is unknown")
     if len(x.shape) != len(result.shape):
@@ -52,12 +50,13 @@ def activation(op, operator: str, since: int, x: ir.Value, root: ir.Node, **attr
 @rule(
     half_of_product(x, P.Add(P.Erf(P.Div(x, const("divisor")) | P.Mul(x, const("factor"))), 1.0)),
     set="default",
+    since=20,
 )
 def gelu_erf(op, x, divisor, factor, root):
     """x / 2 * (1 + erf(x / sqrt(2))) is Gelu, which exists from opset 20 on."""
     if not (is_near(divisor, math.sqrt(2)) and is_near(factor, math.sqrt(0.5))):
         return no("the divisor is not the root of 2")
-    return activation(op, "Gelu", 20, x, root, approximate="none")
+    return activation(op, "Gelu", x, root, approximate="none")
 
 
 CUBE = P.Pow(x, 3.0) | P.Mul(x, P.Mul(x, x) | P.Pow(x, 2.0))
@@ -70,7 +69,7 @@ INSIDE = (
 """``sqrt(2 / pi) * (x + 0.044715 * x ** 3)``."""
 
 
-@rule(half_of_product(x, P.Add(P.Tanh(INSIDE), 1.0)), set="default")
+@rule(half_of_product(x, P.Add(P.Tanh(INSIDE), 1.0)), set="default", since=20)
 def gelu_tanh(op, x, cubic, scale, root):
     """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) is Gelu with its approximation, from opset 20 on.
 
@@ -78,7 +77,7 @@ def gelu_tanh(op, x, cubic, scale, root):
     """
     if not (is_near(cubic, 0.044715) and is_near(scale, math.sqrt(2 / math.pi))):
         return no("the numbers are not those of Gelu")
-    return activation(op, "Gelu", 20, x, root, approximate="tanh")
+    return activation(op, "Gelu", x, root, approximate="tanh")
 
 
 # ---- hardswish, mish
@@ -95,6 +94,7 @@ def sixths(value):
 @rule(
     sixths(P.Mul(x, BETWEEN)) | P.Mul(x, sixths(BETWEEN) | P.HardSigmoid(x, name="sigmoid")),
     set="default",
+    since=14,
 )
 def hard_swish(op, x, sixth, sigmoid, root):
     """x * clip(x + 3, 0, 6) / 6 and x * HardSigmoid(x) are HardSwish, which exists from opset 14 on.
@@ -107,10 +107,10 @@ def hard_swish(op, x, sixth, sigmoid, root):
         alpha, beta = attribute_of(sigmoid, "alpha", 0.2), attribute_of(sigmoid, "beta", 0.5)
         if not math.isclose(alpha, 1 / 6, rel_tol=DIGITS) or beta != 0.5:
             return no("the slope is not 1 / 6")
-    return activation(op, "HardSwish", 14, x, root)
+    return activation(op, "HardSwish", x, root)
 
 
-@rule(P.Mul(x, P.Tanh(P.Softplus(x))), set="default")
+@rule(P.Mul(x, P.Tanh(P.Softplus(x))), set="default", since=18)
 def mish(op, x, root):
     """x * tanh(softplus(x)) is Mish, which exists from opset 18 on."""
-    return activation(op, "Mish", 18, x, root)
+    return activation(op, "Mish", x, root)

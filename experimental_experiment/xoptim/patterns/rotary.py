@@ -29,21 +29,19 @@ SWAPPED = P.Mul(P.Concat(SECOND, FIRST, name="turned"), P.Mul(sin, const("signs"
 ROTATED = P.Add(P.Mul(x, cos), TURNED | SWAPPED)
 
 
-@rule(ROTATED, set="default")
+@rule(ROTATED, set="default", since=23)
 def rotary_embedding(op, x, cos, sin, first, second, turned, signs):
     """The operator of opset 23, with tables of each angle once, which all layers share.
 
     Measured with onnxruntime 1.31: 0.39 of the time for one token, 0.34 for 128.
     """
-    if op.opset < 23:
-        return None
     tables = tables_of(op, x, cos, sin, first, second, turned, signs)
     if tables is None:
         return no("no halves, or tables of other angles")
     return op.RotaryEmbedding(x, *(of_batch(op, table, x) for table in tables))
 
 
-@rule(P.Add(P.Mul(x, cos), TURNED), set="default")
+@rule(P.Add(P.Mul(x, cos), TURNED), set="default", before=23)
 def rotation_without_neg(op, x, cos, sin, first, second, turned):
     """The sign goes to the table, which all layers share: ``x * cos + concat(x[..., half:], x[..., :half]) * signed sin``.
 
