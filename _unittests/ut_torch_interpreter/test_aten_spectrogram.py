@@ -25,6 +25,8 @@ class TestSpectrogram(ExporterTestCase):
         "float64": (aten.stft.default, X.double(), 16, 4, None, HANN.double(), {"return_complex": True}),
         "centered frames": (aten.stft.center, X, 16, 4, None, HANN, True, "reflect", {"return_complex": True}),
         "frames that are not centered": (aten.stft.center, X, 16, 4, None, HANN, False, {"return_complex": True}),
+        "a real result": (aten.stft.default, X, 16, 4, None, HANN, {"return_complex": False}),
+        "a real result of centered frames": (aten.stft.center, X, 16, 4, None, HANN, {"return_complex": False}),
     }  # fmt: skip
     ISTFT = {
         "the signal again": (aten.istft.default, SPECTRUM, 16, 4, None, HANN),

@@ -101,9 +101,7 @@ def polar(op, abs, angle):
     return join_broadcast(op, op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle)))
 
 
-@translates(aten.view_as_complex.default)
-@translates_complex(aten.view_as_complex.default)
-@translates_complex(aten.view_as_real.default)
+@translates_complex(aten.view_as_complex.default, aten.view_as_real.default)
 def view_as_real(op, self):
     """A complex tensor is held as this view of it: nothing to do, both ways."""
     return self

@@ -73,12 +73,6 @@ def to_copy(op, self, dtype):
     return converted(op, self, dtype)
 
 
-@translates(aten.chalf.default)
-def chalf(op, self):
-    """Complex numbers of half precision."""
-    return converted(op, self, torch.complex32)
-
-
 @translates(aten.to.other)
 def to_other(op, self, other, copy):
     """The dtype of another tensor."""

@@ -38,7 +38,7 @@ NORMALIZATIONS = (0, -0.5, -1)
 
 
 def fourier(*targets):
-    """Register a transform for real and for complex tensors."""
+    """Register what gives a real tensor for a real one too. A complex result is looked up among the complex ones alone."""
 
     def register(function):
         return translates(*targets)(translates_complex(*targets)(function))
@@ -49,19 +49,19 @@ def fourier(*targets):
 # ---- one axis
 
 
-@fourier(aten.fft_fft.default)
+@translates_complex(aten.fft_fft.default)
 def fft_fft(op, self, n, dim, norm):
     """The discrete Fourier transform."""
     return transforms(op, self, n, dim, norm, complex_to_complex)
 
 
-@fourier(aten.fft_ifft.default)
+@translates_complex(aten.fft_ifft.default)
 def fft_ifft(op, self, n, dim, norm):
     """The inverse transform."""
     return transforms(op, self, n, dim, norm, complex_to_complex, inverse=True)
 
 
-@fourier(aten.fft_rfft.default)
+@translates_complex(aten.fft_rfft.default)
 def fft_rfft(op, self, n, dim, norm):
     """The first half of the transform of a real signal."""
     return transforms(op, self, n, dim, norm, real_to_complex)
@@ -79,7 +79,7 @@ def fft_hfft(op, self, n, dim, norm):
     return transforms(op, self, n, dim, norm, complex_to_real)
 
 
-@fourier(aten.fft_ihfft.default)
+@translates_complex(aten.fft_ihfft.default)
 def fft_ihfft(op, self, n, dim, norm):
     """The first half of the inverse transform of a real signal."""
     return transforms(op, self, n, dim, norm, real_to_complex, inverse=True)
@@ -88,19 +88,19 @@ def fft_ihfft(op, self, n, dim, norm):
 # ---- several axes
 
 
-@fourier(aten.fft_fft2.default, aten.fft_fftn.default)
+@translates_complex(aten.fft_fft2.default, aten.fft_fftn.default)
 def fft_fftn(op, self, s, dim, norm):
     """`fft_fft` along several axes."""
     return transforms(op, self, s, dim, norm, complex_to_complex)
 
 
-@fourier(aten.fft_ifft2.default, aten.fft_ifftn.default)
+@translates_complex(aten.fft_ifft2.default, aten.fft_ifftn.default)
 def fft_ifftn(op, self, s, dim, norm):
     """`fft_ifft` along several axes."""
     return transforms(op, self, s, dim, norm, complex_to_complex, inverse=True)
 
 
-@fourier(aten.fft_rfft2.default, aten.fft_rfftn.default)
+@translates_complex(aten.fft_rfft2.default, aten.fft_rfftn.default)
 def fft_rfftn(op, self, s, dim, norm):
     """`fft_rfft` along the last axis, `fft_fft` along the others."""
     return transforms(op, self, s, dim, norm, real_to_complex)
@@ -118,7 +118,7 @@ def fft_hfftn(op, self, s, dim, norm):
     return transforms(op, self, s, dim, norm, complex_to_real)
 
 
-@fourier(aten.fft_ihfft2.default, aten.fft_ihfftn.default)
+@translates_complex(aten.fft_ihfft2.default, aten.fft_ihfftn.default)
 def fft_ihfftn(op, self, s, dim, norm):
     """`fft_ihfft` along the last axis, `fft_ifft` along the others."""
     return transforms(op, self, s, dim, norm, real_to_complex, inverse=True)
@@ -127,21 +127,21 @@ def fft_ihfftn(op, self, s, dim, norm):
 # ---- what the others are made of, once they are decomposed
 
 
-@fourier(aten._fft_c2c.default)
+@translates_complex(aten._fft_c2c.default)
 def _fft_c2c(op, self, dim, normalization, forward):
     """Complex to complex."""
     power = NORMALIZATIONS[normalization]
     return transform(op, self, dim, [-1] * len(dim), complex_to_complex, not forward, power)
 
 
-@fourier(aten._fft_c2r.default)
+@translates_complex(aten._fft_c2r.default)
 def _fft_c2r(op, self, dim, normalization, last_dim_size):
     """Complex to real: the inverse, whose signal has the size *last_dim_size* along the last of the axes."""
     sizes = [-1] * (len(dim) - 1) + [last_dim_size]
     return transform(op, self, dim, sizes, complex_to_real, True, NORMALIZATIONS[normalization])
 
 
-@fourier(aten._fft_r2c.default)
+@translates_complex(aten._fft_r2c.default)
 def _fft_r2c(op, self, dim, normalization, onesided):
     """Real to complex; *onesided* along the last of the axes."""
     last = real_to_complex if onesided else complex_to_complex

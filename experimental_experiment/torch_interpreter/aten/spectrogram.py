@@ -22,7 +22,12 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.registry import HARMLESS, schema_names, translates
+from experimental_experiment.torch_interpreter.registry import (
+    HARMLESS,
+    schema_names,
+    translates,
+    translates_complex,
+)
 
 aten = torch.ops.aten
 
@@ -66,7 +71,7 @@ def stft_center(
     return stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex)
 
 
-@fourier(aten.istft.default)
+@translates_complex(aten.istft.default)
 def istft(
     op, self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
 ):
