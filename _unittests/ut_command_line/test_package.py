@@ -15,7 +15,7 @@ import unittest
 
 import experimental_experiment.torch_interpreter
 from experimental_experiment.command_line import main
-from experimental_experiment.torch_interpreter.catalog import catalog, markdown
+from experimental_experiment.torch_interpreter.catalog import catalog, markdown, written
 from experimental_experiment.torch_interpreter.runtime.table import markdown as runtime_markdown
 from experimental_experiment.xoptim.rules import markdown as patterns_markdown
 
@@ -34,6 +34,30 @@ NEEDLESS = (
     "transformers",
 )
 """Modules that a first export, a report or the user's model may load, but not the import of the package."""
+
+
+LINEAR = ("Add", "Gemm", "MatMul", "Transpose")
+
+UNREACHED = {
+    "torch.export leaves another operator, or none": """
+        aten._conj.default, aten._conj_physical.default, aten.lift_fresh.default, aten.lift_fresh.default (complex),
+        aten.to.prim_Device, higher_order.invoke_quant_packed, higher_order.wrap, higher_order.wrap_activation_checkpoint,
+        prims.conj.default, prims.conj_physical.default, prims.real.default, prims.view_of_dtype.default
+        """,
+    "an operator before it is refused": """
+        torch._functorch.predispatch._enter_dual_level, torch._functorch.predispatch._exit_dual_level,
+        torch._functorch.predispatch._jvp_decrement_nesting, torch._functorch.predispatch._jvp_increment_nesting,
+        torch._functorch.predispatch._unpack_dual
+        """,
+    "registered with others for real and for complex tensors alike, without a case of its own": """
+        aten.sym_numel.default (complex), aten.sym_size.int (complex), prims.amax.default (complex),
+        prims.amin.default (complex), prims.cbrt.default (complex), prims.full.default (complex),
+        prims.prod.default (complex), prims.scalar_tensor.default (complex), prims.svd.default (complex),
+        prims.var.default (complex), prims.view_of_dtype.default (complex), prims.fft_c2c.default,
+        prims.fft_c2r.default, prims.fft_r2c.default
+        """,
+}
+"""Translations that no test calls, by reason."""
 
 
 REFUSED = """import torch
@@ -116,11 +140,20 @@ class TestOperators(unittest.TestCase):
         )
 
     def test_known_operators_are_described(self):
-        entries = {item.name: item for item in catalog() if not item.is_complex}
-        self.assertEqual(entries["aten.linear.default"].operators, ("Add", "Gemm", "MatMul", "Transpose"))
+        entries = {item.name: item for item in catalog()}
+        self.assertEqual(entries["aten.linear.default"].operators, LINEAR)
         self.assertEqual(entries["aten.linear.default"].file, "aten/linear_algebra.py")
         self.assertEqual(entries["aten.sin.default"].operators, ("Sin",))
+        self.assertEqual(entries["aten.sin.default (complex)"].file, "aten/complex.py")
+        self.assertEqual(entries["aten.to.dtype"].operators, ("Cast",))
         self.assertTrue(all(13 <= item.opset <= 26 for item in entries.values()))
+
+    def test_what_translations_write_is_measured(self):
+        names = {item.name for item in catalog()}
+        again = "run: python -m tests.written, with the names of the test files that reach them"
+        self.assertEqual(set(written()) - names, set(), again)
+        unreached = {name.strip() for listed in UNREACHED.values() for name in listed.split(",")}
+        self.assertEqual(names - set(written()), unreached, again)
 
 
 class TestExamples(unittest.TestCase):
