@@ -10,6 +10,7 @@ import textwrap
 import unittest
 import unittest.mock
 
+import numpy as np
 import onnx
 import onnx.parser
 
@@ -198,6 +199,30 @@ class TestCommandLine(unittest.TestCase):
         self.assertNotIn("rule", out)
         self.assertEqual(2, [node.op_type for node in onnx.load(self.model).graph.node].count("Neg"))
 
+    def test_optimize_quantizes(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20]> g (float[N,64] x) => (float[N,64] y) { y = MatMul(x, W) }"""
+        )
+        weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "W"))
+        for bits in ("int4", "int8"):
+            onnx.save(model, self.model)
+            status, out, _ = self.command(
+                "optimize", self.model, "-o", self.model, "--quantize", bits, "--report", "--check"
+            )
+            self.assertEqual(status, 0, out)
+            self.assertIn("relative error", out)
+            self.assertRegex(out, r"largest difference on random inputs: [1-9.]+e[-+]\d+")
+            self.assertEqual("MatMulNBits", onnx.load(self.model).graph.node[0].op_type)
+        model.opset_import[0].version = 21
+        onnx.save(model, self.model)
+        status, out, _ = self.command(
+            "optimize", self.model, "-o", self.model, "--quantize", "int4", "--standard"
+        )
+        self.assertEqual(status, 0, out)
+        self.assertIn("1 weights quantized, 16384 bytes became 2560", out)
+        self.assertEqual("DequantizeLinear", onnx.load(self.model).graph.node[0].op_type)
+
     def test_optimize_says_what_is_wrong(self):
         onnx.save(
             onnx.parser.parse_model(
@@ -211,6 +236,16 @@ class TestCommandLine(unittest.TestCase):
             ("the folder", 2, (self.model, "-o", missing)),
             ("did you mean NegNeg", 2, (self.model, "-o", self.model, "--patterns", "NegNegg")),
             ("is not an ONNX model", 2, (self.models, "-o", self.model)),
+            (
+                "--standard and --exclude belong to --quantize",
+                2,
+                (self.model, "-o", self.model, "--standard"),
+            ),
+            (
+                "no weight and no node is called 'W'",
+                2,
+                (self.model, "-o", self.model, "--quantize", "int8", "--exclude", "W"),
+            ),
             ("onnxruntime does not run", 1, (self.model, "-o", self.model, "--check")),
         ):
             with self.subTest(message):

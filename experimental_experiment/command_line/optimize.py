@@ -15,6 +15,8 @@ from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite
 from experimental_experiment.xoptim.bisection import gap, random_feeds
+from experimental_experiment.xoptim.quantization import QuantizationReport, quantize_weights
+from experimental_experiment.xoptim.quantized_nodes import MICROSOFT
 
 TOLERANCE = 1e-4
 """Largest difference of an element, absolute or relative, of the model before and after."""
@@ -31,9 +33,32 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         metavar="NAMES",
         help="sets and rules joined by + and -, as in default+onnxruntime-CastCast; 'default' if not given",
     )
-    command.add_argument("--report", action="store_true", help="print which rule was applied how often")
     command.add_argument(
-        "--check", action="store_true", help="then compare both models in onnxruntime, on random inputs"
+        "--quantize",
+        choices=["int4", "int8"],
+        help="then round the weights of products and embeddings to 4 or 8 bits, in blocks of 32",
+    )
+    command.add_argument(
+        "--standard",
+        action="store_true",
+        help="--quantize writes DequantizeLinear instead of com.microsoft's operators: opset 21 and later",
+    )
+    command.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a weight or a node that --quantize leaves as it is, or a pattern; may be repeated",
+    )
+    command.add_argument(
+        "--report",
+        action="store_true",
+        help="print which rule was applied how often, and the error of each quantized weight",
+    )
+    command.add_argument(
+        "--check",
+        action="store_true",
+        help="then compare both models in onnxruntime, on random inputs; what --quantize loses is no failure",
     )
     command.set_defaults(run=run)
 
@@ -45,6 +70,8 @@ def run(given: argparse.Namespace) -> int:
     folder = os.path.dirname(os.path.abspath(given.output))
     if not os.path.isdir(folder):
         raise CommandError(f"the folder {folder!r} does not exist")
+    if not given.quantize and (given.standard or given.exclude):
+        raise CommandError("--standard and --exclude belong to --quantize")
     try:
         options = OptimizationOptions(given.patterns)
     except ValueError as error:
@@ -56,14 +83,29 @@ def run(given: argparse.Namespace) -> int:
     expected = outputs(given.model) if given.check else []  # before the output may replace the model
     report = Report()
     rewrite(model, options, report=report)
+    texts = [str(report)]
+    if given.quantize:
+        texts.append(str(quantize(model, given)))
     save(model, given.output)
-    text = str(report)
-    print(f"{given.output}: {text if given.report else text.splitlines()[0]}")
+    for text in texts:
+        print(f"{given.output}: {text if given.report else text.splitlines()[0]}")
     if not given.check:
         return 0
     difference = gap(expected, outputs(given.output))
     print(f"largest difference on random inputs: {difference:.1e}")
-    return 0 if difference <= TOLERANCE else 1
+    return 0 if given.quantize or difference <= TOLERANCE else 1
+
+
+def quantize(model: ir.Model, given: argparse.Namespace) -> QuantizationReport:
+    """Round the weights; what was lost."""
+    report = QuantizationReport()
+    bits = int(given.quantize.removeprefix("int"))
+    domain = "" if given.standard else MICROSOFT
+    try:
+        quantize_weights(model, bits, exclude=given.exclude, domain=domain, report=report)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return report
 
 
 def outputs(path: str) -> list:

@@ -1,4 +1,4 @@
-"""The pattern optimizer: `optimize` rewrites a model by rules, `rule` makes one.
+"""The pattern optimizer: `optimize` rewrites a model by rules, `rule` makes one, `quantize_weights` rounds the weights.
 
 @rule(P.Neg(P.Neg(x)))
 def neg_neg(op, x):
@@ -9,6 +9,7 @@ optimize(model, rules=[neg_neg])
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import experimental_experiment.torch_interpreter  # noqa: F401 (which imports parts of this package itself)
@@ -24,21 +25,28 @@ __all__ = [
     "OptimizationError",
     "OptimizationOptions",
     "P",
+    "QuantizationReport",
     "Report",
     "bisect",
     "const",
     "no",
     "optimize",
     "optional",
+    "quantize_weights",
     "rule",
     "var",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """`bisect` is loaded when first asked for: it brings onnxruntime."""
-    if name == "bisect":
-        from experimental_experiment.xoptim.bisection import bisect
+BRINGING_ONNXRUNTIME = {
+    "QuantizationReport": "quantization",
+    "bisect": "bisection",
+    "quantize_weights": "quantization",
+}
 
-        return bisect
+
+def __getattr__(name: str) -> Any:
+    """What brings onnxruntime is loaded when first asked for."""
+    if name in BRINGING_ONNXRUNTIME:
+        return getattr(importlib.import_module(f"{__name__}.{BRINGING_ONNXRUNTIME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

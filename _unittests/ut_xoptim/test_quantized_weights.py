@@ -1,0 +1,364 @@
+"""Weights in 4 and 8 bits: their error, both spellings in onnxruntime, what is refused or kept."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.parser
+import onnx_ir as ir
+import onnxruntime
+
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.xoptim import QuantizationReport, quantize_weights
+from experimental_experiment.xoptim.blocks import quantize_blocks
+
+HEADER = '<ir_version: 10, opset_import: ["" : {opset}]>\n'
+
+
+def drawn(*shape, seed=0, dtype=np.float32):
+    """A random matrix."""
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def built(text: str, opset: int = 21, **weights: np.ndarray) -> onnx.ModelProto:
+    """A model from the text of its graph and its weights."""
+    model = onnx.parser.parse_model(HEADER.format(opset=opset) + text)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(value, name) for name, value in weights.items()
+    )
+    onnx.checker.check_model(model)
+    return model
+
+
+def run(model: onnx.ModelProto, *inputs: np.ndarray) -> list[np.ndarray]:
+    """Its results; the other operand of the products keeps its digits."""
+    onnx.checker.check_model(model)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    runner = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [item.name for item in runner.get_inputs()]
+    return runner.run(None, dict(zip(names, inputs, strict=True)))
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    """The operators of the main graph."""
+    return [node.op_type for node in model.graph.node]
+
+
+def rounded(matrix: np.ndarray, bits: int = 4, symmetric: bool = True, block_size: int = 32) -> np.ndarray:
+    """What an [N, K] matrix is after quantization."""
+    return quantize_blocks(matrix, bits, block_size, symmetric).dequantized()
+
+
+MATMUL = "agraph (float[2,70] x) => (float[2,48] y) { y = MatMul(x, W) }"
+TIED = """agraph (int64[2,3] i) => (float[2,3,50] y) {
+    x = Gather(W, i)
+    t = Transpose<perm=[1, 0]>(W)
+    y = MatMul(x, t)
+}"""
+
+
+class TestBlocks(unittest.TestCase):
+    def test_the_error_is_half_a_step(self):
+        for shape in ((5, 64), (3, 70), (1, 1), (4, 31)):
+            for bits in (4, 8):
+                for block_size in (16, 32, 256):
+                    for dtype in (np.float32, np.float16):
+                        for symmetric in (True, False):
+                            with self.subTest(
+                                shape=shape,
+                                bits=bits,
+                                block_size=block_size,
+                                dtype=dtype,
+                                symmetric=symmetric,
+                            ):
+                                self.assert_half_a_step(
+                                    drawn(*shape, dtype=dtype), bits, block_size, symmetric
+                                )
+
+    def assert_half_a_step(self, matrix, bits, block_size, symmetric):
+        blocks = quantize_blocks(matrix, bits, block_size, symmetric)
+        exact = matrix.astype(np.float32)
+        step = np.abs(blocks.spread(blocks.scales))
+        lost = np.abs(blocks.dequantized() - exact)
+        slack = (
+            0.04 if matrix.dtype == np.float16 else 1e-4
+        )  # the scale is rounded to the dtype of the matrix
+        opposite = blocks.codes() == 2**bits - 1  # of the largest magnitude: it has one code less
+        bound = np.where(opposite & symmetric, 1.0, 0.5)
+        self.assertTrue((lost <= (bound + slack * 2**bits / 16) * step + 1e-6).all())
+        self.assertEqual(
+            blocks.packed.shape, (len(matrix), -(-matrix.shape[1] // block_size), block_size * bits // 8)
+        )
+
+    def test_the_error_is_relative_to_the_norm(self):
+        matrix = drawn(3000, 40)
+        blocks = quantize_blocks(matrix, 4, 32, True)
+        expected = np.linalg.norm(blocks.dequantized() - matrix) / np.linalg.norm(matrix)
+        self.assertAlmostEqual(blocks.error(matrix), expected, places=6)
+        self.assertEqual(
+            quantize_blocks(np.zeros((2, 16), np.float32), 8, 16, True).error(np.zeros((2, 16))), 0
+        )
+
+
+class TestQuantizeWeights(unittest.TestCase):
+    def assert_quantized(self, model, inputs, expected, bits=4, tolerance=2e-5, **more):
+        """Both spellings give *expected*, computed from the rounded weights."""
+        found = {}
+        for domain in ("com.microsoft", ""):
+            report = QuantizationReport()
+            done = quantize_weights(model, bits, domain=domain, accuracy_level=0, report=report, **more)
+            self.assertNotIn("W", dict(report.kept))
+            (got,) = run(done, *inputs)
+            self.assertEqual(got.dtype, expected.dtype)
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+            domains = {item.domain for item in done.opset_import}
+            self.assertEqual("com.microsoft" in domains, domain == "com.microsoft")
+            found[domain] = operators(done)
+            again = QuantizationReport()
+            quantize_weights(done, bits, domain=domain, report=again, **more)
+            self.assertEqual(again.weights, [])
+        return found
+
+    def test_products(self):
+        x, weight = drawn(2, 70, seed=1), drawn(70, 48)
+        for bits in (4, 8):
+            for symmetric in (True, False):
+                with self.subTest(bits=bits, symmetric=symmetric):
+                    expected = x @ rounded(np.ascontiguousarray(weight.T), bits, symmetric).T
+                    found = self.assert_quantized(
+                        built(MATMUL, W=weight), [x], expected, bits, symmetric=symmetric
+                    )
+                    self.assertEqual(found["com.microsoft"], ["MatMulNBits"])
+                    self.assertEqual(found[""], ["DequantizeLinear", "MatMul"])
+
+    def test_a_transposed_weight(self):
+        text = "agraph (float[2,70] x) => (float[2,48] y) { t = Transpose(W) y = MatMul(x, t) }"
+        x, weight = drawn(2, 70, seed=1), drawn(48, 70)
+        found = self.assert_quantized(built(text, W=weight), [x], x @ rounded(weight).T)
+        self.assertEqual(found["com.microsoft"], ["MatMulNBits"])
+        self.assertEqual(found[""], ["DequantizeLinear", "MatMul"])
+
+    def test_gemm(self):
+        x, weight = drawn(2, 70, seed=1), drawn(48, 70)
+        product = x @ rounded(weight).T
+        for bias in (drawn(48, seed=2), drawn(2, 1, seed=3)):
+            model = built(
+                "agraph (float[2,70] x) => (float[2,48] y) { y = Gemm<transB=1>(x, W, C) }", W=weight, C=bias
+            )
+            with self.subTest(bias=bias.shape):
+                found = self.assert_quantized(model, [x], product + bias)
+                added = ["Add"] if bias.ndim == 2 else []
+                self.assertEqual(found["com.microsoft"], ["MatMulNBits", *added])
+                self.assertEqual(found[""], ["DequantizeLinear", "Gemm"])
+        model = built(
+            "agraph (float[2,70] x) => (float[2,48] y) { y = Gemm(x, W) }", W=np.ascontiguousarray(weight.T)
+        )
+        self.assert_quantized(model, [x], product)
+
+    def test_fused_products(self):
+        text = "agraph (float[2,70] x) => (float[2,48] y) { y = com.microsoft.FusedMatMul<transB=1>(x, W) }"
+        model = onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>\n' + text
+        )
+        x, weight = drawn(2, 70, seed=1), drawn(48, 70)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "W"))
+        (got,) = run(quantize_weights(model, accuracy_level=0), x)
+        np.testing.assert_allclose(got, x @ rounded(weight).T, rtol=2e-5, atol=2e-5)
+
+    def test_embeddings(self):
+        text = "agraph (int64[2,2] i) => (float[2,2,70] y) { y = Gather(W, i) }"
+        weight, indices = drawn(50, 70), np.array([[3, 0], [49, -1]])
+        for symmetric in (True, False):
+            with self.subTest(symmetric=symmetric):
+                expected = rounded(weight, 8, symmetric)[indices]
+                found = self.assert_quantized(
+                    built(text, W=weight), [indices], expected, 8, symmetric=symmetric
+                )
+                self.assertEqual(found["com.microsoft"], ["GatherBlockQuantized"])
+                self.assertEqual(found[""], ["Gather"] * (2 if symmetric else 3) + ["DequantizeLinear"])
+                (got,) = run(quantize_weights(built(text, W=weight), symmetric=symmetric), indices)
+                np.testing.assert_allclose(got, rounded(weight, 4, symmetric)[indices], rtol=1e-5, atol=1e-5)
+
+    def test_embeddings_of_the_standard_keep_8_bits(self):
+        text = "agraph (int64[2,2] i) => (float[2,2,70] y) { y = Gather(W, i) }"
+        report = QuantizationReport()
+        quantize_weights(built(text, W=drawn(50, 70)), 4, domain="", report=report)
+        self.assertEqual([line.bits for line in report.weights], [8])
+
+    def test_tied_weights_are_quantized_once(self):
+        for columns in (64, 70):
+            weight, indices = drawn(50, columns), np.array([[3, 0, 1], [49, 2, 7]])
+            same = rounded(weight, 8)
+            found = self.assert_quantized(built(TIED, W=weight), [indices], same[indices] @ same.T, 8)
+            reshape = ["Reshape"] if columns == 64 else []  # one tensor in the file where the blocks are full
+            self.assertEqual(found["com.microsoft"], ["GatherBlockQuantized", *reshape, "MatMulNBits"])
+            report = QuantizationReport()
+            quantize_weights(built(TIED, W=weight), 4, report=report)
+            self.assertEqual([line.nodes for line in report.weights], [("Gather", "MatMul")])
+
+    def test_a_weight_read_both_ways_is_quantized_twice(self):
+        text = """agraph (float[2,64] x) => (float[2,64] y) {
+            a = MatMul(x, W)
+            t = Transpose(W)
+            y = MatMul(a, t)
+        }"""
+        x, weight = drawn(2, 64, seed=1), drawn(64, 64)
+        by_column = rounded(np.ascontiguousarray(weight.T)).T
+        expected = x @ by_column @ rounded(weight).T
+        self.assert_quantized(built(text, W=weight), [x], expected, tolerance=2e-4)
+
+    def test_float16(self):
+        text = MATMUL.replace("float[", "float16[")
+        x, weight = drawn(2, 70, seed=1, dtype=np.float16), drawn(70, 48, dtype=np.float16)
+        expected = (x.astype(np.float32) @ rounded(np.ascontiguousarray(weight.T)).T).astype(np.float16)
+        self.assert_quantized(built(text, W=weight), [x], expected, tolerance=2e-2)
+
+    def test_bodies(self):
+        text = """agraph (float[2,70] x, bool c) => (float[2,48] y) {
+            y = If(c) <
+                then_branch = one () => (float[2,48] a) { a = MatMul(x, W) },
+                else_branch = two () => (float[2,48] b) { n = Neg(x) b = MatMul(n, W) }
+            >
+        }"""
+        x, weight = drawn(2, 70, seed=1), drawn(70, 48)
+        expected = x @ rounded(np.ascontiguousarray(weight.T)).T
+        for flag, sign in ((True, 1), (False, -1)):
+            self.assert_quantized(built(text, W=weight), [x, np.array(flag)], sign * expected)
+
+    def test_constant_nodes_are_weights_too(self):
+        text = "agraph (float[2,64] x) => (float[2,1] y) { w = Constant<value = float[64, 1] {%s}>() y = MatMul(x, w) }"
+        weight = drawn(64, 1)
+        model = built(text % ", ".join(str(value) for value in weight.ravel()))
+        x = drawn(2, 64, seed=1)
+        self.assert_quantized(model, [x], x @ rounded(np.ascontiguousarray(weight.T)).T)
+
+    def test_the_other_operand_is_rounded_to_8_bits_by_default(self):
+        x, weight = drawn(2, 64, seed=1), drawn(64, 48)
+        model = built(MATMUL.replace("70", "64"), W=weight)
+        exact = x @ rounded(np.ascontiguousarray(weight.T)).T
+        (got,) = run(quantize_weights(model), x)
+        self.assertLess(np.abs(got - exact).max(), 0.02 * np.abs(exact).max())
+        self.assertEqual(quantize_weights(model).graph.node[0].attribute[-1].i, 4)
+
+    def test_exclude(self):
+        text = """agraph (float[2,64] x) => (float[2,64] z) {
+            [first] y = MatMul(x, A)
+            [second] z = MatMul(y, B)
+        }"""
+        model = built(text, A=drawn(64, 64), B=drawn(64, 64))
+        for pattern, expected in (("A", "B"), ("second", "A"), ("f*", "B")):
+            with self.subTest(pattern):
+                report = QuantizationReport()
+                quantize_weights(model, exclude=[pattern], report=report)
+                self.assertEqual([line.name for line in report.weights], [expected])
+                self.assertEqual([reason for _, reason in report.kept], ["it is excluded"])
+
+    def test_what_is_kept(self):
+        cases = {
+            "Add reads it": (
+                "agraph (float[64,64] x) => (float[64,64] z) { y = MatMul(x, W) z = Add(y, W) }",
+                {},
+            ),
+            "MatMul reads it": ("agraph (float[64,64] x) => (float[64,64] y) { y = MatMul(W, x) }", {}),
+            "Gemm reads it": (
+                "agraph (float[64,64] x) => (float[64,64] y) { y = Gemm<alpha=2.0>(x, W) }",
+                {},
+            ),
+            "Gather reads it": ("agraph (int64[2] i) => (float[64,2] y) { y = Gather<axis=1>(W, i) }", {}),
+            "it is an output": (
+                "agraph (float[64,64] x) => (float[64,64] y, float[64,64] W) { y = MatMul(x, W) }",
+                {},
+            ),
+            "it is an input": (
+                "agraph (float[64,64] x, float[64,64] W) => (float[64,64] y) { y = MatMul(x, W) }",
+                {},
+            ),
+            "nothing reads it": ("agraph (float[64,64] x) => (float[64,64] y) { y = Neg(x) }", {}),
+            "it would not be smaller": (
+                "agraph (float[64,1] x) => (float[64,64] y) { y = MatMul(x, W) }",
+                {"W": drawn(1, 64)},
+            ),
+            "rows of 63 elements of 4 bits do not fill bytes": (
+                "agraph (int64[2] i) => (float[2,63] y) { y = Gather(W, i) }",
+                {"W": drawn(64, 63)},
+            ),
+            "onnxruntime multiplies no blocks of BFLOAT16": (
+                "agraph (bfloat16[64,64] x) => (bfloat16[64,64] y) { y = MatMul(x, W) }",
+                {"W": drawn(64, 64).astype(ml_dtypes.bfloat16)},
+            ),
+        }
+        for reason, (text, weights) in cases.items():
+            with self.subTest(reason):
+                model = onnx.parser.parse_model(HEADER.format(opset=21) + text)
+                (name, weight), *_ = (weights or {"W": drawn(64, 64)}).items()
+                model.graph.initializer.append(ir.to_proto(ir.Tensor(weight, name=name)))
+                report = QuantizationReport()
+                done = quantize_weights(model, report=report)
+                self.assertEqual(report.kept, [("W", reason)])
+                self.assertEqual(operators(done), operators(model))
+
+    def test_wrong_arguments(self):
+        model = built(MATMUL, W=drawn(70, 48))
+        for arguments, message in (
+            ({"bits": 3}, "bits is one of (4, 8), not 3"),
+            ({"block_size": 20}, "block_size is one of (16, 32, 64, 128, 256), not 20"),
+            ({"domain": "com.example"}, "domain is one of ('com.microsoft', ''), not 'com.example'"),
+            ({"accuracy_level": 5}, "accuracy_level is one of (0, 1, 2, 3, 4), not 5"),
+            ({"exclude": ["V"]}, "exclude: no weight and no node is called 'V'"),
+            ({"exclude": ["WW"]}, "exclude: no weight and no node is called 'WW', did you mean W?"),
+        ):
+            with self.subTest(message), self.assertRaises(ValueError) as caught:
+                quantize_weights(model, **arguments)
+            self.assertEqual(str(caught.exception), message)
+        with self.assertRaises(TypeError) as caught:
+            quantize_weights(model, exclude="W")
+        self.assertEqual(str(caught.exception), "exclude is a list of names, not 'W'")
+        with self.assertRaises(ValueError) as caught:
+            quantize_weights(built(MATMUL, opset=20, W=drawn(70, 48)), domain="")
+        self.assertEqual(
+            str(caught.exception),
+            "DequantizeLinear has blocks from opset 21 on, the model is of opset 20: export it with target_opset=21, "
+            "or allow the domain com.microsoft",
+        )
+
+    def test_files(self):
+        weight, x = drawn(4096, 1536), drawn(2, 4096, seed=1)
+        model = built("agraph (float[2,4096] x) => (float[2,1536] y) { y = MatMul(x, W) }", W=weight)
+        with tempfile.TemporaryDirectory() as folder:
+            path, small = (os.path.join(folder, name) for name in ("float.onnx", "small.onnx"))
+            save(ir.from_proto(model), path)
+            self.assertTrue(os.path.exists(path + ".data"))
+            report = QuantizationReport()
+            done = quantize_weights(path, accuracy_level=0, report=report)
+            save(done, small)
+            self.assertLess(os.path.getsize(small), 0.16 * os.path.getsize(path + ".data"))
+            (got,) = run(onnx.load(small), x)
+            expected = x @ rounded(np.ascontiguousarray(weight.T)).T
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3)
+        (line,) = report.weights
+        self.assertEqual((line.bytes_before, line.bytes_after), (4096 * 1536 * 4, 4096 * 1536 * 5 // 8))
+
+    def test_the_report_is_a_table(self):
+        report = QuantizationReport()
+        model = built(MATMUL, W=drawn(70, 48))
+        quantize_weights(model, report=report)
+        quantize_weights(model, exclude=["W"], report=report)
+        lines = str(report).splitlines()
+        self.assertEqual(lines[0], "1 weights quantized, 13440 bytes became 2880")
+        self.assertEqual(lines[2].split("  ")[0], "weight")
+        self.assertIn("MatMul", lines[4])
+        self.assertEqual(lines[-1].split(), ["W", "it", "is", "excluded"])
+        self.assertEqual(model.graph.initializer[0].name, "W")
+
+
+if __name__ == "__main__":
+    unittest.main()

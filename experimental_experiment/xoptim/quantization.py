@@ -1,0 +1,266 @@
+"""`quantize_weights`: the weights of products and embeddings in 4 or 8 bits.
+
+Source of semantics: com.microsoft's MatMulNBits and GatherBlockQuantized, or DequantizeLinear-21 in blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+import os
+from collections.abc import Iterator, Sequence
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+from experimental_experiment.torch_interpreter.emitter import Names
+from experimental_experiment.xoptim.blocks import quantize_blocks
+from experimental_experiment.xoptim.graphs import nodes_of
+from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Place, Reader
+
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizedWeight:
+    """One line of the report: what became of a weight.
+
+    Attributes:
+        name: name of the initializer.
+        nodes: names of the nodes that read it.
+        bits: bits of an element.
+        error: Frobenius norm of the difference relative to that of the weight.
+        bytes_before: size of the weight.
+        bytes_after: size of the codes, the scales and the zero points.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    bits: int
+    error: float
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclasses.dataclass
+class QuantizationReport:
+    """Filled by `quantize_weights`.
+
+    Attributes:
+        weights: what was quantized, in order.
+        kept: name and reason of each matrix of floats that was not.
+    """
+
+    weights: list[QuantizedWeight] = dataclasses.field(default_factory=list)
+    kept: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    def __str__(self) -> str:
+        """A table of the weights with their errors, then one of those that are kept."""
+        import tabulate  # only who prints a report needs it
+
+        before = sum(item.bytes_before for item in self.weights)
+        after = sum(item.bytes_after for item in self.weights)
+        lines = [f"{len(self.weights)} weights quantized, {before} bytes became {after}"]
+        if self.weights:
+            rows = [
+                (item.name, ", ".join(item.nodes), item.bits, item.bytes_before, item.bytes_after, item.error)
+                for item in self.weights
+            ]
+            headers = ["weight", "read by", "bits", "bytes", "bytes after", "relative error"]
+            lines += ["", tabulate.tabulate(rows, headers=headers, floatfmt=".2e")]
+        if self.kept:
+            lines += ["", tabulate.tabulate(self.kept, headers=["kept", "because"])]
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How weights are quantized: the arguments of `quantize_weights`."""
+
+    bits: int
+    block_size: int
+    symmetric: bool
+    exclude: tuple[str, ...]
+    domain: str
+    accuracy_level: int
+
+    def __post_init__(self):
+        for name, allowed in (
+            ("bits", (4, 8)),
+            ("block_size", BLOCK_SIZES),
+            ("domain", tuple(WRITERS)),
+            ("accuracy_level", (0, 1, 2, 3, 4)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is one of {allowed}, not {getattr(self, name)!r}")
+
+
+class Kept(Exception):
+    """A weight stays as it is; the reason."""
+
+
+def quantize_weights(
+    model: ir.Model | onnx.ModelProto | str | os.PathLike,
+    bits: int = 4,
+    block_size: int = 32,
+    symmetric: bool = True,
+    exclude: Sequence[str] = (),
+    *,
+    domain: str = MICROSOFT,
+    accuracy_level: int = 4,
+    report: QuantizationReport | None = None,
+) -> ir.Model | onnx.ModelProto:
+    """Round the constant matrices of MatMul, Gemm and Gather to a few bits, one scale for each block of a row.
+
+    Weights are read one at a time; what is kept in memory is their codes. A weight is quantized when every node that reads it,
+    behind a Transpose or not, is such a product or a Gather of its rows: float32 or float16, also in the bodies of control flow,
+    not in local functions. Tied weights are quantized once.
+
+    Args:
+        model: an ``onnx_ir.Model``, changed in place, a ModelProto, which is left as it is, or a file, whose weights are read
+            when they are needed.
+        bits: 4 or 8.
+        block_size: 16, 32, 64, 128 or 256 elements, along the axis that a product sums over and along the rows of a Gather.
+        symmetric: whether the zero of all blocks is the middle code; otherwise each block has its own.
+        exclude: names of weights or nodes, or patterns such as ``"*lm_head*"``: what they match stays as it is.
+        domain: ``"com.microsoft"`` writes MatMulNBits and GatherBlockQuantized; ``""`` writes DequantizeLinear before the
+            product, which onnxruntime makes MatMulNBits again, and keeps 8 bits for embeddings, because no runtime gathers less.
+        accuracy_level: of MatMulNBits: 4 rounds the other operand to 8 bits too, 0 does not. In onnxruntime 1.31, one row times
+            (512, 8192) takes 0.25 (4 bits) and 0.5 (8 bits) of the time of float32 with 4; with 0 it takes 0.7 and 18.
+            With ``domain=""``, onnxruntime's session decides: ``session.qdq_matmulnbits_accuracy_level``, 4 by default.
+        report: filled with the error of each weight.
+
+    Returns the model, of the type that was given; an ``onnx_ir.Model`` for a file.
+    Raises ValueError for arguments out of range, a name in *exclude* that nothing has, and ``domain=""`` before opset 21;
+    TypeError when *exclude* is one string.
+    """
+    if isinstance(exclude, str):
+        raise TypeError(f"exclude is a list of names, not {exclude!r}")
+    settings = Settings(bits, block_size, symmetric, tuple(exclude), domain, accuracy_level)
+    report = QuantizationReport() if report is None else report
+    is_proto = isinstance(model, onnx.ModelProto)
+    if is_proto:
+        target = ir.from_proto(model)
+    else:
+        target = model if isinstance(model, ir.Model) else ir.load(model)
+    opset = target.graph.opset_imports.get("", 1)
+    if not domain and opset < 21:
+        raise ValueError(
+            f"DequantizeLinear has blocks from opset 21 on, the model is of opset {opset}: export it with target_opset=21, "
+            "or allow the domain com.microsoft"
+        )
+    if any(node.op_type == "Constant" for node in nodes_of(target.graph)):
+        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(target)
+    check_names(target, settings.exclude)
+    names = Names()
+    for graph in target.graphs():
+        for value in (*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)):
+            names.count[value.name] = 0
+    for graph in list(target.graphs()):
+        for weight in list(graph.initializers.values()):
+            if is_matrix(weight):
+                try:
+                    report.weights += quantized(weight, settings, names)
+                except Kept as reason:
+                    report.kept.append((weight.name, str(reason)))
+    if report.weights and domain:
+        target.opset_imports.setdefault(domain, 1)
+    if report.weights and not domain:
+        target.ir_version = max(target.ir_version, 10)  # the first one with INT4
+    return ir.to_proto(target) if is_proto else target
+
+
+def check_names(model: ir.Model, patterns: Sequence[str]) -> None:
+    """ValueError when a pattern matches the name of no weight and of no node."""
+    known = {value.name for graph in model.graphs() for value in graph.initializers.values()}
+    known.update(node.name for node in nodes_of(model.graph) if node.name)
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            near = difflib.get_close_matches(pattern, sorted(known), 3, 0.4)
+            hint = f", did you mean {' or '.join(near)}?" if near else ""
+            raise ValueError(f"exclude: no weight and no node is called {pattern!r}{hint}")
+
+
+def is_matrix(weight: ir.Value) -> bool:
+    """Whether an initializer is what this module looks at."""
+    tensor = weight.const_value
+    return (
+        tensor is not None and len(tensor.shape) == 2 and tensor.size > 0 and tensor.dtype.is_floating_point()
+    )
+
+
+def readers_of(value: ir.Value, turned: bool, transposes: list[ir.Node]) -> Iterator[Reader]:
+    """The nodes that read a weight, seen through Transposes, which are collected. Raises Kept when one cannot be replaced."""
+    if value.is_graph_output():
+        raise Kept("it is an output")
+    for node, index in list(value.uses()):
+        if node.op_type == "Transpose" and not node.domain:
+            transposes.append(node)
+            turns = list(node.attributes.get_ints("perm", [1, 0])) == [1, 0]
+            yield from readers_of(node.outputs[0], turned != turns, transposes)
+        elif is_product(node) and index == 1:
+            yield Reader(node, False, turned != bool(node.attributes.get_int("transB", 0)))
+        elif node.op_type == "Gather" and index == 0 and node.attributes.get_int("axis", 0) in (0, -2):
+            yield Reader(node, True, not turned)
+        else:
+            raise Kept(f"{node.op_type} reads it")
+
+
+def is_product(node: ir.Node) -> bool:
+    """Whether a node multiplies by its second operand, maybe transposed, and adds a third one: nothing else."""
+    attributes = node.attributes
+    if node.op_identifier() == ("", "MatMul", ""):
+        return True
+    if node.op_identifier() == ("", "Gemm", ""):
+        return not attributes.get_int("transA", 0) and all(
+            attributes.get_float(name, 1.0) == 1.0 for name in ("alpha", "beta")
+        )
+    if node.op_identifier() == (MICROSOFT, "FusedMatMul", ""):
+        plain = not any(attributes.get_int(name, 0) for name in ("transA", "transBatchA", "transBatchB"))
+        return plain and attributes.get_float("alpha", 1.0) == 1.0
+    return False
+
+
+def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[QuantizedWeight]:
+    """Replace a weight for all that read it; a line of the report for each way in which it is read. Raises Kept."""
+    tensor = weight.const_value
+    transposes: list[ir.Node] = []
+    readers = list(readers_of(weight, False, transposes))
+    if weight.is_graph_input():
+        raise Kept("it is an input")
+    if not readers:
+        raise Kept("nothing reads it")
+    if tensor.dtype not in FLOATS:
+        raise Kept(f"onnxruntime multiplies no blocks of {tensor.dtype.name}")
+    called = [weight.name, *(reader.node.name or "" for reader in readers)]
+    if any(fnmatch.filter(called, pattern) for pattern in settings.exclude):
+        raise Kept("it is excluded")
+    ways: dict[tuple, list[Reader]] = {}
+    for reader in readers:
+        # onnxruntime 1.31 does not find what DequantizeLinear reads from outside of its body
+        way = (False, weight.graph) if settings.domain else (reader.gathers, reader.node.graph)
+        ways.setdefault((reader.rows_first, *way), []).append(reader)
+    array, write = tensor.numpy(), WRITERS[settings.domain]
+    rounded = []
+    for (rows_first, bytewise, graph), served in ways.items():
+        matrix, bits = array if rows_first else array.T, 8 if bytewise else settings.bits
+        if bits == 4 and matrix.shape[1] % 2 and any(reader.gathers for reader in served):
+            raise Kept(f"rows of {matrix.shape[1]} elements of 4 bits do not fill bytes")
+        blocks = quantize_blocks(matrix, bits, settings.block_size, settings.symmetric)
+        if blocks.nbytes >= tensor.nbytes:
+            raise Kept("it would not be smaller")
+        rounded.append((graph, served, blocks, blocks.error(matrix)))
+    lines = []
+    for graph, served, blocks, error in rounded:
+        place = Place(weight, graph, names, settings.accuracy_level)
+        write(place, blocks, served)
+        called = tuple(dict.fromkeys(reader.node.name or reader.node.op_type for reader in served))
+        lines.append(QuantizedWeight(weight.name, called, blocks.bits, error, tensor.nbytes, place.written))
+    for node in reversed(transposes):
+        if not node.outputs[0].uses():
+            node.graph.remove(node, safe=True)
+    del weight.graph.initializers[weight.name]
+    return lines
