@@ -1,0 +1,197 @@
+"""`Generator`: prefill, steps of one token, and the loop around them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from experimental_experiment.decoding.cache import Cache
+from experimental_experiment.decoding.interface import DecodingError, interface_of
+from experimental_experiment.decoding.sampling import Sampling
+
+
+class Generator:
+    """A decoder in onnxruntime, with its cache in buffers that are bound as inputs and outputs.
+
+    Args:
+        model: a file, or a ModelProto with its weights: a decoder whose inputs and outputs have the roles of `Interface`, as
+            `to_onnx` writes them for a model of transformers that is given a ``DynamicCache``.
+        max_length: the largest number of tokens of a row, prompt and padding included: the buffers have room for them.
+        threads: how many one operator may use; None leaves it to onnxruntime.
+
+    Attributes:
+        interface: the roles of the inputs and outputs.
+        session: the session of onnxruntime.
+
+    Raises DecodingError when the model is no decoder with a cache.
+    """
+
+    def __init__(
+        self, model: onnx.ModelProto | str | os.PathLike, max_length: int, threads: int | None = None
+    ):
+        if max_length < 1:
+            raise DecodingError(f"max_length is at least 1, not {max_length}")
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        is_proto = isinstance(model, onnx.ModelProto)
+        source = model.SerializeToString() if is_proto else os.fspath(model)
+        self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        graph = model if is_proto else onnx.load(os.fspath(model), load_external_data=False)
+        self.interface = interface_of(self.session, graph)
+        self.max_length = max_length
+        self.binding = self.session.io_binding()
+        self.cache: Cache | None = None
+        self.mask = np.empty((0, 0), np.int64)
+
+    @property
+    def length(self) -> int:
+        """Tokens that are in the cache, padding included."""
+        return 0 if self.cache is None else self.cache.length
+
+    def prefill(self, tokens: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """Begin anew with these prompts.
+
+        Args:
+            tokens: integers [batch, sequence].
+            mask: 1 for a token, 0 for padding on the left, [batch, sequence]; None for no padding.
+
+        Returns the logits that follow the last tokens, [batch, vocabulary].
+        Raises DecodingError when the prompts are too long, the mask does not fit or the model does not read it.
+        """
+        tokens = integers(tokens, "tokens")
+        batch, count = tokens.shape
+        mask = np.ones_like(tokens) if mask is None else integers(mask, "mask")
+        self.check_mask(tokens, mask)
+        if self.cache is None or self.cache.batch != batch:
+            self.cache = Cache(self.interface, batch, self.max_length)
+        self.cache.length = 0
+        self.mask = np.ones((batch, self.max_length), np.int64)
+        if count <= self.max_length:
+            self.mask[:, :count] = mask
+        return self.run(tokens)
+
+    def check_mask(self, tokens: np.ndarray, mask: np.ndarray) -> None:
+        """Raise DecodingError for a mask that is not one of left padding, or that the model does not read."""
+        if mask.shape != tokens.shape:
+            raise DecodingError(f"the mask is {list(mask.shape)}, the tokens are {list(tokens.shape)}")
+        if not np.isin(mask, (0, 1)).all() or (np.diff(mask, axis=1) < 0).any() or not mask[:, -1].all():
+            raise DecodingError("the mask has zeros on the left, for padding, then ones up to the last token")
+        if not mask.all():
+            if not self.interface.reads_padding:
+                raise DecodingError("the model reads no mask of its keys: give it prompts of one length")
+            if self.interface.positions is None:
+                raise DecodingError(
+                    "the model takes no positions, and counts padding: give it prompts of one length"
+                )
+
+    def step(self, tokens: np.ndarray) -> np.ndarray:
+        """Append one token to each row; the logits that follow, [batch, vocabulary].
+
+        Args:
+            tokens: integers [batch].
+
+        Raises DecodingError before `prefill`, when the rows are full, or their number is another one.
+        """
+        if self.cache is None or not self.cache.length:
+            raise DecodingError("there is no prompt: prefill comes before the first step")
+        tokens = np.asarray(tokens)
+        if tokens.shape != (self.cache.batch,):
+            raise DecodingError(
+                f"one token for each of the {self.cache.batch} rows, not {list(tokens.shape)}"
+            )
+        return self.run(integers(tokens[:, None], "tokens"))
+
+    def run(self, tokens: np.ndarray) -> np.ndarray:
+        """Append int64[batch, sequence] tokens; the logits that follow the last one."""
+        cache, names = self.cache, self.interface
+        count, total = tokens.shape[1], self.length + tokens.shape[1]
+        if total > self.max_length:
+            raise DecodingError(f"{total} tokens are more than max_length={self.max_length}")
+        feeds = {names.tokens: tokens}
+        if names.mask is not None:
+            feeds[names.mask] = np.ascontiguousarray(self.mask[:, :total])
+        if names.positions is not None:
+            positions = np.cumsum(self.mask[:, :total], axis=1) - 1
+            feeds[names.positions] = np.ascontiguousarray(np.maximum(positions, 0)[:, -count:])
+        for name, array in feeds.items():
+            self.binding.bind_input(name, "cpu", 0, np.int64, array.shape, array.ctypes.data)
+        self.binding.bind_output(names.logits, "cpu")
+        cache.bind(self.binding, count)
+        self.session.run_with_iobinding(self.binding)
+        cache.advance(count)
+        return self.binding.get_outputs()[0].numpy()[:, -1]  # the logits were bound first
+
+    def generate(
+        self,
+        tokens: np.ndarray,
+        mask: np.ndarray | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        stop: Iterable[int] = (),
+        sampling: Sampling | None = None,
+        padding: int = 0,
+    ) -> np.ndarray:
+        """Continue these prompts.
+
+        Args:
+            tokens: integers [batch, sequence].
+            mask: 1 for a token, 0 for padding on the left, [batch, sequence]; None for no padding. See `left_padded`.
+            max_new_tokens: how many at most; None for as many as `max_length` allows.
+            stop: tokens that end their row, and are part of it.
+            sampling: how tokens are drawn; None for the most likely one.
+            padding: what follows the end of a row that ends before the others.
+
+        Returns int64[batch, sequence + new tokens], the prompts included.
+        Raises DecodingError as `prefill` does, and when prompts and new tokens together are too long.
+        """
+        tokens = integers(tokens, "tokens")
+        batch, count = tokens.shape
+        room = self.max_length - count
+        wanted = room if max_new_tokens is None else max_new_tokens
+        if wanted < 0 or wanted > room:
+            raise DecodingError(
+                f"{count} tokens of the prompts and {max(wanted, 0)} new ones do not fit in max_length={self.max_length}"
+            )
+        draw = np.random.default_rng(None if sampling is None else sampling.seed)
+        stop = np.fromiter(stop, np.int64)
+        running, rows = np.ones(batch, bool), [tokens]
+        logits = self.prefill(tokens, mask) if wanted else None
+        for turn in range(wanted):
+            chosen = logits.argmax(axis=1) if sampling is None else sampling.draw(logits, draw)
+            chosen = np.where(running, chosen, padding)
+            rows.append(chosen[:, None])
+            running &= ~np.isin(chosen, stop)
+            if not running.any() or turn == wanted - 1:
+                break
+            logits = self.step(chosen)
+        return np.concatenate(rows, axis=1)
+
+
+def integers(values: np.ndarray, name: str) -> np.ndarray:
+    """int64[batch, sequence], at least one of each. Raises DecodingError for anything else."""
+    array = np.asarray(values)
+    if array.ndim != 2 or array.dtype.kind not in "iub" or not array.size:
+        raise DecodingError(f"{name} are integers [batch, sequence], not {array.dtype}{list(array.shape)}")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def left_padded(prompts: Sequence[Sequence[int]], padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Prompts of any lengths as int64[batch, longest] tokens, padded on the left, and their mask.
+
+    Raises DecodingError when one is empty.
+    """
+    if not prompts or not all(len(prompt) for prompt in prompts):
+        raise DecodingError("each prompt has at least one token")
+    longest = max(len(prompt) for prompt in prompts)
+    tokens = np.full((len(prompts), longest), padding, np.int64)
+    mask = np.zeros_like(tokens)
+    for row, prompt in enumerate(prompts):
+        tokens[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    return tokens, mask

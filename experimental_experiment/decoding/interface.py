@@ -1,0 +1,167 @@
+"""What the inputs and outputs of a decoder are for: tokens, mask, positions, logits, the cache before and after."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+
+import onnx
+import onnxruntime
+
+from experimental_experiment.xoptim.quantized_nodes import MICROSOFT
+
+ELEMENTS = {"tensor(float)": (1, 4), "tensor(float16)": (10, 2)}
+"""ONNX's number of the types that a cache may have, and bytes of an element."""
+
+
+ATTENTION = "GroupQueryAttention"
+BIAS = 10
+"""Position of its input that is added to the scores: without it, the first key of a row is its first token."""
+
+
+class DecodingError(ValueError):
+    """The model is no decoder with a cache, or what it is given does not fit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheTensor:
+    """The keys, or the values, of one layer.
+
+    Attributes:
+        past: name of the input, [batch, heads, tokens before, size].
+        present: name of the output, [batch, heads, tokens before and now, size].
+        element: number of the ONNX type.
+        bytes: bytes of an element.
+        heads: number of heads.
+        size: size of a head.
+    """
+
+    past: str
+    present: str
+    element: int
+    bytes: int
+    heads: int
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Interface:
+    """The roles of a decoder's inputs and outputs.
+
+    Attributes:
+        tokens: int64[batch, sequence], the new tokens.
+        mask: int64[batch, past + sequence], 1 where there is a token, 0 for padding; None when the model has none.
+        positions: int64[batch, sequence], the positions of the new tokens; None when the model counts them itself.
+        logits: [batch, sequence, vocabulary].
+        cache: the tensors of the cache.
+        is_shared: whether past and present may be one buffer: only GroupQueryAttention reads the past, and writes the present.
+        reads_padding: whether prompts may be padded on the left.
+    """
+
+    tokens: str
+    mask: str | None
+    positions: str | None
+    logits: str
+    cache: tuple[CacheTensor, ...]
+    is_shared: bool
+    reads_padding: bool
+
+
+def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) -> Interface:
+    """The roles of the inputs and outputs of *session*, found by type and name; *model* is its graph.
+
+    Raises DecodingError when there is no cache, or one of them has no role.
+    """
+    past, present = by_role(session.get_inputs()), by_role(session.get_outputs())
+    if not past:
+        raise DecodingError(
+            "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are"
+        )
+    if past.keys() != present.keys():
+        named = [
+            item.name
+            for found in (past, present)
+            for key, item in found.items()
+            if key not in past or key not in present
+        ]
+        raise DecodingError(
+            f"{', '.join(named)}: each past needs a present of the same layer, and the reverse"
+        )
+    others = {"tokens": None, "mask": None, "positions": None}
+    for item in session.get_inputs():
+        if is_cache(item):
+            continue
+        kind = "mask" if "mask" in item.name else "positions" if "position" in item.name else "tokens"
+        if item.type != "tensor(int64)" or len(item.shape) != 2 or others[kind] is not None:
+            raise DecodingError(f"the input {item.name}, {item.type}{item.shape}, has no role in decoding")
+        others[kind] = item.name
+    logits = [item.name for item in session.get_outputs() if item.type in ELEMENTS and len(item.shape) == 3]
+    if others["tokens"] is None or len(logits) != 1:
+        raise DecodingError(
+            "a decoder takes tokens, int64[batch, sequence], and gives logits[batch, sequence, vocabulary]"
+        )
+    cache = tuple(cache_tensor(item, present[key]) for key, item in past.items())
+    grouped = [node for node in model.graph.node if node.op_type == ATTENTION]
+    pads = others["mask"] is not None and all(len(node.input) > BIAS and node.input[BIAS] for node in grouped)
+    return Interface(
+        **others, logits=logits[0], cache=cache, is_shared=may_share(model.graph, cache), reads_padding=pads
+    )
+
+
+def is_cache(item: onnxruntime.NodeArg) -> bool:
+    """Whether an input or output is a tensor of floats of rank 4."""
+    return item.type in ELEMENTS and len(item.shape) == 4
+
+
+def by_role(items: Sequence[onnxruntime.NodeArg]) -> dict[tuple[str, ...], onnxruntime.NodeArg]:
+    """The tensors of the cache among inputs or outputs. Raises DecodingError when two have one role."""
+    found: dict[tuple[str, ...], onnxruntime.NodeArg] = {}
+    for item in items:
+        if is_cache(item):
+            first = found.setdefault(role(item.name), item)
+            if first is not item:
+                raise DecodingError(
+                    f"{first.name} and {item.name} are of the same layer: they need names that differ"
+                )
+    return found
+
+
+def role(name: str) -> tuple[str, ...]:
+    """What the names of a past and its present have in common: the layer, keys or values."""
+    return tuple(re.findall(r"\d+|key|value", name.replace("past_key_values", "past")))
+
+
+def cache_tensor(past: onnxruntime.NodeArg, present: onnxruntime.NodeArg) -> CacheTensor:
+    """One tensor of the cache. Raises DecodingError when its sizes are unknown."""
+    heads, size = past.shape[1], past.shape[3]
+    if not isinstance(heads, int) or not isinstance(size, int) or past.type != present.type:
+        raise DecodingError(
+            f"{past.name} and {present.name} need one type, a number of heads and a size of the heads"
+        )
+    return CacheTensor(past.name, present.name, *ELEMENTS[past.type], heads, size)
+
+
+def may_share(graph: onnx.GraphProto, cache: Sequence[CacheTensor]) -> bool:
+    """Whether a GroupQueryAttention node alone reads each past, and writes the present of the same layer."""
+    presents = {tensor.past: tensor.present for tensor in cache}
+    for node in graph.node:
+        used = presents.keys() & set(names_in([node]))
+        if not used:
+            continue
+        is_attention = node.op_type == ATTENTION and node.domain == MICROSOFT
+        if not is_attention or [presents.get(name) for name in node.input[3:5]] != list(node.output[1:3]):
+            return False
+        if used != set(node.input[3:5]):
+            return False
+    return True
+
+
+def names_in(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:
+    """The names that nodes and their bodies read."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                yield from names_in(body.node)
+                yield from (output.name for output in body.output)

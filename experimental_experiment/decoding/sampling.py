@@ -1,0 +1,61 @@
+"""The choice of the next token: the best one, or one drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from experimental_experiment.decoding.interface import DecodingError
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn, in this order.
+
+    Attributes:
+        temperature: the logits are divided by it.
+        top_k: only so many of the most likely tokens, and those as likely as the last of them; None for all.
+        top_p: only the fewest most likely tokens whose probabilities add up to it; 1 for all.
+        seed: of the random numbers; None for another one each time.
+
+    Raises DecodingError for a number out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int | None = None
+
+    def __post_init__(self):
+        if not self.temperature > 0:
+            raise DecodingError(f"the temperature is positive, not {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise DecodingError(f"top_k is at least 1, not {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise DecodingError(f"top_p is between 0 and 1, not {self.top_p}")
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """float64[batch, vocabulary] of logits of this shape: what `draw` draws from."""
+        scores = logits.astype(np.float64) / self.temperature
+        if self.top_k is not None and self.top_k < scores.shape[1]:
+            last = np.partition(scores, -self.top_k, axis=1)[:, [-self.top_k]]
+            scores = np.where(scores < last, -np.inf, scores)
+        found = softmax(scores)
+        if self.top_p < 1:
+            order = np.argsort(-found, axis=1, kind="stable")
+            ranked = np.take_along_axis(found, order, axis=1)
+            dropped = np.cumsum(ranked, axis=1) - ranked >= self.top_p  # the tokens before it are enough
+            np.put_along_axis(found, order, np.where(dropped, 0.0, ranked), axis=1)
+            found /= found.sum(axis=1, keepdims=True)
+        return found
+
+    def draw(self, logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """int64[batch]: a token of each row, from logits [batch, vocabulary]."""
+        return np.array([generator.choice(len(row), p=row) for row in self.probabilities(logits)], np.int64)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Along the last axis."""
+    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return raised / raised.sum(axis=-1, keepdims=True)
