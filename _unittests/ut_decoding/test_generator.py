@@ -144,12 +144,14 @@ class TestGenerator(unittest.TestCase):
     def test_buffers_stay_where_they_are(self):
         generator = Generator(self.programs["Llama"], max_length=20, threads=1)
         generator.prefill(np.array([[1, 2, 3]]))
-        places = {buffer.ctypes.data for pair in generator.cache.buffers for buffer in pair}
+        places = {address for pair in generator.cache.addresses for address in pair}
+        self.assertEqual(len(places), 8)
+        self.assertEqual({address % 64 for address in places}, {0})
         self.assertEqual(generator.cache.nbytes, 2 * 4 * 2 * 20 * 8 * 4)
         for token in range(5):
             generator.step(np.array([token]))
         generator.prefill(np.array([[4, 5]]))
-        self.assertEqual(places, {buffer.ctypes.data for pair in generator.cache.buffers for buffer in pair})
+        self.assertEqual(places, {address for pair in generator.cache.addresses for address in pair})
 
     def test_sampling_depends_on_the_seed_alone(self):
         generator = Generator(self.programs["Llama"], max_length=40, threads=1)
@@ -356,7 +358,7 @@ class TestInterface(unittest.TestCase):
             "(int64[B,S] input_ids, float scale, float[B,2,P,8] past_0_key) => (float[B,S,4] logits, float[B,2,P,8] present_0_key)"
             "{ logits = Expand(zero, shape) present_0_key = Mul(past_0_key, scale) }"
         ),
-        "a decoder takes tokens, int64[batch, sequence], and gives logits[batch, sequence, vocabulary]": (
+        "a decoder takes tokens, int64[batch, sequence], and gives logits[batch, sequence, size of the vocabulary]": (
             "(int64[B,S] input_ids, float[B,2,P,8] past_0_key) => (float[B,2,P,8] present_0_key)"
             "{ present_0_key = Identity(past_0_key) }"
         ),

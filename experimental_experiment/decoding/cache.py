@@ -7,6 +7,9 @@ import onnxruntime
 
 from experimental_experiment.decoding.interface import Interface
 
+LINE = 64
+"""Bytes of a line of the processor's cache."""
+
 
 class Cache:
     """Keys and values of *batch* rows of up to *capacity* tokens.
@@ -22,11 +25,15 @@ class Cache:
         self.batch = batch
         self.capacity = capacity
         self.length = 0
-        self.buffers = []
+        self.bound_to: onnxruntime.IOBinding | None = None
+        self.buffers: list[tuple[np.ndarray, np.ndarray]] = []
+        self.addresses: list[tuple[int, int]] = []  # of the past and of the present, in turns
         for tensor in self.tensors:
             size = batch * tensor.heads * capacity * tensor.size * tensor.bytes
-            past = np.zeros(size, np.uint8)
-            self.buffers.append((past, past if self.is_shared else np.zeros(size, np.uint8)))
+            past = aligned(size)
+            present = past if self.is_shared else aligned(size)
+            self.buffers.append((past, present))
+            self.addresses.append((past.ctypes.data, present.ctypes.data))
 
     @property
     def nbytes(self) -> int:
@@ -34,17 +41,26 @@ class Cache:
         return sum(buffer.nbytes for pair in self.buffers for buffer in pair[: 1 if self.is_shared else 2])
 
     def bind(self, binding: onnxruntime.IOBinding, count: int) -> None:
-        """The pasts and the presents of a step of *count* tokens."""
+        """The pasts and the presents of a step of *count* tokens; a single buffer stays bound."""
+        if self.is_shared and self.bound_to is binding:
+            return
         before, after = (self.capacity,) * 2 if self.is_shared else (self.length, self.length + count)
-        for tensor, (past, present) in zip(self.tensors, self.buffers):
-            for bind, name, buffer, length in (
-                (binding.bind_input, tensor.past, past, before),
-                (binding.bind_output, tensor.present, present, after),
-            ):
-                shape = [self.batch, tensor.heads, length, tensor.size]
-                bind(name, "cpu", 0, tensor.element, shape, buffer.ctypes.data)
+        for tensor, (past, present) in zip(self.tensors, self.addresses):
+            shape = [self.batch, tensor.heads, before, tensor.size]
+            binding.bind_input(tensor.past, "cpu", 0, tensor.element, shape, past)
+            shape = [self.batch, tensor.heads, after, tensor.size]
+            binding.bind_output(tensor.present, "cpu", 0, tensor.element, shape, present)
+        self.bound_to = binding
 
     def advance(self, count: int) -> None:
         """What was the present is the past."""
         self.length += count
-        self.buffers = [(present, past) for past, present in self.buffers]
+        if not self.is_shared:
+            self.addresses = [(present, past) for past, present in self.addresses]
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes that begin where a line of the processor's cache does, as onnxruntime allocates them."""
+    memory = np.zeros(size + LINE, np.uint8)
+    start = -memory.ctypes.data % LINE
+    return memory[start : start + size]

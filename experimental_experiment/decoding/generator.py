@@ -48,6 +48,7 @@ class Generator:
         self.binding = self.session.io_binding()
         self.cache: Cache | None = None
         self.mask = np.empty((0, 0), np.int64)
+        self.seen = np.empty(0, np.int64)  # tokens of each row without padding: the position of the next one
 
     @property
     def length(self) -> int:
@@ -71,6 +72,7 @@ class Generator:
         if self.cache is None or self.cache.batch != batch:
             self.cache = Cache(self.interface, batch, self.max_length)
         self.cache.length = 0
+        self.seen = np.zeros(batch, np.int64)
         self.mask = np.ones((batch, self.max_length), np.int64)
         if count <= self.max_length:
             self.mask[:, :count] = mask
@@ -110,22 +112,25 @@ class Generator:
     def run(self, tokens: np.ndarray) -> np.ndarray:
         """Append int64[batch, sequence] tokens; the logits that follow the last one."""
         cache, names = self.cache, self.interface
-        count, total = tokens.shape[1], self.length + tokens.shape[1]
+        batch, count = tokens.shape
+        total = self.length + count
         if total > self.max_length:
             raise DecodingError(f"{total} tokens are more than max_length={self.max_length}")
         feeds = {names.tokens: tokens}
         if names.mask is not None:
             feeds[names.mask] = np.ascontiguousarray(self.mask[:, :total])
+        added = self.mask[:, self.length : total]
         if names.positions is not None:
-            positions = np.cumsum(self.mask[:, :total], axis=1) - 1
-            feeds[names.positions] = np.ascontiguousarray(np.maximum(positions, 0)[:, -count:])
+            feeds[names.positions] = np.maximum(self.seen[:, None] + np.cumsum(added, axis=1) - 1, 0)
+        logits = np.empty((batch, count, names.vocabulary), names.dtype)
         for name, array in feeds.items():
             self.binding.bind_input(name, "cpu", 0, np.int64, array.shape, array.ctypes.data)
-        self.binding.bind_output(names.logits, "cpu")
+        self.binding.bind_output(names.logits, "cpu", 0, names.dtype, logits.shape, logits.ctypes.data)
         cache.bind(self.binding, count)
         self.session.run_with_iobinding(self.binding)
         cache.advance(count)
-        return self.binding.get_outputs()[0].numpy()[:, -1]  # the logits were bound first
+        self.seen += added.sum(axis=1)
+        return logits[:, -1]
 
     def generate(
         self,

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import onnx
 import onnxruntime
 
@@ -54,6 +55,8 @@ class Interface:
         mask: int64[batch, past + sequence], 1 where there is a token, 0 for padding; None when the model has none.
         positions: int64[batch, sequence], the positions of the new tokens; None when the model counts them itself.
         logits: [batch, sequence, vocabulary].
+        vocabulary: number of tokens.
+        dtype: float32 or float16, of the logits.
         cache: the tensors of the cache.
         is_shared: whether past and present may be one buffer: only GroupQueryAttention reads the past, and writes the present.
         reads_padding: whether prompts may be padded on the left.
@@ -63,6 +66,8 @@ class Interface:
     mask: str | None
     positions: str | None
     logits: str
+    vocabulary: int
+    dtype: np.dtype
     cache: tuple[CacheTensor, ...]
     is_shared: bool
     reads_padding: bool
@@ -96,16 +101,22 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
         if item.type != "tensor(int64)" or len(item.shape) != 2 or others[kind] is not None:
             raise DecodingError(f"the input {item.name}, {item.type}{item.shape}, has no role in decoding")
         others[kind] = item.name
-    logits = [item.name for item in session.get_outputs() if item.type in ELEMENTS and len(item.shape) == 3]
-    if others["tokens"] is None or len(logits) != 1:
+    logits = [item for item in session.get_outputs() if item.type in ELEMENTS and len(item.shape) == 3]
+    if others["tokens"] is None or len(logits) != 1 or not isinstance(logits[0].shape[2], int):
         raise DecodingError(
-            "a decoder takes tokens, int64[batch, sequence], and gives logits[batch, sequence, vocabulary]"
+            "a decoder takes tokens, int64[batch, sequence], and gives logits[batch, sequence, size of the vocabulary]"
         )
     cache = tuple(cache_tensor(item, present[key]) for key, item in past.items())
     grouped = [node for node in model.graph.node if node.op_type == ATTENTION]
     pads = others["mask"] is not None and all(len(node.input) > BIAS and node.input[BIAS] for node in grouped)
     return Interface(
-        **others, logits=logits[0], cache=cache, is_shared=may_share(model.graph, cache), reads_padding=pads
+        **others,
+        logits=logits[0].name,
+        vocabulary=logits[0].shape[2],
+        dtype=np.dtype("float32" if logits[0].type == "tensor(float)" else "float16"),
+        cache=cache,
+        is_shared=may_share(model.graph, cache),
+        reads_padding=pads,
     )
 
 
