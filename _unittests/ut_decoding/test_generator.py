@@ -27,6 +27,7 @@ from transformers.integrations.executorch import register_dynamic_cache_export_s
 
 from experimental_experiment.decoding import DecodingError, Generator, Sampling, left_padded
 from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.xoptim import quantize_weights
 
 VOCABULARY = 61
 SHAPE = {
@@ -140,6 +141,16 @@ class TestGenerator(unittest.TestCase):
             expected = model(torch.from_numpy(tokens)).logits[:, 4:].numpy()
         np.testing.assert_allclose(np.stack(got, axis=1), expected, rtol=1e-4, atol=1e-4)
         self.assertEqual(generator.length, 9)
+
+    def test_quantized_weights(self):
+        tokens = np.arange(1, 19).reshape(2, 9)
+        program = self.programs["Llama"]
+        exact = Generator(program, max_length=12, threads=1).prefill(tokens)
+        for bits, bound in ((8, 0.05), (4, 0.6)):
+            generator = Generator(quantize_weights(program, bits), max_length=12, threads=1)
+            error = np.linalg.norm(generator.prefill(tokens) - exact) / np.linalg.norm(exact)
+            self.assertLess(error, bound)
+            self.assertEqual(generator.generate(tokens).shape, (2, 12))
 
     def test_buffers_stay_where_they_are(self):
         generator = Generator(self.programs["Llama"], max_length=20, threads=1)

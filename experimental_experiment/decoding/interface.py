@@ -10,8 +10,6 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from experimental_experiment.xoptim.quantized_nodes import MICROSOFT
-
 ELEMENTS = {"tensor(float)": (1, 4), "tensor(float16)": (10, 2)}
 """ONNX's number of the types that a cache may have, and bytes of an element."""
 
@@ -160,7 +158,7 @@ def may_share(graph: onnx.GraphProto, cache: Sequence[CacheTensor]) -> bool:
         used = presents.keys() & set(names_in([node]))
         if not used:
             continue
-        is_attention = node.op_type == ATTENTION and node.domain == MICROSOFT
+        is_attention = node.op_type == ATTENTION and node.domain == "com.microsoft"
         if not is_attention or [presents.get(name) for name in node.input[3:5]] != list(node.output[1:3]):
             return False
         if used != set(node.input[3:5]):
