@@ -29,13 +29,13 @@ class Declined:
 def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: Any) -> ir.Value:
     """The first result of *node* written once more, in the form of its operator set, with other inputs and some attributes *changed*.
 
-    What the runtime needs instead is written where it needs it: the engine then declines a rule that gains nothing.
+    What the runtime needs instead is written where it needs it: the engine then declines a rule that gains nothing. The rows of the
+    runtime read the newest form of an operator, not those that an old operator set has.
     """
     attributes = {name: attribute.value for name, attribute in node.attributes.items()} | changed
-    rows = [
-        row for row in op.context.rows.get(node.op_type, ()) if row.measured is not None and not node.domain
-    ]
-    repaired = table.rewritten(op, rows, inputs, attributes, None)
+    rows = () if node.domain else op.context.rows.get(node.op_type, ())
+    is_newest = all(row.before is None for row in rows)
+    repaired = table.rewritten(op, rows, inputs, attributes, None) if is_newest else None
     if repaired is not None:
         return repaired
     return op.append(node.op_type, inputs, attributes, len(node.outputs), node.domain).outputs[0]
