@@ -15,5 +15,8 @@ PROTO = "proto"
 DATA = "data"
 """On a small constant: its bytes, as what the types of a node's results depend on."""
 
+NUMBERS = "numbers"
+"""On a small constant: its elements as Python numbers, as rules of the optimizer read them."""
+
 MODULES = "modules"
 """On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""

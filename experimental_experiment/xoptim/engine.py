@@ -15,7 +15,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer
 from experimental_experiment.torch_interpreter.marks import MODULES
-from experimental_experiment.xoptim.pattern import CONSTANT, P, kinds_of, matches_of, may_match
+from experimental_experiment.xoptim.pattern import CONSTANT, P, inner_nodes, kinds_of, matches_of, may_match
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Declined, Rule, no, rule
 
@@ -111,17 +111,22 @@ class Engine:
         self.folds = folds
         self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
         self.depths: dict[tuple[str, str], int] = collections.defaultdict(int)
+        self.inner: dict[tuple[str, str], int] = collections.defaultdict(int)
         for member in (item for item in rules if item.applies_to(context.opset)):
             for operator in member.pattern.operators:
                 key = member.pattern.domain, operator
                 self.index[key].append(member)
                 self.depths[key] = max(self.depths[key], member.pattern.depth)
+            for node in inner_nodes(member.pattern):
+                for operator in node.operators:
+                    self.inner[node.domain, operator] = max(self.inner[node.domain, operator], node.depth)
         for operator in FOLDED if folds else ():
             self.depths["", operator] = max(self.depths["", operator], 1)
         self.reach = max(self.depths.values(), default=0)
         rows = (row for rows in context.rows.values() for row in rows)
         self.repairs = frozenset(row.name for row in rows if row.measured is not None)
         self.candidates: dict[tuple, tuple[Rule, ...]] = {}
+        self.present: set[str] = set()
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
         self.limit = 100
@@ -157,14 +162,22 @@ class Engine:
     def candidates_of(self, kinds: tuple) -> tuple[Rule, ...]:
         """The rules that may match a node of these operators: asked once for each neighbourhood that a model has."""
         domain, operator, *inputs = kinds
-        members = [item for item in self.index.get((domain, operator), ()) if may_match(item.pattern, kinds)]
+        members = [
+            item
+            for item in self.index.get((domain, operator), ())
+            if may_match(item.pattern, kinds)
+            and not any(group.isdisjoint(self.present) for group in item.needed)
+        ]
         if self.folds and not domain and operator in FOLDED and inputs and set(inputs) <= {CONSTANT}:
             members.insert(0, constant_folding)
         return tuple(members)
 
     def push(self, nodes: Iterable[ir.Node]) -> None:
-        """Have another look at these nodes."""
+        """Have another look at these nodes; an operator that is new may let rules match that need it."""
         for node in nodes:
+            if node.op_type not in self.present:
+                self.present.add(node.op_type)
+                self.candidates.clear()
             if node not in self.waiting:
                 self.waiting.add(node)
                 self.queue.append(node)
@@ -227,16 +240,23 @@ class Engine:
         new.metadata_props.update(old.metadata_props)
         return new
 
-    def users_within_reach(self, value: ir.Value) -> list[ir.Node]:
-        """The nodes whose patterns are deep enough to see *value*."""
+    def users_within_reach(self, value: ir.Value, through_patterns: bool = False) -> list[ir.Node]:
+        """The nodes whose patterns are deep enough to see *value*; with *through_patterns* only those that see it in a pattern.
+
+        The functions of rules look further back than their patterns, as the rules of masks do: at values, not at who uses them.
+        """
         found: list[ir.Node] = []
         seen: set[ir.Node] = set()
         level = [value]
         for distance in range(self.reach):
             users = [use.node for item in level if len(item.uses()) <= MANY for use in item.uses()]
             users = [user for user in dict.fromkeys(users) if user not in seen]
+            if not users:
+                break
             seen.update(users)
             found += [user for user in users if self.depths.get((user.domain, user.op_type), 0) > distance]
+            if through_patterns:
+                users = [user for user in users if self.inner.get((user.domain, user.op_type), 0) > distance]
             level = [output for user in users for output in user.outputs]
         return found
 
@@ -252,7 +272,9 @@ class Engine:
                 if value.producer() is not None and not value.uses():
                     nodes.append(value.producer())
                 elif value.producer() is not None and len(value.uses()) <= FEW:
-                    self.push(self.users_within_reach(value))
+                    producer = value.producer()
+                    if (producer.domain, producer.op_type) in self.inner:
+                        self.push(self.users_within_reach(value, through_patterns=True))
 
 
 def may_be_output(value: ir.Value, graph: ir.Graph | ir.Function) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.marks import NUMBERS
+
 COMMUTATIVE = frozenset(
     {
         "Add",
@@ -29,6 +31,9 @@ COMMUTATIVE = frozenset(
     }
 )
 """Operators whose two operands are tried in both orders."""
+
+SMALL = 64
+"""Constants of more elements are not read as numbers."""
 
 Found = Mapping[str, Any]
 
@@ -171,6 +176,26 @@ def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern
     return pattern.patterns if isinstance(pattern, Either) else (pattern,)
 
 
+def inner_nodes(pattern: Any) -> Iterator[NodePattern]:
+    """The node patterns below the root of a pattern."""
+    if isinstance(pattern, Either):
+        for item in pattern.patterns:
+            yield from inner_nodes(item)
+    elif isinstance(pattern, NodePattern):
+        for item in pattern.inputs or ():
+            yield from (node for node in alternatives(item) if isinstance(node, NodePattern))
+            yield from inner_nodes(item)
+
+
+def needed_by(pattern: Any) -> frozenset[frozenset[str]]:
+    """Groups of operators: every match has one of each group."""
+    if isinstance(pattern, Either):
+        return frozenset.intersection(*map(needed_by, pattern.patterns))
+    if not isinstance(pattern, NodePattern):
+        return frozenset()
+    return frozenset([frozenset(pattern.operators)]).union(*map(needed_by, pattern.inputs or ()))
+
+
 def depth_of(pattern: Any) -> int:
     """Number of nodes on the longest path of a pattern."""
     return pattern.depth if isinstance(pattern, (NodePattern, Either)) else 0
@@ -276,18 +301,27 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     return ir.convenience.get_const_tensor(value)
 
 
+def numbers_of(value: ir.Value | None) -> list | None:
+    """The elements of a small constant in a row, None for anything else; not to be changed: they are kept with the value."""
+    tensor = constant_of(value)
+    if tensor is None:
+        return None
+    numbers = value.meta.get(NUMBERS)
+    if numbers is None and tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING:
+        numbers = value.meta[NUMBERS] = tensor.numpy().reshape(-1).tolist()
+    return numbers
+
+
 def number_of(value: ir.Value | None) -> int | float | bool | None:
     """The number that a constant of one element holds, None for anything else."""
-    tensor = constant_of(value)
-    return tensor.numpy().item() if tensor is not None and tensor.size == 1 else None
+    numbers = numbers_of(value)
+    return numbers[0] if numbers is not None and len(numbers) == 1 else None
 
 
 def ints_of(value: ir.Value | None) -> list[int] | None:
     """The integers of a small constant vector, None for anything else."""
-    tensor = constant_of(value)
-    if tensor is None or tensor.size > 64 or len(tensor.shape) > 1:
-        return None
-    return tensor.numpy().reshape(-1).tolist()
+    numbers = numbers_of(value)
+    return None if numbers is None or len(constant_of(value).shape) > 1 else list(numbers)
 
 
 def attribute_of(node: ir.Node, name: str, default: Any = None) -> Any:

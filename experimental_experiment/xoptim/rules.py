@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.runtime import kernels, table
-from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives
+from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives, needed_by
 
 SETS: dict[str, dict[str, Rule]] = {"default": {}, "onnxruntime": {}}
 """The rules by set and name: standard ONNX only, and operators of onnxruntime."""
@@ -83,6 +84,11 @@ class Rule:
     def place(self) -> str:
         """The file that holds it."""
         return self.function.__module__.removeprefix("experimental_experiment.").replace(".", "/") + ".py"
+
+    @functools.cached_property
+    def needed(self) -> frozenset[frozenset[str]]:
+        """Groups of operators, one of which each match has."""
+        return needed_by(self.pattern)
 
     def applies_to(self, opset: int) -> bool:
         """Whether it is a rule for this version of ai.onnx."""
