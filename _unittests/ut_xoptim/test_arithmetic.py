@@ -85,7 +85,7 @@ class TestNumbers(RuleTestCase):
             ("float", number("a", 0.3) + number("b", 0.5) + "t = Mul(x, a) y = Mul(b, t)", ["Mul"]),
             ("float", number("a", 3.0) + number("b", 5.0) + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
             ("int64", number("a", 3, "int64") + number("b", 5, "int64") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
-            ("float16", number("a", 3.0, "float16") + number("b", 0.25, "float16") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
+            ("float16", number("a", 0.25, "float16") + number("b", 3.0, "float16") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
         ],
         "QuotientOfConstants": [("float", number("a", 0.3) + number("b", 8.0) + "t = Mul(x, a) y = Div(t, b)", ["Mul"])],
         "FactorOfQuotient": [("float", number("a", 8.0) + number("b", 0.3) + "t = Div(x, a) y = Mul(t, b)", ["Mul"])],
@@ -131,6 +131,7 @@ class TestNumbers(RuleTestCase):
             ("int64", "a = Constant<value=int64[4]{1,2,3,4}>() b = Constant<value=int64[3,1]{1,2,3}>() t = Add(x, a) y = Add(t, b)", "[3,4]"),
         ],
         "ProductOfConstants": [
+            ("float16", number("a", 3.0, "float16") + number("b", 0.25, "float16") + "t = Mul(x, a) y = Mul(t, b)"),  # overflows in between
             ("float", number("a", 0.3) + number("b", 0.7) + "t = Mul(x, a) y = Mul(t, b)"),
             ("double", number("a", 3, "double") + number("b", 5, "double") + "t = Mul(x, a) y = Mul(t, b)"),
             ("float", number("a", 1e30) + number("b", 1.2676506002282294e30) + "t = Mul(x, a) y = Mul(t, b)"),

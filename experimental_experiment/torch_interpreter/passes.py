@@ -52,16 +52,16 @@ def finish(
     if inline:
         InlinePass()(model)
     if context.keeps_modules:
-        improve(model, options and dataclasses.replace(options, patterns=None), context.runtime)
+        improve(model, options and dataclasses.replace(options, patterns=None), context)
         extract(model, context, classes)
-    improve(model, options, context.runtime)
+    improve(model, options, context)
 
 
-def improve(model: ir.Model, options: OptimizationOptions | None, runtime: str) -> None:
+def improve(model: ir.Model, options: OptimizationOptions | None, context: Context) -> None:
     """Optimize, or remove what nothing uses."""
     if options is None:
         PassManager([RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()])(model)
         return
     report = Report()
-    optimize(model, options, report=report, runtime=runtime)
+    optimize(model, options, report=report, runtime=context.runtime, special_values=context.special_values)
     logger.info("optimized: %s", report)

@@ -112,7 +112,9 @@ class Engine:
         self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
         self.depths: dict[tuple[str, str], int] = collections.defaultdict(int)
         self.inner: dict[tuple[str, str], int] = collections.defaultdict(int)
-        for member in (item for item in rules if item.applies_to(context.opset)):
+        for member in rules:
+            if not member.applies_to(context.opset) or (context.special_values and not member.special_values):
+                continue
             for operator in member.pattern.operators:
                 key = member.pattern.domain, operator
                 self.index[key].append(member)

@@ -34,6 +34,7 @@ def optimize(
     rules: Iterable[Rule] = (),
     report: Report | None = None,
     runtime: str = "onnxruntime",
+    special_values: bool = False,
 ) -> ir.Model | onnx.ModelProto:
     """Rewrite a model by rules until none applies.
 
@@ -43,6 +44,7 @@ def optimize(
         rules: rules of the caller, tried before those of *options*.
         report: filled with what was done.
         runtime: what the model is written for, as in `to_onnx`.
+        special_values: leave out the rules that may change NaN or the sign of zero, as in `to_onnx`.
 
     Returns the optimized model, of the type that was given.
     Raises OptimizationError when a rule does not end or changes a type.
@@ -58,7 +60,7 @@ def optimize(
     if everything or options.constant_folding:
         prepare(target)
     for root in (target.graph, *target.functions.values()):
-        rewrite(root, everything, options, report, runtime)
+        rewrite(root, everything, options, report, runtime, special_values)
     if options.remove_unused:
         remove_unused(target)
         if target.functions:
@@ -98,11 +100,14 @@ def rewrite(
     options: OptimizationOptions,
     report: Report,
     runtime: str,
+    special_values: bool,
 ) -> None:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything."""
     nodes = list(nodes_of(root))
     report.nodes_before += len(nodes)
-    engine = Engine(root, context_of(root, nodes, runtime), rules, report, folds=options.constant_folding)
+    engine = Engine(
+        root, context_of(root, nodes, runtime, special_values), rules, report, folds=options.constant_folding
+    )
     if options.common_subexpressions:
         share_expressions(root)
     waiting = list(nodes_of(root))
@@ -115,10 +120,14 @@ def rewrite(
             waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
 
 
-def context_of(root: ir.Graph | ir.Function, nodes: list[ir.Node], runtime: str) -> Context:
+def context_of(
+    root: ir.Graph | ir.Function, nodes: list[ir.Node], runtime: str, special_values: bool
+) -> Context:
     """What the emitters of one graph share: its operator sets, the names that are taken, its small constants, each once."""
     domains = root.opset_imports
-    context = Context(root, domains.get("", 1), domains=domains, runtime=runtime)
+    context = Context(
+        root, domains.get("", 1), domains=domains, runtime=runtime, special_values=special_values
+    )
     taken = context.names.count
     for graph in (root, *(body for node in nodes if node.attributes for body in bodies_of(node))):
         taken.update((value.name, 0) for value in graph.inputs)

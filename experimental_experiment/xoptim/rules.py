@@ -66,6 +66,7 @@ class Rule:
         set: the set that it is registered in, "" for none.
         since: the first version of ai.onnx in which it applies.
         before: the first version in which it no longer applies, None for no such version.
+        special_values: whether NaN and the sign of zero stay as they are; otherwise ``to_onnx(special_values=True)`` leaves it out.
     """
 
     pattern: NodePattern | Either
@@ -74,6 +75,7 @@ class Rule:
     set: str = ""
     since: int = 1
     before: int | None = None
+    special_values: bool = True
 
     @property
     def name(self) -> str:
@@ -101,11 +103,16 @@ class Rule:
 
 
 def rule(
-    pattern: NodePattern | Either, *, set: str | None = None, since: int = 1, before: int | None = None
+    pattern: NodePattern | Either,
+    *,
+    set: str | None = None,
+    since: int = 1,
+    before: int | None = None,
+    special_values: bool = True,
 ) -> Callable[[Callable], Rule]:
     """Make a rule of a function, see `Rule`, for the versions of ai.onnx from *since* on and *before* another one.
 
-    With *set*, register it there under its name.
+    With *set*, register it there under its name. ``special_values=False`` says that NaN or the sign of zero may change.
 
     The function lists the names of the pattern that it needs, and ``root`` for the node that is replaced.
 
@@ -122,7 +129,7 @@ def rule(
         unknown = {*parameters} - names_of(pattern) - {"root"}
         if unknown:
             raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
-        result = Rule(pattern, function, parameters, set or "", since, before)
+        result = Rule(pattern, function, parameters, set or "", since, before, special_values)
         if set is not None:
             if result.name in SETS[set]:
                 raise ValueError(f"the set {set} has two rules {result.name}")

@@ -68,7 +68,7 @@ def factor_one(op, x, node):
     return unchanged(x, node)
 
 
-@rule(P.one_of("Add", "Sub")(x, 0.0, name="node"), set="default")
+@rule(P.one_of("Add", "Sub")(x, 0.0, name="node"), set="default", special_values=False)
 def term_zero(op, x, node):
     """x + 0 and x - 0 are x."""
     return unchanged(x, node)
@@ -92,25 +92,25 @@ def sum_of_constants(op, x, a, b, inner, outer):
 @rule(P.Mul(P.Mul(x, a), b), set="default")
 def product_of_constants(op, x, a, b):
     """(x * a) * b is x * (a * b) where that product is exact: one rounding less."""
-    return with_constant(op, op.Mul, x, exact(np.multiply, a, b), (a, b))
+    return with_constant(op, op.Mul, x, exact(np.multiply, a, b, True, True), (a, b))
 
 
 @rule(P.Div(P.Mul(x, a), b), set="default")
 def quotient_of_constants(op, x, a, b):
     """(x * a) / b is x * (a / b) where that quotient is exact."""
-    return with_constant(op, op.Mul, x, exact(np.divide, a, b), (a, b))
+    return with_constant(op, op.Mul, x, exact(np.divide, a, b, True, False), (a, b))
 
 
 @rule(P.Mul(P.Div(x, a), b), set="default")
 def factor_of_quotient(op, x, a, b):
     """(x / a) * b is x * (b / a) where that quotient is exact."""
-    return with_constant(op, op.Mul, x, exact(np.divide, b, a), (a, b))
+    return with_constant(op, op.Mul, x, exact(np.divide, b, a, True, False, swapped=True), (a, b))
 
 
 @rule(P.Div(P.Div(x, a), b), set="default")
 def divisor_of_quotient(op, x, a, b):
     """(x / a) / b is x / (a * b) where that product is exact."""
-    return with_constant(op, op.Div, x, exact(np.multiply, a, b), (a, b))
+    return with_constant(op, op.Div, x, exact(np.multiply, a, b, False, False), (a, b))
 
 
 @rule(P.MatMul(P.Mul(x, a), P.Mul(y, b)), set="default")
@@ -127,8 +127,14 @@ def factors_of_matmul(op, x, y, a, b):
     return op.MatMul(op.Mul(x, op.constant(product, a.dtype)), y)
 
 
-def exact(function, a: ir.Value, b: ir.Value) -> np.ndarray | None:
-    """The product or quotient of two small constants when it is exact and not tiny; None otherwise."""
+def exact(
+    function, a: ir.Value, b: ir.Value, a_multiplies: bool, b_multiplies: bool, swapped: bool = False
+) -> np.ndarray | None:
+    """The product or quotient of two small constants when it is exact and not tiny; None otherwise.
+
+    Also None when the first step may overflow although both together do not: eager is infinite there. *a* is the first step, *b* with
+    *swapped*; each multiplies, or divides.
+    """
     if a.dtype != b.dtype or not (is_small(a) and is_small(b)):
         return None
     left, right = a.const_value.numpy(), b.const_value.numpy()
@@ -137,6 +143,13 @@ def exact(function, a: ir.Value, b: ir.Value) -> np.ndarray | None:
     if a.dtype == ir.DataType.DOUBLE and not is_power_of_two(right):
         return None
     with np.errstate(all="ignore"):
+        steps = [
+            np.abs(array.astype(np.float64)) ** (1 if multiplies else -1)
+            for array, multiplies in ((left, a_multiplies), (right, b_multiplies))
+        ]
+        first, second = reversed(steps) if swapped else steps
+        if np.any((first > 1) & (second < 1)):
+            return None
         wide = function(left.astype(np.float64), right.astype(np.float64))
         result = wide.astype(left.dtype)
         same = np.array_equal(result.astype(np.float64), wide)
@@ -181,7 +194,7 @@ def mul_minus_one(op, x, node):
     return op.Neg(x) if kept is x else kept
 
 
-@rule(P.Sub(0.0, x, name="node"), set="default")
+@rule(P.Sub(0.0, x, name="node"), set="default", special_values=False)
 def zero_minus(op, x, node):
     """0 - x is -x."""
     if not computes(op, "Neg", x.dtype):
@@ -190,7 +203,7 @@ def zero_minus(op, x, node):
     return op.Neg(x) if kept is x else kept
 
 
-@rule(P.Neg(P.Sub(x, y)), set="default")
+@rule(P.Neg(P.Sub(x, y)), set="default", special_values=False)
 def neg_sub(op, x, y):
     """-(x - y) is y - x."""
     return op.Sub(y, x)
@@ -291,13 +304,13 @@ def never_negative(value: ir.Value, depth: int = 4) -> bool:
 # ---- limits
 
 
-@rule(P.Min(P.Max(x, a), b), set="default")
+@rule(P.Min(P.Max(x, a), b), set="default", special_values=False)
 def min_max(op, x, a, b):
     """The smaller of b and the larger of x and a is x clipped: 0.63 of the time."""
     return clipped(op, x, a, b)
 
 
-@rule(P.Max(P.Min(x, b), a), set="default")
+@rule(P.Max(P.Min(x, b), a), set="default", special_values=False)
 def max_min(op, x, a, b):
     """The same in the other order."""
     return clipped(op, x, a, b)
@@ -318,7 +331,7 @@ def clipped(op, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
     return op.Clip(x, least, most)
 
 
-@rule(P.Max(x, 0.0, name="node"), set="default")
+@rule(P.Max(x, 0.0, name="node"), set="default", special_values=False)
 def max_zero(op, x, node):
     """The larger of x and 0 is Relu."""
     if not computes(op, "Relu", x.dtype):

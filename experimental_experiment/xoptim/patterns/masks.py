@@ -55,7 +55,7 @@ def and_true(op, a, b, root):
     return None
 
 
-@rule(P.Add(x, P.Where(mask, a, b, shared=True)), set="default")
+@rule(P.Add(x, P.Where(mask, a, b, shared=True)), set="default", special_values=False)
 def add_where_true(op, x, mask, a, root):
     """x + Where(True, a, b) is x + a, and x alone when a is 0: the mask of a model that is given none.
 
@@ -66,7 +66,7 @@ def add_where_true(op, x, mask, a, root):
     return x if number_of(a) == 0 else op.Add(x, a)
 
 
-@rule(P.Add(x, const("bias"), name="node"), set="default")
+@rule(P.Add(x, const("bias"), name="node"), set="default", special_values=False)
 def add_zeros(op, x, bias, node):
     """x + zeros is x."""
     tensor = constant_of(bias)
@@ -98,6 +98,7 @@ def guard_of_values(op, x, bias, axes, largest, root):
         P.Softmax(name="guarded", shared=True),
     ),
     set="default",
+    special_values=False,
 )
 def guard_of_weights(op, bias, weights, guarded):
     """The same guard in its other form, Where(IsNaN(weights), 0, weights): such rows are the only ones that have NaN.
