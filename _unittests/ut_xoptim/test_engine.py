@@ -311,6 +311,11 @@ class TestSharing(unittest.TestCase):
         self.assertEqual(["Exp", "Identity"], self.shared("y = Exp(x) z = Exp(x)"))
         self.assertEqual(["Exp", "Identity", "Neg"], self.shared("a = Exp(x) y = Exp(x) z = Neg(a)"))
 
+    def test_nodes_of_several_outputs(self):
+        split = "y, z = Split<axis=0, num_outputs=2>(x) v, w = Split<axis=0, num_outputs=2>(x)"
+        outputs = ", ".join(f"float[1] {name}" for name in "yzvw")
+        self.assertEqual(["Split", "Identity", "Identity"], self.shared(split, outputs))
+
     def test_attributes_decide(self):
         self.assertEqual(["Elu", "Elu"], self.shared("y = Elu<alpha=0.5>(x) z = Elu<alpha=0.25>(x)"))
         self.assertEqual(["Elu", "Identity"], self.shared("y = Elu<alpha=0.5>(x) z = Elu<alpha=0.5>(x)"))

@@ -111,7 +111,7 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope | None = None)
 
 def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
     """An Identity of *same*, under the name that the output *value* has."""
-    node = ir.node("Identity", [same], name=before.name)
+    node = ir.node("Identity", [same], name=f"{before.name}_{value.name}")
     (result,) = node.outputs
     value.name, result.name = f"{value.name}_shared", value.name
     result.type, result.shape = value.type, value.shape
