@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,22 @@ class RuleTestCase(unittest.TestCase):
     """Tests that a rule fires where it should, and what it writes computes the same."""
 
     RULE = ""
+
+    def assert_table(self, become: Mapping[str, Sequence], stay: Mapping[str, Sequence]) -> None:
+        """Rows by rule: inputs, the result ``y``, nodes, the operators that they become or nothing, then other results."""
+        self.assertTrue(become or stay)
+        for rule, cases in become.items():
+            for inputs, result, nodes, expected, *more in cases:
+                with self.subTest(f"{rule}: {nodes}"):
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_becomes(
+                        f"agraph ({inputs}) => ({results}) {{ {nodes} }}", expected, rule=rule
+                    )
+        for rule, cases in stay.items():
+            for inputs, result, nodes, *more in cases:
+                with self.subTest(f"{rule} stays: {nodes}"):
+                    results = ", ".join([f"{result} y", *more])
+                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
 
     def assert_becomes(self, text: str, expected: Sequence[str], **more: Any) -> Report:
         """The rule turns the graph into these operators, with the same results, and nothing more the second time."""

@@ -88,20 +88,8 @@ class TestMovedCasts(RuleTestCase):
         ],
     }  # fmt: skip
 
-    def test_they_fire(self):
-        for rule, cases in self.BECOME.items():
-            for inputs, result, nodes, expected in cases:
-                with self.subTest(f"{rule}: {nodes}"):
-                    self.assert_becomes(
-                        f"agraph ({inputs}) => ({result} y) {{ {nodes} }}", expected, rule=rule
-                    )
-
-    def test_they_do_not_fire(self):
-        for rule, cases in self.STAY.items():
-            for inputs, result, nodes, *more in cases:
-                with self.subTest(f"{rule}: {nodes}"):
-                    results = ", ".join([f"{result} y", *more])
-                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
+    def test_table(self):
+        self.assert_table(self.BECOME, self.STAY)
 
 
 def lenient(wide, narrow):

@@ -326,6 +326,24 @@ class TestSharing(unittest.TestCase):
         )
         self.assertEqual(3, len(optimize(model, OptimizationOptions(None)).graph.node))
 
+    def test_calls_of_functions_are_not_shared(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20, "local" : 1]>
+            agraph (float[2] x) => (float[2] y) { a = local.noise(x) b = local.noise(x) y = Sub(a, b) }
+            <opset_import: ["" : 20], domain: "local"> noise (a) => (c) { c = RandomNormalLike(a) }"""
+        )
+        self.assertEqual(["noise", "noise", "Sub"], operators(optimize(model, OptimizationOptions(None))))
+
+    def test_a_result_that_the_first_node_does_not_name(self):
+        model = parsed(
+            """agraph (float[3,1,2] x, float[1,4,2] w, float[1,4,1] r) => (float[1,1,1] y, float[3,1,1,1] z, float[1,1,1] u) {
+            a, b = LSTM<hidden_size=1>(x, w, r) c, d = LSTM<hidden_size=1>(x, w, r) y = Neg(b) z = Neg(c) u = Exp(d) }"""
+        )
+        optimized = optimize(model, OptimizationOptions(None))
+        self.assertEqual(["LSTM", "Neg", "Neg", "Exp"], operators(optimized))
+        for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+            np.testing.assert_equal(a, b)
+
     def test_bodies_see_what_stands_before_them(self):
         body = "then_branch = t () => (float[2] r) { r = Exp(x) }, else_branch = o () => (float[2] s) { b = Neg(x) e = Neg(x) s = Add(b, e) }"
         text = f"a = Exp(x) c = ReduceMax<keepdims=0>(x) d = Cast<to=9>(c) z = If (d) <{body}> y = Neg(a)"

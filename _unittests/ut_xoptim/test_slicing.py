@@ -152,21 +152,8 @@ class TestSlicing(RuleTestCase):
         "SliceOfShape": [("float[N,M,K] x", "int64[2]", constants(b=[0], e=[ALL], a=[0], t=[2]) + "s = Shape(x) y = Slice(s, b, e, a, t)")],
     }  # fmt: skip
 
-    def test_they_fire(self):
-        for rule, cases in self.BECOME.items():
-            for inputs, result, nodes, expected, *more in cases:
-                with self.subTest(f"{rule}: {nodes}"):
-                    results = ", ".join([f"{result} y", *more])
-                    self.assert_becomes(
-                        f"agraph ({inputs}) => ({results}) {{ {nodes} }}", expected, rule=rule
-                    )
-
-    def test_they_do_not_fire(self):
-        for rule, cases in self.STAY.items():
-            for inputs, result, nodes, *more in cases:
-                with self.subTest(f"{rule}: {nodes}"):
-                    results = ", ".join([f"{result} y", *more])
-                    self.assert_stays(f"agraph ({inputs}) => ({results}) {{ {nodes} }}", rule=rule)
+    def test_table(self):
+        self.assert_table(self.BECOME, self.STAY)
 
 
 class TestComposed(unittest.TestCase):

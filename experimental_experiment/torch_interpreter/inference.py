@@ -128,8 +128,9 @@ def infer(node: ir.Node, opset: int) -> None:
         infer_from_bodies(node, bodies)
         return
     key = kind_of(node, schema)
-    if key in INFERRED:
-        for output, known in zip(node.outputs, INFERRED[key]):
+    kept = INFERRED.get(key)  # another thread may empty it
+    if kept is not None:
+        for output, known in zip(node.outputs, kept):
             if known is not None:
                 dtype, dims = known
                 output.type = ir.TensorType(dtype)

@@ -74,15 +74,13 @@ def takes_all(span: Span, size: int | ir.SymbolicDim) -> bool:
     return start == 0 and end >= ENDLESS
 
 
+def slice_of(value, name: str):
+    """A Slice of constant positions."""
+    return P.Slice(value, const("starts"), const("ends"), optional("axes"), optional("steps"), name=name)
+
+
 @rule(
-    P.Slice(
-        P.Slice(x, const("s"), const("e"), optional("a"), optional("t"), name="inner"),
-        const("starts"),
-        const("ends"),
-        optional("axes"),
-        optional("steps"),
-        name="outer",
-    ),
+    slice_of(P.Slice(x, const("s"), const("e"), optional("a"), optional("t"), name="inner"), "outer"),
     set="default",
 )
 def slice_slice(op, x, inner, outer):
@@ -389,22 +387,10 @@ def gather_of_shape(op, x, shape, indices):
     known = known_sizes(op, x, axes)
     if known is not None and len(indices.shape) == 1:
         return known
-    if len(indices.shape) == 0 or axes != list(range(axes[0], axes[-1] + 1)) or op.opset < 15:
-        return no("they are not neighbours")
-    return op.Shape(x, start=axes[0], end=axes[-1] + 1)
+    return no("it is one size") if len(indices.shape) == 0 else shape_of_neighbours(op, x, axes)
 
 
-@rule(
-    P.Slice(
-        P.Shape(x, name="shape", shared=True),
-        const("starts"),
-        const("ends"),
-        optional("axes"),
-        optional("steps"),
-        name="node",
-    ),
-    set="default",
-)
+@rule(slice_of(P.Shape(x, name="shape", shared=True), "node"), set="default")
 def slice_of_shape(op, x, shape, node):
     """Sizes that are static, or those of neighbours, which Shape gives alone."""
     span, spans = shape_span(shape), spans_of(node)
@@ -414,6 +400,11 @@ def slice_of_shape(op, x, shape, node):
     known = known_sizes(op, x, axes)
     if known is not None or not axes:
         return known
+    return shape_of_neighbours(op, x, axes)
+
+
+def shape_of_neighbours(op, x: ir.Value, axes: list[int]) -> ir.Value:
+    """The sizes of axes that follow one another, which Shape gives alone from opset 15 on."""
     if axes != list(range(axes[0], axes[-1] + 1)) or op.opset < 15:
         return no("they are not neighbours")
     return op.Shape(x, start=axes[0], end=axes[-1] + 1)
