@@ -12,6 +12,7 @@ import torch
 from experimental_experiment.torch_interpreter import catalog, registry
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import (
+    COMPLEX,
     TRANSLATIONS,
     bind,
     check_names,
@@ -78,10 +79,17 @@ class TestRegistering(unittest.TestCase):
     def test_every_translation_is_sound(self):
         """Its file exists, its arguments are ATen's, it says what it promises."""
         package = os.path.dirname(os.path.dirname(os.path.abspath(registry.__file__)))
-        for target, translation in TRANSLATIONS.items():
+        for target, translation in [*TRANSLATIONS.items(), *COMPLEX.items()]:
             with self.subTest(target):
                 check_names(target, translation.function)
                 self.assertTrue(os.path.exists(os.path.join(package, translation.file)))
+
+    def test_every_put_is_sound(self):
+        """Its arguments are the base, the new value, those of the view and the position of a result."""
+        for target, put in [*registry.PUTS.items(), *registry.COMPLEX_PUTS.items()]:
+            with self.subTest(target):
+                check_names(target, put, "base", "new", "position")
+                self.assertEqual(["base", "new"], [*registry.parameters(put)][:2])
 
 
 def written_names(source: str) -> Iterator[str]:

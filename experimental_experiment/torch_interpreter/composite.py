@@ -7,7 +7,6 @@ never tried on an operator that is not declared.
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
-from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, Translation, translates
+from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, Translation, takes, translates
 
 
 def composite(
@@ -45,16 +44,7 @@ def decomposed(target: torch._ops.OpOverload, function: Callable | None = None):
 
     translation.__name__ = target._schema.name.split("::")[1]
     translation.__doc__ = f"torch's decomposition of {target}."
-    translation.__signature__ = signature_of(target)
-    return translation
-
-
-def signature_of(target: torch._ops.OpOverload):
-    """The emitter, then the names of the schema."""
-
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    names = ["op", *(argument.name for argument in target._schema.arguments)]
-    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    return takes(translation, target)
 
 
 def inline(

@@ -17,13 +17,14 @@ from experimental_experiment.torch_interpreter.aten.random import (
     normal_of_numbers,
     uniform_between,
 )
-from experimental_experiment.torch_interpreter.composite import composite, signature_of
+from experimental_experiment.torch_interpreter.composite import composite
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.registry import (
     COMPLEX,
     TRANSLATIONS,
     Translation,
     bind,
+    takes,
     translates,
 )
 
@@ -130,8 +131,7 @@ def called(prim: torch._ops.OpOverload, translation: Translation) -> Callable:
         return function(op, **bind(target, function, args, arguments))
 
     renamed.__name__, renamed.__doc__ = function.__name__, function.__doc__
-    renamed.__signature__ = signature_of(prim)
-    return renamed
+    return takes(renamed, prim)
 
 
 for _prim, _operator in SAME.items():

@@ -6,7 +6,6 @@ Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -94,8 +93,7 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
         return join(op, *(function(op, a, b, **known) for a, b in zip(parts(op, base), parts(op, new))))
 
     complex_translation(target, translation, f"{target} of the real and of the imaginary parts.")
-    put.__signature__ = signature("op", "base", "new", *schema[1:], "position")
-    registry.writes_complex_through(target)(put)
+    registry.writes_complex_through(target)(registry.takes(put, ["base", "new", *schema[1:], "position"]))
 
 
 def multilinear(target: torch._ops.OpOverload, *names: str) -> None:
@@ -141,15 +139,7 @@ def complex_translation(target: torch._ops.OpOverload, function: Callable, promi
     """Register a function that takes all the arguments of *target* by name."""
     function.__name__ = target._schema.name.split("::")[1]
     function.__doc__ = promise
-    function.__signature__ = signature("op", *registry.schema_names(target))
-    translates_complex(target)(function)
-
-
-def signature(*names: str) -> inspect.Signature:
-    """A signature with these names."""
-    return inspect.Signature(
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    )
+    translates_complex(target)(registry.takes(function, target))
 
 
 for _target in (

@@ -7,7 +7,6 @@ them differ, which they forget for Bernoulli.
 
 from __future__ import annotations
 
-import inspect
 import math
 
 import onnx_ir as ir
@@ -16,7 +15,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
-from experimental_experiment.torch_interpreter.registry import translates, translates_complex
+from experimental_experiment.torch_interpreter.registry import takes, translates, translates_complex
 
 aten = torch.ops.aten
 BOOL, DOUBLE, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.DOUBLE, ir.DataType.FLOAT, ir.DataType.INT64
@@ -232,11 +231,8 @@ def uniform_between(op, **arguments):
     return op.CastLike(scaled_and_shifted(op, drawn, low, high - low), self)
 
 
-# one argument is a keyword of Python, which only a signature of positional arguments can name
-uniform_between.__signature__ = inspect.Signature(
-    [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("op", "self", "from", "to")]
-)
-translates(aten.uniform.default)(uniform_between)
+# one argument is a keyword of Python, which no parameter can be called
+translates(aten.uniform.default)(takes(uniform_between, ["self", "from", "to"]))
 
 
 # ---- helpers

@@ -15,10 +15,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.exponential import log1p
-from experimental_experiment.torch_interpreter.composite import signature_of
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, float_dtype, promote_to_float
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import takes, translates
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
@@ -114,8 +113,7 @@ def of_one_tensor(target: torch._ops.OpOverload, function: Callable) -> Callable
         return cast(op, function(op, op.Cast(x, to=DOUBLE)), float_dtype(x))
 
     translation.__name__, translation.__doc__ = function.__name__, function.__doc__
-    translation.__signature__ = signature_of(target)
-    return translation
+    return takes(translation, target)
 
 
 def horner(op, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:

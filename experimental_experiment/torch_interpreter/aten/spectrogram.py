@@ -5,8 +5,6 @@ Source of semantics: https://pytorch.org/docs/stable/generated/torch.stft.html a
 
 from __future__ import annotations
 
-import inspect
-
 import onnx_ir as ir
 import torch
 
@@ -25,6 +23,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import (
     HARMLESS,
     schema_names,
+    takes,
     translates,
     translates_complex,
 )
@@ -124,10 +123,7 @@ def window(target: torch._ops.OpOverload) -> None:
 
     translation.__name__ = target._schema.name.split("::")[1]
     translation.__doc__ = f"{target} as a constant."
-    translation.__signature__ = inspect.Signature(
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("op", *names)]
-    )
-    translates(target)(translation)
+    translates(target)(takes(translation, names))
 
 
 window(aten.bartlett_window.default)

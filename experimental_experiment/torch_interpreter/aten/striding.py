@@ -5,7 +5,6 @@ Source of semantics: https://pytorch.org/docs/stable/generated/torch.as_strided.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 
@@ -21,7 +20,7 @@ from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.memory import places_of
-from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.registry import parameters, takes, translates, writes_through
 from experimental_experiment.torch_interpreter.sizes import Size, same_sizes, sizes_of
 
 aten = torch.ops.aten
@@ -36,17 +35,11 @@ def writes_by_position(*targets) -> Callable:
     """
 
     def register(get: Callable) -> Callable:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        names = list(inspect.signature(get).parameters)
-
         def put(op, base, new, **arguments):
             return put_at(op, base, new, lambda positions: get(op, positions, **arguments))
 
         put.__name__ = f"put_{get.__name__}"
-        put.__signature__ = inspect.Signature(
-            [inspect.Parameter(name, kind) for name in ["op", "base", "new", *names[2:]]]
-        )
-        writes_through(*targets)(put)
+        writes_through(*targets)(takes(put, ["base", "new", *parameters(get)[1:]]))
         return get
 
     return register

@@ -13,10 +13,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.composite import placed, signature_of, traced_call, write
+from experimental_experiment.torch_interpreter.composite import placed, traced_call, write
 from experimental_experiment.torch_interpreter.dtypes import FLOATS, onnx_dtype
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.registry import Translation
+from experimental_experiment.torch_interpreter.registry import Translation, takes
 from experimental_experiment.torch_interpreter.sizes import Number
 
 aten = torch.ops.aten
@@ -113,8 +113,7 @@ def tracing(node: torch.fx.Node, traced: torch.fx.GraphModule) -> Any:
         with op.context.inside(None):  # autocast does not see what an operator does inside
             return write(op, node.target, traced, operands)
 
-    translation.__signature__ = signature_of(node.target)
-    return translation
+    return takes(translation, node.target)
 
 
 def makes_casts(traced: torch.fx.GraphModule) -> bool:
