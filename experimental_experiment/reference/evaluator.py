@@ -12,7 +12,8 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from experimental_experiment.reference.operators import OPERATORS
+from experimental_experiment.reference import operators  # noqa: F401 (they register)
+from experimental_experiment.reference.registry import OPERATORS
 from experimental_experiment.reference.statistics import described
 
 logger = logging.getLogger("experimental_experiment")
@@ -52,10 +53,8 @@ class ExtendedReferenceEvaluator(ReferenceEvaluator):
             proto = onnx.load(proto)
         elif isinstance(proto, ir.Model):
             proto = ir.to_proto(proto)
-        operators = [*(new_ops or ()), *OPERATORS]
-        super().__init__(
-            proto, opsets=opsets, functions=functions, verbose=verbose, new_ops=operators, **options
-        )
+        every = [*(new_ops or ()), *OPERATORS]
+        super().__init__(proto, opsets=opsets, functions=functions, verbose=verbose, new_ops=every, **options)
 
     def run(
         self,
