@@ -59,11 +59,10 @@ class OperatorTestCase(unittest.TestCase):
         *inputs: np.ndarray | None,
         outputs: int | Sequence[str] = 1,
         domain: str = "com.microsoft",
-        opset: int | None = None,
         **attributes: Any,
     ) -> None:
         """The outputs of one node are those of onnxruntime: dtype, shape, values."""
-        model = node_model(op_type, inputs, outputs, domain, opset or self.OPSET, attributes)
+        model = node_model(op_type, inputs, outputs, domain, self.OPSET, attributes)
         feeds = {f"x{position}": array for position, array in enumerate(inputs) if array is not None}
         expected = session(model).run(None, feeds)
         got = ExtendedReferenceEvaluator(model).run(None, feeds)

@@ -6,6 +6,8 @@ Source of semantics: onnxruntime's documentation of its contrib operators, and i
 from experimental_experiment.reference.operators import (  # noqa: F401 (they register)
     activations,
     attention,
+    convolution,
     normalization,
     products,
+    quantization,
 )
