@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from onnx.reference import ReferenceEvaluator
 from torch.utils import _pytree as pytree
 
 from experimental_experiment import comparison
+from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.testing import Call
 from experimental_experiment.torch_interpreter import ExportOptions
 
@@ -109,11 +109,11 @@ def in_onnxruntime(model: onnx.ModelProto, inputs: Tensors) -> list[torch.Tensor
 
 
 def in_reference(model: onnx.ModelProto, inputs: Tensors) -> list[torch.Tensor]:
-    """The outputs that onnx's own evaluator gives: it reads the standard and nothing else."""
+    """The outputs that the reference evaluator gives: it reads the standard and nothing else."""
     feeds = {
         argument.name: as_array(tensor) for argument, tensor in zip(model.graph.input, inputs, strict=True)
     }
-    return [as_tensor(output) for output in ReferenceEvaluator(model).run(None, feeds)]
+    return [as_tensor(output) for output in ExtendedReferenceEvaluator(model).run(None, feeds)]
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:
@@ -155,7 +155,7 @@ CONTEXTS = {
     "around": Context("between transpositions: channels last before and after", Around),
     "scaled": Context("between a scale, a bias, an activation and casts", Scaled),
     "decomposed": Context("after `run_decompositions()` with torch's default table", options={"export_options": DECOMPOSED}),
-    "reference": Context("alone, in `onnx.reference` instead of onnxruntime", options={"runtime": "onnx"}, run=in_reference),
+    "reference": Context("alone, in the reference evaluator instead of onnxruntime", options={"runtime": "onnx"}, run=in_reference),
 }  # fmt: skip
 """By name: what ``python -m tests.sweep --context`` takes."""
 

@@ -60,10 +60,7 @@ REFERENCE: list[Family] = [
     NORMS,
     PARTIAL,
     ("operator", ("to_sparse",), ("float32",), SPARSE),
-    ("operator", ("nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"), ("float32",),
-     "onnx.reference: GatherElements along more than 64 elements raises, numpy.choose takes no more"),
 ]  # fmt: skip
-"""What onnx.reference cannot run names its operator; the rest are defects of ours."""
 
 FAMILIES: dict[str, list[Family]] = {
     "plain": PLAIN,

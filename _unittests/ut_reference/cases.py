@@ -71,9 +71,11 @@ class OperatorTestCase(unittest.TestCase):
             relative, absolute = TOLERANCES.get(right.dtype.name, (0, 0))
             np.testing.assert_allclose(found, right, relative, absolute, err_msg=f"output {position}")
 
-    def reference(self, op_type: str, *inputs: np.ndarray | None, **attributes: Any) -> list[np.ndarray]:
+    def reference(
+        self, op_type: str, *inputs: np.ndarray | None, domain: str = "com.microsoft", **attributes: Any
+    ) -> list[np.ndarray]:
         """What the reference evaluator gives for one node."""
-        model = node_model(op_type, inputs, 1, "com.microsoft", self.OPSET, attributes)
+        model = node_model(op_type, inputs, 1, domain, self.OPSET, attributes)
         feeds = {f"x{position}": array for position, array in enumerate(inputs) if array is not None}
         return ExtendedReferenceEvaluator(model).run(None, feeds)
 

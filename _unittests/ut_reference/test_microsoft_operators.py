@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import unittest
 
 import numpy as np
@@ -299,7 +300,7 @@ class TestRegistry(unittest.TestCase):
         missing = [
             operator.__name__
             for operator in OPERATORS
-            if not any(f'"{operator.__name__}"' in text for text in texts)
+            if not any(re.search(rf"\b{operator.__name__}\b", text) for text in texts)
         ]
         self.assertEqual(missing, [])
 

@@ -7,6 +7,7 @@ from experimental_experiment.reference.operators import (  # noqa: F401 (they re
     activations,
     attention,
     convolution,
+    corrections,
     normalization,
     products,
     quantization,

@@ -1,0 +1,77 @@
+"""Operators of ONNX that onnx computes wrongly: the reference evaluator gives what onnxruntime gives."""
+
+from __future__ import annotations
+
+import unittest
+
+import numpy as np
+import onnx.parser
+
+from _unittests.ut_reference.cases import OperatorTestCase, numbers
+from experimental_experiment.comparison import session
+from experimental_experiment.reference import ExtendedReferenceEvaluator
+
+STANDARD = {"domain": ""}
+X = numbers(2, 3, 4)
+SCAN = """
+<ir_version: 8, opset_import: ["" : 20]>
+main (float[2] start, float[2,n] x, float[n,2] y) => (float[2] last, float[2,n] sums, float[n,2] products)
+{
+    last, sums, products = Scan<num_scan_inputs=2, scan_input_axes=[1,0], scan_input_directions=[1,0],
+        scan_output_axes=[1,0], scan_output_directions=[0,1],
+        body = step (float[2] before, float[2] a, float[2] b) => (float[2] after, float[2] sum, float[2] product) {
+            after = Add(before, a) sum = Identity(after) product = Mul(b, start)
+        }>(start, x, y)
+}
+"""
+
+
+class TestCorrections(OperatorTestCase):
+    CASES = {
+        "transposed convolution in groups": (
+            "ConvTranspose", numbers(2, 4, 5), numbers(4, 3, 3), numbers(6), {**STANDARD, "group": 2, "strides": [2]}),
+        "transposed convolution of images": (
+            "ConvTranspose", numbers(1, 6, 4, 4), numbers(6, 1, 3, 3),
+            {**STANDARD, "group": 3, "pads": [1, 0, 1, 0], "output_padding": [1, 0], "strides": [2, 1], "dilations": [1, 2]}),
+        "more than 64 elements": (
+            "GatherElements", numbers(100, 3), np.arange(300).reshape(100, 3) % 97 - 40, STANDARD),
+        "fewer indices than elements": ("GatherElements", X, np.array([[[3, -1], [0, 2]]]), {**STANDARD, "axis": -1}),
+        "no index": ("GatherElements", X, np.zeros((2, 0, 4), np.int64), {**STANDARD, "axis": 1}),
+        "elements are removed": ("Pad", X, np.array([0, -1, 2, 0, 1, -3]), STANDARD),
+        "a value, some axes": ("Pad", X, np.array([-1, 2]), np.array(5, np.float32), np.array([-1]), STANDARD),
+        "removed and continued": ("Pad", X, np.array([0, 0, 2, 0, -1, -1]), {**STANDARD, "mode": "edge"}),
+        "reflected": ("Pad", X, np.array([0, 2, 1, 0, 0, 3]), {**STANDARD, "mode": "reflect"}),
+        "integers to negative powers": (
+            "Pow", np.array([2, -2, 1, -1, -1, 3]), np.array([-1, -2, -3, -3, -4, 2]), STANDARD),
+        "floats to integers": ("Pow", X, np.array(2), STANDARD),
+        "the mean of some axes": ("ReduceMean", X, np.array([0, -1]), {**STANDARD, "keepdims": 0}),
+        "the mean of all": ("ReduceMean", X, STANDARD),
+        "nothing to reduce": ("ReduceMean", X, {**STANDARD, "noop_with_empty_axes": 1}),
+    }  # fmt: skip
+
+    def test_same_as_onnxruntime(self):
+        self.assert_cases(self.CASES)
+
+    def test_a_mean_of_halves(self):
+        """onnxruntime has no kernel of this dtype."""
+        (got,) = self.reference("ReduceMean", np.full((3, 4), 60000, np.float16), domain="")
+        self.assertEqual((got.dtype, got.shape, got.item()), (np.float16, (1, 1), 60000))
+
+    def test_scan(self):
+        model = onnx.parser.parse_model(SCAN)
+        for length in (4, 1):
+            with self.subTest(length=length):
+                feeds = {"start": numbers(2), "x": numbers(2, length), "y": numbers(length, 2)}
+                got = ExtendedReferenceEvaluator(model).run(None, feeds)
+                for expected, found in zip(session(model).run(None, feeds), got, strict=True):
+                    np.testing.assert_allclose(found, expected, 1e-5)
+
+    def test_a_scan_of_nothing(self):
+        feeds = {"start": numbers(2), "x": numbers(2, 0), "y": numbers(0, 2)}
+        last, sums, products = ExtendedReferenceEvaluator(onnx.parser.parse_model(SCAN)).run(None, feeds)
+        np.testing.assert_array_equal(last, feeds["start"])
+        self.assertEqual((sums.shape, products.shape), ((2, 0), (0, 2)))
+
+
+if __name__ == "__main__":
+    unittest.main()
