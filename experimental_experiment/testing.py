@@ -84,6 +84,10 @@ class CapturedOnce:
         """See ExportOptions."""
         return self.options.decomposed(program)
 
+    def patched(self) -> contextlib.AbstractContextManager[Callable]:
+        """See ExportOptions."""
+        return self.options.patched()
+
 
 def versions(model: onnx.ModelProto) -> dict[str, int]:
     """The operator sets that a model imports."""

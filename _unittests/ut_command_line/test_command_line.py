@@ -101,6 +101,10 @@ MODELS = textwrap.dedent(
         return x * n
 
 
+    def recurrent():
+        return torch.nn.GRU(3, 4, batch_first=True), (torch.randn(2, 5, 3),), {}, ({0: "batch", 1: "steps"},)
+
+
     def of_a_number():
         return number, (torch.randn(2, 3), 3)
     """
@@ -143,6 +147,19 @@ class TestCommandLine(unittest.TestCase):
         self.assertIn("input: x dtype('float32') shape=[2, 3]", out)
         self.assertIn("1 Mul", out)
         self.assertIn("1 of 1 outputs agree", out)
+
+    def test_patches_of_the_export(self):
+        self.assertIn(
+            "input: input dtype('float32') shape=['batch', 'steps', 3]", self.export("recurrent")[1]
+        )
+        status, _, err = self.export("recurrent", "--patch", "none")
+        self.assertEqual(status, 1)
+        self.assertIn("specialized it to be a constant", err)
+        for named in ("all", "numpy_inputs", "numpy_inputs,recurrent_layers"):
+            self.assertEqual(self.export("recurrent", "--patch", named)[0], 0)
+        status, _, err = self.export("recurrent", "--patch", "numpy_inputs,zzz")
+        self.assertEqual(status, 2)
+        self.assertIn("there is no patch 'zzz'", err)
 
     def test_options_of_the_export(self):
         status, out, err = self.export(

@@ -16,6 +16,7 @@ import unittest
 import experimental_experiment.torch_interpreter
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown, written
+from experimental_experiment.torch_interpreter.patches.patch import markdown as patches_markdown
 from experimental_experiment.torch_interpreter.runtime.table import markdown as runtime_markdown
 from experimental_experiment.xoptim.rules import markdown as patterns_markdown
 
@@ -137,6 +138,13 @@ class TestOperators(unittest.TestCase):
             written = file.read()
         self.assertEqual(
             written, patterns_markdown(), "run: python -m experimental_experiment patterns > docs/patterns.md"
+        )
+
+    def test_the_table_of_patches_is_current(self):
+        with open(os.path.join(ROOT, "docs", "patches.md")) as file:
+            written = file.read()
+        self.assertEqual(
+            written, patches_markdown(), "run: python -m experimental_experiment patches > docs/patches.md"
         )
 
     def test_known_operators_are_described(self):

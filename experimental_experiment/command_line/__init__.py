@@ -1,4 +1,4 @@
-"""The command line: export, check, optimize, print, where, operators, runtime, patterns.
+"""The command line: export, check, optimize, print, where, operators, runtime, patterns, patches.
 
 Exit status: 0, 1 when an export stops or results differ, 2 when the command itself is wrong.
 """

@@ -36,6 +36,12 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "--strict", action="store_true", help="capture with TorchDynamo, as ExportOptions(strict=True) does"
     )
     command.add_argument(
+        "--patch",
+        metavar="all|none|NAME[,NAME...]",
+        help="patches of torch and transformers that get a refused model captured, besides those always applied; "
+        "`patches` lists them",
+    )
+    command.add_argument(
         "--functions", action="store_true", help="make every submodule a local function of the model"
     )
     command.add_argument(
@@ -72,7 +78,7 @@ def run(given: argparse.Namespace) -> int:
                 dynamic_shapes=shapes,
                 input_names=given.input_names and given.input_names.split(","),
                 target_opset=given.opset,
-                export_options=ExportOptions(strict=given.strict),
+                export_options=ExportOptions(strict=given.strict, patches=patches(given.patch)),
                 mutated_buffers=given.mutated_buffers,
                 modules_as_functions=given.functions,
                 filename=given.output,
@@ -84,6 +90,13 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     print(summary(model, given.output, time.perf_counter() - begin))
     return check.report(given.output, example) if given.check else 0
+
+
+def patches(text: str | None) -> bool | list[str] | None:
+    """What ``--patch`` says, as ExportOptions takes it."""
+    if text in ("all", "none"):
+        return text == "all"
+    return text and text.split(",")
 
 
 def with_dynamic(example: source.Example, entries: list[str]) -> Any:

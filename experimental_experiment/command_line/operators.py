@@ -1,4 +1,4 @@
-"""``where OPERATOR``, ``operators``, ``runtime``, ``patterns``: what is translated, and where; what a runtime needs; the rules."""
+"""``where OPERATOR``, and the tables of the documents: ``operators``, ``runtime``, ``patterns``, ``patches``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import argparse
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import catalog
+from experimental_experiment.torch_interpreter.patches import patch
 from experimental_experiment.torch_interpreter.runtime import table
 from experimental_experiment.xoptim import rules
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
-    """The arguments of the four commands."""
+    """The arguments of these commands."""
     command = commands.add_parser("where", help="file and line of a translation")
     command.add_argument("operator", help="aten.add.Tensor, aten.add, aten.add_, higher_order.cond, ...")
     command.set_defaults(run=show_place)
@@ -21,6 +22,10 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     command.set_defaults(run=show_runtime)
     command = commands.add_parser("patterns", help="the table of the optimizer's rules, in markdown")
     command.set_defaults(run=show_patterns)
+    command = commands.add_parser(
+        "patches", help="the table of what gets refused models captured, in markdown"
+    )
+    command.set_defaults(run=show_patches)
 
 
 def show_place(given: argparse.Namespace) -> int:
@@ -50,4 +55,10 @@ def show_runtime(given: argparse.Namespace) -> int:
 def show_patterns(given: argparse.Namespace) -> int:
     """Print ``docs/patterns.md``."""
     print(rules.markdown(), end="")
+    return 0
+
+
+def show_patches(given: argparse.Namespace) -> int:
+    """Print ``docs/patches.md``."""
+    print(patch.markdown(), end="")
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 from experimental_experiment.torch_interpreter import (  # noqa: F401 (they register)
     aten,
     control_flow,
+    patches,
     prims,
     symbolic,
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
 
 from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.messages import stage
+from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,8 @@ class ExportOptions:
         prefer_deferred_runtime_asserts_over_guards: turn guards on sizes into runtime checks.
         backed_size_oblivious: treat dynamic dimensions as if they could be 0 or 1. None: only when the example
             size of a dimension called dynamic is 0 or 1, which torch would otherwise refuse.
+        patches: which patches of torch and transformers are applied while the model is captured, see ``docs/patches.md``.
+            None: those that can only turn a refusal into an export; names: these too; True: all; False: none.
     """
 
     strict: bool = False
@@ -32,6 +35,7 @@ class ExportOptions:
     preserve_module_call_signature: tuple[str, ...] = ()
     prefer_deferred_runtime_asserts_over_guards: bool = False
     backed_size_oblivious: bool | None = None
+    patches: bool | Collection[str] | None = None
 
     def __post_init__(self):
         table = self.decomposition_table
@@ -39,6 +43,11 @@ class ExportOptions:
             raise ValueError(
                 f"decomposition_table is None, 'default' or a dict of decompositions, not {table!r}"
             )
+        selected(self.patches)
+
+    def patched(self) -> contextlib.AbstractContextManager[Convert]:
+        """Apply the patches for a while; what is yielded converts inputs."""
+        return applied(selected(self.patches))
 
     def capture(
         self,

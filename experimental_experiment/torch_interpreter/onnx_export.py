@@ -107,6 +107,7 @@ def to_onnx(
         ValueError, TypeError: an argument of this function is wrong.
     """
     refuse_foreign_arguments(kwargs, export_options)
+    capture_options = export_options or ExportOptions()
     opset, domains = opsets(target_opset)
     table = registry.per_call_table(translations)
     classes = class_names(modules_as_functions)
@@ -128,9 +129,10 @@ def to_onnx(
         keeps_modules=bool(modules_as_functions) and not inline,
     )
     op = Emitter(graph, context)
-    with one_at_a_time():
+    with one_at_a_time(), capture_options.patched() as modificator:
         progress("capture", 1)
-        program = capture(mod, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
+        args, kwargs = modificator(args), modificator(dict(kwargs or {}))
+        program = capture(mod, args, kwargs, dynamic_shapes, capture_options)
         with without_autocast(), context.inside(program.autocast):
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
     model = ir.Model(

@@ -1,0 +1,8 @@
+"""What gets a model through torch.export that refuses it: one small object a problem.
+
+`patch` holds the room's mechanics; the other files hold the patches, by what they are about.
+"""
+
+from __future__ import annotations
+
+from experimental_experiment.torch_interpreter.patches import inputs, recurrent  # noqa: F401 (they register)

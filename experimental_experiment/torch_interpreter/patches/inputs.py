@@ -1,0 +1,64 @@
+"""Inputs that torch.export does not take as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import torch
+from torch.utils import _pytree as pytree
+
+from experimental_experiment.torch_interpreter.patches.patch import Convert, patch
+
+
+@patch("torch", replaces=("torch.utils._pytree.SUPPORTED_NODES",), default=True)
+def dataclass_inputs() -> Iterator[Convert]:
+    """A dataclass among the inputs that is not registered with torch.export.register_dataclass is refused."""
+    with contextlib.ExitStack() as registered:
+
+        def convert(value: Any) -> Any:
+            for cls in unregistered(value):
+                registered.enter_context(registered_dataclass(cls))
+                dataclass_inputs.used()
+            return value
+
+        yield convert
+
+
+def unregistered(value: Any) -> Iterator[type]:
+    """The dataclasses that torch does not know, of an object and of what it holds."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from unregistered(item)
+    elif isinstance(value, dict):
+        yield from unregistered(list(value.values()))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if type(value) not in pytree.SUPPORTED_NODES:
+            yield type(value)
+        yield from unregistered([getattr(value, field.name) for field in dataclasses.fields(value)])
+
+
+@contextlib.contextmanager
+def registered_dataclass(cls: type) -> Iterator[None]:
+    """Register a dataclass for a while."""
+    pytree.register_dataclass(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
+    try:
+        yield
+    finally:
+        pytree._deregister_pytree_node(cls)
+
+
+@patch("torch", replaces=("the inputs",))
+def numpy_inputs() -> Iterator[Convert]:
+    """Numpy's arrays and numbers among the inputs are refused: they become tensors and numbers of Python."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, (numpy.ndarray, numpy.generic)):
+            return value
+        numpy_inputs.used()
+        return torch.from_numpy(value) if isinstance(value, numpy.ndarray) else value.item()
+
+    yield convert

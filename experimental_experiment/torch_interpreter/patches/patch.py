@@ -1,0 +1,265 @@
+"""A patch: what torch or transformers does while a model is captured, replaced for a while and put back.
+
+A patch is a generator registered with `@patch`: it replaces something, yields, puts it back. It is applied when the first of
+those who want it enters, in whatever thread, and undone when the last one leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import inspect
+import itertools
+import re
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from experimental_experiment.torch_interpreter.emitter import logger
+
+PATCHES: dict[str, Patch] = {}
+"""All patches by name."""
+
+SETS = ("torch", "transformers")
+"""The packages that are patched."""
+
+Convert = Callable[[Any], Any]
+"""A function of one value of the inputs, no container of Python's own: what torch.export takes in its place."""
+
+LOCK = threading.RLock()
+MISSING = object()
+
+
+@dataclasses.dataclass(eq=False)
+class Patch:
+    """One problem of a capture and what removes it.
+
+    Attributes:
+        name: what it is asked for by.
+        problem: what torch.export does without it, in one sentence.
+        set: the package that is patched, one of `SETS`.
+        replaces: the qualified names of what is replaced, or what is registered.
+        since: the first version of the package that needs it, ``""`` for all before *until*.
+        until: the first version of the package that no longer needs it, ``""`` when there is none.
+        default: whether `to_onnx` applies it unasked: it can only turn a refusal into an export.
+        apply: a context manager that replaces and puts back; it yields None, or a function that converts inputs.
+    """
+
+    name: str
+    problem: str
+    set: str
+    replaces: tuple[str, ...]
+    since: str
+    until: str
+    default: bool
+    apply: Callable[[], contextlib.AbstractContextManager[Convert | None]]
+    users: int = 0
+    uses: int = 0
+    applied: contextlib.ExitStack | None = None
+    convert: Convert | None = None
+
+    @property
+    def versions(self) -> str:
+        """The versions that need it, as ``transformers >= 5.0, < 5.3``."""
+        bounds = [f"{sign} {bound}" for sign, bound in ((">=", self.since), ("<", self.until)) if bound]
+        return f"{self.set} {', '.join(bounds)}".strip()
+
+    def reason_to_skip(self) -> str:
+        """Why what is installed and imported does not need it, ``""`` when it does."""
+        if self.set not in sys.modules:
+            return f"{self.set} is not imported"
+        installed = sys.modules[self.set].__version__
+        if self.since and numbers(installed) < numbers(self.since):
+            return f"{self.set} {installed} is older than {self.since}"
+        if self.until and numbers(installed) >= numbers(self.until):
+            return f"{self.set} {installed} does not need it"
+        return ""
+
+    def used(self) -> None:
+        """Say that what it replaces was called: `applied` logs it."""
+        with LOCK:
+            self.uses += 1
+
+    def enter(self) -> None:
+        """Apply it, unless it is."""
+        with LOCK:
+            if self.users == 0:
+                stack = contextlib.ExitStack()
+                self.convert = stack.enter_context(self.apply())
+                self.applied = stack
+            self.users += 1
+
+    def leave(self) -> None:
+        """Undo it, unless somebody else still wants it."""
+        with LOCK:
+            self.users -= 1
+            if self.users == 0:
+                stack, self.applied, self.convert = self.applied, None, None
+                stack.close()
+
+
+class Patches(tuple):
+    """Patches; printed, they are a table."""
+
+    def __str__(self) -> str:
+        return "\n".join(table(self))
+
+
+def patch(
+    set: str, replaces: tuple[str, ...], since: str = "", until: str = "", default: bool = False
+) -> Callable[[Callable[[], Iterator[Convert | None]]], Patch]:
+    """Register a generator, which replaces, yields and puts back, as the patch of its name.
+
+    The first paragraph of its docstring is the problem. See `Patch` for the arguments.
+    """
+    if set not in SETS:
+        raise ValueError(f"the patches are those of {' and '.join(SETS)}, not of {set!r}")
+
+    def register(function: Callable[[], Iterator[Convert | None]]) -> Patch:
+        name = function.__name__
+        if name in PATCHES:
+            raise ValueError(f"there are two patches {name!r}")
+        problem = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+        if not problem:
+            raise ValueError(f"the docstring of {name} says which problem it removes")
+        apply = contextlib.contextmanager(function)
+        PATCHES[name] = Patch(name, problem, set, tuple(replaces), since, until, default, apply)
+        return PATCHES[name]
+
+    return register
+
+
+def selected(wanted: bool | Collection[str] | None, among: Collection[str] = SETS) -> list[Patch]:
+    """The patches that *wanted* means: None those that are on by default, True all, False none, names those and the default ones.
+
+    *among*: only those of these sets. Raises TypeError or ValueError when *wanted* is no such thing.
+    """
+    if not (wanted is None or isinstance(wanted, bool)):
+        check_names(wanted, among)
+    return [
+        item
+        for item in PATCHES.values()
+        if item.set in among
+        and wanted is not False
+        and (wanted is True or item.default or item.name in (wanted or ()))
+    ]
+
+
+def check_names(wanted: Any, among: Collection[str]) -> None:
+    """Raise TypeError or ValueError when *wanted* is not a collection of names of patches of these sets."""
+    if isinstance(wanted, str) or not isinstance(wanted, Collection):
+        raise TypeError(f"patches is True, False, None or a collection of names, not {wanted!r}")
+    names = sorted(item.name for item in PATCHES.values() if item.set in among)
+    for name in wanted:
+        if name not in names:
+            close = difflib.get_close_matches(str(name), names, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+            raise ValueError(f"there is no patch {name!r} of {' or '.join(among)}: {hint}")
+
+
+@contextlib.contextmanager
+def applied(patches: Collection[Patch]) -> Iterator[Convert]:
+    """Apply patches for a while; what is yielded converts inputs, in containers of any depth.
+
+    Patches that the installed versions do not need are skipped and say so at DEBUG; those that were used are logged at the end.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.callback(log_uses)
+        active = []
+        for item in patches:
+            reason = item.reason_to_skip()
+            if reason:
+                logger.debug("patch %s is skipped: %s", item.name, reason)
+                continue
+            item.enter()
+            stack.callback(item.leave)
+            active.append(item)
+        yield lambda inputs: converted(inputs, [item.convert for item in active if item.convert is not None])
+
+
+def log_uses() -> None:
+    """Name the patches that were used since the last time, with the problem that each removed."""
+    with LOCK:
+        for item in PATCHES.values():
+            if item.uses:
+                item.uses = 0
+                logger.info("patch %s was used: %s", item.name, item.problem)
+
+
+def converted(inputs: Any, functions: Collection[Convert]) -> Any:
+    """*inputs* with every value that is no container of Python's own replaced by what the functions make of it."""
+    if type(inputs) in (list, tuple):
+        return type(inputs)(converted(item, functions) for item in inputs)
+    if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
+        return type(inputs)(*(converted(item, functions) for item in inputs))
+    if isinstance(inputs, dict) and type(inputs).__module__ in ("builtins", "collections"):
+        result = inputs.copy()
+        for key, item in inputs.items():
+            result[key] = converted(item, functions)
+        return result
+    for function in functions:
+        inputs = function(inputs)
+    return inputs
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[Any]:
+    """Set an attribute of a module, a class or an object for a while; yields what stood there, None where nothing did."""
+    own = vars(owner).get(name, MISSING)
+    before = getattr(owner, name, None)
+    setattr(owner, name, value)
+    try:
+        yield before
+    finally:
+        if own is MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, to compare: ``"2.13.0+cpu"`` is (2, 13, 0)."""
+    release = re.match(r"[\d.]*", version).group()
+    found = [int(part) for part in release.split(".") if part]
+    return tuple(itertools.chain(found, [0] * (3 - len(found))))
+
+
+# ---- what is shown
+
+
+def table(patches: Collection[Patch]) -> list[str]:
+    """The lines of a table of patches, in markdown."""
+    lines = ["| patch | without it | versions | replaces | default |", "|---|---|---|---|---|"]
+    for item in sorted(patches, key=lambda item: (item.set, item.name)):
+        replaces = ", ".join(f"`{name}`" for name in item.replaces)
+        is_default = "yes" if item.default else ""
+        lines.append(f"| {item.name} | {item.problem} | {item.versions} | {replaces} | {is_default} |")
+    return lines
+
+
+def markdown() -> str:
+    """``docs/patches.md``."""
+    lines = [
+        "# Patches",
+        "",
+        "Generated by `python -m experimental_experiment patches`; a test keeps it current.",
+        "",
+        "torch.export refuses some models for reasons that are not the model's. A patch replaces, while the model is captured, what",
+        "refuses; everything is put back afterwards. Those of the column default can only turn a refusal into an export and are on in",
+        'every `to_onnx`; `ExportOptions(patches=True)` asks for all, `patches={"name"}` for some more, `patches=False` for none. To call',
+        "torch.export oneself, or to convert inputs:",
+        "",
+        "```python",
+        "from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors",
+        "",
+        "with bypass_export_some_errors(patch_transformers=True) as modificator:",
+        "    inputs = modificator(inputs)",
+        "    program = torch.export.export(model, inputs)",
+        "```",
+        "",
+        "A log line (INFO) names each patch that was used, another one (DEBUG) those that the installed versions do not need.",
+        "",
+    ]
+    return "\n".join([*lines, *table(PATCHES.values())]) + "\n"
