@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.decisions import Decisions
+from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
+from experimental_experiment.torch_interpreter.patches.recurrent import layers_over_symbols
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +88,17 @@ class ExportOptions:
         """The program after the decompositions asked for, the program itself when there is none."""
         if self.decomposition_table is None:
             return program
-        table = None if self.decomposition_table == "default" else dict(self.decomposition_table)
+        kept = layers_over_symbols(program)  # what they decompose into has the length of the example
+        if self.decomposition_table == "default":
+            table = torch.export.default_decompositions()
+            for layer in kept:
+                table.pop(layer)
+        else:
+            table = dict(self.decomposition_table)
+            for layer in kept & table.keys():
+                raise CaptureError(
+                    f"{layer} over a dynamic length decomposes into the steps of the example",
+                    hint=f"leave {layer} out of decomposition_table",
+                )
         with stage("ExportedProgram.run_decompositions"):
             return program.run_decompositions(table)

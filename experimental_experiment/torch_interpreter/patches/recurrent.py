@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from experimental_experiment.torch_interpreter.patches.patch import patch
 
@@ -18,64 +19,93 @@ LAYERS = (aten.gru.input, aten.lstm.input, aten.rnn_relu.input, aten.rnn_tanh.in
 """The operators that run all layers over all steps of a padded batch."""
 
 
-@patch("torch", replaces=tuple(f"torch.ops.{layer}" for layer in LAYERS), default=True)
+@patch(
+    "torch",
+    replaces=(
+        *(f"torch.ops.{layer}" for layer in LAYERS),
+        "torch._subclasses.fake_impls.FAST_OP_IMPLEMENTATIONS",
+    ),
+    default=True,
+)
 def recurrent_layers() -> Iterator[None]:
     """nn.LSTM, nn.GRU and nn.RNN keep the length of the example: torch finds the shape of their result by running every step."""
     with contextlib.ExitStack() as stack:
         for layer in LAYERS:
+            unrolled = layer.py_kernels[DispatchKey.CompositeImplicitAutograd]
+            entry(stack, fake_impls.FAST_OP_IMPLEMENTATIONS, layer, on_fake_tensors(unrolled))
             for key in (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd):
-                stack.enter_context(replaced_kernel(layer, key, by_shape(layer.py_kernels[key])))
+                entry(stack, layer.py_kernels, key, when_captured(layer.py_kernels[key]))
+            stack.callback(layer._dispatch_cache.clear)
+            layer._dispatch_cache.clear()
         yield
 
 
-@contextlib.contextmanager
-def replaced_kernel(overload: torch._ops.OpOverload, key: DispatchKey, kernel: Callable) -> Iterator[None]:
-    """Let *kernel* run for a dispatch key of an operator for a while."""
-    before = overload.py_kernels[key]
-    overload.py_kernels[key] = kernel
-    overload._dispatch_cache.clear()
-    try:
-        yield
-    finally:
-        overload.py_kernels[key] = before
-        overload._dispatch_cache.clear()
+def entry(stack: contextlib.ExitStack, entries: dict, key: Any, value: Any) -> None:
+    """Replace or add an entry until *stack* is closed."""
+    if key in entries:
+        stack.callback(entries.__setitem__, key, entries[key])
+    else:
+        stack.callback(entries.pop, key)
+    entries[key] = value
 
 
-def by_shape(kernel: Callable) -> Callable:
-    """*kernel*, unless a program is captured and the length is a symbol: then only the shapes are computed."""
+def when_captured(unrolled: Callable) -> Callable:
+    """The kernel of a layer, which torch runs after it recorded the layer, or to record what it decomposes into."""
 
-    def shapes(
-        input: torch.Tensor,
-        hx: Any,
-        params: Any,
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[torch.Tensor, ...]:
-        if not is_symbolic(input, 1 if batch_first else 0) or is_decomposed():
-            return kernel(
-                input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-            )
-        recurrent_layers.used()
-        states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
-        steps, batch = (1, 0) if batch_first else (0, 1)
-        width = states[0].shape[-1] * (2 if bidirectional else 1)
-        # in memory as the loop leaves it: step after step
-        result = input.new_empty(input.shape[steps], input.shape[batch], width)
-        finals = [state.new_empty(state.shape) for state in states]
-        return (result.transpose(0, 1) if batch_first else result), *finals
+    def kernel(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+        is_recording = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+        if is_recording or not isinstance(input, FakeTensor) or not has_symbolic_length(input, args[-1]):
+            return unrolled(input, *args)
+        return results(input, *args)
 
-    return shapes
+    return kernel
 
 
-def is_symbolic(input: torch.Tensor, axis: int) -> bool:
-    """Whether a size is a symbol, on a fake tensor: a functional tensor is that of a decomposition."""
-    return isinstance(input, FakeTensor) and isinstance(input.shape[axis], torch.SymInt)
+def on_fake_tensors(unrolled: Callable) -> Callable:
+    """What a mode of fake tensors computes for a layer that nothing decomposed before."""
+
+    def kernel(mode: FakeTensorMode, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+        with mode:
+            return (results if has_symbolic_length(input, args[-1]) else unrolled)(input, *args)
+
+    return kernel
 
 
-def is_decomposed() -> bool:
-    """Whether the operators of the kernel itself are recorded: what computes shapes only would stand in the program."""
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+def results(
+    input: torch.Tensor,
+    hx: Any,
+    params: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, ...]:
+    """Tensors of the shapes of a layer's results, in memory as the loop leaves them: step after step."""
+    recurrent_layers.used()
+    states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
+    steps = steps_axis(batch_first)
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    result = input.new_empty(input.shape[steps], input.shape[1 - steps], width)
+    finals = [state.new_empty(state.shape) for state in states]
+    return (result.transpose(0, 1) if batch_first else result), *finals
+
+
+def steps_axis(batch_first: bool) -> int:
+    """The axis of time of a padded batch."""
+    return 1 if batch_first else 0
+
+
+def has_symbolic_length(input: torch.Tensor, batch_first: bool) -> bool:
+    """Whether the number of steps is a symbol."""
+    return isinstance(input.shape[steps_axis(batch_first)], torch.SymInt)
+
+
+def layers_over_symbols(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
+    """The recurrent operators of a program that run over a number of steps that is a symbol."""
+    modules = [
+        module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+    ]
+    nodes = [node for module in modules for node in module.graph.nodes if node.target in LAYERS]
+    return {node.target for node in nodes if has_symbolic_length(node.args[0].meta["val"], node.args[-1])}
