@@ -17,6 +17,8 @@ import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.torch_interpreter.patches.caches import known_caches
+
 TOLERANCES = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1e-4, 1e-5),
@@ -68,7 +70,7 @@ def tensor_leaves(*trees: Any) -> list[torch.Tensor]:
     Numbers become 0-d tensors; None is left out; a complex tensor becomes a real one with a trailing dimension of 2.
     """
     leaves = []
-    for leaf in pytree.tree_leaves(trees):
+    for leaf in leaves_of(trees):
         if leaf is None:
             continue
         if isinstance(leaf, float):
@@ -78,6 +80,12 @@ def tensor_leaves(*trees: Any) -> list[torch.Tensor]:
         leaf = leaf.detach()
         leaves.append(torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf)
     return leaves
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of a tree, those of the caches of transformers in it among them."""
+    with known_caches():
+        return pytree.tree_leaves(tree)
 
 
 def run(runner: onnxruntime.InferenceSession, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -142,7 +150,7 @@ def compare(
     Python ints, floats and bools among the arguments are constants of the model unless it takes as many inputs.
     """
     kwargs = dict(kwargs or {})
-    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if leaf is not None]
+    leaves = [leaf for leaf in leaves_of((args, kwargs)) if leaf is not None]
     wanted = len(runner.get_inputs())
     inputs = leaves if len(leaves) == wanted else [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]

@@ -6,6 +6,7 @@ when torch shares them; every output is a value of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
         return [(name, leaf) for name, (_, leaf) in zip(names, kept)]
     found = []
     for wish, leaf in kept:
-        name = wish.replace("past_key_values", "present") if wish in taken else wish
+        name = re.sub("past_key_values|cache_params", "present", wish) if wish in taken else wish
         while name in taken:
             name = f"{name}_out"
         taken.add(name)

@@ -218,8 +218,10 @@ def translate(
         for entry, view in written:
             name = op.context.names.unique(f"{entry.name}_out")
             op.graph.outputs.append(output(op, dimensions, name, view.read(op), entry.node))
-    elif written:
+        return
+    lost = [entry.name for entry, view in written if all(view.read(op) is not value for value in returned)]
+    if lost:
         logger.warning(
             "the model writes %s: the new values are not part of the ONNX model (mutated_buffers='outputs' adds them)",
-            ", ".join(entry.name for entry, _ in written),
+            ", ".join(lost),
         )

@@ -1,0 +1,236 @@
+"""Caches of transformers as inputs and outputs: every kind, its names, other sizes, tokens beyond the window."""
+
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from torch.utils import _pytree as pytree
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
+    StaticCache,
+)
+
+from experimental_experiment.comparison import run, session
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+from experimental_experiment.torch_interpreter.patches.caches import known_caches
+
+VOCABULARY = 61
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 24,
+    "max_position_embeddings": 64,
+}
+WINDOW = 8
+
+
+def llama() -> torch.nn.Module:
+    """Full attention."""
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).eval()
+
+
+def gemma() -> torch.nn.Module:
+    """A layer with a sliding window, one with full attention."""
+    layers = ["sliding_attention", "full_attention"]
+    config = transformers.Gemma2Config(
+        **SMALL | {"num_hidden_layers": 2}, head_dim=8, sliding_window=WINDOW, layer_types=layers
+    )
+    return transformers.Gemma2ForCausalLM(config).eval()
+
+
+def lfm2() -> torch.nn.Module:
+    """A layer with the state of a convolution, one with full attention."""
+    layers = ["conv", "full_attention"]
+    return transformers.Lfm2ForCausalLM(
+        transformers.Lfm2Config(**SMALL | {"num_hidden_layers": 2}, layer_types=layers)
+    ).eval()
+
+
+def tokens(batch: int, length: int) -> torch.Tensor:
+    """Random token ids."""
+    return torch.randint(3, VOCABULARY, (batch, length))
+
+
+def call(model: torch.nn.Module, batch: int, new: int, past: int, cache: Cache) -> dict[str, Any]:
+    """The arguments of a step: new tokens, a mask over all positions, *cache* filled with past ones."""
+    ids = tokens(batch, past + new)
+    with torch.no_grad():
+        model(input_ids=ids[:, :past], past_key_values=cache, use_cache=True)
+    mask = torch.ones(batch, past + new, dtype=torch.int64)
+    return {"input_ids": ids[:, past:], "attention_mask": mask, "past_key_values": cache}
+
+
+def names(values: Any) -> list[str]:
+    """The names of inputs or outputs."""
+    return [value.name for value in values]
+
+
+STEP = {"input_ids": {0: "batch", 1: "new"}, "attention_mask": {0: "batch", 1: "total"}}
+GROWING = {0: "batch", 2: "past"}
+
+
+class TestCaches(ExporterTestCase):
+    """Each export is also run on other sizes."""
+
+    def check(self, model: torch.nn.Module, cache: Callable[[], Cache], entries: Any, new: int = 2) -> Any:
+        """Export a step of *model*, run it on two batches; the ONNX model."""
+        calls = [
+            call(model, batch, length, past, cache())
+            for batch, length, past in ((2, new, 4), (3, new + 1, 2))
+        ]
+        steps = STEP | {"past_key_values": entries}
+        if new == 1:  # the state of a convolution is updated token by token
+            steps["input_ids"] = {0: "batch"}
+            calls[1] = call(model, 3, 1, 2, cache())
+        return self.export_and_compare(
+            model, (), calls[0], others=[((), calls[1])], dynamic_shapes=steps, target_opset=20
+        )
+
+    def test_dynamic_cache(self):
+        model = llama()
+        names_of_parts = {"0_key": GROWING, "0_value": GROWING}
+        found = self.check(model, lambda: DynamicCache(config=model.config), names_of_parts)
+        self.assertEqual(
+            names(found.graph.input),
+            ["input_ids", "attention_mask", "past_key_values_0_key", "past_key_values_0_value"],
+        )
+        self.assertEqual(names(found.graph.output), ["logits", "present_0_key", "present_0_value"])
+        sizes = [size.dim_param or size.dim_value for size in found.graph.input[2].type.tensor_type.shape.dim]
+        self.assertEqual(sizes, ["batch", 1, "past", 8])
+        self.assertNotIn(DynamicCache, pytree.SUPPORTED_NODES)
+
+    def test_sliding_window_keeps_every_token(self):
+        model = gemma()
+        found = self.check(
+            model, lambda: DynamicCache(config=model.config), [[GROWING, GROWING], [GROWING, GROWING]]
+        )
+        runner = session(found)
+        ids, size = tokens(2, 3 * WINDOW), model.config.head_dim
+        cache = [torch.zeros(2, 1, 0, size) for _ in range(4)]
+        for start in range(0, 3 * WINDOW, 4):  # the outputs of a step are inputs of the next one
+            mask = torch.ones(2, start + 4, dtype=torch.int64)
+            logits, *cache = run(runner, [ids[:, start : start + 4], mask, *cache])
+        with torch.no_grad():
+            expected = model(input_ids=ids).logits[:, -4:]
+        torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+        self.assertEqual(cache[0].shape[2], 3 * WINDOW)
+        self.assertIn("cumulative_length", DynamicSlidingWindowLayer.update.__code__.co_names)
+
+    def test_full_window_in_the_example_is_refused(self):
+        model = gemma()
+        given = call(model, 2, 2, WINDOW + 2, DynamicCache(config=model.config))
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(model, (), given)
+        self.assertIn("the cache of the example has forgotten 3 of its 10 tokens", str(caught.exception))
+        self.assertIn("give one of less than 8 tokens, the sliding window", str(caught.exception))
+
+    def test_static_cache(self):
+        model = llama()
+        entries = [{0: "batch"}, {0: "batch"}, None]
+        with self.assertLogs("experimental_experiment", "WARNING") as logged:
+            found = self.check(model, lambda: StaticCache(config=model.config, max_cache_len=12), entries)
+        self.assertNotIn("the model writes", "".join(logged.output))  # what it writes is what it returns
+        self.assertEqual(
+            names(found.graph.output),
+            ["logits", "present_0_key", "present_0_value", "present_0_cumulative_length"],
+        )
+
+    def test_counter_in_python_is_refused(self):
+        model = gemma()
+        given = call(model, 2, 2, 4, StaticCache(config=model.config, max_cache_len=12))
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(model, (), given)
+        self.assertIn(
+            "a StaticSlidingWindowLayer counts its tokens in cumulative_length_int, a Python number that the program "
+            "would hold as a constant",
+            str(caught.exception),
+        )
+        self.assertIn("as DynamicCache(config=...) has", str(caught.exception))
+
+    def test_linear_attention(self):
+        model = lfm2()
+        entries = {"0_conv_states_0": {0: "batch"}, "1_key": GROWING, "1_value": GROWING}
+        found = self.check(model, lambda: DynamicCache(config=model.config), entries, new=1)
+        self.assertEqual(
+            names(found.graph.output),
+            ["logits", "present_0_conv_states_0", "present_1_key", "present_1_value"],
+        )
+
+    def test_encoder_decoder_cache(self):
+        config = transformers.T5Config(
+            vocab_size=VOCABULARY,
+            d_model=16,
+            d_kv=8,
+            d_ff=24,
+            num_layers=1,
+            num_heads=2,
+            decoder_start_token_id=0,
+        )
+        model = transformers.T5ForConditionalGeneration(config).eval()
+
+        def step(batch: int, source: int, past: int) -> dict[str, Any]:
+            encoded = torch.randn(batch, source, 16)
+            ids = tokens(batch, past + 2)
+            with torch.no_grad():
+                cache = model(encoder_outputs=(encoded,), decoder_input_ids=ids[:, :past]).past_key_values
+            self.assertIsInstance(cache, EncoderDecoderCache)
+            return {
+                "encoder_outputs": (encoded,),
+                "decoder_input_ids": ids[:, past:],
+                "past_key_values": cache,
+            }
+
+        source, past = {0: "batch", 2: "source"}, {0: "batch", 2: "past"}
+        found = self.export_and_compare(
+            model,
+            (),
+            step(2, 5, 3),
+            others=[((), step(3, 7, 6))],
+            dynamic_shapes={
+                "encoder_outputs": [{0: "batch", 1: "source"}],
+                "decoder_input_ids": {0: "batch"},
+                "past_key_values": {
+                    "0_self_key": past, "0_self_value": past, "0_cross_key": source, "0_cross_value": source,
+                },
+            },
+            target_opset=20,
+        )  # fmt: skip
+        self.assertEqual(
+            names(found.graph.output)[1:5],
+            ["present_0_self_key", "present_0_self_value", "present_0_cross_key", "present_0_cross_value"],
+        )
+
+    def test_bound_method_is_refused(self):
+        cache = DynamicCache()
+        cache.length = cache.get_seq_length
+        with (
+            known_caches(),
+            self.assertRaisesRegex(TypeError, "the method get_seq_length is bound to a cache"),
+        ):
+            pytree.tree_flatten(cache)
+
+    def test_leaves_rebuild_the_cache(self):
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        for part in (cache.self_attention_cache, cache.cross_attention_cache):
+            part.update(torch.ones(1, 1, 2, 3), torch.zeros(1, 1, 2, 3), 0)
+        with known_caches():
+            leaves, spec = pytree.tree_flatten(cache)
+            again = pytree.tree_unflatten([leaf + 1 for leaf in leaves], spec)
+            self.assertEqual(pytree.tree_structure(again), spec)
+        self.assertEqual(len(leaves), 4)
+        self.assertEqual(float(again.self_attention_cache.layers[0].keys.mean()), 2)
+        self.assertEqual(again.get_seq_length(), 2)
+        self.assertEqual(cache.self_attention_cache.layers[0].keys.mean(), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
