@@ -1,5 +1,9 @@
 """Caches of transformers as inputs and outputs: every kind, its names, other sizes, tokens beyond the window."""
 
+import contextlib
+import io
+import pathlib
+import re
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -208,6 +212,28 @@ class TestCaches(ExporterTestCase):
             names(found.graph.output)[1:5],
             ["present_0_self_key", "present_0_self_value", "present_0_cross_key", "present_0_cross_value"],
         )
+
+    def test_the_document(self):
+        text = (pathlib.Path(__file__).parents[2] / "docs" / "caches.md").read_text(encoding="utf-8")
+        first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            written = {}
+            exec(first, written)
+            ids = torch.ones(3, 3, dtype=torch.int64)
+            cache = DynamicCache(config=written["config"])
+            self.assert_matches(
+                written["step"],
+                written["model"],
+                (),
+                call(written["model"], 3, 1, 6, cache) | {"input_ids": ids[:, :1]},
+            )
+            printed.truncate(0)
+            exec(second, written)
+        self.addCleanup(pytree._deregister_pytree_node, written["Memory"])
+        self.assertIn(printed.getvalue().strip("\0\n"), text)
+        given = (torch.randn(2, 3), written["Memory"](torch.ones(3), torch.tensor(4.0)))
+        self.assert_matches(written["running"], written["Mean"](), given)
 
     def test_bound_method_is_refused(self):
         cache = DynamicCache()
