@@ -107,43 +107,29 @@ def to_onnx(
         ValueError, TypeError: an argument of this function is wrong.
     """
     refuse_foreign_arguments(kwargs, export_options)
-    capture_options = export_options or ExportOptions()
-    opset, domains = opsets(target_opset)
-    table = registry.per_call_table(translations)
-    classes = class_names(modules_as_functions)
-    options = options_of(optimize, domains)
-    if mutated_buffers not in ("drop", "outputs"):
-        raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
-    if runtime not in RUNTIMES:
-        raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
-    if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
-        raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
-    graph = ir.Graph([], [], nodes=[], name=type(mod).__name__, opset_imports={"": opset, **domains})
-    context = Context(
-        graph,
-        opset,
-        domains=graph.opset_imports,
-        translations=table,
-        runtime=runtime,
+    op = emitter_for(
+        type(mod).__name__,
+        target_opset,
+        translations,
+        runtime,
         special_values=special_values,
         keeps_modules=bool(modules_as_functions) and not inline,
     )
-    op = Emitter(graph, context)
+    context = op.context
+    classes = class_names(modules_as_functions)
+    options = options_of(optimize, context.domains)
+    if mutated_buffers not in ("drop", "outputs"):
+        raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
+    if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
+        raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
+    capture_options = export_options or ExportOptions()
     with one_at_a_time(), capture_options.patched() as modificator:
         progress("capture", 1)
         args, kwargs = modificator(args), modificator(dict(kwargs or {}))
         program = capture(mod, args, kwargs, dynamic_shapes, capture_options)
         with without_autocast(), context.inside(program.autocast):
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
-    model = ir.Model(
-        graph,
-        ir_version=max(
-            FUNCTIONS_IR_VERSION,
-            onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
-        ),
-        producer_name="experimental_experiment",
-        functions=context.functions,
-    )
+    model = model_of(op)
     progress("optimize", 1)
     finish(model, context, options, bool(inline), classes)
     progress("write", 1)
@@ -153,6 +139,41 @@ def to_onnx(
     if size > PROTOBUF_LIMIT:
         raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
     return ir.to_proto(model)
+
+
+def emitter_for(
+    name: str,
+    target_opset: int | Mapping[str, int] | None,
+    translations: Mapping[Any, Callable] | None,
+    runtime: str,
+    **others: Any,
+) -> Emitter:
+    """What writes an empty graph for this target; arguments as `to_onnx` takes them, *others* go to `Context`.
+
+    Raises ValueError or TypeError when one of them is wrong.
+    """
+    opset, domains = opsets(target_opset)
+    if runtime not in RUNTIMES:
+        raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
+    table = registry.per_call_table(translations)
+    graph = ir.Graph([], [], nodes=[], name=name, opset_imports={"": opset, **domains})
+    context = Context(
+        graph, opset, domains=graph.opset_imports, translations=table, runtime=runtime, **others
+    )
+    return Emitter(graph, context)
+
+
+def model_of(op: Emitter) -> ir.Model:
+    """The model of a graph that was written, with its local functions."""
+    return ir.Model(
+        op.graph,
+        ir_version=max(
+            FUNCTIONS_IR_VERSION,
+            onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", op.opset)]),
+        ),
+        producer_name="experimental_experiment",
+        functions=op.context.functions,
+    )
 
 
 def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]:

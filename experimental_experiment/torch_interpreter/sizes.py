@@ -76,6 +76,32 @@ class AxisSize(Number):
         return self.alone
 
 
+class GivenNumber(Number):
+    """A number that the caller gives as a tensor of one element.
+
+    Attributes:
+        home: the emitter of the graph whose input it is.
+        alone: that input.
+    """
+
+    __slots__ = ("alone", "home")
+
+    def __init__(self, home: Emitter, alone: ir.Value, label: str | None):
+        ir.Value.__init__(self, name=f"{alone.name}_number", type=alone.type, shape=ir.Shape([]))
+        self.home, self.alone, self.label = home, alone, label
+        self.held: ir.Value | None = None
+
+    def read(self) -> ir.Value:
+        """The number, squeezed now if it was not before."""
+        if self.held is None:
+            self.held = self.home.Squeeze(self.alone, [0])
+        return self.held
+
+    def vector(self) -> ir.Value:
+        """The tensor of one element."""
+        return self.alone
+
+
 Size = int | Number | ir.Value
 """A size: an int when it is static, otherwise a number, or what arithmetic on numbers gives, a 0-d INT64 value."""
 
@@ -319,7 +345,7 @@ def has_size(x: ir.Value, axis: int, size: Size) -> bool:
 
 def vector_of(op: Emitter, size: ir.Value) -> ir.Value:
     """A value of one element, or a 1-D one, as a 1-D INT64 value."""
-    if isinstance(size, AxisSize):
+    if isinstance(size, (AxisSize, GivenNumber)):
         return size.vector()
     size = op.Cast(size, to=INT64)
     return op.Unsqueeze(size, [0]) if rank(size) == 0 else size
@@ -327,7 +353,7 @@ def vector_of(op: Emitter, size: ir.Value) -> ir.Value:
 
 def vector_at_hand(size: Size) -> ir.Value | list[int] | None:
     """A size as a vector of one element when no node is needed for that but its Shape, None otherwise."""
-    if isinstance(size, AxisSize):
+    if isinstance(size, (AxisSize, GivenNumber)):
         return size.vector()
     if isinstance(size, ir.Value):
         return squeezed_vector(plain(size))

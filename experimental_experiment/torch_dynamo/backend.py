@@ -1,0 +1,113 @@
+"""The backends: what ``torch.compile(model, backend=...)`` and ``aot_autograd(fw_compiler=...)`` call.
+
+Source of semantics: "Custom Backends" of PyTorch's documentation. TorchDynamo hands over a graph of torch's functions; aot_autograd
+makes ATen graphs of it, without mutation, one for the results and one for the gradients, and these are converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+
+from experimental_experiment.torch_dynamo.compiled import OrtBackend
+from experimental_experiment.torch_dynamo.conversion import Target, convert
+from experimental_experiment.torch_dynamo.decompositions import decomposed, table_of
+from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
+from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.xoptim.options import OptimizationOptions
+
+
+def onnx_custom_backend(
+    graph_module: torch.fx.GraphModule,
+    args: Sequence[Any],
+    *,
+    target_opset: int | Mapping[str, int] | None = None,
+    storage: dict[str, Any] | None = None,
+    export_options: ExportOptions | None = None,
+    translations: Mapping[Any, Callable] | None = None,
+    optimize: bool | OptimizationOptions = True,
+    runtime: str = "onnxruntime",
+    providers: Sequence[Provider] | None = None,
+) -> Callable:
+    """Compile a graph of TorchDynamo's, or an ATen graph of aot_autograd's, for onnxruntime.
+
+    Args:
+        graph_module: the graph.
+        args: its example inputs: fake or real tensors, symbolic ints.
+        target_opset: version of ai.onnx, as `to_onnx` takes it.
+        storage: receives in its list ``"instance"`` a dict for each compiled graph: ``onnx`` the model, ``providers``,
+            ``inputs`` and ``outputs`` their kinds, ``graph_module`` the ATen graph.
+        export_options: of which only ``decomposition_table`` counts: operators that torch decomposes before the conversion.
+        translations: ``{operator: function}`` used before those of the registry.
+        optimize: True for the standard rules of `xoptim`, False for none, or `OptimizationOptions`.
+        runtime: see `to_onnx`.
+        providers: execution providers of onnxruntime; by default the one of the device that the tensors are on.
+
+    Returns:
+        What computes the graph. Gradients flow through it when *graph_module* comes from TorchDynamo.
+
+    Raises:
+        ExportError: a node cannot be translated; nothing falls back to eager.
+        ProviderError: the installed onnxruntime lacks a provider.
+    """
+    table = table_of((export_options or ExportOptions()).decomposition_table)
+    target = Target(target_opset, optimize, translations, runtime)
+
+    def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> OrtBackend:
+        return compiled(module, inputs, target, table, providers, storage)
+
+    if is_aten(graph_module):
+        return compiler(graph_module, args)
+    return aot_autograd(fw_compiler=compiler, decompositions=table)(graph_module, args)
+
+
+def compiled(
+    module: torch.fx.GraphModule,
+    args: Sequence[Any],
+    target: Target,
+    table: Mapping[Any, Callable],
+    providers: Sequence[Provider] | None,
+    storage: dict[str, Any] | None,
+) -> OrtBackend:
+    """Compile an ATen graph."""
+    device = device_of(args)
+    chosen = providers_for(device, providers)
+    module = decomposed(module, table)
+    converted = convert(module, target)
+    backend = OrtBackend(converted, chosen, device, outputs_seen())
+    if storage is not None:
+        instance = {
+            "onnx": converted.model,
+            "providers": backend.session.get_providers(),
+            "inputs": [entry.kind for entry in converted.inputs],
+            "outputs": [entry.kind for entry in converted.outputs],
+            "graph_module": module,
+        }
+        storage.setdefault("instance", []).append(instance)
+    logger.info(
+        "compiled a graph: %d inputs, %d outputs, %d nodes in ONNX, run by %s",
+        len(converted.inputs),
+        len(converted.outputs),
+        len(converted.model.graph.node),
+        backend.session.get_providers(),
+    )
+    return backend
+
+
+def is_aten(module: torch.fx.GraphModule) -> bool:
+    """Whether a graph is one of ATen operators with their fake values, not one of torch's functions."""
+    return all(
+        "val" in node.meta for node in module.graph.nodes if node.op in ("placeholder", "call_function")
+    ) and not module.graph.find_nodes(op="call_module")
+
+
+def outputs_seen() -> int | None:
+    """How many of the first outputs aot_autograd shows to the user, the others being kept for the gradients; None: all."""
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return metadata.num_forward if metadata is not None else None

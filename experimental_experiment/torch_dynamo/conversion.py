@@ -1,0 +1,166 @@
+"""From an ATen graph, as TorchDynamo and aot_autograd hand it over, to an ONNX model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir.passes import PassManager
+from onnx_ir.passes.common import RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
+from torch.utils._python_dispatch import _disable_current_modes as without_modes
+
+from experimental_experiment.torch_dynamo.interface import (
+    CONSTANT,
+    DIM,
+    NONE,
+    TENSOR,
+    Entry,
+    input_entries,
+    output_entries,
+)
+from experimental_experiment.torch_interpreter.emitter import Emitter
+from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter.interface import add_input, number_dtype, output
+from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.onnx_export import emitter_for, model_of
+from experimental_experiment.torch_interpreter.passes import finish, options_of
+from experimental_experiment.torch_interpreter.signature import Input, symbol_of
+from experimental_experiment.torch_interpreter.sizes import GivenNumber, declare, remember, vector_of
+from experimental_experiment.torch_interpreter.storage import View
+from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
+from experimental_experiment.xoptim.options import OptimizationOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What the models are written for; the arguments of `to_onnx` that have the same names."""
+
+    target_opset: int | Mapping[str, int] | None = None
+    optimize: bool | OptimizationOptions = True
+    translations: Mapping[Any, Callable] | None = None
+    runtime: str = "onnxruntime"
+
+
+@dataclasses.dataclass
+class Converted:
+    """An ONNX model and what it takes and returns.
+
+    Attributes:
+        model: all inputs and all outputs.
+        run: the model to run: without the outputs that Python knows, an input, a constant or None.
+        inputs, outputs: those of the graph, in order.
+    """
+
+    model: onnx.ModelProto
+    run: onnx.ModelProto
+    inputs: list[Entry]
+    outputs: list[Entry]
+
+
+def is_computed(entry: Entry) -> bool:
+    """Whether the model has to compute an output."""
+    return entry.kind not in (CONSTANT, NONE) and entry.source is None
+
+
+def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
+    """The model of a graph whose nodes carry ``meta["val"]``.
+
+    Raises ExportError when a node cannot be translated, ValueError or TypeError when *target* is wrong.
+    """
+    with (
+        one_at_a_time(),
+        without_autocast(),
+        without_modes(),
+    ):  # in aot_autograd's fake mode constants would be fake
+        op = emitter_for("compiled", target.target_opset, target.translations, target.runtime)
+        options = options_of(target.optimize, op.context.domains)
+        inputs = input_entries(module)
+        outputs = output_entries(module, inputs)
+        write(op, module, inputs, outputs)
+        model = model_of(op)
+        finish(model, op.context, options, inline=False, classes=None)
+        whole = ir.to_proto(model)
+        return Converted(whole, to_run(model, whole, outputs), inputs, outputs)
+
+
+def to_run(model: ir.Model, whole: onnx.ModelProto, outputs: Sequence[Entry]) -> onnx.ModelProto:
+    """The model without the outputs that Python knows."""
+    wanted = {entry.name for entry in outputs if is_computed(entry)}
+    if len(wanted) == len(outputs):
+        return whole
+    kept = [value for value in model.graph.outputs if value.name in wanted]
+    model.graph.outputs.clear()
+    model.graph.outputs.extend(kept)
+    PassManager([RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()])(model)
+    return ir.to_proto(model)
+
+
+def write(
+    op: Emitter, module: torch.fx.GraphModule, inputs: Sequence[Entry], outputs: Sequence[Entry]
+) -> None:
+    """Write a graph: inputs, nodes, outputs."""
+    name_dimensions(op, inputs)
+    for entry in [*inputs, *outputs]:
+        if entry.name:
+            op.context.names.reserve(entry.name)
+    views = [as_view(operand(op, entry)) for entry in inputs]
+    for view in views:
+        if isinstance(view, View):
+            declare(op, view.read(op))
+    results = Walk(module, op, op.context.dimensions).run(views)
+    for entry, view in zip(inputs, views):
+        if isinstance(view, View) and view.cell.version:
+            raise ExportError(
+                f"the graph writes its input {entry.node.name}",
+                entry.node,
+                "functionalize it: aot_autograd(keep_inference_input_mutations=False), the default",
+            )
+    for entry, result in zip(outputs, results):
+        op.graph.outputs.append(output_value(op, entry, value_of(op, result)))
+
+
+def name_dimensions(op: Emitter, inputs: Sequence[Entry]) -> None:
+    """Call the symbols of the inputs ``s0``, ``s1``, ... in their order."""
+    dimensions = op.context.dimensions
+    for entry in inputs:
+        fake = entry.fake
+        for axis in range(fake.dim()) if entry.kind == TENSOR else [None]:
+            symbol = symbol_of(fake, axis)
+            if symbol is not None and symbol not in dimensions.names:
+                dimensions.name(symbol, f"s{len(dimensions.names)}")
+
+
+def operand(op: Emitter, entry: Entry) -> Any:
+    """The value of an input, added to the graph; the Python value of a constant."""
+    if entry.kind == CONSTANT:
+        return entry.value
+    if entry.kind == TENSOR:
+        value = add_input(Input(entry.node, entry.name), op.context.dimensions)
+        op.graph.inputs.append(value)
+        return value
+    dtype = number_dtype(entry.fake)
+    value = ir.Value(name=entry.name, type=ir.TensorType(dtype), shape=ir.Shape([1]))
+    op.graph.inputs.append(value)
+    number = GivenNumber(op, value, op.context.dimensions.label(entry.fake, entry.name))
+    remember(op, number)
+    return number
+
+
+def output_value(op: Emitter, entry: Entry, result: Any) -> ir.Value:
+    """The value of one output under its name."""
+    if entry.kind == TENSOR:
+        return output(op, op.context.dimensions, entry.name, result, entry.node)
+    if entry.kind == NONE:
+        value = op.copy(op.constant(0.0))
+    elif entry.kind == CONSTANT:
+        value = op.copy(op.constant([entry.value]))
+    elif entry.kind == DIM:
+        value = op.copy(vector_of(op, result))
+    else:
+        value = op.copy(op.Unsqueeze(result, [0]))
+    value.name = entry.name
+    return value

@@ -1,0 +1,57 @@
+"""Execution providers: which one runs the graphs of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnxruntime
+import torch
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+Provider = str | tuple[str, dict[str, Any]]
+
+
+class ProviderError(RuntimeError):
+    """onnxruntime cannot run a graph where its tensors are."""
+
+
+def device_of(values: Iterable[Any]) -> torch.device:
+    """The device of all tensors among these values that are not 0-d on the CPU; the CPU without tensors.
+
+    Raises ProviderError when there are two, or when onnxruntime has no provider for it here.
+    """
+    devices = {value.device for value in values if isinstance(value, torch.Tensor)}
+    others = devices - {torch.device("cpu")}
+    if not others:
+        return torch.device("cpu")
+    if len(devices) > 1:
+        names = ", ".join(sorted(map(str, devices)))
+        raise ProviderError(
+            f"the tensors of one graph are on {names}: move the model and its inputs to one device"
+        )
+    (device,) = devices
+    if device.type not in PROVIDERS:
+        raise ProviderError(f"onnxruntime does not run graphs of the device {device}: only cpu and cuda")
+    return device
+
+
+def providers_for(device: torch.device, given: Sequence[Provider] | None) -> list[Provider]:
+    """What a session is created with: *given*, or the provider of the device.
+
+    Raises ProviderError when the installed onnxruntime lacks one.
+    """
+    if given is None and device.type == "cuda":
+        stream = torch.cuda.current_stream(device).cuda_stream
+        options = {"device_id": str(device.index or 0), "user_compute_stream": str(stream)}
+        given = [(PROVIDERS["cuda"], options), PROVIDERS["cpu"]]
+    chosen = [PROVIDERS["cpu"]] if given is None else list(given)
+    available = onnxruntime.get_available_providers()
+    for provider in chosen:
+        name = provider if isinstance(provider, str) else provider[0]
+        if name not in available:
+            raise ProviderError(
+                f"onnxruntime {onnxruntime.__version__} has no {name} here, only {', '.join(available)}"
+            )
+    return chosen
