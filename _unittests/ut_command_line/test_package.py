@@ -13,6 +13,8 @@ import sys
 import tempfile
 import unittest
 
+import torch
+
 import experimental_experiment.torch_interpreter
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown, written
@@ -186,9 +188,24 @@ class TestExamples(unittest.TestCase):
         text = run_example("export_a_loop.py")
         self.assertEqual(text.count("discrepancy of the ONNX model: 0.0"), 2)
 
+    @unittest.skipUnless(importlib.util.find_spec("sklearn"), "needs the package scikit-learn")
+    def test_torch_compile_backend(self):
+        torch._dynamo.reset()
+        text = run_example("torch_compile_backend.py")
+        differences = re.findall(r"largest relative difference of the losses: (.*)", text)
+        self.assertEqual(len(differences), 2)
+        for difference in differences:
+            self.assertLess(float(difference), 1e-3)
+        self.assertEqual(re.findall(r"(\d) were created", text), ["4", "2"])
+        self.assertIn("input: name='input_dim_2' type=dtype('int64') shape=[1]", text)
+        self.assertIn("output: name='output_NONE_3'", text)
+
     def test_every_example_is_tested_here(self):
         found = {name for name in os.listdir(os.path.join(ROOT, "examples")) if name.endswith(".py")}
-        self.assertEqual(found, {"custom_operators.py", "export_a_loop.py", "llama_decoder.py"})
+        self.assertEqual(
+            found,
+            {"custom_operators.py", "export_a_loop.py", "llama_decoder.py", "torch_compile_backend.py"},
+        )
 
 
 class TestReadme(unittest.TestCase):
