@@ -15,6 +15,7 @@ import torch
 
 from experimental_experiment.comparison import compare, run, session
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, onnx_export, to_onnx
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce
 from experimental_experiment.torch_interpreter.inference import schema_of
 from experimental_experiment.torch_interpreter.runtime import table
 
@@ -65,28 +66,6 @@ def of_each_float(function: Callable, *tensors: torch.Tensor, of: str = "") -> d
     """Rows of a table of cases: a function of the same tensors in each dtype of floats. *of*: what to call them."""
     dtypes = torch.float32, torch.float64, torch.float16, torch.bfloat16
     return {f"{of} {dtype}".strip(): (function, *(x.to(dtype) for x in tensors)) for dtype in dtypes}
-
-
-class CapturedOnce:
-    """ExportOptions that call torch.export once for several exports: it is most of their time."""
-
-    def __init__(self, options: ExportOptions):
-        self.options = options
-        self.program: torch.export.ExportedProgram | None = None
-
-    def capture(self, *arguments: Any) -> torch.export.ExportedProgram:
-        """The program of the first call, whatever the arguments."""
-        if self.program is None:
-            self.program = self.options.capture(*arguments)
-        return self.program
-
-    def decomposed(self, program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-        """See ExportOptions."""
-        return self.options.decomposed(program)
-
-    def patched(self) -> contextlib.AbstractContextManager[Callable]:
-        """See ExportOptions."""
-        return self.options.patched()
 
 
 def versions(model: onnx.ModelProto) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Why an export fails, where numbers drift: `coverage`, `discrepancies`, `piece_by_piece`."""
 
 from experimental_experiment.investigate.coverage import coverage
+from experimental_experiment.investigate.discrepancies import discrepancies
 
-__all__ = ["coverage"]
+__all__ = ["coverage", "discrepancies"]

@@ -88,8 +88,9 @@ def brief(value: object) -> str:
 
 
 def source_line(node: torch.fx.Node) -> Source | None:
-    """File, line, function and code of the last frame of the node's stack, None when unknown."""
+    """File, line, function and code of the last frame of the node's stack in a file, None when unknown."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', node.meta.get("stack_trace") or "")
+    frames = [frame for frame in frames if not frame[0].startswith("<eval_with_key>")] or frames
     if not frames:
         return None
     file, line, function, code = frames[-1]

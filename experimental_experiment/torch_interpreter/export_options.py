@@ -102,3 +102,29 @@ class ExportOptions:
                 )
         with stage("ExportedProgram.run_decompositions"):
             return program.run_decompositions(table)
+
+
+class CapturedOnce:
+    """ExportOptions that call torch.export once for several uses of a model: it is most of their time.
+
+    Attributes:
+        program: what torch.export gave, None before.
+    """
+
+    def __init__(self, options: ExportOptions):
+        self.options = options
+        self.program: torch.export.ExportedProgram | None = None
+
+    def capture(self, *arguments: Any) -> torch.export.ExportedProgram:
+        """The program of the first call, whatever the arguments."""
+        if self.program is None:
+            self.program = self.options.capture(*arguments)
+        return self.program
+
+    def decomposed(self, program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+        """See ExportOptions."""
+        return self.options.decomposed(program)
+
+    def patched(self) -> contextlib.AbstractContextManager[Callable]:
+        """See ExportOptions."""
+        return self.options.patched()

@@ -1,0 +1,359 @@
+"""`discrepancies`: a planted fault is named, ties and rounding are told apart from errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import onnx
+import torch
+from onnx import TensorProto, helper
+
+from _unittests.ut_investigate.holder import Deep
+from experimental_experiment.investigate import discrepancies
+from experimental_experiment.investigate.fusions import TRANSFORMERS, blame
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+
+aten = torch.ops.aten
+
+
+def wrong_softmax(op, self, dim):
+    """A softmax that is a little too flat."""
+    return op.Softmax(op.Mul(self, 0.9), axis=dim)
+
+
+def half_layer_norm(op, input, normalized_shape, weight, bias, eps):
+    """A normalization that squares in float16: beyond 256 it overflows."""
+    centered = op.Sub(input, op.ReduceMean(input, [-1], keepdims=1))
+    squares = op.Mul(centered, centered)
+    squares = op.Transpose(
+        op.Concat(squares, squares, axis=-1), perm=[1, 0]
+    )  # where onnxruntime stays in float16
+    variance = op.Transpose(op.ReduceMean(squares, [0], keepdims=1), perm=[1, 0])
+    scaled = op.Div(centered, op.Sqrt(op.Add(variance, eps)))
+    return op.Add(op.Mul(scaled, weight), bias)
+
+
+class Normalized(torch.nn.Module):
+    """Large values, normalized."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(self, x):
+        return self.norm(self.first(x) * 400).relu()
+
+
+class TestPlantedFaults(ExporterTestCase):
+    def test_wrong_translation_is_named_with_module_and_line(self):
+        x = torch.randn(2, 4)
+        wrong = {"investigate_test::unknown": lambda op, x: op.Mul(x, 2.001)}
+        found = discrepancies(Deep(), (x,), translations=wrong)
+        self.assertEqual(found.verdict, "error")
+        first = found.first
+        self.assertEqual((first.name, first.operator), ("unknown", "investigate_test.unknown.default"))
+        self.assertEqual((first.module, first.written), ("layers.1.attention", "Mul"))
+        self.assertIn("torch.ops.investigate_test.unknown(y)", first.source[3])
+        self.assertEqual(first.note, "onnx.reference agrees with onnxruntime: the translation is wrong")
+        statuses = {result.name: result.status for result in found.results}
+        self.assertEqual((statuses["softmax_1"], statuses["add_1"]), ("ok", "follows"))
+        self.assertIn(found.worst(1)[0].status, ("error", "follows"))
+        text = str(found)
+        self.assertIn(
+            "the first wrong result:\n%unknown = investigate_test.unknown.default, written as Mul", text
+        )
+        self.assertIn("14 results compared with eager, 14 nodes", text)
+
+    def test_the_first_fault_is_named_by_every_way_to_write_the_model(self):
+        x = torch.randn(2, 4)
+        wrong = {aten.softmax.int: wrong_softmax}
+        ways = {
+            "optimized": {},
+            "as translated": {"optimize": False},
+            "functions": {"modules_as_functions": True},
+            "bisection": {"at_once": 3},
+            "dynamic": {"dynamic_shapes": ({0: "batch"},)},
+        }
+        for way, options in ways.items():
+            with self.subTest(way):
+                found = discrepancies(Deep(broken=False), (x,), translations=wrong, **options)
+                self.assertEqual((found.verdict, found.first.name), ("error", "softmax"))
+                self.assertLessEqual(len(found.results), options.get("at_once", 13))
+
+    def test_fault_deep_inside_by_bisection(self):
+        model = Deep()
+        wrong = {"investigate_test::unknown": lambda op, x: op.Mul(x, 2.1)}
+        for at_once in (2, 5, 100):
+            found = discrepancies(model, (torch.randn(2, 4),), translations=wrong, at_once=at_once)
+            self.assertEqual(found.first.name, "unknown")
+
+    def test_model_that_is_given(self):
+        x, other = torch.randn(2, 4), torch.randn(3, 4)
+        model = Deep(broken=False)
+        proto = to_onnx(
+            model, (x,), dynamic_shapes=({0: "batch"},), translations={aten.softmax.int: wrong_softmax}
+        )
+        program = torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(proto, path)
+            for source, given in ((model, path), (model, proto), (program, proto)):
+                found = discrepancies(source, (other,), onnx=given, dynamic_shapes=({0: "batch"},))
+                self.assertEqual(found.first.name, "softmax")
+                self.assertEqual(found.first.gap.got, "float32[3, 4]")
+
+    def test_body_of_control_flow_is_named_by_its_operator(self):
+        def branches(x):
+            first, _ = torch.cond(
+                x.sum() > 0, lambda x: (x.softmax(-1), x + 1), lambda x: (x.cos(), x - 1), (x.sin(),)
+            )
+            return first * 2
+
+        found = discrepancies(branches, (torch.rand(2, 3),), translations={aten.softmax.int: wrong_softmax})
+        self.assertEqual((found.first.operator, found.first.written), ("higher_order.cond", "If"))
+        self.assertIn("torch.cond(", found.first.source[3])
+
+    def test_overflow_of_float16(self):
+        x = 2 * torch.randn(2, 4).half()
+        options = {
+            "translations": {aten.layer_norm.default: half_layer_norm},
+            "optimize": False,
+            "runtime": "onnx",
+        }
+        found = discrepancies(Normalized().half(), (x,), **options)
+        self.assertEqual(
+            (found.verdict, found.first.name, found.first.module), ("error", "layer_norm", "norm")
+        )
+        self.assertIsNone(found.overflow)
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            found = discrepancies(Normalized().to(dtype), (x.to(dtype),))
+            self.assertEqual(found.verdict, "agreement")
+
+    def test_overflow_of_eager_itself_is_told(self):
+        found = discrepancies(lambda x: (x * x).sum(-1) * 0.5, (torch.full((2, 4), 300.0).half(),))
+        self.assertEqual((found.verdict, found.overflow.name), ("agreement", "mul"))
+        self.assertIn("eager itself is not finite from %mul = aten.mul.Tensor on", str(found))
+
+    def test_infinities_and_nan_are_counted(self):
+        def division(op, self, other):
+            return op.Div(self, op.Sub(other, other))
+
+        found = discrepancies(
+            lambda x, y: (x / y).exp(),
+            (torch.tensor([1.0, 0, -1]), torch.ones(3)),
+            translations={aten.div.Tensor: division},
+        )
+        self.assertEqual(
+            (found.first.name, found.first.gap.nan, found.first.gap.inf), ("div", (0, 1), (0, 2))
+        )
+        self.assertIn("1 NaN instead of 0, 2 inf instead of 0", str(found.first.gap))
+
+    def test_wrong_type_is_an_error(self):
+        model = to_onnx(lambda x: x.sin().cos(), (torch.rand(3),))
+        found = discrepancies(lambda x: x.sin().cos(), (torch.rand(3).double(),), onnx=in_double(model))
+        self.assertEqual(found.verdict, "agreement")
+        found = discrepancies(lambda x: x.sin().cos()[None], (torch.rand(3),), onnx=model)
+        self.assertIn("float32[3] instead of float32[1, 3]", str(found.first))
+
+
+def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model for float64."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for value in [*result.graph.input, *result.graph.output, *result.graph.value_info]:
+        value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    return result
+
+
+class TestNoErrors(ExporterTestCase):
+    def test_agreement(self):
+        def writes(x):
+            y = x.clone()
+            z = y[0]
+            z.add_(1)
+            y[1] = z * 2
+            return y, z, y.t().relu()
+
+        cases = {
+            "writes through views": (writes, torch.rand(2, 3)),
+            "complex numbers": (lambda x: (torch.view_as_complex(x) * (1 + 2j)).abs(), torch.rand(2, 3, 2)),
+            "integers": (lambda x: (x // 3, x % 3 == 1, x.sum()), torch.arange(12).reshape(3, 4)),
+            "numbers among the outputs": (lambda x: (x.sum(), x.shape[0], x), torch.rand(2, 3)),
+            "an empty tensor": (lambda x: (x[:0].exp(), x), torch.rand(2, 3)),
+            "equal elements, in the order of the standard": (lambda x: x.argmax(-1), torch.ones(3, 4)),
+        }
+        for promise, (function, x) in cases.items():
+            with self.subTest(promise):
+                for options in ({}, {"optimize": False}):
+                    found = discrepancies(function, (x,), **options)
+                    self.assertEqual(found.verdict, "agreement", str(found))
+                    self.assertGreater(len(found.results), 0)
+
+    def test_write_of_a_wrong_value_is_named_where_it_is_computed(self):
+        def writes(x):
+            y = x.clone()
+            y[1] = y[0] * 2
+            return y, y.t().relu()
+
+        wrong = {aten.mul.Tensor: lambda op, self, other: op.Mul(self, 2.5)}
+        found = discrepancies(writes, (torch.rand(2, 3),), translations=wrong)
+        self.assertEqual(found.first.name, "mul")
+
+    def test_ties_are_no_errors(self):
+        def experts(scores):
+            return (scores * 2).topk(4).indices + 1
+
+        scores = torch.zeros(2, 8)
+        scores[:, 3] = 1
+        found = discrepancies(experts, (scores,))
+        self.assertEqual((found.verdict, found.first), ("tie", None))
+        self.assertEqual(found.ties[0].operator, "aten.topk.default")
+        self.assertRegex(found.ties[0].note, r"\d indices name other elements, which are equal")
+        self.assertIn("the outputs differ from eager by a tie, no node is wrong", str(found))
+        self.assertEqual(discrepancies(experts, (torch.randn(2, 8),)).verdict, "agreement")
+
+    def test_another_element_is_no_tie(self):
+        def last(op, self, dim, keepdim):
+            return op.Sub(op.ArgMax(self, axis=dim, keepdims=0), 1)
+
+        x = torch.arange(12.0).reshape(3, 4)
+        found = discrepancies(lambda x: x.sin().argmax(-1), (x,), translations={aten.argmax.default: last})
+        self.assertEqual((found.verdict, found.first.operator), ("error", "aten.argmax.default"))
+        self.assertEqual(
+            discrepancies(lambda x: x.argmin(-1), (torch.ones(3, 4),), translations={
+                aten.argmin.default: lambda op, self, dim, keepdim: op.ArgMin(self, axis=dim, keepdims=0, select_last_index=1)
+            }).verdict, "tie",
+        )  # fmt: skip
+
+    def test_rounding_that_grows(self):
+        found = discrepancies(lambda x: ((x + 1000).sum(-1) - 1000 * 5000) * 100, (torch.rand(4, 5000),))
+        self.assertEqual((found.verdict, found.first), ("rounding", None))
+        self.assertIn("the outputs differ from eager by rounding", str(found))
+
+    def test_random_numbers(self):
+        with self.assertLogs("experimental_experiment", "WARNING"):
+            model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)).train()
+            found = discrepancies(model, (torch.rand(8, 4),))
+        self.assertEqual(found.verdict, "random")
+        self.assertIn("the outputs differ from eager by random numbers, no node is wrong", str(found))
+
+
+def transposed_times_vector() -> onnx.ModelProto:
+    """A model that onnxruntime's fusion of MatMul and Transpose makes wrong."""
+    nodes = [
+        helper.make_node("Transpose", ["matrix"], ["transposed"], perm=[1, 0]),
+        helper.make_node("MatMul", ["transposed", "vector"], ["product"]),
+    ]
+    return handmade(nodes, {"matrix": [3, 4], "vector": [3]}, {"product": [4]})
+
+
+def padded_after_transpose() -> onnx.ModelProto:
+    """A model that onnxruntime stops running once it has moved a Transpose behind a Pad with axes."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["transposed"], perm=[0, 2, 1]),
+        helper.make_node("Pad", ["transposed", "amounts", "", "axes"], ["padded"]),
+        helper.make_node("Transpose", ["padded"], ["y"], perm=[0, 2, 1]),
+    ]
+    constants = [
+        helper.make_tensor("amounts", TensorProto.INT64, [2], [1, 2]),
+        helper.make_tensor("axes", TensorProto.INT64, [1], [1]),
+    ]
+    return handmade(nodes, {"x": [2, 3, 4]}, {"y": [2, 3, 7]}, constants)
+
+
+def handmade(nodes, inputs, outputs, constants=()) -> onnx.ModelProto:
+    """A model of float32 tensors."""
+    values = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+        for shapes in (inputs, outputs)
+    ]
+    graph = helper.make_graph(nodes, "handmade", *values, list(constants))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+class TestRuntime(ExporterTestCase):
+    def test_fusion_that_computes_garbage_is_named(self):
+        def product(matrix, vector):
+            return (matrix.sin().t() @ vector).relu()
+
+        call = (torch.randn(3, 4), torch.randn(3))
+        found = discrepancies(product, call, runtime="onnx")
+        self.assertEqual((found.verdict, found.runtime.optimizers), ("runtime", ("MatmulTransposeFusion",)))
+        self.assertIn("FusedMatMul", found.runtime.nodes[0])
+        self.assertIn(
+            "every node is right, onnxruntime's MatmulTransposeFusion changes the results", str(found)
+        )
+        self.assertEqual(discrepancies(product, call).verdict, "agreement")
+
+    def test_handmade_models(self):
+        matrix, vector = torch.randn(3, 4), torch.randn(3)
+        self.assertEqual(
+            blame(transposed_times_vector(), (matrix, vector)).optimizers, ("MatmulTransposeFusion",)
+        )
+        found = blame(padded_after_transpose(), (torch.randn(2, 3, 4),))
+        self.assertEqual(
+            set(found.optimizers), {"TransposeOptimizer", "TransposeOptimizer_CPUExecutionProvider"}
+        )
+        self.assertIn("indices element out of data bounds", found.difference)
+
+    def test_every_optimizer_of_the_installed_onnxruntime_is_known(self):
+        script = """
+        import onnxruntime, sys
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 1
+        onnxruntime.InferenceSession(sys.stdin.buffer.read(), options, providers=["CPUExecutionProvider"])
+        """
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        done = subprocess.run(
+            command, input=transposed_times_vector().SerializeToString(), capture_output=True
+        )
+        applied = set(re.findall(r"GraphTransformer (\w+) modified", done.stderr.decode()))
+        self.assertIn("MatmulTransposeFusion", applied)
+        self.assertEqual(applied - set(TRANSFORMERS), set())
+
+    def test_nothing_to_blame(self):
+        model = to_onnx(Normalized(), (torch.randn(2, 4),))
+        self.assertIsNone(blame(model, (torch.randn(2, 4),)))
+
+
+class TestArguments(ExporterTestCase):
+    def test_what_does_not_fit(self):
+        x = torch.rand(2, 3)
+        model = to_onnx(lambda x, y: x + y, (x, x))
+        cases = {
+            "the model takes 2 inputs (x, y), the program 1": lambda: discrepancies(
+                lambda x: x * 2, (x,), onnx=model
+            ),
+            "at_once is 2 at least, not 1": lambda: discrepancies(torch.sin, (x,), at_once=1),
+            "the program takes 1 arguments (x), 2 are given": lambda: discrepancies(
+                torch.export.export(torch.nn.ReLU(), (x,)), (x, x)
+            ),
+        }
+        for message, call in cases.items():
+            with self.subTest(message), self.assertRaises(ValueError) as caught:
+                call()
+            self.assertIn(message.replace("(x), 2", "(input), 2"), str(caught.exception))
+        with self.assertRaisesRegex(TypeError, "takes no 'optimize' for a model that is given"):
+            discrepancies(lambda x, y: x + y, (x, x), onnx=model, optimize=False)
+
+    def test_keyword_arguments_and_options(self):
+        def model(x, *, scale, shift):
+            return x * scale + shift.sin()
+
+        kwargs = {"shift": torch.rand(2, 3), "scale": torch.full((2, 3), 5.0)}
+        found = discrepancies(
+            model, (torch.rand(2, 3),), kwargs, export_options=ExportOptions(strict=True), target_opset=18
+        )
+        self.assertEqual(found.verdict, "agreement", str(found))
+
+
+if __name__ == "__main__":
+    unittest.main()

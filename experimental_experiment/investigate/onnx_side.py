@@ -1,0 +1,122 @@
+"""The ONNX side of a comparison: any of its results made outputs, at a level of onnxruntime's optimization, in onnx.reference."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import torch
+from onnx.reference import ReferenceEvaluator
+from onnx_ir.passes.common import InlinePass
+
+from experimental_experiment.comparison import run
+from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
+from experimental_experiment.xoptim.graphs import remove_unused_nodes
+
+Given = onnx.ModelProto | ir.Model | str | os.PathLike
+
+PLAIN = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+FULL = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+
+
+def loaded(model: Given, inlined: bool = False) -> ir.Model:
+    """A model of its own to change; external data stays where it is."""
+    if isinstance(model, ir.Model):
+        result = ir.from_proto(ir.to_proto(model))
+    elif isinstance(model, onnx.ModelProto):
+        result = ir.from_proto(model)
+    else:
+        result = ir.load(model)
+    if inlined:
+        InlinePass()(result)
+    return result
+
+
+def session_at(
+    model: Given,
+    level: onnxruntime.GraphOptimizationLevel = FULL,
+    disabled: Iterable[str] = (),
+    written_to: str = "",
+) -> onnxruntime.InferenceSession:
+    """A session at a level of optimization, without some optimizers. *written_to*: a file for the optimized model."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = level
+    if written_to:
+        options.optimized_model_filepath = written_to
+    providers, disabled = ["CPUExecutionProvider"], list(disabled)
+    if isinstance(model, ir.Model) and weight_bytes(model) <= PROTOBUF_LIMIT:
+        model = ir.to_proto(model)
+    if isinstance(model, onnx.ModelProto):
+        content = model.SerializeToString()
+        return onnxruntime.InferenceSession(content, options, providers, disabled_optimizers=disabled)
+    if isinstance(model, ir.Model):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            save(model, path)
+            return onnxruntime.InferenceSession(path, options, providers, disabled_optimizers=disabled)
+    return onnxruntime.InferenceSession(os.fspath(model), options, providers, disabled_optimizers=disabled)
+
+
+def values_of(model: Given, inputs: Sequence[torch.Tensor], names: Sequence[str]) -> dict[str, torch.Tensor]:
+    """The values of these names, as the graph computes them before onnxruntime optimizes it."""
+    exposed = loaded(model, inlined=True)
+    graph = exposed.graph
+    wanted = dict.fromkeys(names)
+    known = {value.name: value for node in graph for value in node.outputs if value.name in wanted}
+    graph.outputs.clear()
+    graph.outputs.extend(known[name] for name in wanted)
+    remove_unused_nodes(graph, graph.opset_imports.get("", 1))
+    return dict(zip(wanted, run(session_at(exposed, PLAIN), inputs)))
+
+
+def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """One value of a model computed by onnx.reference from the values that are *known*, None when it cannot.
+
+    Only the nodes between are run.
+    """
+    proto = ir.to_proto(loaded(model, inlined=True))
+    graph = proto.graph
+    producers = {output: node for node in graph.node for output in node.output}
+    needed, pending = set(), [name]
+    nodes = set()
+    while pending:
+        current = pending.pop()
+        if current in needed or (current in known and current != name):
+            needed.add(current)
+            continue
+        needed.add(current)
+        if current in producers and id(producers[current]) not in nodes:
+            nodes.add(id(producers[current]))
+            pending += read_by(producers[current])
+    feeds = {key: tensor for key, tensor in known.items() if key in needed and key != name}
+    if any(tensor.dtype == torch.bfloat16 for tensor in feeds.values()):
+        return None
+    kept = [node for node in graph.node if id(node) in nodes]
+    inputs = [onnx.ValueInfoProto(name=key) for key in feeds]
+    weights = [tensor for tensor in graph.initializer if tensor.name in needed and tensor.name not in feeds]
+    part = onnx.helper.make_graph(kept, "part", inputs, [onnx.ValueInfoProto(name=name)], weights)
+    try:
+        evaluator = ReferenceEvaluator(onnx.helper.make_model(part, opset_imports=proto.opset_import))
+        with np.errstate(all="ignore"):
+            (result,) = evaluator.run(None, {key: tensor.numpy() for key, tensor in feeds.items()})
+        return torch.from_numpy(result)
+    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return None  # an operator of another domain, or one that onnx.reference lacks for these dtypes
+
+
+def read_by(node: onnx.NodeProto) -> list[str]:
+    """The names that a node and its bodies read."""
+    found = [name for name in node.input if name]
+    for attribute in node.attribute:
+        for graph in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
+            own = {value.name for value in [*graph.input, *graph.initializer]}
+            own.update(name for inner in graph.node for name in inner.output)
+            outer = [name for inner in graph.node for name in read_by(inner)]
+            found += [name for name in outer if name not in own]
+    return found

@@ -1,0 +1,195 @@
+"""A program and a model side by side: each result that both name compared with eager, and with torch on ONNX's results before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from experimental_experiment.investigate.alignment import Pair, align
+from experimental_experiment.investigate.fusions import blame
+from experimental_experiment.investigate.gaps import gap
+from experimental_experiment.investigate.onnx_side import Given, in_reference, loaded, values_of
+from experimental_experiment.investigate.replay import (
+    Beside,
+    Eager,
+    as_onnx,
+    model_inputs,
+    random_nodes,
+)
+from experimental_experiment.investigate.results import Discrepancies, Result
+from experimental_experiment.investigate.ties import Tie, tie
+from experimental_experiment.torch_interpreter.errors import (
+    module_path,
+    source_line,
+    target_name,
+)
+from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.storage import mutated_storages
+
+ROUNDING = 8.0
+"""A result that is at most this much further from float64 than eager's differs by rounding."""
+
+
+class Comparison:
+    """A program, a model and one call of both."""
+
+    def __init__(self, program: Program, onnx: Given, leaves: Sequence[Any], scale: float):
+        self.program = program
+        self.onnx = onnx
+        self.leaves = leaves
+        self.scale = scale
+        self.inputs = model_inputs(program, leaves)
+        model = loaded(onnx)
+        self.pairs = align(program, model)
+        self.input_names = [value.name for value in model.graph.inputs]
+        if len(self.input_names) != len(self.inputs):
+            raise ValueError(
+                f"the model takes {len(self.input_names)} inputs ({', '.join(self.input_names)}), "
+                f"the program {len(self.inputs)}"
+            )
+        self.random = set(random_nodes(program.module.graph))
+        self.expected: dict[tuple[torch.fx.Node, int], torch.Tensor] = {}
+
+    def told(self, at_once: int | None) -> Discrepancies:
+        """Compare, look for the reasons."""
+        pairs = self.pairs if at_once is None else self.narrowed(at_once)
+        onnx = self.onnx_values(pairs)
+        self.expected = self.eager_values(pairs)
+        found = self.beside(pairs, onnx)
+        calls = sum(node.op == "call_function" for node in self.program.module.graph.nodes)
+        report = Discrepancies(
+            found, calls, blame(self.onnx, self.inputs, self.scale), self.overflow(pairs, found)
+        )
+        if report.first is not None:
+            pair = next(pair for pair in pairs if pair.value == report.first.onnx)
+            report.first.note = self.origin(pair, onnx)
+        return report
+
+    def onnx_values(self, pairs: Sequence[Pair]) -> dict[tuple[torch.fx.Node, int], torch.Tensor]:
+        """What the model computes for these pairs."""
+        values = values_of(self.onnx, self.inputs, [pair.value for pair in pairs])
+        return {(pair.node, pair.position): values[pair.value] for pair in pairs}
+
+    def eager_values(self, pairs: Sequence[Pair]) -> dict[tuple[torch.fx.Node, int], torch.Tensor]:
+        """What eager computes for these pairs; outputs as they are in the end, after all writes."""
+        found: dict[tuple[torch.fx.Node, int], torch.Tensor] = {}
+        wanted = {(pair.node, pair.position) for pair in pairs}
+
+        def seen(node: torch.fx.Node, tensors: Sequence[torch.Tensor | None]) -> None:
+            for position, tensor in enumerate(tensors):
+                if (node, position) in wanted:
+                    found[node, position] = tensor
+
+        runner = Eager(self.program, {node for node, _ in wanted}, seen)
+        runner.start(self.leaves)
+        for pair in pairs:
+            if pair.output and runner.writes:
+                found[pair.node, pair.position] = as_onnx(runner.env[pair.node]).clone()
+        return found
+
+    def narrowed(self, at_once: int) -> list[Pair]:
+        """At most *at_once* pairs around the first difference from eager: by bisection, as many results at each turn."""
+        low, high = 0, len(self.pairs)
+        while high - low > at_once:
+            step = -(-(high - low) // at_once)
+            places = [*range(low + step - 1, high - 1, step), high - 1]
+            probes = [self.pairs[place] for place in places]
+            onnx, expected = self.onnx_values(probes), self.eager_values(probes)
+            differs = [not gap(expected[key], onnx[key], self.scale).within for key in onnx]
+            if True not in differs:
+                return probes[-at_once:]
+            turn = differs.index(True)
+            low, high = places[turn - 1] + 1 if turn else low, places[turn] + 1
+        return self.pairs[low:high]
+
+    def beside(
+        self, pairs: Sequence[Pair], onnx: Mapping[tuple[torch.fx.Node, int], torch.Tensor]
+    ) -> list[Result]:
+        """Judge each pair; outputs that the program may still write come last."""
+        found: list[Result] = []
+        writes = bool(mutated_storages(self.program.module.graph))
+        early = [pair for pair in pairs if not (pair.output and writes)]
+        late = [pair for pair in pairs if pair.output and writes]
+        by_node: dict[torch.fx.Node, list[Pair]] = {}
+        for pair in early:
+            by_node.setdefault(pair.node, []).append(pair)
+
+        def seen(node: torch.fx.Node, tensors: Sequence[torch.Tensor | None]) -> None:
+            for pair in by_node.get(node, ()):
+                ours = tensors[pair.position]
+                found.append(self.judged(pair, runner, ours, onnx[node, pair.position]))
+
+        runner = Beside(
+            self.program, {(pair.node, pair.position): onnx[pair.node, pair.position] for pair in early}, seen
+        )
+        runner.start(self.leaves)
+        for pair in late:
+            ours = as_onnx(runner.env[pair.node])
+            found.append(self.judged(pair, runner, ours, onnx[pair.node, pair.position]))
+        return found
+
+    def judged(self, pair: Pair, runner: Beside, ours: torch.Tensor, theirs: torch.Tensor) -> Result:
+        """Compare one result with eager and with *ours*, torch's on ONNX's results of the nodes before."""
+        node = pair.node
+        whole = gap(self.expected[node, pair.position], theirs, self.scale)
+        own = gap(ours, theirs, self.scale)
+        result = Result(
+            node.name, target_name(node.target), pair.value, pair.operator, pair.output, module_path(node),
+            source_line(node), whole, own,
+        )  # fmt: skip
+        if own.within:
+            result.status = "ok" if whole.within else "follows"
+        elif node in self.random:
+            result.status, result.note = "random", "the two sides draw other numbers"
+        elif found := self.tied(pair, runner, ours, theirs):
+            result.status, result.note = "tie", str(found)
+        elif self.rounds(pair, runner, ours, theirs):
+            result.status, result.note = "rounding", "no further from float64 than eager"
+        else:
+            result.status = "error"
+        return result
+
+    def tied(self, pair: Pair, runner: Beside, ours: torch.Tensor, theirs: torch.Tensor) -> Tie | None:
+        """The tie that makes the difference."""
+        given = [runner.env.get(argument, argument) if isinstance(argument, torch.fx.Node) else argument
+                 for argument in pair.node.args]  # fmt: skip
+        return tie(pair.node, given, ours, theirs)
+
+    def rounds(self, pair: Pair, runner: Beside, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+        """Whether ONNX's result is about as near to float64's as torch's is."""
+        if not ours.is_floating_point() or ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            return False
+        exact = runner.exact(pair.node)
+        if exact is None or exact[pair.position] is None or not bool(theirs.isfinite().all()):
+            return False
+        target = exact[pair.position]
+        torchs, onnxs = (float((side.double() - target).abs().max()) for side in (ours, theirs))
+        floor = torch.finfo(ours.dtype).eps * float(target.abs().max())
+        return onnxs <= ROUNDING * max(torchs, floor)
+
+    def origin(self, pair: Pair, onnx: Mapping[tuple[torch.fx.Node, int], torch.Tensor]) -> str:
+        """Who is wrong: the translation, or a kernel of onnxruntime; as onnx.reference says."""
+        known = dict(zip(self.input_names, self.inputs))
+        known |= {
+            other.value: onnx[other.node, other.position]
+            for other in self.pairs
+            if (other.node, other.position) in onnx
+        }
+        theirs = onnx[pair.node, pair.position]
+        third = in_reference(self.onnx, pair.value, known)
+        if third is None:
+            return "onnx.reference does not run these nodes: the translation, or a kernel of onnxruntime"
+        if gap(theirs, third, self.scale).within:
+            return "onnx.reference agrees with onnxruntime: the translation is wrong"
+        return "onnx.reference does not agree with onnxruntime: one of its kernels is wrong"
+
+    def overflow(self, pairs: Sequence[Pair], found: Sequence[Result]) -> Result | None:
+        """The first result that is not finite in eager."""
+        tensors = {pair.value: self.expected[pair.node, pair.position] for pair in pairs}
+        for result in found:
+            tensor = tensors[result.onnx]
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                return result
+        return None
