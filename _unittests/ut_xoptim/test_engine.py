@@ -1,5 +1,6 @@
 """The engine: patterns, the queue, the budget, reports, options."""
 
+import gc
 import unittest
 
 import numpy as np
@@ -206,6 +207,21 @@ class TestEngine(unittest.TestCase):
 
         with self.assertRaisesRegex(OptimizationError, "the rule ReluAsInt replaces FLOAT by INT64"):
             optimize(parsed(CHAIN), **only(relu_as_int))
+
+    def test_the_search_for_cycles_goes_on(self):
+        @rule(P.Relu(x))
+        def relu(op, x):
+            enabled.append(gc.isenabled())
+            return op.Cast(x, to=onnx.TensorProto.DOUBLE)
+
+        enabled = []
+        with self.assertRaises(OptimizationError):
+            optimize(parsed(CHAIN), **only(relu))
+        self.assertEqual([False, True], [*enabled, gc.isenabled()])
+        gc.disable()
+        self.addCleanup(gc.enable)
+        optimize(parsed(CHAIN), **only(neg_neg))
+        self.assertFalse(gc.isenabled())
 
     def test_another_rank(self):
         @rule(P.Relu(x))

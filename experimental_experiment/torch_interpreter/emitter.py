@@ -95,6 +95,7 @@ class Context:
         rows: the rows of the runtime table that this target needs, by operator.
         applying: the rows that are writing now.
         applied: how often each row was applied.
+        repaired: how often one that the runtime needs was, whatever the operator set.
         cast_from: values of a dtype without kernels, each with the value that it was cast from, see `runtime.kernels`.
     """
 
@@ -115,6 +116,7 @@ class Context:
     special_values: bool = False
     applying: list[table.Row] = dataclasses.field(default_factory=list)
     applied: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    repaired: int = 0
     cast_from: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -202,8 +204,9 @@ class Emitter:
         """Write one node; see the class. Raises Untranslatable when the inputs do not fit the operator."""
         attributes = {name: value for name, value in (attributes or {}).items() if value is not None}
         inputs = [sizes.plain(value) for value in inputs]
+        opset = self.context.opset
         rows = self.context.rows.get(op_type, ()) if not domain else ()
-        kinds = dtypes.constraints(op_type, table.written_as(self.opset, rows), domain)
+        kinds = dtypes.constraints(op_type, table.written_as(opset, rows), domain)
         values = self.typed(op_type, kinds, inputs)
         simplify = SIMPLIFICATIONS.get(op_type) if not domain and outputs is None else None
         if simplify is not None:
@@ -215,12 +218,12 @@ class Emitter:
             return repaired if outputs is None or isinstance(repaired, tuple) else (repaired,)
         restored: dict[str, ir.DataType] = {}
         if kinds is not None and not domain:
-            kinds = dtypes.constraints(op_type, self.opset)
-            dtypes.check_inputs(op_type, self.opset, values)
-            attributes = dtypes.attributes_at(op_type, self.opset, attributes)
+            kinds = dtypes.constraints(op_type, opset)
+            dtypes.check_inputs(op_type, opset, values)
+            attributes = dtypes.attributes_at(op_type, opset, attributes)
             values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
-        results = list(self.folded(node) or node.outputs)
+        results = self.folded(node) or list(node.outputs)
         for position, result in enumerate(results):
             kind = kinds.outputs[min(position, len(kinds.outputs) - 1)] if restored else ""
             if kind in restored:
@@ -240,15 +243,22 @@ class Emitter:
         while inputs and inputs[-1] is None:
             inputs.pop()
         context, origin = self.context, self.context.origin
+        unique, prefix = context.names.unique, origin.prefix
         if domain and domain not in context.domains:
             context.domains[domain] = 1
-        given = {name: attribute(name, value) for name, value in attributes.items()}
-        node = ir.node(op_type, inputs, given, domain=domain, num_outputs=outputs)
+        node = ir.Node(
+            domain,
+            op_type,
+            inputs,
+            [attribute(name, value) for name, value in attributes.items()],
+            num_outputs=outputs,
+            name=unique(f"node_{prefix}_{op_type}"),
+            metadata_props=dict(origin.provenance),
+        )
         for value in node.outputs:
-            value.name = context.names.unique(f"{origin.prefix}_{op_type.lower()}")
-        node.name = context.names.unique(f"node_{origin.prefix}_{op_type}")
-        node.metadata_props.update(origin.provenance)
-        node.meta[MODULES] = origin.modules
+            value.name = unique(f"{prefix}_{op_type.lower()}")
+        if origin.modules:
+            node.meta[MODULES] = origin.modules
         self.insert(node)
         infer(node, context.opset)
         return node
@@ -362,8 +372,10 @@ class Emitter:
         return copied
 
 
-def attribute(name: str, value: Any) -> Any:
+def attribute(name: str, value: Any) -> ir.Attr:
     """An attribute of a node: numbers, strings and lists of ints are made here, onnx-ir takes longer to find their type."""
+    if isinstance(value, ir.Attr):
+        return value
     if isinstance(value, int):
         return ir.AttrInt64(name, int(value))
     if isinstance(value, float):
@@ -372,7 +384,7 @@ def attribute(name: str, value: Any) -> Any:
         return ir.AttrString(name, value)
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, int) for item in value):
         return ir.AttrInt64s(name, value)
-    return value
+    return ir.convenience.convert_attribute(name, value)
 
 
 def holds_floats(value: Any) -> bool:

@@ -119,15 +119,7 @@ def infer(node: ir.Node, opset: int) -> None:
     Cost: about 40 microseconds for the first node of a kind, a fifth for others. Raises Untranslatable when the inputs contradict the operator.
     """
     schema = schema_of(node.op_type, max(opset, INFERRED_SINCE.get(node.op_type, 0)), node.domain)
-    given = [value for value in node.inputs if value is not None]
-    if schema is None or any(value.type is None for value in given):
-        return
-    bodies = [item.as_graph() for item in node.attributes.values() if item.type == ir.AttributeType.GRAPH]
-    if bodies:
-        check_bodies(node, opset, bodies)
-        infer_from_bodies(node, bodies)
-        return
-    key = kind_of(node, schema)
+    key = None if schema is None else kind_of(node, schema)
     kept = INFERRED.get(key)  # another thread may empty it
     if kept is not None:
         for output, known in zip(node.outputs, kept):
@@ -135,6 +127,14 @@ def infer(node: ir.Node, opset: int) -> None:
                 dtype, dims = known
                 output.type = ir.TensorType(dtype)
                 output.shape = None if dims is None else ir.Shape(dims)
+        return
+    given = [value for value in node.inputs if value is not None]
+    if schema is None or any(value.type is None for value in given):
+        return
+    bodies = [item.as_graph() for item in node.attributes.values() if item.type == ir.AttributeType.GRAPH]
+    if bodies:
+        check_bodies(node, opset, bodies)
+        infer_from_bodies(node, bodies)
         return
     data = {value.name: tensor_proto(value) for value in given if is_small(value, 64)}
     try:
@@ -171,20 +171,22 @@ def kind_of(node: ir.Node, schema: onnx.defs.OpSchema) -> tuple | None:
     for value in node.inputs:
         if value is None:
             key.append(None)
-        elif type(value.type) is ir.TensorType and value.dtype != ir.DataType.STRING:
-            key += (value.dtype, dims_of(value), data_of(value))
-        else:
+            continue
+        kind = value.type
+        if type(kind) is not ir.TensorType or kind.dtype is ir.DataType.STRING:
             return None
-    for name, attribute in node.attributes.items():
+        key += (kind.dtype, dims_of(value), None if value.const_value is None else data_of(value))
+    for attribute in node.attributes.values() if node.attributes else ():
         if attribute.type not in COMPARED:
             return None
-        key += (name, attribute.value)
+        key += (attribute.name, attribute.value)
     return tuple(key)
 
 
 def dims_of(value: ir.Value) -> tuple[int | ir.SymbolicDim, ...] | None:
     """The sizes of a value, None when its rank is unknown."""
-    return None if value.shape is None else value.shape.dims
+    shape = value.shape
+    return None if shape is None else shape.dims
 
 
 def data_of(value: ir.Value) -> bytes | None:
@@ -250,7 +252,9 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     """The outputs of *node*, computed, or None when it is not worth it or not exact."""
     if node.domain or node.op_type not in FOLDED:
         return None
-    if not all(v is not None and is_small(v) and v.dtype in NUMPY for v in node.inputs):
+    if any(v is None or v.const_value is None for v in node.inputs):
+        return None
+    if not all(is_small(v) and v.dtype in NUMPY for v in node.inputs):
         return None
     for output in node.outputs:
         if output.shape is None or not output.shape.is_static() or output.dtype not in NUMPY:

@@ -115,6 +115,8 @@ def rank(value: ir.Value) -> int:
 
 def plain(value: Any) -> Any:
     """The value that a number stands for; anything else as it is."""
+    if type(value) is ir.Value:  # the most usual, and asking for a Number takes long
+        return value
     return value.read() if isinstance(value, Number) else value
 
 

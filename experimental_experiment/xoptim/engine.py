@@ -6,8 +6,10 @@ A node is looked at once, and again when something changed within reach of a pat
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -15,6 +17,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer
 from experimental_experiment.torch_interpreter.marks import MODULES
+from experimental_experiment.xoptim.graphs import detach
 from experimental_experiment.xoptim.pattern import CONSTANT, P, inner_nodes, kinds_of, matches_of, may_match
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Declined, Rule, no, rule
@@ -48,7 +51,7 @@ class Place:
     def __init__(self, replaced: ir.Node):
         self.replaced = replaced
 
-    @property
+    @functools.cached_property
     def prefix(self) -> str:
         """What names begin with."""
         node = self.replaced
@@ -91,6 +94,42 @@ class Rewriter(Emitter):
         return node.outputs[0]
 
 
+Operator = tuple[str, str]
+"""Domain and name."""
+
+
+@dataclasses.dataclass
+class Index:
+    """Rules by the operators that they look at; made once for a choice of rules.
+
+    Attributes:
+        rules: by the operator of the root.
+        depths: how many nodes the deepest pattern looks back from an operator that is its root.
+        inner: the same from an operator below its root.
+    """
+
+    rules: dict[Operator, list[Rule]]
+    depths: dict[Operator, int]
+    inner: dict[Operator, int]
+
+
+@functools.lru_cache(maxsize=64)
+def index_of(rules: tuple[Rule, ...], folds: bool) -> Index:
+    """The index of these rules; with *folds*, constants are computed too."""
+    index = Index(*(collections.defaultdict(kind) for kind in (list, int, int)))
+    for member in rules:
+        for operator in member.pattern.operators:
+            key = member.pattern.domain, operator
+            index.rules[key].append(member)
+            index.depths[key] = max(index.depths[key], member.pattern.depth)
+        for node in inner_nodes(member.pattern):
+            for operator in node.operators:
+                index.inner[node.domain, operator] = max(index.inner[node.domain, operator], node.depth)
+    for operator in FOLDED if folds else ():
+        index.depths["", operator] = max(index.depths["", operator], 1)
+    return index
+
+
 class Engine:
     """Applies rules to one graph, or to one local function, until nothing changes.
 
@@ -109,37 +148,28 @@ class Engine:
         self.context = context
         self.report = report
         self.folds = folds
-        self.index: dict[tuple[str, str], list[Rule]] = collections.defaultdict(list)
-        self.depths: dict[tuple[str, str], int] = collections.defaultdict(int)
-        self.inner: dict[tuple[str, str], int] = collections.defaultdict(int)
-        for member in rules:
-            if not member.applies_to(context.opset) or (context.special_values and not member.special_values):
-                continue
-            for operator in member.pattern.operators:
-                key = member.pattern.domain, operator
-                self.index[key].append(member)
-                self.depths[key] = max(self.depths[key], member.pattern.depth)
-            for node in inner_nodes(member.pattern):
-                for operator in node.operators:
-                    self.inner[node.domain, operator] = max(self.inner[node.domain, operator], node.depth)
-        for operator in FOLDED if folds else ():
-            self.depths["", operator] = max(self.depths["", operator], 1)
-        self.reach = max(self.depths.values(), default=0)
-        rows = (row for rows in context.rows.values() for row in rows)
-        self.repairs = frozenset(row.name for row in rows if row.measured is not None)
+        self.index = index_of(
+            tuple(item for item in rules if item.is_for(context.opset, context.special_values)), folds
+        )
+        self.reach = max(self.index.depths.values(), default=0)
         self.candidates: dict[tuple, tuple[Rule, ...]] = {}
         self.present: set[str] = set()
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
         self.limit = 100
 
-    def run(self, nodes: Iterable[ir.Node], stop_after: int | None = None) -> None:
+    def run(self, nodes: Collection[ir.Node], stop_after: int | None = None) -> None:
         """Apply the rules to these nodes and to what changes; at most *stop_after* rewritings in all.
 
         Raises OptimizationError when a rule does not end.
         """
-        self.push(nodes)
+        self.push_new(nodes)
         self.limit = max(self.limit, len(self.report.applications) + BUDGET * len(self.queue) + 100)
+        with self.context.at(self.context.origin):  # each rewriting has its own
+            self.empty_queue(stop_after)
+
+    def empty_queue(self, stop_after: int | None) -> None:
+        """Look at the nodes of the queue until none is left."""
         queue, waiting, candidates = self.queue, self.waiting, self.candidates
         while queue:
             node = queue.popleft()
@@ -166,7 +196,7 @@ class Engine:
         domain, operator, *inputs = kinds
         members = [
             item
-            for item in self.index.get((domain, operator), ())
+            for item in self.index.rules.get((domain, operator), ())
             if may_match(item.pattern, kinds)
             and not any(group.isdisjoint(self.present) for group in item.needed)
         ]
@@ -174,25 +204,32 @@ class Engine:
             members.insert(0, constant_folding)
         return tuple(members)
 
+    def push_new(self, nodes: Collection[ir.Node]) -> None:
+        """Look at nodes that were never seen; an operator that is new may let rules match that need it."""
+        operators = {node.op_type for node in nodes}
+        if not operators <= self.present:
+            self.present |= operators
+            self.candidates.clear()
+        self.push(nodes)
+
     def push(self, nodes: Iterable[ir.Node]) -> None:
-        """Have another look at these nodes; an operator that is new may let rules match that need it."""
+        """Have another look at these nodes."""
+        waiting = self.waiting
         for node in nodes:
-            if node.op_type not in self.present:
-                self.present.add(node.op_type)
-                self.candidates.clear()
-            if node not in self.waiting:
-                self.waiting.add(node)
+            if node not in waiting:
+                waiting.add(node)
                 self.queue.append(node)
 
     def applied(self, member: Rule, root: ir.Node) -> bool:
         """Whether a rule has replaced the results of a node."""
         for found in matches_of(member.pattern, root):
-            op = Rewriter(root, self.context)
-            before = dict(self.context.applied)
-            with self.context.at(Place(root)):
-                result = member.rewrite(op, found, root)
-            if len(op.written) >= len(found[""]) and self.is_repaired(before):
-                result = no("the runtime needs it otherwise")
+            op, repaired = Rewriter(root, self.context), self.context.repaired
+            self.context.origin = Place(root)
+            result = member.rewrite(op, found, root)
+            if self.context.repaired > repaired and len(op.written) >= len(found[""]):
+                result = no(
+                    "the runtime needs it otherwise"
+                )  # what it needs stood there: the rule would not end
             if result is None or isinstance(result, Declined):
                 self.withdraw(op)
                 if result is not None:
@@ -202,11 +239,6 @@ class Engine:
             self.replace(member, op, root, replacements(member, root, result))
             return True
         return False
-
-    def is_repaired(self, before: Mapping[str, int]) -> bool:
-        """Whether the runtime needed what was written otherwise: then it stood there, and a rule that goes on would not end."""
-        applied = self.context.applied
-        return any(count > before.get(name, 0) for name, count in applied.items() if name in self.repairs)
 
     def withdraw(self, op: Rewriter) -> None:
         """Remove what a rule wrote before it declined."""
@@ -227,7 +259,7 @@ class Engine:
                 new.shape = old.shape
             new.type = new.type or old.type
             old.replace_all_uses_with(new, replace_graph_outputs=True)
-        self.push(op.written)
+        self.push_new(op.written)
         for value in filter(None, values.values()):
             self.push(self.users_within_reach(value))
         if root.graph is not None:
@@ -250,16 +282,24 @@ class Engine:
         found: list[ir.Node] = []
         seen: set[ir.Node] = set()
         level = [value]
+        depths, inner = self.index.depths, self.index.inner
         for distance in range(self.reach):
-            users = [use.node for item in level if len(item.uses()) <= MANY for use in item.uses()]
-            users = [user for user in dict.fromkeys(users) if user not in seen]
-            if not users:
+            next_level = []
+            for item in level:
+                uses = item.uses()
+                for use in uses if len(uses) <= MANY else ():
+                    user = use.node
+                    if user in seen:
+                        continue
+                    seen.add(user)
+                    operator = user.domain, user.op_type
+                    if depths.get(operator, 0) > distance:
+                        found.append(user)
+                    if not through_patterns or inner.get(operator, 0) > distance:
+                        next_level += user.outputs
+            if not next_level:
                 break
-            seen.update(users)
-            found += [user for user in users if self.depths.get((user.domain, user.op_type), 0) > distance]
-            if through_patterns:
-                users = [user for user in users if self.inner.get((user.domain, user.op_type), 0) > distance]
-            level = [output for user in users for output in user.outputs]
+            level = next_level
         return found
 
     def remove_unused(self, nodes: list[ir.Node]) -> None:
@@ -268,15 +308,18 @@ class Engine:
             node = nodes.pop()
             if node.graph is None or any(out.is_graph_output() or out.uses() for out in node.outputs):
                 continue
-            inputs = [value for value in dict.fromkeys(node.inputs) if value is not None]
-            node.graph.remove(node, safe=True)
+            inputs = dict.fromkeys(node.inputs)
+            detach(node)
+            node.graph.remove(node)
             for value in inputs:
-                if value.producer() is not None and not value.uses():
-                    nodes.append(value.producer())
-                elif value.producer() is not None and len(value.uses()) <= FEW:
-                    producer = value.producer()
-                    if (producer.domain, producer.op_type) in self.inner:
-                        self.push(self.users_within_reach(value, through_patterns=True))
+                producer = value.producer() if value is not None else None
+                if producer is None:
+                    continue
+                left = len(value.uses())
+                if not left:
+                    nodes.append(producer)
+                elif left <= FEW and (producer.domain, producer.op_type) in self.index.inner:
+                    self.push(self.users_within_reach(value, through_patterns=True))
 
 
 def may_be_output(value: ir.Value, graph: ir.Graph | ir.Function) -> bool:

@@ -5,8 +5,7 @@ onnx-ir has passes of the same meaning; these look at each node once and also sh
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -25,44 +24,53 @@ COUNTED = frozenset(("Attention", "BatchNormalization"))
 SMALL = 64
 """Tensors of more elements are not compared as attributes."""
 
+WITH_BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
+"""The operators of ONNX that have graphs among their attributes."""
+
 BODIES = frozenset((ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS))
 COMPARED = frozenset(
     (ir.AttributeType.INT, ir.AttributeType.INTS, ir.AttributeType.STRING, ir.AttributeType.STRINGS)
 )
 """Attributes whose values are compared as they are."""
 
-Scope = collections.ChainMap[tuple, ir.Node]
+Scope = tuple[dict[tuple, ir.Node], ...]
+"""The expressions that are known: of a graph, then of those around it."""
 
 
-def bodies_of(node: ir.Node) -> list[ir.Graph]:
+def bodies_of(node: ir.Node) -> Sequence[ir.Graph]:
     """The graphs among the attributes of a node."""
-    found = []
+    if not node.domain and node.op_type not in WITH_BODIES:
+        return ()
+    found: list[ir.Graph] = []
     for attribute in node.attributes.values():
         if attribute.type in BODIES:
             found += [attribute.value] if attribute.type is ir.AttributeType.GRAPH else attribute.value
     return found
 
 
-def nodes_of(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
+def nodes_of(graph: ir.Graph | ir.Function) -> list[ir.Node]:
     """All nodes in order, each before those of its bodies."""
-    for node in list(graph):
-        yield node
-        if node.attributes:
-            for body in bodies_of(node):
-                yield from nodes_of(body)
+    found = []
+    for node in graph:
+        found.append(node)
+        for body in bodies_of(node):
+            found += nodes_of(body)
+    return found
 
 
 def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
     """Remove the nodes and the optional results that neither a node nor an output reads, then the weights that no node reads."""
+    removed = []
     for node in reversed(list(graph)):
         if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-            graph.remove(node, safe=True)
+            detach(node)
+            removed.append(node)
             continue
         if len(node.outputs) > 1:
             remove_unused_outputs(node, opset)
-        if node.attributes:
-            for body in bodies_of(node):
-                remove_unused_nodes(body, opset)
+        for body in bodies_of(node):
+            remove_unused_nodes(body, opset)
+    graph.remove(removed)
     if isinstance(graph, ir.Graph):
         for name, value in list(graph.initializers.items()):
             if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
@@ -85,32 +93,44 @@ def remove_unused_outputs(node: ir.Node, opset: int) -> None:
     node.resize_outputs(used)
 
 
-def share_expressions(graph: ir.Graph | ir.Function, outer: Scope | None = None) -> list[ir.Node]:
+def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> list[ir.Node]:
     """Keep the first of the nodes that compute the same from the same values, also for the bodies after it.
 
     Only operators of ONNX: those of other domains, local functions too, may draw random numbers or keep a state. Returns the nodes that
     are kept for others: more nodes read them now.
     """
-    scope = outer.new_child() if outer is not None else collections.ChainMap()
-    kept = []
+    here: dict[tuple, ir.Node] = {}
+    scope = (here, *outer)
+    kept: list[ir.Node] = []
+    removed = []
     for node in list(graph):
-        bodies = bodies_of(node) if node.attributes else ()
+        bodies = bodies_of(node)
         for body in bodies:
             kept += share_expressions(body, scope)
         key = None if bodies or node.domain or node.op_type in RANDOM else key_of(node)
         if key is None:
             continue
-        first = scope.setdefault(key, node)
-        if first is node:
+        first = next((known[key] for known in scope if key in known), None)
+        if first is None:
+            here[key] = node
             continue
         for value, same in zip(node.outputs, first.outputs):
             if not same.name:  # a result that nothing read so far
                 same.name = f"{value.name}_shared"
             replacement = copied(node, value, same) if value.is_graph_output() else same
             value.replace_all_uses_with(replacement, replace_graph_outputs=True)
-        graph.remove(node, safe=True)
+        detach(node)
+        removed.append(node)
         kept.append(first)
+    graph.remove(removed)
     return kept
+
+
+def detach(node: ir.Node) -> None:
+    """Have a node read nothing: what it read no longer counts it among its users."""
+    for position, value in enumerate(node.inputs):
+        if value is not None:
+            node.replace_input_with(position, None)
 
 
 def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
@@ -127,7 +147,7 @@ def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
 def key_of(node: ir.Node) -> tuple | None:
     """What makes two nodes equal, None when they cannot be compared."""
     key: tuple[Any, ...] = (node.op_type, len(node.outputs), node.inputs)
-    for name, attribute in node.attributes.items():
+    for attribute in node.attributes.values() if node.attributes else ():
         value = attribute.value
         if attribute.is_ref():
             value = attribute.ref_attr_name
@@ -137,5 +157,5 @@ def key_of(node: ir.Node) -> tuple | None:
             value = (value.dtype, tuple(value.shape), value.tobytes())
         elif attribute.type not in COMPARED:
             return None
-        key += (name, value)
+        key += (attribute.name, value)
     return key

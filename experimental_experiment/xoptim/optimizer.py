@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import onnx
 import onnx_ir as ir
@@ -27,6 +29,19 @@ SEQUENCES = frozenset(
 """Operators whose results are no tensors: onnx-ir's inference gives them the type of what they hold."""
 
 
+@contextlib.contextmanager
+def paused_collection() -> Iterator[None]:
+    """While this lasts, Python does not look for cycles: it would look at the whole graph, again and again as it changes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@paused_collection()
 def optimize(
     model: ir.Model | onnx.ModelProto,
     options: OptimizationOptions | None = None,
@@ -67,7 +82,7 @@ def optimize(
             RemoveUnusedFunctionsPass()(target)
     domains: set[str] = {""}
     for root in (target.graph, *target.functions.values()):
-        nodes = list(nodes_of(root))
+        nodes = nodes_of(root)
         report.nodes_after += len(nodes)
         domains.update(node.domain for node in nodes)
     for domain in set(target.graph.opset_imports) - domains:
@@ -84,7 +99,7 @@ def remove_unused(model: ir.Model) -> None:
 
 def prepare(model: ir.Model) -> None:
     """Constants become initializers, and shapes are known: what rules look at."""
-    nodes = list(nodes_of(model.graph))
+    nodes = nodes_of(model.graph)
     if any(node.op_type == "Constant" for node in nodes):
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if any(value.shape is None for node in model.graph for value in node.outputs):
@@ -103,14 +118,14 @@ def rewrite(
     special_values: bool,
 ) -> None:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything."""
-    nodes = list(nodes_of(root))
+    nodes = nodes_of(root)
     report.nodes_before += len(nodes)
     engine = Engine(
         root, context_of(root, nodes, runtime, special_values), rules, report, folds=options.constant_folding
     )
     if options.common_subexpressions:
         share_expressions(root)
-    waiting = list(nodes_of(root))
+    waiting = nodes_of(root)
     while waiting:
         before = len(report.applications)
         engine.run(waiting, options.stop_after)
@@ -129,7 +144,7 @@ def context_of(
         root, domains.get("", 1), domains=domains, runtime=runtime, special_values=special_values
     )
     taken = context.names.count
-    for graph in (root, *(body for node in nodes if node.attributes for body in bodies_of(node))):
+    for graph in (root, *(body for node in nodes for body in bodies_of(node))):
         taken.update((value.name, 0) for value in graph.inputs)
         if isinstance(graph, ir.Graph):
             taken.update((name, 0) for name in graph.initializers)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -56,18 +57,15 @@ class Var:
         """One or the other."""
         return Either((self, *alternatives(other)))
 
-    def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
+    def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with this value, or nothing."""
         if value is None:
-            if self.is_optional:
-                yield {**found, self.name: None}
-            return
+            return ({**found, self.name: None},) if self.is_optional else ()
         if self.is_constant and constant_of(value) is None:
-            return
+            return ()
         if self.name not in found:
-            yield {**found, self.name: value}
-        elif found[self.name] is value:
-            yield found
+            return ({**found, self.name: value},)
+        return (found,) if found[self.name] is value else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +90,7 @@ class NodePattern:
     output: int = 0
     is_shared: bool = False
 
-    @property
+    @functools.cached_property
     def depth(self) -> int:
         """Number of nodes on the longest path."""
         return 1 + max(map(depth_of, self.inputs or ()), default=0)
@@ -105,29 +103,40 @@ class NodePattern:
         """Whether a node has the operator and the attributes."""
         if node.op_type not in self.operators or node.domain != self.domain:
             return False
-        return all(attribute_of(node, name) == value for name, value in self.attributes)
+        return not self.attributes or all(
+            attribute_of(node, name) == value for name, value in self.attributes
+        )
 
-    def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
+    @functools.cached_property
+    def operands(self) -> tuple[Callable[[ir.Value | None, Found], Sequence[Found]], ...]:
+        """What asks for the match of each input."""
+        return tuple(map(matcher_of, self.inputs or ()))
+
+    def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found when the value comes from such a node."""
         node = value.producer() if value is not None else None
-        if node is not None and value.index() == self.output and self.fits(node):
-            yield from self.matches_node(node, found)
+        if node is None or value.index() != self.output or not self.fits(node):
+            return ()
+        return self.matches_node(node, found)
 
-    def matches_node(self, node: ir.Node, found: Found) -> Iterator[Found]:
+    def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
         """What is found when the inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
+        found = dict(found)
         if not self.is_shared:
-            found = {**found, "": (*found.get("", ()), node)}
+            found[""] = (*found.get("", ()), node)
         if self.name:
-            found = {**found, self.name: node}
+            found[self.name] = node
         if self.inputs is None:
-            yield found
-            return
-        inputs = list(node.inputs) + [None] * (len(self.inputs) - len(node.inputs))
-        if any(value is not None for value in inputs[len(self.inputs) :]):
-            return
-        yield from matches_all(self.inputs, inputs, found)
-        if node.op_type in COMMUTATIVE and len(inputs) == 2 and inputs[0] is not inputs[1]:
-            yield from matches_all(self.inputs, inputs[::-1], found)
+            return (found,)
+        inputs, asked = node.inputs, len(self.inputs)
+        if len(inputs) < asked:
+            inputs += (None,) * (asked - len(inputs))
+        elif len(inputs) > asked and any(value is not None for value in inputs[asked:]):
+            return ()
+        matches = matches_all(self.operands, inputs, found)
+        if len(inputs) == 2 and node.op_type in COMMUTATIVE and inputs[0] is not inputs[1]:
+            return [*matches, *matches_all(self.operands, inputs[::-1], found)]
+        return matches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +145,7 @@ class Either:
 
     patterns: tuple[Var | NodePattern, ...]
 
-    @property
+    @functools.cached_property
     def operators(self) -> tuple[str, ...]:
         """Names of the operators of nodes, as the root of a rule: all are of one domain."""
         return tuple(dict.fromkeys(name for pattern in self.patterns for name in pattern.operators))
@@ -146,7 +155,7 @@ class Either:
         """The domain of the operators."""
         return self.patterns[0].domain
 
-    @property
+    @functools.cached_property
     def depth(self) -> int:
         """Number of nodes on the longest path."""
         return max(map(depth_of, self.patterns))
@@ -159,16 +168,18 @@ class Either:
         """Whether a node may be the root of one of the patterns."""
         return any(pattern.fits(node) for pattern in self.patterns)
 
-    def matches_node(self, node: ir.Node, found: Found) -> Iterator[Found]:
+    def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
         """What is found with each of the patterns whose root the node may be."""
-        for pattern in self.patterns:
-            if pattern.fits(node):
-                yield from pattern.matches_node(node, found)
+        return [
+            more
+            for pattern in self.patterns
+            if pattern.fits(node)
+            for more in pattern.matches_node(node, found)
+        ]
 
-    def matches(self, value: ir.Value | None, found: Found) -> Iterator[Found]:
+    def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with each of the patterns."""
-        for pattern in self.patterns:
-            yield from pattern.matches(value, found)
+        return [more for pattern in self.patterns for more in pattern.matches(value, found)]
 
 
 def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern, ...]:
@@ -201,24 +212,28 @@ def depth_of(pattern: Any) -> int:
     return pattern.depth if isinstance(pattern, (NodePattern, Either)) else 0
 
 
-def matches_all(patterns: Sequence[Any], values: Sequence[ir.Value | None], found: Found) -> Iterator[Found]:
+def matches_all(
+    matchers: Sequence[Callable], values: Sequence[ir.Value | None], found: Found
+) -> Sequence[Found]:
     """What is found when each value matches the pattern of its place."""
-    if not patterns:
-        yield found
-        return
-    for more in matches_one(patterns[0], values[0], found):
-        yield from matches_all(patterns[1:], values[1:], more)
+    matches: Sequence[Found] = (found,)
+    for matcher, value in zip(matchers, values):
+        if len(matches) == 1:
+            matches = matcher(value, matches[0])
+        else:
+            matches = [more for one in matches for more in matcher(value, one)]
+        if not matches:
+            break
+    return matches
 
 
-def matches_one(pattern: Any, value: ir.Value | None, found: Found) -> Iterator[Found]:
-    """What is found when one value matches a pattern: a node, a variable, a number, None."""
+def matcher_of(pattern: Any) -> Callable[[ir.Value | None, Found], Sequence[Found]]:
+    """What asks whether a value matches a pattern: a node, a variable, a number, None."""
     if isinstance(pattern, (Var, NodePattern, Either)):
-        yield from pattern.matches(value, found)
-    elif pattern is None:
-        if value is None:
-            yield found
-    elif number_of(value) == pattern:
-        yield found
+        return pattern.matches
+    if pattern is None:
+        return lambda value, found: (found,) if value is None else ()
+    return lambda value, found: (found,) if number_of(value) == pattern else ()
 
 
 def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Iterator[Found]:
@@ -248,7 +263,8 @@ def kinds_of(node: ir.Node) -> tuple[str, ...]:
         if value is None:
             kinds.append(ABSENT)
         elif (producer := value.producer()) is not None:
-            kinds.append(CONSTANT if producer.op_type == "Constant" else producer.op_type)
+            operator = producer.op_type
+            kinds.append(CONSTANT if operator == "Constant" else operator)
         else:
             kinds.append("" if constant_of(value) is None else CONSTANT)
     return tuple(kinds)

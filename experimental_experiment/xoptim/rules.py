@@ -92,8 +92,10 @@ class Rule:
         """Groups of operators, one of which each match has."""
         return needed_by(self.pattern)
 
-    def applies_to(self, opset: int) -> bool:
-        """Whether it is a rule for this version of ai.onnx."""
+    def is_for(self, opset: int, special_values: bool) -> bool:
+        """Whether it is a rule for this version of ai.onnx, and one that keeps special values when these are to stay."""
+        if special_values and not self.special_values:
+            return False
         return self.since <= opset and (self.before is None or opset < self.before)
 
     def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:

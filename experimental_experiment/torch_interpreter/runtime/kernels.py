@@ -69,6 +69,16 @@ def computed(op_type: str, opset: int, runtime: str) -> dict[str, frozenset[ir.D
     return found
 
 
+@functools.lru_cache(maxsize=4096)
+def computes(op_type: str, opset: int, runtime: str, given: tuple[ir.DataType | None, ...]) -> bool:
+    """Whether the runtime computes an operator with inputs of these dtypes; None for one that is absent or no tensor."""
+    kinds, allowed = dtypes.constraints(op_type, opset), computed(op_type, opset, runtime)
+    return all(
+        dtype is None or dtype in allowed.get(kinds.variable(position), (dtype,))
+        for position, dtype in enumerate(given)
+    )
+
+
 def widened(
     op: Any, op_type: str, kinds: dtypes.Constraints, values: list[ir.Value | None]
 ) -> tuple[list[ir.Value | None], dict[str, ir.DataType]]:
@@ -76,6 +86,11 @@ def widened(
 
     Raises Untranslatable when no wider dtype is computed.
     """
+    given = tuple(
+        None if value is None or type(value.type) is not ir.TensorType else value.dtype for value in values
+    )
+    if computes(op_type, op.opset, op.context.runtime, given):
+        return values, {}
     chosen: dict[str, ir.DataType] = {}
     restored: dict[str, ir.DataType] = {}
     allowed = computed(op_type, op.opset, op.context.runtime)

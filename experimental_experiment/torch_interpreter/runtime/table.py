@@ -121,7 +121,7 @@ def active(opset: int, runtime: str, special_values: bool) -> Mapping[str, tuple
 
 def written_as(opset: int, rows: Sequence[Row]) -> int:
     """The version of ai.onnx whose schema a translation follows: a newer one where a row says it in the old one."""
-    return max([opset, *(row.before for row in rows if row.before is not None)])
+    return max([opset, *(row.before for row in rows if row.before is not None)]) if rows else opset
 
 
 def rewritten(
@@ -131,6 +131,8 @@ def rewritten(
 
     What the row of an operator set writes has an older form, which no other row of the operator sees.
     """
+    if not rows:
+        return None
     context = op.context
     if any(row.measured is None and row in rows for row in context.applying):
         return None
@@ -145,6 +147,7 @@ def rewritten(
             context.applying.pop()
         if result is not None:
             context.applied[row.name] += 1
+            context.repaired += row.measured is not None
             return result
     return None
 
