@@ -1,0 +1,35 @@
+"""Which execution provider runs a graph, and what is said when onnxruntime has none."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.torch_dynamo import ProviderError
+from experimental_experiment.torch_dynamo.providers import device_of, providers_for
+
+CPU, META = torch.zeros(2), torch.zeros(2, device="meta")
+
+
+class TestProviders(unittest.TestCase):
+    def test_the_device_of_all_tensors(self):
+        self.assertEqual(torch.device("cpu"), device_of([CPU, 3, None]))
+        self.assertEqual(torch.device("cpu"), device_of([]))
+
+    def test_two_devices(self):
+        with self.assertRaisesRegex(
+            ProviderError,
+            "the tensors of one graph are on cpu, meta: move the model and its inputs to one device",
+        ):
+            device_of([CPU, META])
+
+    def test_a_device_without_provider(self):
+        with self.assertRaisesRegex(ProviderError, "onnxruntime does not run graphs of the device meta"):
+            device_of([META])
+
+    def test_a_provider_that_onnxruntime_lacks(self):
+        with self.assertRaisesRegex(ProviderError, "has no DmlExecutionProvider here, only .*CPU"):
+            providers_for(torch.device("cpu"), ["DmlExecutionProvider"])
+
+
+if __name__ == "__main__":
+    unittest.main()
