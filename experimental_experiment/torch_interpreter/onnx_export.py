@@ -107,6 +107,55 @@ def to_onnx(
         ValueError, TypeError: an argument of this function is wrong.
     """
     refuse_foreign_arguments(kwargs, export_options)
+    if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
+        raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
+    model = to_ir(
+        mod,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        input_names=input_names,
+        output_names=output_names,
+        target_opset=target_opset,
+        export_options=export_options,
+        optimize=optimize,
+        translations=translations,
+        mutated_buffers=mutated_buffers,
+        modules_as_functions=modules_as_functions,
+        inline=inline,
+        runtime=runtime,
+        special_values=special_values,
+        progress=progress,
+    )
+    progress("write", 1)
+    if filename is not None:
+        return save(model, filename)
+    size = weight_bytes(model)
+    if size > PROTOBUF_LIMIT:
+        raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
+    return ir.to_proto(model)
+
+
+def to_ir(
+    mod: Any,
+    args: tuple = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    target_opset: int | Mapping[str, int] | None = None,
+    export_options: ExportOptions | None = None,
+    optimize: bool | OptimizationOptions = True,
+    translations: Mapping[Any, Callable] | None = None,
+    mutated_buffers: str = "drop",
+    modules_as_functions: bool | Collection[type] = False,
+    inline: bool | None = None,
+    runtime: str = "onnxruntime",
+    special_values: bool = False,
+    progress: Progress = silent,
+) -> ir.Model:
+    """What `to_onnx` writes, with the same arguments: its weights are torch's own memory."""
     op = emitter_for(
         type(mod).__name__,
         target_opset,
@@ -120,8 +169,6 @@ def to_onnx(
     options = options_of(optimize, context.domains)
     if mutated_buffers not in ("drop", "outputs"):
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
-    if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
-        raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
     capture_options = export_options or ExportOptions()
     with one_at_a_time(), capture_options.patched() as modificator:
         progress("capture", 1)
@@ -132,13 +179,7 @@ def to_onnx(
     model = model_of(op)
     progress("optimize", 1)
     finish(model, context, options, bool(inline), classes)
-    progress("write", 1)
-    if filename is not None:
-        return save(model, filename)
-    size = weight_bytes(model)
-    if size > PROTOBUF_LIMIT:
-        raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
-    return ir.to_proto(model)
+    return model
 
 
 def emitter_for(
