@@ -36,7 +36,7 @@ def caches() -> Iterator[Convert]:
     """A cache (DynamicCache, EncoderDecoderCache, StaticCache, those of linear attention) is refused as an input or an output."""
     with contextlib.ExitStack() as registered:
         for cls in cache_classes():
-            if cls not in pytree.SUPPORTED_NODES:
+            if not is_named(pytree.SUPPORTED_NODES.get(cls)):
                 registered.enter_context(registered_cache(cls))
 
         def convert(value: Any) -> Any:
@@ -97,9 +97,17 @@ def is_cache_class(cls: type) -> bool:
     return cls.__name__.endswith("Cache") and not issubclass(cls, utilities.CacheLayerMixin)
 
 
+def is_named(known: pytree.NodeDef | None) -> bool:
+    """Whether torch knows a class, with names for its tensors: the exporters of transformers only number them."""
+    return known is not None and known.flatten_fn.__module__ != "transformers.exporters.exporter_dynamo"
+
+
 @contextlib.contextmanager
 def registered_cache(cls: type) -> Iterator[None]:
-    """Let torch flatten a class of caches for a while."""
+    """Let torch flatten a class of caches in this way for a while."""
+    known, serialized = pytree.SUPPORTED_NODES.get(cls), pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
+    if known is not None:
+        pytree._deregister_pytree_node(cls)
     pytree._private_register_pytree_node(
         cls,
         flatten,
@@ -111,6 +119,9 @@ def registered_cache(cls: type) -> Iterator[None]:
         yield
     finally:
         pytree._deregister_pytree_node(cls)
+        if known is not None:
+            pytree.SUPPORTED_NODES[cls], pytree.SUPPORTED_SERIALIZED_TYPES[cls] = known, serialized
+            pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE[serialized.serialized_type_name] = cls
 
 
 @contextlib.contextmanager
