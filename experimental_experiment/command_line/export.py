@@ -1,4 +1,7 @@
-"""``export MODULE:FUNCTION -o model.onnx``: export, say what the model is, compare it when asked."""
+"""``export MODULE:FUNCTION -o model.onnx``: export, say what the model is, compare it when asked.
+
+``export --transformers FOLDER_OR_MODEL -o FOLDER`` does the same with a model that transformers loads.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 import onnx
 import torch
 
-from experimental_experiment.command_line import check, source
+from experimental_experiment.command_line import check, pretrained, source
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.helpers import type_text
 from experimental_experiment.progress import terminal_progress
@@ -22,8 +25,19 @@ from experimental_experiment.torch_interpreter import ExportError, ExportOptions
 def add_to(commands: argparse._SubParsersAction) -> None:
     """The arguments of this command."""
     command = commands.add_parser("export", help="export a model to ONNX", description=__doc__)
-    command.add_argument("source", metavar="MODULE:FUNCTION", help=source.HELP)
+    command.add_argument("source", metavar="MODULE:FUNCTION", nargs="?", help=source.HELP)
     command.add_argument("-o", "--output", required=True, metavar="FILE", help="the ONNX file to write")
+    command.add_argument(
+        "--transformers",
+        metavar="FOLDER_OR_MODEL",
+        help="instead of MODULE:FUNCTION, a model that transformers loads; -o is a folder, which also gets its configuration "
+        "and its tokenizer",
+    )
+    command.add_argument(
+        "--task",
+        choices=["forward", "generate"],
+        help="with --transformers: one graph of its forward, the default, or one for each stage of its generate",
+    )
     command.add_argument(
         "--dynamic",
         action="append",
@@ -63,6 +77,12 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Export; the exit status."""
+    if (given.source is None) == (given.transformers is None):
+        raise CommandError("export takes either MODULE:FUNCTION or --transformers")
+    if given.transformers is not None:
+        return pretrained.run(given)
+    if given.task is not None:
+        raise CommandError("--task goes with --transformers")
     folder = os.path.dirname(os.path.abspath(given.output))
     if not os.path.isdir(folder):
         raise CommandError(f"the folder {folder!r} does not exist")
