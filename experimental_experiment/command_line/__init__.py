@@ -1,4 +1,4 @@
-"""The command line: export, check, optimize, print, where, operators, runtime, patterns, patches.
+"""The command line, a file for each command; ``python -m experimental_experiment --help`` lists them.
 
 Exit status: 0, 1 when an export stops or results differ, 2 when the command itself is wrong.
 """
@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from experimental_experiment.command_line import check, export, operators, optimize, show
+from experimental_experiment.command_line import check, export, investigate, operators, optimize, show
 from experimental_experiment.command_line.errors import CommandError
 
 
@@ -19,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m experimental_experiment", description="Exports PyTorch models to ONNX."
     )
     commands = result.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (export, check, optimize, show, operators):
+    for command in (export, check, investigate, optimize, show, operators):
         command.add_to(commands)
     return result
 

@@ -28,11 +28,11 @@ def run(given: argparse.Namespace) -> int:
     """Compare; 1 when an output differs beyond the tolerance of its dtype."""
     if not os.path.isfile(given.model):
         raise CommandError(f"the file {given.model!r} does not exist")
-    return report(given.model, source.load(given.source))
+    return report(given.model, source.load(given.source), given.source)
 
 
-def report(path: str, example: source.Example) -> int:
-    """Print the table of differences; the exit status."""
+def report(path: str, example: source.Example, name: str) -> int:
+    """Print the table of differences, and what tells more when there are any; the exit status. *name*: MODULE:FUNCTION."""
     try:
         runner = session(path)
         differences = compare(example.model, runner, example.args, example.kwargs)
@@ -47,6 +47,10 @@ def report(path: str, example: source.Example) -> int:
     print(tabulate(rows, headers, floatfmt=".1e", disable_numparse=[0, 1]))
     wrong = sum(not item.within for item in differences)
     print(f"{wrong} of {len(rows)} outputs differ" if wrong else f"{len(rows)} of {len(rows)} outputs agree")
+    if wrong:
+        print(
+            f"which result is wrong first: python -m experimental_experiment investigate {name} --onnx {path}"
+        )
     return 1 if wrong else 0
 
 

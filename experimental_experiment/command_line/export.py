@@ -109,7 +109,7 @@ def run(given: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:  # an opset, a name: what to_onnx says about its own arguments
         raise CommandError(str(error)) from error
     print(summary(model, given.output, time.perf_counter() - begin))
-    return check.report(given.output, example) if given.check else 0
+    return check.report(given.output, example, given.source) if given.check else 0
 
 
 def patches(text: str | None) -> bool | list[str] | None:

@@ -2,5 +2,6 @@
 
 from experimental_experiment.investigate.coverage import coverage
 from experimental_experiment.investigate.discrepancies import discrepancies
+from experimental_experiment.investigate.pieces import piece_by_piece
 
-__all__ = ["coverage", "discrepancies"]
+__all__ = ["coverage", "discrepancies", "piece_by_piece"]

@@ -1,0 +1,140 @@
+"""The command ``investigate``, run in this process on models written to a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import textwrap
+import unittest
+
+import torch
+
+from _unittests.ut_command_line.test_command_line import MODELS
+from experimental_experiment.command_line import main
+
+FAULTS = textwrap.dedent(
+    """
+
+    class Choice(torch.nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x - 1
+
+
+    class Guarded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(3, 3)
+            self.choice = Choice()
+
+        def forward(self, x):
+            return self.choice(self.first(x))
+
+
+    def guarded():
+        return Guarded(), [(torch.ones(2, 3),), (torch.ones(4, 3),)]
+    """
+)
+
+
+class TestInvestigate(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.models = self.file("investigated_models.py")
+        with open(self.models, "w") as file:
+            file.write(MODELS + FAULTS)
+
+    def file(self, name: str) -> str:
+        """A path in the temporary folder."""
+        return os.path.join(self.folder, name)
+
+    def command(self, *arguments: str) -> tuple[int, str]:
+        """Exit status, and what was printed on both streams."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            status = main(arguments)
+        return status, printed.getvalue()
+
+    def test_pieces_with_script_and_page(self):
+        scripts, page = self.file("scripts"), self.file("pieces.html")
+        status, text = self.command(
+            "investigate", f"{self.models}:guarded", "--calls", "--folder", scripts, "--html", page
+        )
+        self.assertEqual(status, 1)
+        self.assertRegex(
+            text, r"choice \(Choice\) .* torch.export failed \(a branch or a size depends on the data\)"
+        )
+        self.assertRegex(text, r"first \(Linear\) .* ok")
+        self.assertEqual(sorted(os.listdir(scripts)), ["choice.pt", "choice.py"])
+        self.assertTrue(os.path.exists(page))
+
+    def test_model_that_is_right(self):
+        for options in ([], ["--discrepancies"], ["--coverage"]):
+            with self.subTest(options):
+                status, text = self.command("investigate", f"{self.models}:affine", *options)
+                self.assertEqual(status, 0, text)
+        self.assertIn("2 calls of 2 operators, 0 cannot be translated", text)
+
+    def test_operators(self):
+        status, text = self.command("investigate", f"{self.models}:unknown_operator", "--coverage")
+        self.assertEqual(status, 1)
+        self.assertRegex(text, r"command_line_test.unknown.default +1 +1 refused: has no translation")
+
+    def test_check_tells_how_to_find_the_difference(self):
+        model = self.file("model.onnx")
+        self.command(
+            "export", f"{self.models}:affine", "-o", model, "--dynamic", "x:0=n", "--dynamic", "shift:0=n"
+        )
+        other = f"{self.models}:other_weights"
+        status, text = self.command("check", model, other)
+        self.assertEqual(status, 1)
+        told = f"python -m experimental_experiment investigate {other} --onnx {model}"
+        self.assertIn(f"which result is wrong first: {told}", text)
+        status, text = self.command(*told.split(" ")[3:])
+        self.assertEqual(status, 1)
+        self.assertIn("the first wrong result:\n%mul = aten.mul.Tensor, written as Mul 'mul'", text)
+
+    def test_other_sizes_than_the_models(self):
+        model = self.file("model.onnx")
+        self.command("export", f"{self.models}:affine", "-o", model)
+        status, text = self.command("investigate", f"{self.models}:taller", "--onnx", model)
+        self.assertEqual(status, 1)
+        self.assertIn("error: onnxruntime refuses the model or the arguments:", text)
+
+    def test_given_model(self):
+        model = self.file("model.onnx")
+        self.command(
+            "export", f"{self.models}:affine", "-o", model, "--dynamic", "x:0=n", "--dynamic", "shift:0=n"
+        )
+        status, text = self.command(
+            "investigate", f"{self.models}:other_weights", "--onnx", model, "--at-once", "2"
+        )
+        self.assertEqual(status, 1)
+        self.assertIn("the first wrong result:\n%mul = aten.mul.Tensor, written as Mul 'mul'", text)
+        with open(model, "wb") as file:
+            file.write(b"nothing of this kind")
+        status, text = self.command("investigate", f"{self.models}:affine", "--onnx", model)
+        self.assertEqual((status, text), (2, f"error: {model!r} is not an ONNX model\n"))
+
+    def test_wrong_commands(self):
+        cases = {
+            "--calls, --folder and --html belong to the tree of modules": ["--coverage", "--html", "x.html"],
+            "--at-once belongs to --onnx and --discrepancies": ["--at-once", "3"],
+            "the file 'nothing.onnx' does not exist": ["--onnx", "nothing.onnx"],
+            "at_once is 2 at least, not 1": ["--discrepancies", "--at-once", "1"],
+            "piece_by_piece takes an nn.Module apart, not function": [],
+        }
+        for message, options in cases.items():
+            with self.subTest(message):
+                name = "of_a_number" if "nn.Module" in message else "affine"
+                status, text = self.command("investigate", f"{self.models}:{name}", *options)
+                self.assertEqual(status, 2)
+                self.assertIn(message, text)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    unittest.main()

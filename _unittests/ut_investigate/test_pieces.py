@@ -1,0 +1,301 @@
+"""`piece_by_piece`: the smallest failing submodules are named, each with a script that reproduces it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+
+from _unittests.ut_investigate.holder import Choice, Deep, Guarded
+from experimental_experiment.investigate import piece_by_piece
+from experimental_experiment.investigate.recording import DYNAMIC, Call, inferred_shapes, record
+from experimental_experiment.testing import ExporterTestCase
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CALLS = [(torch.ones(2, 4),), (torch.ones(3, 4),)]
+
+
+class Twice(torch.nn.Module):
+    """A model whose own code branches on the data, as does a part of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = Choice()
+        self.good = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.part(self.good(x))
+        return y * 2 if y.max() > 1 else y
+
+
+class Fixed(torch.nn.Module):
+    """A part that takes sizes for numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = Sizes()
+
+    def forward(self, x):
+        return self.part(x).relu()
+
+
+class Sizes(torch.nn.Module):
+    """A size that becomes a number."""
+
+    def forward(self, x):
+        return x * torch.tensor([1.0] * int(x.shape[0]))[:, None]
+
+
+class Keywords(torch.nn.Module):
+    """Keyword arguments given in another order than the signature's."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(shift=x, x=x * 2, scale=3)
+
+
+class Inner(torch.nn.Module):
+    """See `Keywords`."""
+
+    def forward(self, x, scale, shift):
+        return x * scale - shift
+
+
+def statuses(pieces) -> dict[str, str]:
+    """{path: status}."""
+    return {piece.path: piece.status for _, piece in pieces.root.walk()}
+
+
+class TestPieces(ExporterTestCase):
+    def test_unsupported_operator_deep_inside(self):
+        found = piece_by_piece(Deep(), CALLS)
+        (failure,) = found.failures
+        self.assertEqual((failure.path, failure.kind), ("layers.1.attention", "Attention"))
+        self.assertEqual(failure.status, "untranslatable")
+        self.assertEqual(failure.detail, "investigate_test.unknown.default has no translation")
+        self.assertIn("y = torch.ops.investigate_test.unknown(y)", failure.where)
+        self.assertTrue(failure.is_dynamic)
+        by_path = statuses(found)
+        self.assertEqual([by_path[f"layers.{k}"] for k in range(3)], ["ok", "untranslatable", "ok"])
+        self.assertEqual((by_path["layers"], by_path["layers.1.attention.proj"]), ("container", "ok"))
+        self.assertNotIn("layers.0.attention", by_path)  # exported with its layer
+        text = found.to_text()
+        self.assertIn("1 smallest failure\n", text)
+        self.assertIn("untranslatable, by its parts", text)
+        self.assertIn("\x1b[32mok", found.to_text(color=True))
+        self.assertNotIn("\x1b", text)
+        self.assertEqual(json.loads(json.dumps(found.to_dict()))["children"][0]["status"], "container")
+
+    def test_branch_on_the_data(self):
+        (failure,) = piece_by_piece(Guarded(), CALLS).failures
+        self.assertEqual((failure.path, failure.status), ("choice", "torch.export failed"))
+        self.assertEqual(failure.family, "a branch or a size depends on the data")
+
+    def test_code_around_a_failing_part(self):
+        model = Twice()
+        found = piece_by_piece(model, CALLS)
+        self.assertEqual([failure.path for failure in found.failures], ["", "part"])
+        self.assertEqual(found.root.note, "the code around its failing parts fails by itself")
+        self.assertIn("y.max() > 1", found.root.where)
+        self.assertNotIn("forward", vars(model.part))
+
+    def test_wrong_translation(self):
+        wrong = {torch.ops.aten.softmax.int: lambda op, self, dim: op.Softmax(op.Mul(self, 0.9), axis=dim)}
+        found = piece_by_piece(Deep(broken=False), torch.randn(2, 4), translations=wrong)
+        self.assertEqual(
+            {failure.path for failure in found.failures}, {f"layers.{k}.attention" for k in range(3)}
+        )
+        failure = found.failures[0]
+        self.assertEqual((failure.status, failure.verdict), ("differs", "error"))
+        self.assertRegex(failure.detail, r"by \d.\de-\d\d in output")
+        self.assertIn("the first wrong result:\n%softmax = aten.softmax.int", failure.note)
+
+    def test_runtime_that_refuses(self):
+        foreign = {
+            torch.ops.aten.softmax.int: lambda op, self, dim: op.emit("Soft", (self,), domain="nobody")
+        }
+        found = piece_by_piece(
+            torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Softmax(-1)),
+            CALLS,
+            translations=foreign,
+            optimize=False,
+        )
+        (failure,) = found.failures
+        self.assertEqual((failure.path, failure.status), ("1", "runtime failed"))
+        self.assertIn("nobody", failure.detail)
+
+    def test_dynamic_dimension_that_is_not(self):
+        (failure,) = piece_by_piece(Fixed(), CALLS).failures
+        self.assertEqual((failure.path, failure.family), ("part", "a dynamic dimension that is not"))
+        self.assertEqual(failure.note, "it is exported with static sizes: a dynamic dimension makes it fail")
+
+    def test_everything_agrees(self):
+        cases = {
+            "one call": (torch.ones(2, 4),),
+            "a list of tensors": [torch.ones(2, 4), torch.ones(3, 4)],
+            "keywords": [{"x": torch.ones(2, 4)}, {"x": torch.ones(3, 4)}],
+            "pairs": [((), {"x": torch.ones(2, 4)}), ((torch.ones(2, 4),), {})],
+        }
+        for promise, calls in cases.items():
+            with self.subTest(promise):
+                found = piece_by_piece(Keywords(), calls)
+                self.assertEqual((statuses(found), found.failures), ({"": "ok"}, []))
+                self.assertIn("everything is exported and agrees with eager", str(found))
+                self.assertEqual(found.root.is_dynamic, promise in ("a list of tensors", "keywords"))
+
+    def test_a_part_that_is_not_called(self):
+        class Idle(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.idle, self.choice = torch.nn.Linear(4, 4), Choice()
+
+            def forward(self, x):
+                return self.choice(x)
+
+        self.assertEqual(statuses(piece_by_piece(Idle(), CALLS))["idle"], "not called")
+
+    def test_what_is_no_call(self):
+        cases = {
+            "piece_by_piece takes an nn.Module apart, not builtin_function_or_method": (
+                torch.sin,
+                torch.ones(2),
+            ),
+            "the list of calls is empty": (Deep(), []),
+            "a call is a tuple, a dict or a pair (tuple, dict), not int": (Deep(), [3]),
+            "kwargs belongs to a single call: give pairs (args, kwargs) in the list": (
+                Deep(),
+                CALLS,
+                {"x": 1},
+            ),
+        }
+        for message, arguments in cases.items():
+            with self.subTest(message), self.assertRaises(TypeError) as caught:
+                piece_by_piece(*arguments)
+            self.assertEqual(str(caught.exception), message)
+
+    def test_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "pieces.html")
+            page = piece_by_piece(Guarded(), CALLS).to_html(path)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), page)
+        self.assertIn("<title>Guarded, piece by piece</title>", page)
+        self.assertIn("return x + 1 if x.sum() &gt; 0 else x - 1", page)
+
+
+class TestRecording(unittest.TestCase):
+    def test_arguments_are_copies_from_before_the_call(self):
+        class Writes(torch.nn.Module):
+            def forward(self, x):
+                return x.add_(1)
+
+        model = torch.nn.Sequential(torch.nn.Identity(), Writes(), Writes())
+        x = torch.zeros(2)
+        seen = record(model, [((x,), {}), ((torch.ones(3),), {})], lambda: None)
+        self.assertEqual([float(seen[name].calls[0].args[0][0]) for name in ("", "1", "2")], [0, 0, 1])
+        self.assertEqual([float(seen[name].calls[0].result[0]) for name in ("", "1", "2")], [2, 1, 2])
+        self.assertEqual([len(recording.calls) for recording in seen.values()], [2, 2, 2, 2])
+        self.assertEqual(float(x[0]), 0)
+
+    def test_the_first_call_of_each_run(self):
+        part = torch.nn.Linear(2, 2)
+        model = torch.nn.Sequential(part, part)
+        seen = record(model, [((torch.zeros(1, 2),), {}), ((torch.ones(3, 2),), {})], lambda: None)
+        self.assertEqual([call.args[0].shape[0] for call in seen["0"].calls], [1, 3])
+        self.assertEqual(seen["0"].count, 4)
+
+    def test_shapes_from_differences(self):
+        def call(n, m, number):
+            return Call((torch.ones(n, 4), [torch.ones(n, m), None]), {"number": number, "flag": True})
+
+        self.assertIsNone(inferred_shapes([call(2, 3, 5)]))
+        self.assertEqual(
+            inferred_shapes([call(2, 3, 5), call(3, 3, 5)]), ({0: DYNAMIC}, [{0: DYNAMIC}, None], None, None)
+        )
+        self.assertEqual(
+            inferred_shapes([call(2, 3, 5), call(2, 5, 6)]), ({}, [{1: DYNAMIC}, None], DYNAMIC, None)
+        )
+        other = Call((torch.ones(2, 4), [torch.ones(2, 3)]), {"number": 5, "flag": True})
+        self.assertIsNone(inferred_shapes([call(2, 3, 5), other]))
+
+
+def factor() -> int:
+    """What a class of a function uses."""
+    return 3
+
+
+class TestScripts(ExporterTestCase):
+    def run_script(self, path: str) -> subprocess.CompletedProcess:
+        """Run a script in a process of its own."""
+        environment = {**os.environ, "PYTHONPATH": ROOT}
+        return subprocess.run(
+            [sys.executable, path], capture_output=True, text=True, env=environment, cwd=os.path.dirname(path)
+        )
+
+    def test_script_reproduces_the_failure(self):
+        shift = 5
+
+        class Local(torch.nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.arange(float(size)))
+
+            def forward(self, x):
+                y = x * self.weight * factor() + shift
+                return y if y.sum() > 0 else -y
+
+        with tempfile.TemporaryDirectory() as folder:
+            model = torch.nn.Sequential(torch.nn.Linear(4, 4), Local(4))
+            (failure,) = piece_by_piece(model, CALLS, folder=folder).failures
+            self.assertEqual(sorted(os.listdir(folder)), ["1.pt", "1.py"])
+            done = self.run_script(failure.script)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Could not guard on data-dependent expression", done.stderr)
+            self.assertIn("return y if y.sum() > 0 else -y", done.stderr)
+            with open(failure.script, encoding="utf-8") as file:
+                self.assertIn("shift = 5\n", file.read())
+
+    def test_script_of_an_importable_class(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (failure,) = piece_by_piece(Deep(), CALLS, folder=folder).failures
+            self.assertEqual(os.path.basename(failure.script), "layers_1_attention.py")
+            done = self.run_script(failure.script)
+        self.assertIn("investigate_test.unknown.default has no translation", done.stderr)
+
+    def test_what_cannot_be_saved_is_told(self):
+        around = torch.ones(4)
+
+        class Local(torch.nn.Module):
+            def forward(self, x):
+                return x + around if x.sum() > 0 else x
+
+        class Holding(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.function = lambda x: x.sum() > 0
+
+            def forward(self, x):
+                return x + 1 if self.function(x) else x
+
+        notes = {
+            "no script: Local reads around, a Tensor of the code around it": Local(),
+            "no script: pickle says: ": Holding(),
+        }
+        for note, model in notes.items():
+            with self.subTest(note), tempfile.TemporaryDirectory() as folder:
+                (failure,) = piece_by_piece(model, CALLS, folder=folder).failures
+                self.assertIn(note, failure.note)
+                self.assertEqual(failure.script, "")
+                self.assertEqual(os.listdir(folder), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,254 @@
+"""`piece_by_piece`: export a model, then the submodules of what fails, down to the smallest ones that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from experimental_experiment.comparison import compare, session
+from experimental_experiment.investigate.discrepancies import discrepancies
+from experimental_experiment.investigate.fusions import FAILURES
+from experimental_experiment.investigate.recording import Call, Recording, inferred_shapes, record
+from experimental_experiment.investigate.reproduction import Unreproducible, write_script
+from experimental_experiment.investigate.tree import Piece, Pieces
+from experimental_experiment.progress import Progress, silent
+from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError
+from experimental_experiment.torch_interpreter.onnx_export import to_onnx
+
+FAMILIES = (
+    (
+        "a branch or a size depends on the data",
+        r"[Dd]ata-dependent|GuardOnDataDependent|Could not guard|Could not extract",
+    ),
+    ("an input of an unknown class", r"Unsupported input type|pytree|is not supported as an input"),
+    (
+        "a dynamic dimension that is not",
+        r"Constraints violated|ConstraintViolation|specialized|Specialized|not all values of",
+    ),
+    ("numpy, or another library", r"\.numpy\(\)|numpy"),
+    (
+        "an operator without a fake implementation",
+        r"UnsupportedOperatorException|no fake impl|DynamicOutputShape|register_fake",
+    ),
+    ("a higher-order operator", r"HigherOrderOperator|higher order op"),
+    ("dtypes that do not fit", r"same dtype|scalar type|dtypes? mismatch"),
+)
+"""Why torch.export fails, and the pattern of its error; the first row that matches is told."""
+
+
+def piece_by_piece(
+    model: torch.nn.Module,
+    args: tuple | Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    folder: str | os.PathLike | None = None,
+    progress: Progress = silent,
+    **options: Any,
+) -> Pieces:
+    """Run a model, then export it; where that fails export its submodules, down to the smallest ones that fail.
+
+    A piece is exported with the arguments that it had in the first run, with the dimensions dynamic that differ between the runs, and
+    compared with eager on those of all runs in onnxruntime.
+
+    Args:
+        model: a module.
+        args: positional arguments, or a list of several calls: each a tuple of positional arguments, a dict of keyword arguments,
+            or a pair of both.
+        kwargs: keyword arguments, for a single call.
+        folder: where to write a script for each smallest failure, that reproduces it alone; made when it does not exist.
+        progress: as for `to_onnx`.
+        options: others of `to_onnx`: ``target_opset``, ``translations``, ...
+
+    Raises:
+        TypeError: *model* is no module, or a call of the list is nothing of this.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"piece_by_piece takes an nn.Module apart, not {type(model).__name__}")
+    inputs = calls_of(args, kwargs)
+    step = progress("run", len(inputs))
+    seen = record(model, inputs, step)
+    step = progress("export", len(seen))
+    pieces = Taker(seen, options, step)
+    root = pieces.piece("", model)
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
+        for piece in Pieces(root).failures:
+            call = seen[piece.path].calls[0]
+            module = model.get_submodule(piece.path)
+            try:
+                shapes = inferred_shapes(seen[piece.path].calls)
+                piece.script = write_script(folder, piece, module, call, shapes, options)
+            except Unreproducible as error:
+                piece.note = "\n".join(filter(None, [piece.note, f"no script: {error}"]))
+    return Pieces(root)
+
+
+def calls_of(args: Any, kwargs: Mapping[str, Any] | None) -> list[tuple[tuple, dict[str, Any]]]:
+    """The calls that the user means, as pairs of positional and keyword arguments."""
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, list):
+        return [(tuple(args), dict(kwargs or {}))]
+    if kwargs:
+        raise TypeError("kwargs belongs to a single call: give pairs (args, kwargs) in the list")
+    if not args:
+        raise TypeError("the list of calls is empty")
+    calls = []
+    for call in args:
+        if isinstance(call, torch.Tensor):
+            calls.append(((call,), {}))
+        elif isinstance(call, Mapping):
+            calls.append(((), dict(call)))
+        elif (
+            isinstance(call, tuple)
+            and len(call) == 2
+            and isinstance(call[0], tuple)
+            and isinstance(call[1], dict)
+        ):
+            calls.append((call[0], dict(call[1])))
+        elif isinstance(call, tuple):
+            calls.append((call, {}))
+        else:
+            raise TypeError(f"a call is a tuple, a dict or a pair (tuple, dict), not {type(call).__name__}")
+    return calls
+
+
+class Taker:
+    """Takes a model apart. *seen*: the calls of its submodules by qualified name."""
+
+    def __init__(self, seen: Mapping[str, Recording], options: Mapping[str, Any], step: Any):
+        self.seen = seen
+        self.options = options
+        self.step = step
+
+    def piece(self, path: str, module: torch.nn.Module) -> Piece:
+        """Export one module, and its submodules when it fails."""
+        self.step()
+        recording = self.seen.get(path)
+        piece = Piece(path, type(module).__name__, count=recording.count if recording else 0)
+        if recording is None or not recording.calls:
+            piece.status = "container" if any(self.called(path, module)) else "not called"
+        else:
+            begin = time.perf_counter()
+            self.export(piece, module, recording.calls)
+            piece.seconds = time.perf_counter() - begin
+        if piece.status == "ok" or piece.status == "not called":
+            return piece
+        for name, child in module.named_children():
+            piece.children.append(self.piece(f"{path}.{name}".lstrip("."), child))
+        if piece.failed and piece.broken_parts:
+            self.without_parts(piece, module, recording.calls[0])
+        return piece
+
+    def called(self, path: str, module: torch.nn.Module) -> Iterator[bool]:
+        """Whether each module inside was called."""
+        prefix = f"{path}." if path else ""
+        for name, _ in module.named_modules():
+            recording = self.seen.get(f"{prefix}{name}")
+            yield bool(name and recording and recording.calls)
+
+    def export(self, piece: Piece, module: torch.nn.Module, calls: Sequence[Call]) -> None:
+        """Export, run, compare; the status of the piece."""
+        shapes = inferred_shapes(calls)
+        piece.is_dynamic = bool(shapes) and any(has_dynamic(entry) for entry in shapes)
+        try:
+            model = self.exported(module, calls[0], shapes)
+        except ExportError as error:
+            self.failed(piece, error)
+            if piece.is_dynamic:
+                piece.note = self.with_static_sizes(module, calls[0])
+            return
+        piece.nodes = len(model.graph.node) + sum(len(function.node) for function in model.functions)
+        try:
+            runner = session(model)
+            found = [item for call in calls for item in compare(module, runner, call.args, call.kwargs)]
+        except (*FAILURES, ValueError) as error:
+            piece.status, piece.detail = "runtime failed", str(error).splitlines()[0]
+            return
+        wrong = [item for item in found if not item.within]
+        if not wrong:
+            piece.status = "ok"
+            return
+        worst = max(wrong, key=lambda item: item.absolute)
+        piece.status, piece.detail = "differs", f"by {worst.absolute:.1e} in {worst.name}"
+        if worst.expected != worst.got:
+            piece.detail = f"{worst.name} is {worst.got} instead of {worst.expected}"
+        report = discrepancies(module, calls[0].args, calls[0].kwargs, dynamic_shapes=shapes, **self.options)
+        piece.verdict = report.verdict
+        piece.note = report.told()
+
+    def exported(self, module: torch.nn.Module, call: Call, shapes: Any) -> Any:
+        """The ONNX model of a module."""
+        args, kwargs = copy.deepcopy((call.args, call.kwargs))
+        return to_onnx(module, args, kwargs, dynamic_shapes=shapes, **self.options)
+
+    def failed(self, piece: Piece, error: ExportError) -> None:
+        """Note why an export stopped."""
+        lines = str(error).splitlines()
+        if isinstance(error, CaptureError):
+            piece.status, piece.family = "torch.export failed", family(str(error))
+        else:
+            piece.status = "untranslatable"
+        piece.detail = lines[0]
+        piece.where = "\n".join(lines[1:])
+
+    def with_static_sizes(self, module: torch.nn.Module, call: Call) -> str:
+        """What is different without dynamic dimensions."""
+        try:
+            self.exported(module, call, None)
+        except ExportError:
+            return ""
+        return "it is exported with static sizes: a dynamic dimension makes it fail"
+
+    def without_parts(self, piece: Piece, module: torch.nn.Module, call: Call) -> None:
+        """Export with the failing submodules replaced by what they returned: whether the code around them fails too."""
+        with contextlib.ExitStack() as stack:
+            for part in piece.broken_parts:
+                child = module.get_submodule(part.path.removeprefix(piece.path).lstrip("."))
+                stack.enter_context(returning(child, self.seen[part.path].calls[0].result))
+            try:
+                self.exported(module, call, None)
+            except ExportError as error:
+                self.failed(piece, error)
+                piece.is_smallest = True
+                piece.note = "the code around its failing parts fails by itself"
+
+
+@contextlib.contextmanager
+def returning(module: torch.nn.Module, result: Any) -> Iterator[None]:
+    """While this lasts, a module returns a copy of *result*, whatever it is given."""
+    own = vars(module).get("forward")
+    module.forward = lambda *args, **kwargs: torch.utils._pytree.tree_map_only(
+        torch.Tensor, torch.clone, result
+    )
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
+
+
+def has_dynamic(shapes: Any) -> bool:
+    """Whether anything is dynamic."""
+    if isinstance(shapes, Mapping):
+        return any(has_dynamic(entry) for entry in shapes.values())
+    if isinstance(shapes, (list, tuple)):
+        return any(has_dynamic(entry) for entry in shapes)
+    return shapes is not None
+
+
+def family(text: str) -> str:
+    """The kind of an error of torch.export: a row of `FAMILIES`, or the name of the error."""
+    for name, pattern in FAMILIES:
+        if re.search(pattern, text):
+            return name
+    found = re.search(r"failed with (\w+)", text)
+    return found[1] if found else "unknown"

@@ -1,0 +1,144 @@
+"""Running a model once per input while every submodule's arguments and results are kept; dynamic shapes from their differences."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+@dataclasses.dataclass
+class Call:
+    """One call of a module: copies of its arguments before, of its result after.
+
+    Attributes:
+        args: positional arguments.
+        kwargs: keyword arguments, in the order of the signature.
+        result: what forward returned.
+    """
+
+    args: tuple
+    kwargs: dict[str, Any]
+    result: Any = None
+
+
+@dataclasses.dataclass
+class Recording:
+    """What was seen of one module.
+
+    Attributes:
+        calls: the first call of each run.
+        count: how often it was called in all.
+    """
+
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    count: int = 0
+
+
+def record(
+    model: torch.nn.Module, inputs: Sequence[tuple[tuple, dict[str, Any]]], step: Callable[[], object]
+) -> dict[str, Recording]:
+    """Run the model on each input; what was seen of it, ``""``, and of every submodule by its qualified name."""
+    seen = {path: Recording() for path, _ in model.named_modules()}
+    handles = []
+    for path, module in model.named_modules():
+        handles += hooks(module, seen[path])
+    try:
+        for run, (args, kwargs) in enumerate(inputs):
+            args, kwargs = copy.deepcopy((args, kwargs))
+            with torch.no_grad():
+                model(*args, **kwargs)
+            for recording in seen.values():
+                del recording.calls[run + 1 :]
+            step()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def hooks(module: torch.nn.Module, recording: Recording) -> list[Any]:
+    """Keep the calls of a module; those of one that is called within itself are closed in order."""
+    open_calls: list[Call] = []
+
+    def before(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        open_calls.append(Call(*copied(args, in_order(module, args, kwargs))))
+
+    def after(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], result: Any) -> None:
+        call = open_calls.pop()
+        recording.count += 1
+        call.result = copied(result)
+        recording.calls.append(call)
+
+    return [
+        module.register_forward_pre_hook(before, with_kwargs=True),
+        module.register_forward_hook(after, with_kwargs=True),
+    ]
+
+
+def copied(*trees: Any) -> Any:
+    """Copies of arguments or results, tensors detached."""
+    memo = {
+        id(leaf): leaf.detach().clone()
+        for leaf in pytree.tree_leaves(trees)
+        if isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
+    }
+    found = copy.deepcopy(trees, memo)
+    return found if len(found) > 1 else found[0]
+
+
+def in_order(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments in the order of forward's signature, as torch.export takes them."""
+    names = list(inspect.signature(module.forward).parameters)
+    return dict(
+        sorted(kwargs.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names))
+    )
+
+
+# ---- dynamic shapes
+
+
+def inferred_shapes(calls: Sequence[Call]) -> tuple | None:
+    """``dynamic_shapes`` of a module, positional arguments then keywords: dynamic is what differs between calls.
+
+    None for a single call, and when the calls have other arguments than the first.
+    """
+    first = calls[0]
+    trees = [(call.args, call.kwargs) for call in calls]
+    structures = {repr(pytree.tree_structure(tree)) for tree in trees}
+    if len(calls) == 1 or len(structures) > 1:
+        return None
+    positional = [shapes_of([call.args[place] for call in calls]) for place in range(len(first.args))]
+    named = [shapes_of([call.kwargs[name] for call in calls]) for name in first.kwargs]
+    return (*positional, *named)
+
+
+def shapes_of(values: Sequence[Any]) -> Any:
+    """What differs between the values of one argument, in the structure of the argument."""
+    first = values[0]
+    if isinstance(first, torch.Tensor):
+        ranks = {value.dim() for value in values if isinstance(value, torch.Tensor)}
+        if len(ranks) > 1:
+            return None
+        sizes = [value.shape for value in values]
+        return {axis: DYNAMIC for axis in range(first.dim()) if len({size[axis] for size in sizes}) > 1}
+    if isinstance(first, int) and not isinstance(first, bool):
+        return DYNAMIC if len(set(values)) > 1 else None
+    kind = pytree._get_node_type(first)
+    if kind not in pytree.SUPPORTED_NODES:
+        return None
+    children = [pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0] for value in values]
+    found = [shapes_of(items) for items in zip(*children)]
+    return dict(zip(first, found)) if isinstance(first, dict) else found
+
+
+def shown(shapes: Any) -> str:
+    """``dynamic_shapes`` as one writes them: ``({0: DYNAMIC}, None)``."""
+    return repr(shapes).replace(repr(DYNAMIC), "DYNAMIC")
