@@ -312,7 +312,7 @@ class Emitter:
         if isinstance(dtype, torch.dtype):
             dtype = dtypes.onnx_dtype(dtype)
         array = as_array(value, dtype)
-        key = (array.dtype.name, array.shape, array.tobytes()) if array.size <= LIMIT else None
+        key = (array.dtype, array.shape, array.tobytes()) if array.size <= LIMIT else None
         if key is not None and key in self.context.constants:
             return self.context.constants[key]
         dtype = dtype if dtype is not None else ir.DataType.from_numpy(array.dtype)

@@ -93,20 +93,20 @@ def remove_unused_outputs(node: ir.Node, opset: int) -> None:
     node.resize_outputs(used)
 
 
-def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> list[ir.Node]:
+def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[ir.Node, None]:
     """Keep the first of the nodes that compute the same from the same values, also for the bodies after it.
 
     Only operators of ONNX: those of other domains, local functions too, may draw random numbers or keep a state. Returns the nodes that
-    are kept for others: more nodes read them now.
+    are kept for others, each once: more nodes read them now.
     """
     here: dict[tuple, ir.Node] = {}
     scope = (here, *outer)
-    kept: list[ir.Node] = []
+    kept: dict[ir.Node, None] = {}
     removed = []
     for node in list(graph):
         bodies = bodies_of(node)
         for body in bodies:
-            kept += share_expressions(body, scope)
+            kept |= share_expressions(body, scope)
         key = None if bodies or node.domain or node.op_type in RANDOM else key_of(node)
         if key is None:
             continue
@@ -121,7 +121,7 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> list[
             value.replace_all_uses_with(replacement, replace_graph_outputs=True)
         detach(node)
         removed.append(node)
-        kept.append(first)
+        kept[first] = None
     graph.remove(removed)
     return kept
 

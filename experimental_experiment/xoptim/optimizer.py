@@ -177,7 +177,7 @@ def share_constants(graph: ir.Graph, context: Context) -> None:
         if tensor is None or tensor.size > LIMIT or value.is_graph_input() or value.is_graph_output():
             continue
         array = tensor.numpy()
-        same = context.constants.setdefault((array.dtype.name, array.shape, array.tobytes()), value)
+        same = context.constants.setdefault((array.dtype, array.shape, array.tobytes()), value)
         if same is not value:
             value.replace_all_uses_with(same)
             del graph.initializers[name]
