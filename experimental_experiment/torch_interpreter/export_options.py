@@ -12,8 +12,8 @@ import torch
 from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import stage
+from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
-from experimental_experiment.torch_interpreter.patches.recurrent import layers_over_symbols
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class ExportOptions:
         if self.decomposition_table == "default":
             table = torch.export.default_decompositions()
             for layer in kept:
-                table.pop(layer)
+                table.pop(layer, None)
         else:
             table = dict(self.decomposition_table)
             for layer in kept & table.keys():

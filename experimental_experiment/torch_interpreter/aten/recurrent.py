@@ -16,6 +16,7 @@ from onnx_ir.tensor_adapters import TorchTensor
 
 from experimental_experiment.torch_interpreter.aten.dropout import dropout as dropped
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
+from experimental_experiment.torch_interpreter.aten.packing import Padded, elements, present, unpacked
 from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -126,31 +127,54 @@ def network(kind: Kind) -> Callable:
     ):
         """Outputs of the last layer for each step, then the last states of every layer and direction."""
         x = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
-        states = hx if isinstance(hx, list) else [hx]
         blocks = split_weights(params, has_biases, num_layers * (2 if bidirectional else 1))
-        count = len(blocks) // num_layers
-        finals = []
-        for first in range(0, len(blocks), count):
-            if first:
-                x = dropped(op, x, dropout, train)
-            initial = states
-            if num_layers > 1:
-                initial = [op.Slice(state, [first], [first + count], [0]) for state in states]
-            layer = whole if blocks[0].w_hr is None else scanned
-            x, *last = layer(op, kind, x, initial, blocks[first : first + count])
-            finals.append(last)
-        result = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x
-        return result, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
+        result, *states = layers(op, kind, x, hx, blocks, num_layers, dropout, train)
+        return op.Transpose(result, perm=[1, 0, 2]) if batch_first else result, *states
 
     return translation
 
 
+def packed_network(kind: Kind) -> Callable:
+    """The translation of all layers over a packed batch."""
+
+    def translation(op, data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):
+        """The same over the padded batch, told how long its rows are."""
+        batch = unpacked(op, data, batch_sizes)
+        blocks = split_weights(params, has_biases, num_layers * (2 if bidirectional else 1))
+        lengths = op.Cast(batch.lengths, to=ir.DataType.INT32)
+        result, *states = layers(op, kind, batch.x, hx, blocks, num_layers, dropout, train, lengths)
+        return elements(op, Padded(result, batch.lengths, is_zero=True)), *states
+
+    return translation
+
+
+def layers(op, kind: Kind, x, hx, blocks, num_layers: int, dropout: float, train: bool, lengths=None):
+    """Outputs of the last layer for each step, zero after the *lengths*, then the last states of every layer and direction."""
+    states = hx if isinstance(hx, list) else [hx]
+    count = len(blocks) // num_layers
+    finals = []
+    for first in range(0, len(blocks), count):
+        if first:
+            x = dropped(op, x, dropout, train)
+        initial = states
+        if num_layers > 1:
+            initial = [op.Slice(state, [first], [first + count], [0]) for state in states]
+        layer = whole if blocks[0].w_hr is None else scanned
+        x, *last = layer(op, kind, x, initial, blocks[first : first + count], lengths)
+        finals.append(last)
+    return x, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
+
+
+translates(aten.gru.data)(packed_network(GRU))
 translates(aten.gru.input)(network(GRU))
 translates(aten.gru_cell.default)(cell(GRU))
+translates(aten.lstm.data)(packed_network(LSTM))
 translates(aten.lstm.input)(network(LSTM))
 translates(aten.lstm_cell.default)(cell(LSTM))
+translates(aten.rnn_relu.data)(packed_network(RNN_RELU))
 translates(aten.rnn_relu.input)(network(RNN_RELU))
 translates(aten.rnn_relu_cell.default)(cell(RNN_RELU))
+translates(aten.rnn_tanh.data)(packed_network(RNN_TANH))
 translates(aten.rnn_tanh.input)(network(RNN_TANH))
 translates(aten.rnn_tanh_cell.default)(cell(RNN_TANH))
 
@@ -165,7 +189,7 @@ def split_weights(params, has_biases: bool, count: int) -> list[Block]:
 # ---- one layer
 
 
-def whole(op, kind, x, initial, blocks):
+def whole(op, kind, x, initial, blocks, lengths):
     """One ONNX operator for a layer and its directions."""
     sizes = op.size(blocks[0].w_hh, -1)
     result, *last = op.emit(
@@ -175,7 +199,7 @@ def whole(op, kind, x, initial, blocks):
             arranged(op, kind, [[block.w_ih] for block in blocks]),
             arranged(op, kind, [[block.w_hh] for block in blocks]),
             arranged(op, kind, [[block.b_ih, block.b_hh] for block in blocks]),
-            None,
+            lengths,
             *initial,
         ],
         {
@@ -224,10 +248,11 @@ def initializer(op, kind: Kind, matrices: list[list[ir.Value]]) -> ir.Value:
     return op.initializer(name, ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name))
 
 
-def scanned(op, kind, x, initial, blocks):
+def scanned(op, kind, x, initial, blocks, lengths):
     """A Scan over the steps for each direction: ONNX has no projection."""
+    states = [[op.Gather(state, position, axis=0) for state in initial] for position in range(len(blocks))]
     results = [
-        direction(op, kind, x, [op.Gather(state, position, axis=0) for state in initial], block, position)
+        direction(op, kind, x, states[position], block, position, lengths)
         for position, block in enumerate(blocks)
     ]
     result = op.Concat(*(outputs for outputs, *_ in results), axis=-1)
@@ -239,21 +264,28 @@ def stacked(op, values, axis: int) -> ir.Value:
     return op.Concat(*(op.Unsqueeze(value, [axis]) for value in values), axis=axis)
 
 
-def direction(op, kind, x, states, block, backwards: int):
-    """Outputs and last states of one direction: a Scan over the steps."""
-    from_input = linear(op, x, block.w_ih, block.b_ih)
+def direction(op, kind, x, states, block, backwards: int, lengths=None):
+    """Outputs and last states of one direction: a Scan over the steps. A row stands still after its length."""
+    rows = [linear(op, x, block.w_ih, block.b_ih)]
+    if lengths is not None:
+        rows.append(op.Unsqueeze(present(op, x, op.Cast(lengths, to=ir.DataType.INT64)), [-1]))
+    count = len(states)
 
     def step(inner, *given):
-        new = kind.step(inner, given[-1], given[:-1], block)
-        return [*new, new[0]]
+        before, (row, *mask) = given[:count], given[count:]
+        new = kind.step(inner, row, before, block)
+        if not mask:
+            return [*new, new[0]]
+        kept = [inner.Where(mask[0], after, old) for after, old in zip(new, before)]
+        return [*kept, inner.Where(mask[0], new[0], inner.constant(0, new[0].dtype))]
 
-    body = op.subgraph(step, [*states, slice_type("row", from_input)])
+    slices = [slice_type(name, value) for name, value in zip(("row", "is_present"), rows)]
     *last, result = op.Scan(
         *states,
-        from_input,
-        body=body,
-        num_scan_inputs=1,
-        scan_input_directions=[backwards],
+        *rows,
+        body=op.subgraph(step, [*states, *slices]),
+        num_scan_inputs=len(rows),
+        scan_input_directions=[backwards] * len(rows),
         scan_output_directions=[backwards],
         outputs=len(states) + 1,
     )

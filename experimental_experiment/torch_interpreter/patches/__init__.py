@@ -5,4 +5,9 @@
 
 from __future__ import annotations
 
-from experimental_experiment.torch_interpreter.patches import caches, inputs, recurrent  # noqa: F401 (they register)
+from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (they register)
+    caches,
+    inputs,
+    packed,
+    recurrent,
+)

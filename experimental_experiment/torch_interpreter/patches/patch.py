@@ -219,6 +219,15 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[Any]:
             setattr(owner, name, own)
 
 
+def entry(stack: contextlib.ExitStack, entries: dict, key: Any, value: Any) -> None:
+    """Replace or add an entry of a dict until *stack* is closed."""
+    if key in entries:
+        stack.callback(entries.__setitem__, key, entries[key])
+    else:
+        stack.callback(entries.pop, key)
+    entries[key] = value
+
+
 def numbers(version: str) -> tuple[int, ...]:
     """The numbers of a version, to compare: ``"2.13.0+cpu"`` is (2, 13, 0)."""
     release = re.match(r"[\d.]*", version).group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch._C import DispatchKey
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from experimental_experiment.torch_interpreter.patches.patch import patch
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch
 
 aten = torch.ops.aten
 
@@ -31,42 +32,39 @@ def recurrent_layers() -> Iterator[None]:
     """nn.LSTM, nn.GRU and nn.RNN keep the length of the example: torch finds the shape of their result by running every step."""
     with contextlib.ExitStack() as stack:
         for layer in LAYERS:
-            unrolled = layer.py_kernels[DispatchKey.CompositeImplicitAutograd]
-            entry(stack, fake_impls.FAST_OP_IMPLEMENTATIONS, layer, on_fake_tensors(unrolled))
-            for key in (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd):
-                entry(stack, layer.py_kernels, key, when_captured(layer.py_kernels[key]))
-            stack.callback(layer._dispatch_cache.clear)
-            layer._dispatch_cache.clear()
+            kernels(stack, layer, results, lambda input, *args: has_symbolic_length(input, args[-1]))
         yield
 
 
-def entry(stack: contextlib.ExitStack, entries: dict, key: Any, value: Any) -> None:
-    """Replace or add an entry until *stack* is closed."""
-    if key in entries:
-        stack.callback(entries.__setitem__, key, entries[key])
-    else:
-        stack.callback(entries.pop, key)
-    entries[key] = value
+def kernels(stack: contextlib.ExitStack, layer: Any, shapes: Callable, applies: Callable) -> None:
+    """Until *stack* is closed, a layer's result on fake tensors is that of *shapes*, for the arguments that it *applies* to."""
+    composite = DispatchKey.CompositeImplicitAutograd
+    unrolled = layer.py_kernels.get(composite) or functools.partial(layer._op_dk, composite)
+    entry(stack, fake_impls.FAST_OP_IMPLEMENTATIONS, layer, on_fake_tensors(unrolled, shapes, applies))
+    for key in {composite, *({DispatchKey.Autograd} & layer.py_kernels.keys())}:
+        entry(stack, layer.py_kernels, key, when_recorded(unrolled, shapes, applies))
+    stack.callback(layer._dispatch_cache.clear)
+    layer._dispatch_cache.clear()
 
 
-def when_captured(unrolled: Callable) -> Callable:
+def when_recorded(unrolled: Callable, shapes: Callable, applies: Callable) -> Callable:
     """The kernel of a layer, which torch runs after it recorded the layer, or to record what it decomposes into."""
 
     def kernel(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
-        is_recording = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
-        if is_recording or not isinstance(input, FakeTensor) or not has_symbolic_length(input, args[-1]):
+        is_decomposed = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+        if is_decomposed or not isinstance(input, FakeTensor) or not applies(input, *args):
             return unrolled(input, *args)
-        return results(input, *args)
+        return shapes(input, *args)
 
     return kernel
 
 
-def on_fake_tensors(unrolled: Callable) -> Callable:
+def on_fake_tensors(unrolled: Callable, shapes: Callable, applies: Callable) -> Callable:
     """What a mode of fake tensors computes for a layer that nothing decomposed before."""
 
     def kernel(mode: FakeTensorMode, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
         with mode:
-            return (results if has_symbolic_length(input, args[-1]) else unrolled)(input, *args)
+            return (shapes if applies(input, *args) else unrolled)(input, *args)
 
     return kernel
 
@@ -100,12 +98,3 @@ def steps_axis(batch_first: bool) -> int:
 def has_symbolic_length(input: torch.Tensor, batch_first: bool) -> bool:
     """Whether the number of steps is a symbol."""
     return isinstance(input.shape[steps_axis(batch_first)], torch.SymInt)
-
-
-def layers_over_symbols(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
-    """The recurrent operators of a program that run over a number of steps that is a symbol."""
-    modules = [
-        module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
-    ]
-    nodes = [node for module in modules for node in module.graph.nodes if node.target in LAYERS]
-    return {node.target for node in nodes if has_symbolic_length(node.args[0].meta["val"], node.args[-1])}

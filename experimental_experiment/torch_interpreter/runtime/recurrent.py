@@ -34,20 +34,20 @@ def scanned_steps(
 ):  # fmt: skip
     """A Scan over the steps for each direction."""
     kind = KINDS.get((operator, activations[0] if activations else None))
-    if x.dtype != ir.DataType.DOUBLE or kind is None or lengths is not None or not linear_before_reset:
+    if x.dtype != ir.DataType.DOUBLE or kind is None or not linear_before_reset:
         return None
     results = [
-        one_direction(op, kind, x, (w, r, b), initial, position)
+        one_direction(op, kind, x, (w, r, b), initial, position, lengths)
         for position in range(2 if direction == "bidirectional" else 1)
     ]
     every, *last = zip(*results)
     return stacked(op, every, 1), *(stacked(op, states, 0) for states in last)
 
 
-def one_direction(op, kind: Kind, x, weights, initial, position: int):
+def one_direction(op, kind: Kind, x, weights, initial, position: int, lengths):
     """The results of torch's network with one of the directions that ONNX's matrices hold."""
     w, r, b = (None if value is None else op.Gather(value, position, axis=0) for value in weights)
     biases = (None, None) if b is None else op.Split(b, num_outputs=2, axis=0, outputs=2)
     gates = tuple(kind.gates.index(gate) for gate in range(len(kind.gates)))
     states = [op.Gather(state, position, axis=0) for state in initial]
-    return direction(op, kind, x, states, Block(w, r, *biases, gates=gates), position)
+    return direction(op, kind, x, states, Block(w, r, *biases, gates=gates), position, lengths)
