@@ -1,5 +1,7 @@
 """Files: one or two of them, nothing half written, no copy of the weights in memory."""
 
+import contextlib
+import itertools
 import os
 import pathlib
 import shutil
@@ -8,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 import onnx
 import onnx_ir as ir
@@ -16,7 +19,8 @@ import torch
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
-from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD
+from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save
+from experimental_experiment.torch_interpreter.onnx_export import to_ir
 
 torch.manual_seed(0)
 
@@ -121,6 +125,64 @@ class TestFiles(ExporterTestCase):
                     )
                 self.assertEqual(files, self.files())
                 self.assert_file_runs_as(file, before)
+
+    def test_a_small_model_leaves_no_weights_of_a_large_one(self):
+        other = self.folder / "model.onnx.mine.data"
+        other.write_text("not ours")
+        for module in (large(), small()):
+            to_onnx(module, (X,), filename=self.folder / "model.onnx")
+        self.assertEqual(["model.onnx", other.name], self.files())
+
+    def test_whenever_a_process_ends_a_graph_stands_beside_its_own_weights(self):
+        file = self.folder / "model.onnx"
+        little, old, new = (
+            (module, to_ir(module, (X,))) for module in (torch.nn.Linear(8, 2), large(), large())
+        )
+        for before, after in ((old, new), (little, new), (old, little), (None, new)):
+            for steps in itertools.count():
+                shutil.rmtree(self.folder)
+                self.folder.mkdir()
+                if before is not None:
+                    save(before[1], file)
+                with self.ending_after(steps) as ended:
+                    save(after[1], file)
+                if file.exists():
+                    (got,) = run(session(file), [X])
+                    expected = [pair[0](X) for pair in (before, after) if pair is not None]
+                    self.assertTrue(any(torch.allclose(got, y, rtol=1e-4, atol=1e-3) for y in expected))
+                if not ended:
+                    break
+                save(new[1], file)  # whatever was left, the next one is right
+                self.assert_file_runs_as(file, new[0])
+            self.assertGreater(steps, 0)
+            self.assertIn(self.files(), (["model.onnx"], ["model.onnx", "model.onnx.data"]))
+
+    def test_a_file_system_without_links(self):
+        with mock.patch("os.link", side_effect=OSError("no links")):
+            self.test_a_model_replaces_another()
+        self.assertEqual(["model.onnx", "model.onnx.data"], self.files())
+
+    @contextlib.contextmanager
+    def ending_after(self, steps):
+        """Whatever changes the names of files raises after so many of them; what is yielded becomes true then."""
+        left, ended = itertools.count(steps, -1), []
+
+        def ends(function):
+            def call(*args, **kwargs):
+                if next(left) <= 0:
+                    ended.append(True)
+                    raise KeyboardInterrupt
+                return function(*args, **kwargs)
+
+            return call
+
+        with contextlib.ExitStack() as stack:
+            for name in ("replace", "link"):
+                stack.enter_context(mock.patch(f"os.{name}", ends(getattr(os, name))))
+            try:
+                yield ended
+            except KeyboardInterrupt:
+                pass
 
     def test_a_failing_export_writes_nothing(self):
         with self.assertRaisesRegex(RuntimeError, "fails_late.default has no translation"):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import shutil
 import tempfile
+from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError
 
 EXTERNAL_THRESHOLD = 16 * 2**20
 """Weights of more bytes in all go to a file of their own: they are never copied into a protobuf."""
@@ -28,19 +33,75 @@ def weight_bytes(model: ir.Model) -> int:
 def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     """Write *model* to *filename*, its weights to ``filename + ".data"`` when they take more than 16 MB.
 
-    Both files are written in a temporary folder beside the target, then renamed: a failure leaves what was there.
+    Both files are written in a temporary folder beside the target, then renamed so that at any moment the graph in the folder
+    stands beside its own weights: a failure, or the end of the process, leaves the old model or the new one. The data file of
+    a model that is replaced by a small one is removed.
     Returns the model that was written; it refers to the data file by its name. Raises IsADirectoryError on a folder.
     """
     path = os.path.abspath(filename)
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(filename)!r} is a folder")
     folder, name = os.path.split(path)
-    data = f"{name}.data" if weight_bytes(model) > EXTERNAL_THRESHOLD else None
+    data = os.path.join(folder, f"{name}.data")
+    is_large = weight_bytes(model) > EXTERNAL_THRESHOLD
+    before = data_files(path)
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as temporary:
         written = os.path.join(temporary, name)
-        ir.save(model, written, external_data=data)
+        ir.save(model, written, external_data=f"{name}.data" if is_large else None)
         proto = onnx.load(written, load_external_data=False)
-        if data is not None:
-            os.replace(os.path.join(temporary, data), os.path.join(folder, data))
-        os.replace(written, path)
+        if is_large and os.path.exists(data):
+            replace_pair(written, path)
+        else:
+            if is_large:
+                os.replace(f"{written}.data", data)
+            os.replace(written, path)
+    for stale in before - data_files(path):
+        os.remove(stale)
     return proto
+
+
+def replace_pair(written: str, path: str) -> None:
+    """Put a graph and its weights in the place of another pair: in between the graph reads its weights under another name."""
+    data = f"{path}.data"
+    between = next(
+        free for free in map(f"{path}.{{}}.data".format, itertools.count(1)) if not os.path.exists(free)
+    )
+    proto = onnx.load(written, load_external_data=False)
+    for entry in locations(proto):
+        entry.value = os.path.basename(between)
+    intermediate = f"{written}.between"
+    onnx.save(proto, intermediate)
+    os.replace(f"{written}.data", between)
+    os.replace(intermediate, path)
+    try:
+        os.link(between, f"{written}.data")
+    except OSError:  # no links on this file system
+        shutil.copyfile(between, f"{written}.data")
+    os.replace(f"{written}.data", data)
+    os.replace(written, path)
+    os.remove(between)
+
+
+def data_files(path: str) -> set[str]:
+    """The files of weights that `save` wrote beside a model and that it refers to; none when the file is no model."""
+    if not os.path.isfile(path):
+        return set()
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except DecodeError:
+        return set()
+    ours = re.compile(re.escape(os.path.basename(path)) + r"(\.\d+)?\.data")
+    names = {entry.value for entry in locations(proto) if ours.fullmatch(entry.value)}
+    files = (os.path.join(os.path.dirname(path), name) for name in names)
+    return {file for file in files if os.path.isfile(file)}
+
+
+def locations(proto: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
+    """The entries of a model, main graph and bodies, that name files of weights."""
+    graphs = [proto.graph]
+    while graphs:
+        graph = graphs.pop()
+        for tensor in graph.initializer:
+            yield from (entry for entry in tensor.external_data if entry.key == "location")
+        for node in graph.node:
+            graphs += [attribute.g for attribute in node.attribute if attribute.HasField("g")]
