@@ -5,6 +5,7 @@ The form: opsets, inputs, initializers, nodes, outputs; a node that reads the li
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterable, Iterator
 
@@ -135,6 +136,18 @@ class Printer:
         yield attribute_text(attribute)
         for _, graph in subgraphs(attribute):
             yield from (f"    {line}" for line in self.graph(graph))
+
+
+def module_path(node: onnx.NodeProto) -> str:
+    """Path of the module that a node comes from, as ``layers.0.attention``; ``""`` when its exporter did not record it.
+
+    Read from ``pkg.torch.onnx.name_scopes``: the paths of the modules around it, then its own name.
+    """
+    for item in node.metadata_props:
+        if item.key == "pkg.torch.onnx.name_scopes":
+            scopes = ast.literal_eval(item.value)
+            return scopes[-2] if len(scopes) > 1 else ""
+    return ""
 
 
 def opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> Iterator[str]:
