@@ -228,6 +228,8 @@ def attribute_text(attribute: onnx.AttributeProto) -> str:
     """``perm=[1,0]``; ``transB=@name`` for an attribute that a function passes on."""
     if attribute.ref_attr_name:
         return f"{attribute.name}=@{attribute.ref_attr_name}"
+    if attribute.name == "value_float":  # of a Constant: every digit
+        return f"{attribute.name}={np.float32(attribute.f)!s}"
     return f"{attribute.name}={value_text(onnx.helper.get_attribute_value(attribute))}"
 
 

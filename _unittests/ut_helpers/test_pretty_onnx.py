@@ -40,6 +40,36 @@ output: name='output_0' type=dtype('float32') shape=['s0', 1]
 output: name='output_3' type=dtype('float32') shape=[32, 1]
 """
 
+BACKWARD = """
+<ir_version: 8, opset_import: ["" : 18]>
+backward (int64[1] input_dim_0, float[s0,10] input1, float[s0,32] input2, float[32,1] input3, float[s0,1] input4)
+    => (float[32,10] output_0, float output_NONE_2, float output_NONE_3, float[1,32] output_4, float[1] output_5)
+<int64[1] axis = {0}, float[1] zero = {0}>
+{
+    output_NONE_2 = Constant<value_float=0.0>()
+    output_NONE_3 = Identity(output_NONE_2)
+    output_4 = Gemm<transA=1, transB=0>(input4, input2)
+    mm = Gemm<transA=0, transB=1>(input4, input3)
+    output_5 = ReduceSum<keepdims=0>(input4, axis)
+    less = LessOrEqual(input2, zero)
+    threshold = Where(less, zero, mm)
+    output_0 = Gemm<transA=1, transB=0>(threshold, input1)
+}
+"""
+
+BACKWARD_NODES = """
+init: name='axis' type=dtype('int64') shape=(1,) -- array([0])
+init: name='zero' type=dtype('float32') shape=(1,) -- array([0.], dtype=float32)
+Constant(value_float=0.0) -> output_NONE_2
+  Identity(output_NONE_2) -> output_NONE_3
+Gemm(input4, input2, transA=1, transB=0) -> output_4
+Gemm(input4, input3, transA=0, transB=1) -> mm
+ReduceSum(input4, axis, keepdims=0) -> output_5
+LessOrEqual(input2, zero) -> less
+  Where(less, zero, mm) -> threshold
+    Gemm(threshold, input1, transA=1, transB=0) -> output_0
+"""
+
 BRANCHES = """
 <ir_version: 8, opset_import: ["" : 18]>
 branches (bool c, float[n] x) => (float[n] y)
@@ -61,6 +91,10 @@ twice <by> (x) => (y) { k = Constant<value_int=@by>() f = CastLike(k, x) y = Mul
 class TestPrettyOnnx(unittest.TestCase):
     def test_a_model_in_the_documented_form(self):
         self.assertEqual(pretty_onnx(onnx.parser.parse_model(FORWARD)), EXPECTED.strip())
+
+    def test_constants_and_initializers(self):
+        lines = pretty_onnx(onnx.parser.parse_model(BACKWARD)).splitlines()
+        self.assertEqual(lines[6:-5], BACKWARD_NODES.strip().splitlines())
 
     def test_initializers_show_few_elements(self):
         model = onnx.parser.parse_model(FORWARD)
