@@ -147,17 +147,16 @@ def compare(
 ) -> list[Difference]:
     """Run both on copies of the same arguments and compare every output, in order.
 
-    Python ints, floats and bools among the arguments are constants of the model unless it takes as many inputs.
+    The model runs in the caller's gradient mode: it may take gradients itself. Python ints, floats and bools among the arguments are constants of the model unless it takes as many inputs.
     """
     kwargs = dict(kwargs or {})
     leaves = [leaf for leaf in leaves_of((args, kwargs)) if leaf is not None]
     wanted = len(runner.get_inputs())
     inputs = leaves if len(leaves) == wanted else [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]
-    with torch.no_grad():
-        expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
     got = run(runner, feeds)
     names = [argument.name for argument in runner.get_outputs()]
     if len(expected) != len(got):
         raise ValueError(f"eager gives {len(expected)} outputs, the ONNX model {len(got)}")
-    return [difference(name, a, b, scale) for name, a, b in zip(names, expected, got)]
+    return [difference(name, a.detach(), b, scale) for name, a, b in zip(names, expected, got)]
