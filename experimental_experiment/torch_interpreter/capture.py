@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._export.non_strict_utils import _clean_dynamic_markers
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
@@ -73,15 +74,21 @@ def capture(
         shapes = fitted_shapes(module, args, kwargs, dynamic_shapes)
     args, kwargs = distinct(args, kwargs)
     decisions = Decisions()
-    with keywords_in_signature(module, args, kwargs, shapes):
+    with keywords_in_signature(module, args, kwargs, shapes), restored(module), unmarked(args, kwargs):
         exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
-    names, minima = (
-        in_order_of_placeholders(exported, args, kwargs, said) for said in (shapes.names, shapes.minima)
-    )
-    program = program_of(exported, names, minima)
+    if isinstance(exported, Program):
+        program = exported
+        given = [entry for entry in program.inputs if entry.tensor is None]
+        for entry, names, minima in zip(given, shapes.names, shapes.minima):
+            entry.dims, entry.minima = names, minima
+    else:
+        names, minima = (
+            in_order_of_placeholders(exported, args, kwargs, said) for said in (shapes.names, shapes.minima)
+        )
+        program = program_of(exported, names, minima)
+        program.autocast = surrounding_autocast(program)
     judge(program.inputs, decisions)
     warn_about_training(program.module)
-    program.autocast = surrounding_autocast(program)
     return program
 
 
@@ -158,6 +165,46 @@ def keywords_in_signature(
         del module.forward
         if own is not None:
             module.forward = own
+
+
+@contextlib.contextmanager
+def restored(module: torch.nn.Module) -> Iterator[None]:
+    """Leave the attributes of a module as they were, those that are neither parameters nor buffers.
+
+    A capture writes real tensors among them as the model does, and leaves the fake ones that forward stores there.
+    """
+    before = [(submodule, set(vars(submodule))) for submodule in module.modules()]
+    held = [leaf for submodule, names in before for name in names for leaf in tensors_in(submodule, name)]
+    values = [(leaf, leaf._version, leaf.detach().clone()) for leaf in held if not leaf.is_inference()]
+    try:
+        yield
+    finally:
+        for submodule, names in before:
+            for name in set(vars(submodule)) - names:
+                if any(isinstance(leaf, FakeTensor) for leaf in tensors_in(submodule, name)):
+                    del vars(submodule)[name]
+        for leaf, version, value in values:
+            if leaf._version != version:
+                with torch.no_grad():
+                    leaf.copy_(value)
+
+
+@contextlib.contextmanager
+def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
+    """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
+    try:
+        yield
+    finally:
+        for leaf in pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                _clean_dynamic_markers(leaf)
+
+
+def tensors_in(module: torch.nn.Module, name: str) -> list[torch.Tensor]:
+    """The tensors in an attribute of a module that are no parameters: none where it keeps buffers and submodules."""
+    value = None if name in ("_parameters", "_buffers", "_modules") else vars(module)[name]
+    leaves = pytree.tree_leaves(value)
+    return [x for x in leaves if isinstance(x, torch.Tensor) and not isinstance(x, torch.nn.Parameter)]
 
 
 def warn_about_training(module: torch.fx.GraphModule) -> None:

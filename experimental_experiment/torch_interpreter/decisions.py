@@ -41,6 +41,9 @@ ASKING = tuple(
 TRACER = TORCH + "_dynamo" + os.sep
 """TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
 
+TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
+"""``torch.func.grad``, ``jvp``, ... in Python."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
@@ -53,6 +56,7 @@ class Decision:
         ranges: the sizes that were possible before.
         source: the innermost line of the model, None when there is none.
         is_branch: whether that line asked itself, rather than an operator that it calls.
+        is_gradient: whether it was asked inside of a transformation of ``torch.func``.
     """
 
     environment: Any
@@ -61,6 +65,7 @@ class Decision:
     ranges: dict[sympy.Symbol, ValueRanges]
     source: Source | None
     is_branch: bool
+    is_gradient: bool = False
 
     @property
     def condition(self) -> sympy.Basic:
@@ -95,7 +100,10 @@ class Decisions:
             ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
             result = evaluate(environment, expression, *args, **kwargs)
             source, is_branch = model_line(frame)
-            self.found[key] = Decision(environment, expression, result, ranges, source, is_branch)
+            is_gradient = is_called_by(frame, TRANSFORMATIONS)
+            self.found[key] = Decision(
+                environment, expression, result, ranges, source, is_branch, is_gradient
+            )
             return result
 
         environments.evaluate_expr = evaluate_expr
@@ -104,14 +112,14 @@ class Decisions:
         finally:
             environments.evaluate_expr = evaluate
 
-    def source_of_pin(self, text: str) -> Source | None:
-        """The line that made a size constant which *text*, a message of torch, names as ``L['x'].size()[0]``."""
+    def pin(self, text: str) -> Decision | None:
+        """The first decision that made a size constant which *text*, a message of torch, names as ``L['x'].size()[0]``."""
         for decision in self:
             pinned = solved(decision.condition)
             if pinned is not None and decision.source is not None:
                 names = decision.environment.var_to_sources.get(pinned[0], ())
                 if any(source.name in text for source in names):
-                    return decision.source
+                    return decision
         return None
 
     def source_of(self, condition: sympy.Basic) -> Source | None:
@@ -125,6 +133,13 @@ def asking_frame(frame: FrameType) -> FrameType:
     while frame.f_code.co_filename in ASKING and frame.f_back is not None:
         frame = frame.f_back
     return frame
+
+
+def is_called_by(frame: FrameType | None, file: str) -> bool:
+    """Whether a frame, or one around it, is in a file."""
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return frame is not None
 
 
 def model_line(frame: FrameType) -> tuple[Source | None, bool]:

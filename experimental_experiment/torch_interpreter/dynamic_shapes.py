@@ -90,7 +90,7 @@ def by_argument(
     }
     rest = gathering.get(inspect.Parameter.VAR_POSITIONAL)
     more = gathering.get(inspect.Parameter.VAR_KEYWORD)
-    names = [name for name in arguments if name not in (rest, more)][: len(args)]
+    names = [name for name in signature.bind_partial(*args).arguments if name != rest]
     if rest is not None:
         names += [f"{rest}[{position}]" for position in range(len(args) - len(names))]
     if isinstance(shapes, (list, tuple)):

@@ -1,4 +1,4 @@
-"""How ``torch.export.export`` is called."""
+"""How a model is captured: how ``torch.export.export`` is called, or make_fx in its place."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
+from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.tracing import traced
+
+TRACINGS = ("export", "make_fx")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +25,9 @@ class ExportOptions:
     """Options of the capture; the defaults are those of ``torch.export.export``, without any decomposition.
 
     Attributes:
+        tracing: ``"export"`` is torch.export; ``"make_fx"`` runs the model on fake tensors below autograd, so that gradients
+            taken in forward (``torch.autograd.grad``, ``torch.func``) and tensor subclasses become operators. Composite
+            operators come in their parts then, and the graph is larger.
         strict: capture with TorchDynamo instead of running the model on fake tensors.
         decomposition_table: None takes the program as it is; ``"default"`` decomposes it with torch's default
             table; a dict {overload: function} decomposes those overloads.
@@ -32,6 +39,7 @@ class ExportOptions:
             None: those that can only turn a refusal into an export; names: these too; True: all; False: none.
     """
 
+    tracing: str = "export"
     strict: bool = False
     decomposition_table: str | Mapping[Any, Callable] | None = None
     preserve_module_call_signature: tuple[str, ...] = ()
@@ -40,6 +48,11 @@ class ExportOptions:
     patches: bool | Collection[str] | None = None
 
     def __post_init__(self):
+        if self.tracing not in TRACINGS:
+            raise ValueError(f"tracing is 'export' or 'make_fx', not {self.tracing!r}")
+        if self.tracing == "make_fx" and (self.strict or self.preserve_module_call_signature):
+            option = "strict=True" if self.strict else "preserve_module_call_signature"
+            raise ValueError(f"{option} is an option of torch.export, which tracing='make_fx' does not call")
         table = self.decomposition_table
         if not (table is None or table == "default" or isinstance(table, Mapping)):
             raise ValueError(
@@ -59,8 +72,8 @@ class ExportOptions:
         dynamic_shapes: Any,
         has_small_sizes: bool,
         decisions: Decisions,
-    ) -> torch.export.ExportedProgram:
-        """Call ``torch.export.export``, then decompose if asked.
+    ) -> torch.export.ExportedProgram | Program:
+        """Call ``torch.export.export``, then decompose if asked; or trace with make_fx, which decomposes on the way.
 
         *has_small_sizes*: whether a dimension called dynamic has size 0 or 1 in the example. *decisions* receives what
         the example decided about sizes.
@@ -72,6 +85,16 @@ class ExportOptions:
         config = contextlib.nullcontext()
         if oblivious:
             config = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+        if self.tracing == "make_fx":
+            with stage("make_fx", decisions), config, decisions.recorded():
+                return traced(
+                    module,
+                    args,
+                    kwargs,
+                    dynamic_shapes,
+                    self.decompositions(),
+                    self.prefer_deferred_runtime_asserts_over_guards,
+                )
         with stage("torch.export.export", decisions), config, decisions.recorded():
             program = torch.export.export(
                 module,
@@ -83,6 +106,12 @@ class ExportOptions:
                 prefer_deferred_runtime_asserts_over_guards=self.prefer_deferred_runtime_asserts_over_guards,
             )
         return self.decomposed(program)
+
+    def decompositions(self) -> dict[Any, Callable]:
+        """The decompositions asked for."""
+        if self.decomposition_table == "default":
+            return dict(torch.export.default_decompositions())
+        return dict(self.decomposition_table or {})
 
     def decomposed(self, program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
         """The program after the decompositions asked for, the program itself when there is none."""

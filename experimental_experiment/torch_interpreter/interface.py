@@ -163,8 +163,8 @@ def refusal(tensor: torch.Tensor, name: str) -> str:
         return f"the weight {name} is on the meta device, without values: model.to_empty(device='cpu'), then load_state_dict"
     if isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
         return (
-            f"the weight {name} has no values: it was made under FakeTensorMode, or by torch.export, as it does with "
-            "torch.func.grad"
+            f"the weight {name} has no values: it was made under FakeTensorMode, or by torch.export of gradients in "
+            "forward, which ExportOptions(tracing='make_fx') follows"
         )
     return ""
 

@@ -11,7 +11,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from experimental_experiment.torch_interpreter.decisions import TORCH, Decisions, is_library
+from experimental_experiment.torch_interpreter.decisions import TORCH, Decision, Decisions, is_library
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source
 
 HINTS = (
@@ -91,6 +91,20 @@ HINTS = (
 )
 """Pattern of ``type: text`` followed by the files of the traceback, and the advice; the first row that matches is given."""
 
+GRADIENTS = "gradients in forward, which torch.export refuses: ExportOptions(tracing='make_fx') follows them"
+"""The advice for ``torch.autograd.grad``, ``torch.func`` and what they leave in the program."""
+
+GRADIENT_ERRORS = re.compile(
+    r"torch/_functorch/eager_transforms|torch/autograd/|functorch tensor|Unsupported Tensor\.(requires_grad_|backward)|"
+    r"fake tensor in the exported program constant|data pointer of Tensor that doesn't have storage"
+)
+"""What torch.export's errors and tracebacks hold when a model takes a gradient."""
+
+GRADIENT_CALLS = re.compile(
+    r"\b(grad|grad_and_value|jvp|vjp|jacrev|jacfwd|jacobian|hessian|hvp|vhp|backward)\("
+)
+"""A line of a model that takes a gradient."""
+
 NUMBERS = (
     "len() and int() make a number of the size: write x.shape[0], or capture with ExportOptions(strict=True), which "
     "follows them"
@@ -123,10 +137,13 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
     except CaptureError:
         raise
     except Exception as error:
-        source = model_line(error)
+        source, pin = model_line(error), None
         if source is None and decisions is not None:
-            source = decisions.source_of_pin(str(error))
+            pin = decisions.pin(str(error))
+        source = pin.source if pin is not None else source
         message = f"{name} failed with {type(error).__name__}: {sentence(error)}"
+        if name != "make_fx" and takes_gradient(error, source, pin):
+            raise CaptureError(message, hint=GRADIENTS, source=source) from error
         raise CaptureError(message, hint=hint(error, source), source=source) from error
 
 
@@ -142,12 +159,23 @@ def sentence(error: BaseException) -> str:
     return " ".join(kept)
 
 
+def takes_gradient(error: BaseException, source: Source | None, pin: Decision | None) -> bool:
+    """Whether an error of torch.export comes from a gradient in forward: by its words, its traceback, its line or its pin."""
+    in_line = source is not None and GRADIENT_CALLS.search(source[3])
+    return bool(GRADIENT_ERRORS.search(evidence(error)) or in_line or (pin is not None and pin.is_gradient))
+
+
 def hint(error: BaseException, source: Source | None = None) -> str:
-    """One line of advice for the known families of torch.export's errors, ``""`` for the others."""
+    """One line of advice for the known families of torch's errors, ``""`` for the others."""
     if source is not None and "specialized" in str(error) and re.search(r"\b(len|int)\(", source[3]):
         return NUMBERS
+    return advice(evidence(error))
+
+
+def evidence(error: BaseException) -> str:
+    """The type and the text of an error, and the files of its traceback."""
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    return advice("\n".join([f"{type(error).__name__}: {error}", *files]))
+    return "\n".join([f"{type(error).__name__}: {error}", *files])
 
 
 def advice(text: str) -> str:
