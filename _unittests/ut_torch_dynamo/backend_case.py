@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from experimental_experiment.comparison import TOLERANCES
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_dynamo import onnx_custom_backend
 
@@ -37,7 +38,7 @@ class BackendTestCase(ExporterTestCase):
         self, model: torch.nn.Module, calls: Sequence[tuple], dynamic: bool | None = False, **options: Any
     ) -> None:
         """Results, gradients of the parameters and of the float inputs, and buffers are eager's, call after call."""
-        eager = copy.deepcopy(model)
+        model, eager = copy.deepcopy(model), copy.deepcopy(model)
         compiled = self.compiled(model, dynamic, **options)
         for call in calls:
             seed = torch.randint(2**31, ()).item()
@@ -70,4 +71,9 @@ class BackendTestCase(ExporterTestCase):
 
     def assert_close(self, found: Any, expected: Any, what: str) -> None:
         """Same dtype, shape and values, nested as they are."""
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=lambda text: f"{what}: {text}")
+        ours, theirs = (torch.utils._pytree.tree_leaves(x) for x in (found, expected))
+        self.assertEqual(len(ours), len(theirs), what)
+        for a, b in zip(ours, theirs):
+            relative, absolute = TOLERANCES.get(getattr(b, "dtype", torch.float32), (0, 0))
+            message = lambda text: f"{what}: {text}"
+            torch.testing.assert_close(a, b, rtol=relative, atol=absolute, msg=message)

@@ -13,7 +13,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.activation import gelu
 from experimental_experiment.torch_interpreter.aten.dropout import dropout
-from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
+from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
@@ -50,11 +50,18 @@ def is_multiple(heads, groups) -> bool:
 
 @translates(aten._scaled_dot_product_flash_attention_for_cpu.default)
 def flash_attention_for_cpu(op, query, key, value, dropout_p, is_causal, attn_mask, scale):
-    """What torch's decomposition leaves of scaled_dot_product_attention; only the gradient needs the second result."""
-    result = scaled_dot_product_attention(
-        op, query, key, value, attn_mask, dropout_p, is_causal, scale, False
-    )
-    return result, *zeros_for_gradient(op)
+    """What torch's decomposition leaves of scaled_dot_product_attention; the gradient reads the logarithm of the sums."""
+    if dropout_p or not reads_result(op, 1):
+        result = scaled_dot_product_attention(
+            op, query, key, value, attn_mask, dropout_p, is_causal, scale, True
+        )
+        return result, *zeros_for_gradient(op)
+    dtype = query.dtype
+    query, key, value = (cast(op, tensor, wide(dtype)) for tensor in (query, key, value))
+    key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
+    scores, bias = scores_of(op, query, key, attn_mask, is_causal, scale)
+    result, _ = weighted(op, scores, bias, value, attn_mask, 0.0, is_causal)
+    return cast(op, result, dtype), op.ReduceLogSumExp(scores, [-1], keepdims=0)
 
 
 @translates(aten._scaled_dot_product_attention_math.default)
@@ -74,13 +81,24 @@ def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable
     """The attended values and the weights, of MatMul and Softmax."""
     if enable_gqa:
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
+    scores, bias = scores_of(op, query, key, attn_mask, is_causal, scale)
+    return weighted(op, scores, bias, value, attn_mask, dropout_p, is_causal)
+
+
+def scores_of(op, query, key, attn_mask, is_causal, scale):
+    """What the softmax is taken of, and the bias in it, None without a mask."""
     swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
     scores = op.MatMul(op.Mul(query, factor(op, query, scale)), op.Transpose(key, perm=swapped))
     bias = additive(op, attn_mask, query.dtype)
     if is_causal:
         causal = causal_bias(op, scores)
         bias = causal if bias is None else op.Add(bias, causal)
-    weights = op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
+    return scores if bias is None else op.Add(scores, bias), bias
+
+
+def weighted(op, scores, bias, value, attn_mask, dropout_p, is_causal):
+    """The attended values and the weights; both 0 where the bias lets nothing through."""
+    weights = op.Softmax(scores, axis=-1)
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and (is_causal or not attends_everywhere(attn_mask)):
         closed = op.Equal(op.ReduceMax(bias, [-1], keepdims=1), -math.inf)

@@ -79,7 +79,7 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
     matrix = rows_of_indices(op, indices)
     if matrix is not None and per_sample_weights is None and padding is None and not include_last_offset:
         reduced = op.emit(REDUCTIONS[mode], (op.Gather(weight, matrix, axis=0), [1]), {"keepdims": 0})
-        return reduced, *zeros_for_gradient(op)
+        return reduced, *kept_for_gradient(op, indices, offsets, mode, None)
     starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
     count, dtype = op.size(starts, 0), weight.dtype
     where = op.Unsqueeze(bag_of_each(op, indices, cast(op, starts, ir.DataType.INT64)), [1])
@@ -95,13 +95,40 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
     start = op.Expand(neutral, op.shape([count, op.size(weight, 1)]))
     reduced = op.ScatterND(start, where, rows, reduction="max" if mode == MAX else "add")
     if mode != SUM:
-        empty = op.Expand(op.constant(0), op.shape([count]))
-        sizes = op.Unsqueeze(op.ScatterND(empty, where, kept, reduction="add"), [1])
+        sizes = row_counts(op, count, where, kept)
         if mode == MEAN:
             reduced = op.Div(reduced, op.Cast(op.Max(sizes, 1), to=rows.dtype))
         else:
             reduced = op.Where(op.Equal(sizes, 0), op.constant(0.0, rows.dtype), reduced)
-    return cast(op, reduced, dtype), *zeros_for_gradient(op)
+    return cast(op, reduced, dtype), *kept_for_gradient(op, indices, starts, mode, kept)
+
+
+def kept_for_gradient(op, indices, starts, mode, kept):
+    """The bag of each index, then twice the number of indices of each bag for a mean, zeros for a sum."""
+    if mode == MAX or not reads_result(op, 1):
+        yield from zeros_for_gradient(op)
+        return
+    starts = cast(op, starts, ir.DataType.INT64)
+    bags = bag_of_each(op, indices, starts)
+    fake = op.context.node.meta["val"][1]
+    yield op.constant([], fake.dtype) if is_empty(fake) else cast(op, bags, indices.dtype)
+    kept = op.Expand(op.constant(1), op.shape_of(indices)) if kept is None else kept
+    if mode == MEAN:
+        counts = op.Squeeze(row_counts(op, op.size(starts, 0), op.Unsqueeze(bags, [1]), kept), [1])
+    else:
+        counts = op.Expand(op.constant(0), op.shape_of(starts))
+    yield from [cast(op, counts, indices.dtype)] * 2
+
+
+def is_empty(fake: torch.Tensor) -> bool:
+    """Whether a tensor is known to have no element."""
+    return isinstance(fake.shape[0], int) and fake.shape[0] == 0
+
+
+def row_counts(op, count, where, kept):
+    """How many of the indices that are kept, 1 for yes, belong to each bag: [count, 1]."""
+    empty = op.Expand(op.constant(0), op.shape([count]))
+    return op.Unsqueeze(op.ScatterND(empty, where, kept, reduction="add"), [1])
 
 
 def rows_of_indices(op, indices) -> ir.Value | None:
@@ -133,10 +160,15 @@ def bag_of_each(op, indices, starts):
     return op.Slice(op.Sub(begun, 1), [0], [-1], [0])
 
 
+def reads_result(op, first: int) -> bool:
+    """Whether the program reads a result from *first* on of the node that is translated."""
+    return any(user.args[1] >= first and user.users for user in op.context.node.users)
+
+
 def zeros_for_gradient(op, first: int = 1):
     """Zeros in the place of the results from *first* on; Untranslatable when the program reads them."""
     node = op.context.node
-    if any(user.args[1] >= first and user.users for user in node.users):
+    if reads_result(op, first):
         raise Untranslatable("a result that only the gradient needs is read")
     for fake in node.meta["val"][first:]:
         yield unread(op, fake)

@@ -1,0 +1,63 @@
+"""Gradients of losses and of recurrent layers."""
+
+import unittest
+
+import torch
+from torch.nn import functional as F
+
+from _unittests.ut_torch_dynamo.gradient_case import (
+    CLASSES,
+    FLAT,
+    IMAGE,
+    POSITIVE,
+    SEQUENCE,
+    GradientTestCase,
+    integers,
+    normal,
+)
+
+
+class TestLosses(GradientTestCase):
+    CASES = {
+        "cross_entropy": (F.cross_entropy, FLAT, CLASSES),
+        "cross_entropy with weights and smoothing": (
+            lambda x, y: F.cross_entropy(x, y, weight=torch.arange(1.0, 6.0), label_smoothing=0.1), FLAT, CLASSES),
+        "cross_entropy that ignores": (lambda x, y: F.cross_entropy(x, y, ignore_index=2), FLAT, torch.tensor([1, 2, 4])),
+        "cross_entropy of probabilities": (F.cross_entropy, FLAT, FLAT.softmax(1)),
+        "cross_entropy of images": (F.cross_entropy, IMAGE, integers(4, 2, 6, 7)),
+        "nll_loss": (lambda x, y: F.nll_loss(x, y, reduction="sum"), FLAT, CLASSES),
+        "mse_loss": (F.mse_loss, FLAT, POSITIVE),
+        "l1_loss": (F.l1_loss, FLAT, POSITIVE),
+        "smooth_l1_loss": (F.smooth_l1_loss, FLAT, POSITIVE),
+        "huber_loss": (F.huber_loss, FLAT, POSITIVE),
+        "bce": (F.binary_cross_entropy, FLAT.sigmoid(), POSITIVE.sigmoid()),
+        "bce with logits": (F.binary_cross_entropy_with_logits, FLAT, POSITIVE.sigmoid()),
+        "kl_div": (lambda x, y: F.kl_div(x, y, reduction="batchmean"), FLAT, POSITIVE),
+        "poisson_nll": (F.poisson_nll_loss, FLAT, POSITIVE),
+        "hinge_embedding": (F.hinge_embedding_loss, FLAT, torch.where(FLAT > 0, 1, -1)),
+        "margin_ranking": (F.margin_ranking_loss, FLAT, POSITIVE, torch.where(FLAT > 0, 1, -1)),
+        "triplet": (F.triplet_margin_loss, FLAT, POSITIVE, normal(3, 5)),
+        "multi_margin": (F.multi_margin_loss, FLAT, CLASSES),
+        "cosine_embedding": (F.cosine_embedding_loss, FLAT, POSITIVE, torch.tensor([1, -1, 1])),
+        "soft_margin": (lambda x: F.soft_margin_loss(x, (x > 0).to(x.dtype) * 2 - 1), FLAT),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        self.assert_functions(self.CASES)
+
+
+class TestRecurrent(GradientTestCase):
+    CASES = {
+        "lstm": (torch.nn.LSTM(8, 4, batch_first=True), SEQUENCE),
+        "gru": (torch.nn.GRU(8, 4, batch_first=True), SEQUENCE),
+        "lstm cell": (torch.nn.LSTMCell(5, 4), FLAT),
+        "gru cell": (torch.nn.GRUCell(5, 4), FLAT),
+    }
+
+    def test_same_as_eager(self):
+        with torch._dynamo.config.patch(allow_rnn=True):
+            self.assert_functions(self.CASES)
+
+
+if __name__ == "__main__":
+    unittest.main()

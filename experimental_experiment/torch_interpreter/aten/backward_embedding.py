@@ -1,0 +1,73 @@
+"""Gradients of the reduced rows of embedding_bag.
+
+Source of semantics: ``aten::_embedding_bag_backward`` and the documentation of torch.nn.EmbeddingBag.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.embedding import (
+    MAX,
+    MEAN,
+    bag_of_each,
+    row_counts,
+)
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import cast, wide
+from experimental_experiment.torch_interpreter.registry import translates
+
+aten = torch.ops.aten
+
+
+@translates(aten._embedding_bag_backward.default)
+def embedding_bag_backward(
+    op, grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse,
+    per_sample_weights, padding_idx,
+):  # fmt: skip
+    """The gradient of each bag added to its rows: over its length for the mean, times the weights of the samples.
+
+    torch's scale_grad_by_freq divides by the uses of other rows: it is refused.
+    """
+    if mode == MAX or sparse or scale_grad_by_freq:
+        raise Untranslatable("only dense sums and means without scale_grad_by_freq are handled")
+    indices = cast(op, indices, ir.DataType.INT64)
+    bags = op.Unsqueeze(bag_of_each(op, indices, cast(op, offsets, ir.DataType.INT64)), [1])
+    kept = is_kept(op, indices, padding_idx)
+    wide_grad = cast(op, grad, wide(grad.dtype))
+    if mode == MEAN:
+        counted = op.Expand(op.constant(1), op.shape_of(indices)) if kept is None else kept
+        lengths = row_counts(op, op.size(grad, 0), bags, counted)
+        wide_grad = op.Div(wide_grad, op.Cast(op.Max(lengths, 1), to=wide_grad.dtype))
+    rows = op.GatherND(wide_grad, bags)
+    if per_sample_weights is not None:
+        rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, rows.dtype), [1]))
+    if kept is not None:
+        rows = op.Mul(rows, op.Unsqueeze(op.Cast(kept, to=rows.dtype), [1]))
+    zeros = op.Expand(op.constant(0.0, rows.dtype), op.shape([num_weights, op.size(grad, 1)]))
+    return cast(op, op.ScatterND(zeros, op.Unsqueeze(indices, [1]), rows, reduction="add"), grad.dtype)
+
+
+@translates(aten._embedding_bag_per_sample_weights_backward.default)
+def embedding_bag_per_sample_weights_backward(
+    op, grad, weight, indices, offsets, offset2bag, mode, padding_idx
+):
+    """The scalar product of each row and the gradient of its bag."""
+    indices = cast(op, indices, ir.DataType.INT64)
+    bags = op.Unsqueeze(bag_of_each(op, indices, cast(op, offsets, ir.DataType.INT64)), [1])
+    rows, grads = (
+        cast(op, x, wide(grad.dtype)) for x in (op.Gather(weight, indices, axis=0), op.GatherND(grad, bags))
+    )
+    products = op.ReduceSum(op.Mul(rows, grads), [1], keepdims=0)
+    kept = is_kept(op, indices, padding_idx)
+    if kept is not None:
+        products = op.Mul(products, op.Cast(kept, to=products.dtype))
+    return cast(op, products, grad.dtype)
+
+
+def is_kept(op, indices, padding_idx):
+    """1 for the indices that are not padding, None when there is no padding."""
+    if padding_idx < 0:
+        return None
+    return op.Cast(op.Not(op.Equal(indices, padding_idx)), to=ir.DataType.INT64)
