@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._export.non_strict_utils import _clean_dynamic_markers
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
@@ -192,6 +191,10 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
     """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
+    from torch._export.non_strict_utils import (
+        _clean_dynamic_markers,
+    )  # brings TorchDynamo, as torch.export does
+
     try:
         yield
     finally:

@@ -15,7 +15,6 @@ from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
 from experimental_experiment.torch_interpreter.signature import Program
-from experimental_experiment.torch_interpreter.tracing import traced
 
 TRACINGS = ("export", "make_fx")
 
@@ -86,6 +85,8 @@ class ExportOptions:
         if oblivious:
             config = torch.fx.experimental._config.patch(backed_size_oblivious=True)
         if self.tracing == "make_fx":
+            from experimental_experiment.torch_interpreter.tracing import traced  # brings TorchDynamo: 1 s
+
             with stage("make_fx", decisions), config, decisions.recorded():
                 return traced(
                     module,
