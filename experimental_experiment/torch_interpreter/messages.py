@@ -16,11 +16,6 @@ from experimental_experiment.torch_interpreter.errors import CaptureError, Sourc
 
 HINTS = (
     (
-        r"torch/distributions/",
-        "torch.distributions checks its arguments by branching on the data: pass validate_args=False, "
-        "or call torch.distributions.Distribution.set_default_validate_args(False) first",
-    ),
-    (
         r"\.numpy\(\)",
         "a tensor becomes a numpy array in forward, where torch.export cannot follow: use torch's functions instead",
     ),

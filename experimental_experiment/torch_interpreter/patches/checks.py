@@ -1,0 +1,186 @@
+"""Checks of values: branches that only decide whether the model raises."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributions import constraints
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
+
+from experimental_experiment.torch_interpreter.decisions import TORCH, is_library
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+EXPORT = os.path.join(TORCH, "export", "")
+"""torch.export's own frames."""
+
+STEPS: dict[type, Callable[[torch.Tensor], torch.Tensor]] = {
+    constraints._Symmetric: lambda value: torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1),
+    constraints._PositiveDefinite: lambda value: torch.linalg.cholesky_ex(value).info.eq(0),
+}
+"""What constraints of torch.distributions check after those of their base."""
+
+
+@patch(
+    "torch",
+    replaces=(
+        "torch.Tensor.__bool__",
+        "torch.SymBool.__bool__",
+        *(f"torch.distributions.constraints.{cls.__name__}.check" for cls in STEPS),
+    ),
+    default=True,
+)
+def checks_of_values() -> Iterator[None]:
+    """``assert (x > 0).all()`` and ``if bad.any(): raise`` are refused, as in torch.distributions: they branch on the data.
+
+    The program holds the check, as torch does for ``torch._check``; an ONNX model cannot raise and leaves it out.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(torch.Tensor, "__bool__", of_tensor(torch.Tensor.__bool__)))
+        stack.enter_context(replaced(torch.SymBool, "__bool__", of_symbol(torch.SymBool.__bool__)))
+        for cls, step in STEPS.items():
+            stack.enter_context(replaced(cls, "check", in_one_go(cls, cls.check, step)))
+        yield
+
+
+def of_tensor(bool_: Callable) -> Callable:
+    """``Tensor.__bool__`` that answers for the branch that does not raise."""
+
+    def __bool__(self: torch.Tensor) -> bool:
+        if isinstance(self, FakeTensor) and self.constant is None and self.fake_mode.shape_env is not None:
+            answer = without_exception(sys._getframe(1))
+            if answer is not None:
+                checks_of_values.used()
+                check((self if self.dtype == torch.bool else self != 0).item(), answer)
+                return answer
+        return bool_(self)
+
+    return __bool__
+
+
+def of_symbol(bool_: Callable) -> Callable:
+    """``SymBool.__bool__`` that answers for the branch that does not raise."""
+
+    def __bool__(self: torch.SymBool) -> bool:
+        answer = without_exception(sys._getframe(1)) if free_unbacked_symbols(self) else None
+        if answer is None:
+            return bool_(self)
+        try:
+            return bool_(self)
+        except GuardOnDataDependentSymNode:
+            checks_of_values.used()
+            check(self, answer)
+            return answer
+
+    return __bool__
+
+
+def in_one_go(cls: type, check_: Callable, step: Callable) -> Callable:
+    """A constraint of torch.distributions that would leave its last step out when the data fail before."""
+
+    def check(self: Any, value: torch.Tensor) -> torch.Tensor:
+        return (
+            super(cls, self).check(value) & step(value)
+            if isinstance(value, FakeTensor)
+            else check_(self, value)
+        )
+
+    return check
+
+
+def check(condition: torch.SymBool, answer: bool) -> None:
+    """Write into the program that a condition has an answer."""
+    torch._check(condition if answer else torch.sym_not(condition))
+
+
+# ---- what the byte code does with the answer
+
+
+def without_exception(frame: FrameType) -> bool | None:
+    """The truth for which a frame, which asks for one, goes on; None unless it raises for the other one.
+
+    A frame that runs ``if condition`` or ``assert condition`` stands at the jump that reads the condition.
+    """
+    if is_caught(frame):
+        return None
+    steps = list(dis.get_instructions(frame.f_code))
+    position = next((i for i, step in enumerate(steps) if step.offset == frame.f_lasti), None)
+    if position is None:
+        return None
+    if steps[position].opname == "TO_BOOL":
+        position += 1
+    step = steps[position]
+    if not is_branch(step):
+        return None
+    jumps_if = step.opname.endswith("TRUE")
+    if always_raises(steps, position + 1):
+        return jumps_if
+    return not jumps_if if always_raises(steps, target(steps, step)) else None
+
+
+def is_branch(step: dis.Instruction) -> bool:
+    """Whether an instruction reads a condition and jumps or goes on."""
+    return step.opname.startswith("POP_JUMP") and step.opname.endswith(("IF_TRUE", "IF_FALSE"))
+
+
+def target(steps: list[dis.Instruction], step: dis.Instruction) -> int:
+    """The position that an instruction jumps to."""
+    return next(i for i, other in enumerate(steps) if other.offset == step.argval)
+
+
+def always_raises(steps: list[dis.Instruction], position: int) -> bool:
+    """Whether all that can follow a position ends with ``raise``."""
+    seen: set[int] = set()
+    while position < len(steps) and position not in seen:
+        seen.add(position)
+        step = steps[position]
+        if step.opname == "RAISE_VARARGS":
+            return True
+        if step.opname.startswith("RETURN_VALUE") or step.opname in (
+            "RETURN_CONST",
+            "YIELD_VALUE",
+            "RERAISE",
+        ):
+            return False
+        if is_branch(step) or "IF_NONE" in step.opname or "IF_NOT_NONE" in step.opname:
+            return always_raises(steps, position + 1) and always_raises(steps, target(steps, step))
+        if step.opname in ("JUMP_FORWARD", "JUMP_ABSOLUTE"):
+            position = target(steps, step)
+        elif "JUMP" in step.opname or step.opname in ("FOR_ITER", "SEND"):
+            return False
+        else:
+            position += 1
+    return False
+
+
+def is_caught(frame: FrameType | None) -> bool:
+    """Whether the model itself may go on after an exception in a frame: it, or a caller up to the export, has a ``try``."""
+    while frame is not None and not frame.f_code.co_filename.startswith(EXPORT):
+        if not is_library(frame.f_code.co_filename) and has_handler(frame):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def has_handler(frame: FrameType) -> bool:
+    """Whether a frame stands in a ``try``; a ``with`` does not count."""
+    code = dis.Bytecode(frame.f_code)
+    steps = {step.offset: step.opname for step in code}
+    entries = getattr(code, "exception_entries", None)
+    if entries is None:  # Python 3.10 has no table
+        return "SETUP_FINALLY" in steps.values()
+    names = list(steps.values())
+    offsets = list(steps)
+    handlers = {entry.target for entry in entries}
+    begins = {tuple(names[offsets.index(handler) :][:2]) for handler in handlers}
+    is_covered = any(entry.start <= frame.f_lasti < entry.end for entry in entries)
+    return is_covered and any(
+        begin[0] != "COPY" and begin != ("PUSH_EXC_INFO", "WITH_EXCEPT_START") for begin in begins
+    )
