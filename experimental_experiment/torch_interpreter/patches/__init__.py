@@ -11,4 +11,5 @@ from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (t
     inputs,
     packed,
     recurrent,
+    vision,
 )

@@ -1,0 +1,152 @@
+"""Vision towers of transformers that pack images of several sizes: what they compute from ``grid_thw`` in Python, with tensors.
+
+Source of semantics: ``transformers.vision_utils``, and the attention that ``transformers.exporters`` prepares, which takes images
+of one size: here a mask keeps the images apart, so that every size is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+EXPORTERS = "transformers.exporters.exporter_dynamo"
+
+
+@patch("transformers", replaces=("the forward of attentions over packed images",), since="5.23", default=True)
+def packed_attention() -> Iterator[None]:
+    """An attention over packed images splits them by a list of lengths: it is one attention whose mask keeps them apart."""
+    with contextlib.ExitStack() as stack:
+        for owner, prepared in packed_attentions():
+            stack.enter_context(replaced(owner, "forward", masked(prepared)))
+        yield
+
+
+def packed_attentions() -> Iterator[tuple[type, Callable]]:
+    """The classes of attention that transformers prepares itself, with the forward that it gives them; those imported."""
+    if not any(is_modeling(name) for name in list(sys.modules)):
+        return
+    from transformers.exporters import exporter_dynamo, utils
+
+    for path, attribute, factory in utils._PATCHES["dynamo"]:
+        if factory is exporter_dynamo._patch_chunked_vision_attention:
+            module, _, cls = path.rpartition(".")
+            owner = getattr(sys.modules.get(module), cls, None)
+            if owner is not None:
+                yield owner, factory(getattr(owner, attribute))
+
+
+def masked(prepared: Callable) -> Callable:
+    """A forward that takes all as one image, whose attention sees those in the same segment only."""
+
+    def forward(
+        self, hidden_states: torch.Tensor, cu_seqlens: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        packed_attention.used()
+        length = hidden_states.shape[-2]
+        place = torch.arange(length, device=cu_seqlens.device)
+        segment = torch.searchsorted(cu_seqlens[1:].to(place.dtype), place, right=True)
+        attention = functools.partial(
+            F.scaled_dot_product_attention, attn_mask=segment[:, None] == segment[None, :]
+        )
+        with replaced(torch.nn.functional, "scaled_dot_product_attention", attention):
+            return prepared(self, hidden_states, cu_seqlens.new_zeros(2), *args, **kwargs)
+
+    return forward
+
+
+@patch(
+    "transformers",
+    replaces=(
+        "transformers.vision_utils.get_vision_position_ids",
+        "transformers.vision_utils.get_vision_window_index",
+    ),
+    since="5.23",
+    default=True,
+)
+def vision_grids() -> Iterator[None]:
+    """The positions and the windows of packed images are computed in a loop over ``grid_thw.tolist()``."""
+    utilities = sys.modules.get("transformers.vision_utils")
+    with contextlib.ExitStack() as stack:
+        for function in (get_vision_position_ids, get_vision_window_index) if utilities is not None else ():
+            original = getattr(utilities, function.__name__)
+            for name, module in list(sys.modules.items()):
+                if is_modeling(name) or module is utilities:
+                    if vars(module).get(function.__name__) is original:
+                        stack.enter_context(replaced(module, function.__name__, function))
+        yield
+
+
+def is_modeling(name: str) -> bool:
+    """Whether a module holds models of transformers."""
+    return name.startswith("transformers.models.") and ".modeling_" in name
+
+
+def get_vision_position_ids(
+    grid_thw: torch.Tensor,
+    spatial_merge_size: int | torch.Tensor,
+    include_temporal: bool = False,
+    kwargs: dict[str, Any] | None = None,
+) -> torch.Tensor:
+    """Frame, row and column of every patch, block after block of merged patches."""
+    given = (kwargs or {}).pop("position_ids", None)
+    if given is not None:
+        return given
+    vision_grids.used()
+    merge = spatial_merge_size
+    if isinstance(merge, torch.Tensor):
+        merge = merge.to(grid_thw.dtype)
+    image, place = places(grid_thw.prod(1))
+    if isinstance(merge, torch.Tensor):
+        merge = merge[image]
+    height, width = grid_thw[image, 1], grid_thw[image, 2]
+    frame, within = place // (height * width), place % (height * width)
+    block, inside = within // (merge * merge), within % (merge * merge)
+    row = block // (width // merge) * merge + inside // merge
+    column = block % (width // merge) * merge + inside % merge
+    return torch.stack([frame, row, column] if include_temporal else [row, column], dim=-1)
+
+
+def get_vision_window_index(
+    grid_thw: torch.Tensor,
+    spatial_merge_size: int,
+    window_size: int,
+    patch_size: int,
+    kwargs: dict[str, Any] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The merged patches, window after window, and where the windows begin."""
+    given = [(kwargs or {}).pop(name, None) for name in ("window_index", "cu_window_seqlens")]
+    if None not in given:
+        return given[0], given[1]
+    vision_grids.used()
+    side = window_size // spatial_merge_size // patch_size
+    frames, heights, widths = (
+        grid_thw[:, 0],
+        grid_thw[:, 1] // spatial_merge_size,
+        grid_thw[:, 2] // spatial_merge_size,
+    )
+    image, place = places(frames * heights * widths)
+    height, width = heights[image], widths[image]
+    frame, row, column = place // (height * width), place // width % height, place % width
+    rows, columns = heights // side + 1, widths // side + 1
+    windows = frames * rows * columns
+    first = windows.cumsum(0) - windows
+    window = first[image] + (frame * rows[image] + row // side) * columns[image] + column // side
+    index = torch.argsort(window, stable=True)
+    _, counts = torch.unique_consecutive(window[index], return_counts=True)
+    ends = (counts * spatial_merge_size**2).cumsum(0)
+    return index, F.pad(ends, (1, 0)).to(torch.int32)
+
+
+def places(counts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each of the elements of all images, of so many each: its image, its place there."""
+    image = torch.repeat_interleave(counts)
+    starts = counts.cumsum(0) - counts
+    return image, torch.arange(image.shape[0], device=counts.device) - starts[image]
