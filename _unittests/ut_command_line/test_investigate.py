@@ -97,6 +97,22 @@ class TestInvestigate(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("the first wrong result:\n%mul = aten.mul.Tensor, written as Mul 'mul'", text)
 
+    def test_report_of_an_export(self):
+        model, report = self.file("model.onnx"), self.file("report.md")
+        status, text = self.command("export", f"{self.models}:affine", "-o", model, "--report", report)
+        self.assertEqual(status, 0, text)
+        with open(report, encoding="utf-8") as file:
+            self.assertIn("the outputs agree with eager", file.read())
+        for name, message in (
+            (self.file("report.txt"), "report is a file that ends with .html or .md, not"),
+            ("nowhere/report.md", "the folder of 'nowhere/report.md' does not exist"),
+        ):
+            status, text = self.command("export", f"{self.models}:affine", "-o", model, "--report", name)
+            self.assertEqual(status, 2)
+            self.assertIn(message, text)
+        status, text = self.command("export", "--transformers", "some/model", "-o", model, "--report", report)
+        self.assertEqual((status, text), (2, "error: --report goes with MODULE:FUNCTION\n"))
+
     def test_other_sizes_than_the_models(self):
         model = self.file("model.onnx")
         self.command("export", f"{self.models}:affine", "-o", model)

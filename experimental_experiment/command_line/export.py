@@ -70,6 +70,11 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="names of the inputs, in order, instead of forward's own",
     )
     command.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write what was done and what differs from eager: a page for .html, Markdown for .md",
+    )
+    command.add_argument(
         "--check", action="store_true", help="then compare with eager PyTorch in onnxruntime"
     )
     command.set_defaults(run=run)
@@ -80,6 +85,8 @@ def run(given: argparse.Namespace) -> int:
     if (given.source is None) == (given.transformers is None):
         raise CommandError("export takes either MODULE:FUNCTION or --transformers")
     if given.transformers is not None:
+        if given.report is not None:
+            raise CommandError("--report goes with MODULE:FUNCTION")
         return pretrained.run(given)
     if given.task is not None:
         raise CommandError("--task goes with --transformers")
@@ -102,11 +109,16 @@ def run(given: argparse.Namespace) -> int:
                 mutated_buffers=given.mutated_buffers,
                 modules_as_functions=given.functions,
                 filename=given.output,
+                report=given.report,
                 progress=progress,
             )
     except ExportError as error:
         raise CommandError(str(error), status=1) from error
-    except (TypeError, ValueError) as error:  # an opset, a name: what to_onnx says about its own arguments
+    except (
+        FileNotFoundError,
+        TypeError,
+        ValueError,
+    ) as error:  # an opset, a name: what to_onnx says about its own arguments
         raise CommandError(str(error)) from error
     print(summary(model, given.output, time.perf_counter() - begin))
     return check.report(given.output, example, given.source) if given.check else 0

@@ -12,7 +12,12 @@ from experimental_experiment.torch_interpreter import (  # noqa: F401 (they regi
     prims,
     symbolic,
 )
-from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError, Untranslatable
+from experimental_experiment.torch_interpreter.errors import (
+    CaptureError,
+    ExportError,
+    Untranslatable,
+    VerificationError,
+)
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 from experimental_experiment.torch_interpreter.registry import translates
@@ -23,6 +28,7 @@ __all__ = [
     "ExportError",
     "ExportOptions",
     "Untranslatable",
+    "VerificationError",
     "simple_loop_for",
     "to_onnx",
     "translates",

@@ -48,6 +48,10 @@ class CaptureError(ExportError):
     """``torch.export.export`` refused the model; its own error is the cause (``__cause__``)."""
 
 
+class VerificationError(ExportError):
+    """The model that was written does not give what eager gives: ``to_onnx(verify=True)`` names the first output."""
+
+
 class ShapeContradiction(ExportError):
     """torch and ONNX disagree on the dtype or the shape of a result: a bug of a translation."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from experimental_experiment.torch_interpreter.arguments import (
 from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
 from experimental_experiment.torch_interpreter.errors import ExportError
-from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names
 from experimental_experiment.torch_interpreter.interface import (
@@ -33,7 +34,9 @@ from experimental_experiment.torch_interpreter.interface import (
     rename_inputs,
 )
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.passes import finish, options_of
+from experimental_experiment.torch_interpreter.patches.patch import used_patches
 from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import declare, plain
@@ -69,6 +72,8 @@ def to_onnx(
     runtime: str = "onnxruntime",
     special_values: bool = False,
     filename: str | os.PathLike | None = None,
+    verify: bool = False,
+    report: str | os.PathLike | None = None,
     progress: Progress = silent,
 ) -> onnx.ModelProto:
     """Convert a model into ONNX.
@@ -96,6 +101,9 @@ def to_onnx(
             By default these are what the plain operator makes of them, see ``docs/runtime.md``.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
+        verify: then run the example in eager and in onnxruntime, and raise when an output differs.
+        report: a file for what was done, what differs from eager and where: one page that needs nothing else when its name
+            ends with ``.html``, Markdown when it ends with ``.md``.
         progress: called with a stage and its number of steps, returns a function to call at each step.
 
     Returns:
@@ -104,30 +112,48 @@ def to_onnx(
     Raises:
         CaptureError: torch.export refused the model.
         ExportError: a node cannot be translated; it names the node and the user's line.
+        VerificationError: *verify* found an output that differs; it names the first one.
         ValueError, TypeError: an argument of this function is wrong.
     """
     refuse_foreign_arguments(kwargs, export_options)
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
-    model = to_ir(
-        mod,
-        args,
-        kwargs,
-        dynamic_shapes=dynamic_shapes,
-        input_names=input_names,
-        output_names=output_names,
-        target_opset=target_opset,
-        export_options=export_options,
-        optimize=optimize,
-        translations=translations,
-        mutated_buffers=mutated_buffers,
-        modules_as_functions=modules_as_functions,
-        inline=inline,
-        runtime=runtime,
-        special_values=special_values,
-        progress=progress,
-    )
-    progress("write", 1)
+    options = export_options or ExportOptions()
+    if verify or report is not None:
+        follow_up = importlib.import_module(
+            "experimental_experiment.investigate.follow_up"
+        )  # brings onnxruntime
+        follow_up.refuse_unknown_format(report)
+        options = CapturedOnce(options)
+    journal = Journal(progress)
+    with journal.kept():
+        model = to_ir(
+            mod,
+            args,
+            kwargs,
+            dynamic_shapes=dynamic_shapes,
+            input_names=input_names,
+            output_names=output_names,
+            target_opset=target_opset,
+            export_options=options,
+            optimize=optimize,
+            translations=translations,
+            mutated_buffers=mutated_buffers,
+            modules_as_functions=modules_as_functions,
+            inline=inline,
+            runtime=runtime,
+            special_values=special_values,
+            journal=journal,
+        )
+        journal.progress("write", 1)
+        proto = written(model, filename)
+    if verify or report is not None:
+        follow_up.follow_up(journal, mod, args, dict(kwargs or {}), filename or proto, verify, report)
+    return proto
+
+
+def written(model: ir.Model, filename: str | os.PathLike | None) -> onnx.ModelProto:
+    """The model as a proto, in the file when there is one; ValueError when it needs a file."""
     if filename is not None:
         return save(model, filename)
     size = weight_bytes(model)
@@ -153,9 +179,10 @@ def to_ir(
     inline: bool | None = None,
     runtime: str = "onnxruntime",
     special_values: bool = False,
-    progress: Progress = silent,
+    journal: Journal | None = None,
 ) -> ir.Model:
-    """What `to_onnx` writes, with the same arguments: its weights are torch's own memory."""
+    """What `to_onnx` writes, with the same arguments: its weights are torch's own memory. *journal*: where to note what is done."""
+    journal = journal or Journal(silent)
     op = emitter_for(
         type(mod).__name__,
         target_opset,
@@ -171,14 +198,17 @@ def to_ir(
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
     capture_options = export_options or ExportOptions()
     with one_at_a_time(), capture_options.patched() as modificator:
-        progress("capture", 1)
+        journal.progress("capture", 1)
         args, kwargs = modificator(args), modificator(dict(kwargs or {}))
         program = capture(mod, args, kwargs, dynamic_shapes, capture_options)
         with without_autocast(), context.inside(program.autocast):
-            translate(op, program, input_names, output_names, mutated_buffers == "outputs", progress)
+            translate(op, program, input_names, output_names, mutated_buffers == "outputs", journal.progress)
+        journal.patches = used_patches()
     model = model_of(op)
-    progress("optimize", 1)
-    finish(model, context, options, bool(inline), classes)
+    journal.progress("optimize", 1)
+    journal.optimized = finish(model, context, options, bool(inline), classes)
+    journal.program, journal.rows = program, context.applied
+    journal.exported = getattr(capture_options, "program", None)
     return model
 
 

@@ -47,21 +47,26 @@ def finish(
     options: OptimizationOptions | None,
     inline: bool,
     classes: Collection[str] | None,
-) -> None:
-    """Inline the local functions or extract those of *classes*, and optimize; without options only what nothing uses is removed."""
+) -> list[Report]:
+    """Inline the local functions or extract those of *classes*, and optimize; without options only what nothing uses is removed.
+
+    Returns what the optimizer did, each time that it ran.
+    """
     if inline:
         InlinePass()(model)
+    reports = []
     if context.keeps_modules:
-        improve(model, options and dataclasses.replace(options, patterns=None), context)
+        reports += improve(model, options and dataclasses.replace(options, patterns=None), context)
         extract(model, context, classes)
-    improve(model, options, context)
+    return reports + improve(model, options, context)
 
 
-def improve(model: ir.Model, options: OptimizationOptions | None, context: Context) -> None:
-    """Optimize, or remove what nothing uses."""
+def improve(model: ir.Model, options: OptimizationOptions | None, context: Context) -> list[Report]:
+    """Optimize, or remove what nothing uses; what the optimizer did."""
     if options is None:
         PassManager([RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()])(model)
-        return
+        return []
     report = Report()
     optimize(model, options, report=report, runtime=context.runtime, special_values=context.special_values)
     logger.info("optimized: %s", report)
+    return [report]

@@ -179,6 +179,11 @@ def applied(patches: Collection[Patch]) -> Iterator[Convert]:
         yield lambda inputs: converted(inputs, [item.convert for item in active if item.convert is not None])
 
 
+def used_patches() -> list[str]:
+    """The names of the patches that were used since they were logged last."""
+    return [item.name for item in PATCHES.values() if item.uses]
+
+
 def log_uses() -> None:
     """Name the patches that were used since the last time, with the problem that each removed."""
     with LOCK:

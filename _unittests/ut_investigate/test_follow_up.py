@@ -1,0 +1,201 @@
+"""``to_onnx(verify=True)`` names the first wrong output; ``to_onnx(report=...)`` tells what was done."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import unittest
+
+import torch
+
+from _unittests.ut_investigate.holder import Deep
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, VerificationError, to_onnx
+
+aten = torch.ops.aten
+
+
+def wrong_sum(op, self, dtype):
+    """A sum that is twice what it should be."""
+    return op.Mul(op.ReduceSum(self, keepdims=0), 2.0)
+
+
+class Counter(torch.nn.Module):
+    """A model that writes a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x):
+        self.count.add_(1)
+        x.mul_(2)
+        return x + self.count
+
+
+class TestVerify(ExporterTestCase):
+    def test_first_wrong_output_is_named(self):
+        def model(x):
+            return {"half": x / 2, "total": x.sum(), "again": x.sum() + 1}
+
+        with self.assertRaises(VerificationError) as caught:
+            to_onnx(model, (torch.ones(2, 3),), translations={aten.sum.default: wrong_sum}, verify=True)
+        message = str(caught.exception)
+        self.assertIn(
+            "the output total is not eager's: float32[], differs by 6.0e+00, relatively by 1.0e+00", message
+        )
+        self.assertIn("(2 of 3 outputs differ)", message)
+        self.assertIn(
+            "hint   experimental_experiment.investigate.discrepancies(model, args, kwargs) names", message
+        )
+        self.assertIsInstance(caught.exception, ExportError)
+        self.assertEqual(len(to_onnx(model, (torch.ones(2, 3),), verify=True).graph.output), 3)
+
+    def test_what_is_right_is_returned(self):
+        x = torch.rand(2, 3)
+        program = torch.export.export(torch.nn.ReLU(), (x,))
+
+        def keywords(x, *, scale, shift):
+            return x * scale + shift, x.shape[0]
+
+        cases = {
+            "a function": (torch.sin, (x,), None),
+            "a program": (program, (), None),
+            "one tensor": (torch.nn.Linear(3, 2), x, None),
+            "keywords in another order": (keywords, (x,), {"shift": x * 3, "scale": x * 5}),
+            "complex numbers": (lambda x: torch.complex(x, x), (x,), None),
+        }
+        for promise, (model, args, kwargs) in cases.items():
+            with self.subTest(promise):
+                to_onnx(model, args, kwargs, verify=True, export_options=ExportOptions(strict=False))
+
+    def test_what_the_model_writes(self):
+        x = torch.rand(2, 3)
+        before = x.clone()
+        for mode in ("drop", "outputs"):
+            with self.subTest(mode):
+                model = Counter()
+                written = to_onnx(model, (x,), mutated_buffers=mode, verify=True)
+                self.assertEqual(len(written.graph.output), 1 if mode == "drop" else 3)
+                self.assertEqual(float(model.count.sum()), 0)
+                self.assertTrue(torch.equal(x, before))
+
+    def test_of_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            to_onnx(torch.nn.Linear(3, 2), (torch.rand(2, 3),), filename=path, verify=True)
+            self.assertTrue(os.path.exists(path))
+
+
+class TestReport(ExporterTestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def written(self, name: str, model, args, **options) -> str:
+        """The text of a report."""
+        path = os.path.join(self.folder, name)
+        to_onnx(model, args, report=path, **options)
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def content(self, *arguments, **options) -> dict:
+        """What a page tells."""
+        page = self.written("report.html", *arguments, **options)
+        return json.loads(re.search(r'<script type="application/json" id="content">(.*)</script>', page)[1])
+
+    def test_page(self):
+        page = self.written("report.html", Deep(broken=False), (torch.randn(2, 4),))
+        self.assertIn("<title>Deep, exported to ONNX</title>", page)
+        self.assertNotRegex(
+            page.replace("http://www.w3.org/2000/svg", ""), r"https?://|@TITLE@|@CONTENT@|<link|src="
+        )
+
+    def test_content(self):
+        content = self.content(
+            Deep(broken=False),
+            (torch.randn(2, 4),),
+            dynamic_shapes=({0: "batch"},),
+            modules_as_functions=True,
+        )
+        self.assertEqual(content["inputs"], [["x", "float[batch, 4]"]])
+        self.assertEqual(content["outputs"], [["output", "float[batch, 2]"]])
+        self.assertEqual(
+            [stage for stage, _ in content["stages"]], ["capture", "translate", "optimize", "write"]
+        )
+        self.assertEqual(content["discrepancies"]["verdict"], "agreement")
+        self.assertEqual(dict(content["summary"])["operator sets"].split(",")[0], "ai.onnx 20")
+
+    def test_nodes_of_both_sides(self):
+        content = self.content(Deep(broken=False), (torch.randn(2, 4),))
+        rows = {row[0]: row for row in content["nodes"]}
+        _, target, kind, module, place, code, onnx_nodes = rows["softmax_1"]
+        self.assertEqual((target, kind, module), ("aten.softmax.int", "float32[2, 4]", "layers.1.attention"))
+        self.assertRegex(place, r"holder.py:\d+$")
+        self.assertEqual(code, "y = self.proj(x).softmax(-1)")
+        self.assertEqual(onnx_nodes, [["Softmax", "softmax_1", "float[2, 4]"]])
+        tree = content["tree"]
+        self.assertEqual((tree["kind"], tree["count"]), ("Deep", 13))
+        layers, head = tree["items"]
+        self.assertEqual((layers["times"], head["name"]), (3, "head"))
+        self.assertEqual([layer["name"] for layer in layers["items"]], ["layers.0", "layers.1", "layers.2"])
+
+    def test_what_was_done(self):
+        def model(x, mask):
+            mask.logical_not_()
+            return x.exp().neg().neg().t() @ x[:, 0]
+
+        with self.assertLogs("experimental_experiment", "WARNING"):
+            content = self.content(model, (torch.randn(3, 4), torch.ones(2, dtype=torch.bool)))
+        self.assertIn("the model writes mask", content["warnings"][0])
+        self.assertGreater(content["optimizer"]["before"], content["optimizer"]["after"])
+        self.assertIn(["NegNeg", 1], content["optimizer"]["rules"])
+        ((row, count, because),) = content["rows"]
+        self.assertEqual((row, count), ("MatMul.of_a_vector", 1))
+        self.assertGreater(len(because), 0)
+
+    def test_wrong_model_has_its_report_before_the_error(self):
+        path = os.path.join(self.folder, "report.md")
+        wrong = {"investigate_test::unknown": lambda op, x: op.Mul(x, 2.1)}
+        with self.assertRaises(VerificationError):
+            to_onnx(Deep(), (torch.randn(2, 4),), translations=wrong, report=path, verify=True)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("the first wrong result:\n%unknown = investigate_test.unknown.default", text)
+        self.assertRegex(
+            text, r"\| unknown +\| investigate_test.unknown.default +\| float32\[2, 4\] .* error"
+        )
+        self.assertIn("\n## Operators\n", text)
+
+    def test_runtime_that_refuses(self):
+        foreign = {aten.sin.default: lambda op, self: op.emit("Sine", (self,), domain="nobody")}
+        content = self.content(torch.sin, (torch.ones(3),), translations=foreign, optimize=False)
+        self.assertEqual(content["discrepancies"]["verdict"], "not compared")
+        self.assertIn("nobody", content["discrepancies"]["told"])
+
+    def test_no_text_ends_the_script(self):
+        def model(x):
+            return {"</script>": x + 1}
+
+        self.assertEqual(self.content(model, (torch.ones(2),))["outputs"], [["__script_", "float[2]"]])
+
+    def test_wrong_arguments(self):
+        x = torch.ones(2)
+        with self.assertRaisesRegex(
+            ValueError, r"report is a file that ends with .html or .md, not 'report.pdf'"
+        ):
+            to_onnx(torch.sin, (x,), report="report.pdf")
+        with self.assertRaisesRegex(FileNotFoundError, r"the folder of 'nowhere/report.md' does not exist"):
+            to_onnx(torch.sin, (x,), report="nowhere/report.md")
+        program = torch.export.export(torch.nn.ReLU(), (x,))
+        program.example_inputs = None
+        with self.assertRaisesRegex(ValueError, "verify and report need the arguments of a call"):
+            to_onnx(program, verify=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

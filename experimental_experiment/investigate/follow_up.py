@@ -1,0 +1,109 @@
+"""What `to_onnx` does after the export when it is asked to: ``verify=True``, ``report="report.html"``."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+import torch
+
+from experimental_experiment.comparison import Difference, difference, run, session, tensor_leaves
+from experimental_experiment.investigate.page import page
+from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
+from experimental_experiment.investigate.report import as_markdown, gathered
+from experimental_experiment.torch_interpreter.errors import VerificationError
+from experimental_experiment.torch_interpreter.journal import Journal
+
+FORMATS = (".html", ".md")
+"""What a report can be, by the end of its name."""
+
+Model = onnx.ModelProto | str | os.PathLike
+
+
+def refuse_unknown_format(report: str | os.PathLike | None) -> None:
+    """Raise ValueError for a report of another format, or in a folder that does not exist."""
+    if report is None:
+        return
+    if not os.fspath(report).endswith(FORMATS):
+        raise ValueError(f"report is a file that ends with {' or '.join(FORMATS)}, not {os.fspath(report)!r}")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(report))):
+        raise FileNotFoundError(f"the folder of {os.fspath(report)!r} does not exist")
+
+
+def follow_up(
+    journal: Journal,
+    mod: Any,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    model: Model,
+    verify: bool,
+    report: str | os.PathLike | None,
+) -> None:
+    """Write the report, then verify: the report of a model that is wrong is the one to read.
+
+    Raises:
+        VerificationError: an output differs from eager.
+        ValueError: an ExportedProgram or a GraphModule without an example call.
+    """
+    args, kwargs = example_call(mod, args, kwargs)
+    if report is not None:
+        content = gathered(journal, type(mod).__name__, args, kwargs, model)
+        text = page(content) if os.fspath(report).endswith(".html") else as_markdown(content)
+        with open(report, "w", encoding="utf-8") as file:
+            file.write(text)
+    if verify:
+        differences = compared(journal, mod, args, kwargs, model)
+        wrong = [item for item in differences if not item.within]
+        if wrong:
+            raise VerificationError(told(wrong[0], len(wrong), len(differences)), hint=HINT)
+
+
+HINT = "experimental_experiment.investigate.discrepancies(model, args, kwargs) names the first wrong node"
+
+
+def told(first: Difference, wrong: int, outputs: int) -> str:
+    """The sentence of the error."""
+    if first.expected == first.got:
+        how = f"{first.expected}, differs by {first.absolute:.1e}, relatively by {first.relative:.1e}"
+    else:
+        how = f"{first.got} instead of {first.expected}"
+    return f"the output {first.name} is not eager's: {how} ({wrong} of {outputs} outputs differ)"
+
+
+def example_call(mod: Any, args: Any, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of the example, those of the program when none are given."""
+    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    if isinstance(mod, torch.export.ExportedProgram) and not args and not kwargs:
+        if mod.example_inputs is None:
+            raise ValueError(
+                "verify and report need the arguments of a call: the ExportedProgram has no example inputs"
+            )
+        return mod.example_inputs
+    return args, dict(kwargs)
+
+
+def compared(
+    journal: Journal, mod: Any, args: tuple, kwargs: Mapping[str, Any], model: Model
+) -> list[Difference]:
+    """Every output beside eager's, in order; then the new values of what the model writes, when they are outputs."""
+    writes = any(entry.is_buffer for entry in journal.program.inputs)
+    eager = mod.module() if isinstance(mod, torch.export.ExportedProgram) else mod
+    eager = copy.deepcopy(eager) if writes else eager
+    given = copy.deepcopy((tuple(args), dict(kwargs)))
+    leaves = ordered_leaves(journal.exported, *given)
+    users = [entry for entry in journal.program.inputs if entry.tensor is None]
+    held = {entry.name: leaf for entry, leaf in zip(users, leaves)}
+    held |= {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
+    runner = session(model)
+    got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
+    with torch.no_grad():
+        expected = tensor_leaves(eager(*given[0], **given[1]))
+    buffers = dict(eager.named_buffers()) if isinstance(eager, torch.nn.Module) else {}
+    after = {f"{name}_out": buffers.get(name, leaf) for name, leaf in held.items()}
+    names = [argument.name for argument in runner.get_outputs()]
+    for name in names[len(expected) :]:
+        expected.append(as_onnx(after[name]))
+    return [difference(name, a, b) for name, a, b in zip(names, expected, got, strict=True)]
