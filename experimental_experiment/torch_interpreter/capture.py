@@ -19,8 +19,6 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
 from experimental_experiment.torch_interpreter.decisions import Decisions, judge
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
-from experimental_experiment.torch_interpreter.emitter import logger
-from experimental_experiment.torch_interpreter.errors import located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
@@ -192,8 +190,6 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
 def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
     """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
     # imported here: it brings TorchDynamo, as torch.export does when it is called
-    from torch._export.non_strict_utils import _clean_dynamic_markers
-            return
 
 
 def trains(node: torch.fx.Node) -> bool:
