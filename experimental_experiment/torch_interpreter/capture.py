@@ -19,6 +19,8 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
 from experimental_experiment.torch_interpreter.decisions import Decisions, judge
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
+from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.torch_interpreter.errors import located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
@@ -190,6 +192,35 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
 def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
     """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
     # imported here: it brings TorchDynamo, as torch.export does when it is called
+    from torch._export.non_strict_utils import _clean_dynamic_markers
+
+    try:
+        yield
+    finally:
+        for leaf in pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                _clean_dynamic_markers(leaf)
+
+
+def tensors_in(module: torch.nn.Module, name: str) -> list[torch.Tensor]:
+    """The tensors in an attribute of a module that are no parameters: none where it keeps buffers and submodules."""
+    value = None if name in ("_parameters", "_buffers", "_modules") else vars(module)[name]
+    leaves = pytree.tree_leaves(value)
+    return [x for x in leaves if isinstance(x, torch.Tensor) and not isinstance(x, torch.nn.Parameter)]
+
+
+def warn_about_training(module: torch.fx.GraphModule) -> None:
+    """Log that the model is in training mode, when one of its operators computes something else then."""
+    graphs = [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
+        if trains(node):
+            source = source_line(node)
+            logger.warning(
+                "the model is exported in training mode, where %s is not what it is after model.eval()%s",
+                target_name(node.target),
+                f"\n{located(source)}" if source else "",
+            )
+            return
 
 
 def trains(node: torch.fx.Node) -> bool:
