@@ -9,7 +9,19 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from experimental_experiment.command_line import check, export, investigate, operators, optimize, show
+from experimental_experiment.command_line import (
+    check,
+    differences,
+    draw,
+    export,
+    investigate,
+    operators,
+    optimize,
+    running,
+    search,
+    show,
+    weights,
+)
 from experimental_experiment.command_line.errors import CommandError
 
 
@@ -19,7 +31,8 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m experimental_experiment", description="Exports PyTorch models to ONNX."
     )
     commands = result.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (export, check, investigate, optimize, show, operators):
+    order = export, check, investigate, optimize, running, differences, search, show, draw, weights, operators
+    for command in order:
         command.add_to(commands)
     return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import onnx
@@ -120,19 +120,28 @@ def array_gap(expected: np.ndarray, got: np.ndarray) -> float:
     return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max())
 
 
-def random_feeds(runner: onnxruntime.InferenceSession, seed: int = 0, size: int = 3) -> dict[str, np.ndarray]:
+def random_feeds(
+    runner: onnxruntime.InferenceSession,
+    seed: int = 0,
+    size: int = 3,
+    sizes: Mapping[str, int] | None = None,
+    but: Collection[str] = (),
+) -> dict[str, np.ndarray]:
     """Random inputs of a model: normal floats, 0 and 1 for integers and booleans; a dimension without a size has *size* elements.
 
+    *sizes*: that of a dimension by its name; *but*: names of inputs that are left out.
     Raises ValueError for an input that is no tensor of numbers.
     """
     generator = np.random.default_rng(seed)
     feeds = {}
     for argument in runner.get_inputs():
+        if argument.name in but:
+            continue
         kind = argument.type.removeprefix("tensor(").removesuffix(")")
         dtype = np.dtype({"float": "float32", "double": "float64"}.get(kind, kind if kind in KINDS else "O"))
         if dtype.kind == "O":
             raise ValueError(f"the input {argument.name} is a {argument.type}: it has no random values")
-        shape = [dim if isinstance(dim, int) else size for dim in argument.shape]
+        shape = [dim if isinstance(dim, int) else (sizes or {}).get(dim, size) for dim in argument.shape]
         floats = generator.normal(size=shape)
         feeds[argument.name] = np.asarray(floats if dtype.kind == "f" else floats > 0, dtype)
     return feeds

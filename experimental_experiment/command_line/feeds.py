@@ -1,0 +1,81 @@
+"""The inputs that a command runs a model on: from files, random where a file gives none."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import zipfile
+
+import numpy as np
+import onnxruntime
+
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.xoptim.bisection import random_feeds
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The arguments that say what a model is run on."""
+    command.add_argument(
+        "--inputs",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a .npz file with an array for each input, or NAME=FILE.npy for one; may be repeated; random numbers for the others",
+    )
+    command.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="DIMENSION=SIZE",
+        help="size of a dynamic dimension of random inputs, 3 if not given; may be repeated",
+    )
+    command.add_argument("--seed", type=int, default=0, help="seed of random inputs; 0 if not given")
+
+
+def feeds_of(given: argparse.Namespace, runner: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
+    """An array for each input of the model.
+
+    Raises CommandError for a file that is not there or not of arrays, a name that the model lacks, an input without random values.
+    """
+    names = [argument.name for argument in runner.get_inputs()]
+    arrays: dict[str, np.ndarray] = {}
+    for entry in given.inputs:
+        arrays |= from_file(entry)
+    unknown = [name for name in arrays if name not in names]
+    if unknown:
+        raise CommandError(f"the model has no input {unknown[0]!r} but {', '.join(names) or 'none'}")
+    try:
+        drawn = random_feeds(runner, given.seed, sizes=sizes_of(given.size, runner), but=frozenset(arrays))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return {name: arrays[name] if name in arrays else drawn[name] for name in names}
+
+
+def from_file(entry: str) -> dict[str, np.ndarray]:
+    """The arrays of ``FILE.npz`` or ``NAME=FILE.npy``."""
+    name, separator, path = entry.rpartition("=")
+    if path.endswith(".npy") and not separator:
+        raise CommandError(f"--inputs {entry}: say which input it is, NAME={entry}")
+    if not path.endswith((".npy", ".npz")):
+        raise CommandError(f"--inputs {entry}: a .npz or a .npy file is needed")
+    if not os.path.isfile(path):
+        raise CommandError(f"the file {path!r} does not exist")
+    try:
+        content = np.load(path)
+        return {name: content} if path.endswith(".npy") else {key: content[key] for key in content.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise CommandError(f"{path!r} holds no arrays of numbers: {error}") from error
+
+
+def sizes_of(entries: list[str], runner: onnxruntime.InferenceSession) -> dict[str, int]:
+    """``batch=2`` of each entry as a pair."""
+    known = {dim: None for argument in runner.get_inputs() for dim in argument.shape if isinstance(dim, str)}
+    sizes = {}
+    for entry in entries:
+        name, _, size = entry.partition("=")
+        if not size.isdigit():
+            raise CommandError(f"--size {entry}: DIMENSION=SIZE is needed")
+        if name not in known:
+            raise CommandError(f"the model has no dimension {name!r} but {', '.join(known) or 'none'}")
+        sizes[name] = int(size)
+    return sizes

@@ -1,0 +1,76 @@
+"""Reading a model that a command names: what is wrong with the file is said in one sentence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import onnx
+import onnxruntime
+from google.protobuf.message import DecodeError
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+from experimental_experiment.command_line.check import REFUSALS
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.helpers import subgraphs
+
+
+def loaded(path: str) -> onnx.ModelProto:
+    """The model of a file, its external data left where it is.
+
+    Raises CommandError when there is no such file, or when it is not an ONNX model.
+    """
+    if not os.path.exists(path):
+        raise CommandError(f"the file {path!r} does not exist")
+    if os.path.isdir(path):
+        raise CommandError(f"{path!r} is a folder, not an ONNX model")
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path!r} is not an ONNX model, or it is truncated") from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise CommandError(f"{path!r} is not an ONNX model, or it is truncated")
+    return model
+
+
+def writable(path: str) -> str:
+    """The path of a file to write. Raises CommandError when its folder does not exist or when it is a folder itself."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise CommandError(f"the folder {folder!r} does not exist")
+    if os.path.isdir(path):
+        raise CommandError(f"{path!r} is a folder")
+    return path
+
+
+def session(
+    model: onnx.ModelProto, path: str, options: onnxruntime.SessionOptions | None = None
+) -> onnxruntime.InferenceSession:
+    """onnxruntime's session of a model that was read from *path*, where its external data is.
+
+    Raises CommandError when onnxruntime refuses it.
+    """
+    options = options or onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    folder = os.path.dirname(os.path.abspath(path))
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    try:
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except (*REFUSALS, runtime.InvalidArgument, runtime.InvalidProtobuf) as error:
+        raise CommandError(f"onnxruntime refuses {path!r}: {error}", status=1) from error
+
+
+def all_graphs(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.GraphProto | onnx.FunctionProto]]:
+    """Every graph of a model with the way to it: ``""`` for the main one, ``If then_branch``, ``function local.twice``."""
+    pending: list[tuple[str, onnx.GraphProto | onnx.FunctionProto]] = [("", model.graph)]
+    pending += [(f"function {function.domain}.{function.name}", function) for function in model.functions]
+    while pending:
+        way, graph = pending.pop(0)
+        yield way, graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                for label, body in subgraphs(attribute):
+                    step = f"{node.op_type} {node.name} {label}".replace("  ", " ")
+                    pending.append((f"{way} / {step}" if way else step, body))

@@ -1,0 +1,248 @@
+"""``lighten model.onnx -o light.onnx``: the model without its weights; ``unlighten light.onnx -o full.onnx``: with weights again.
+
+A light model keeps the name, dtype and shape of each weight, and its mean and deviation, so that random weights resemble it. It is
+a few kilobytes to attach to a report; with the file of ``--weights`` beside it onnxruntime runs it as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from typing import BinaryIO
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import all_graphs, loaded, writable
+from experimental_experiment.torch_interpreter.files import save
+
+ALIGNMENT = 64
+"""Bytes: each weight begins at a multiple of it in its file."""
+
+MEAN, DEVIATION, LOWEST, HIGHEST = "mean", "deviation", "lowest", "highest"
+"""Keys of what a light model keeps of the numbers, in the ``metadata_props`` of a tensor."""
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The arguments of both commands."""
+    command = commands.add_parser("lighten", help="write a model without its weights", description=__doc__)
+    command.add_argument("model", metavar="model.onnx", help="the model; its weights are read one at a time")
+    command.add_argument("-o", "--output", required=True, metavar="FILE", help="the ONNX file to write")
+    command.add_argument(
+        "--weights", metavar="FILE", help="write the weights to this file, beside the output"
+    )
+    command.add_argument(
+        "--larger-than",
+        type=int,
+        default=1024,
+        metavar="BYTES",
+        help="what is smaller stays in the model; 1024 if not given",
+    )
+    command.set_defaults(run=lighten)
+    command = commands.add_parser("unlighten", help="give a light model weights again", description=__doc__)
+    command.add_argument("model", metavar="light.onnx", help="the model, as lighten wrote it")
+    command.add_argument("-o", "--output", required=True, metavar="FILE", help="the ONNX file to write")
+    command.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="the file that lighten --weights wrote, or an ONNX model that has weights of these names; random numbers if not given",
+    )
+    command.add_argument("--seed", type=int, default=0, help="seed of random numbers; 0 if not given")
+    command.set_defaults(run=unlighten)
+
+
+def lighten(given: argparse.Namespace) -> int:
+    """Write the light model, and the weights when a file is given."""
+    model = loaded(given.model)
+    writable(given.output)
+    base = os.path.dirname(os.path.abspath(given.model))
+    beside = os.path.dirname(os.path.abspath(given.output))
+    location = f"{os.path.basename(given.output)}.data"
+    if given.weights:
+        location = os.path.basename(writable(given.weights))
+        if os.path.dirname(os.path.abspath(given.weights)) != beside:
+            raise CommandError(f"the weights have to stand beside the output, in the folder {beside!r}")
+    count = total = 0
+    with tempfile.TemporaryDirectory(dir=beside, prefix=f".{location}.") as temporary:
+        written = os.path.join(temporary, location)
+        with open(written if given.weights else os.devnull, "wb") as file:
+            for tensor in weights(model):
+                try:
+                    read = ir.serde.deserialize_tensor(tensor, base_path=base)
+                    if read.nbytes <= given.larger_than or read.dtype == ir.DataType.STRING:
+                        embed(tensor, read)
+                        continue
+                    total += remove(tensor, read, location, total, file)
+                    count += 1
+                except (OSError, ValueError) as error:
+                    raise CommandError(
+                        f"the weight {tensor.name!r} of {given.model!r} cannot be read: {error}"
+                    ) from error
+        if given.weights:
+            os.replace(written, given.weights)
+    onnx.save(model, given.output)
+    size = os.path.getsize(given.output)
+    where = f" to {given.weights}" if given.weights else ""
+    print(f"{given.output}: {size / 2**10:.1f} kB without {count} weights of {total / 2**20:.1f} MB{where}")
+    return 0
+
+
+def weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """The initializers of all graphs."""
+    return [
+        tensor
+        for _, graph in all_graphs(model)
+        if isinstance(graph, onnx.GraphProto)
+        for tensor in graph.initializer
+    ]
+
+
+def embed(tensor: onnx.TensorProto, read: ir.TensorProtocol) -> None:
+    """A small weight of another file stands in the model."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        data = read.tobytes()
+        del tensor.external_data[:]
+        tensor.ClearField("data_location")
+        tensor.raw_data = data
+
+
+def remove(
+    tensor: onnx.TensorProto, read: ir.TensorProtocol, location: str, offset: int, file: BinaryIO
+) -> int:
+    """Take the numbers out, into *file* at *offset*; the bytes that they take there."""
+    array = read.numpy()
+    metadata = statistics(array)
+    length = read.nbytes
+    filled = -(-length // ALIGNMENT) * ALIGNMENT
+    file.write(read.tobytes())
+    file.write(bytes(filled - length))
+    light = onnx.TensorProto(
+        name=tensor.name,
+        data_type=tensor.data_type,
+        dims=tensor.dims,
+        doc_string=tensor.doc_string,
+        data_location=onnx.TensorProto.EXTERNAL,
+    )
+    for key, value in {"location": location, "offset": offset, "length": length}.items():
+        light.external_data.add(key=key, value=str(value))
+    for key, value in metadata.items():
+        light.metadata_props.add(key=key, value=value)
+    tensor.CopyFrom(light)
+    return filled
+
+
+def statistics(array: np.ndarray) -> dict[str, str]:
+    """Mean and deviation of floats, the limits of integers."""
+    if array.dtype.kind in "iub":
+        return {LOWEST: str(int(array.min())), HIGHEST: str(int(array.max()))}
+    if array.dtype.kind == "c":
+        return {}
+    wide = array.astype(np.float64) if array.dtype.itemsize == 8 else array.astype(np.float32)
+    finite = wide[np.isfinite(wide)]
+    if finite.size == 0:
+        return {}
+    return {MEAN: repr(float(finite.mean())), DEVIATION: repr(float(finite.std()))}
+
+
+def unlighten(given: argparse.Namespace) -> int:
+    """Write the model with its weights."""
+    light = loaded(given.model)
+    writable(given.output)
+    removed = {
+        tensor.name: tensor for tensor in weights(light) if tensor.data_location == onnx.TensorProto.EXTERNAL
+    }
+    if not removed:
+        raise CommandError(f"{given.model!r} is not light: all its weights are in it")
+    model = ir.serde.deserialize_model(light)
+    found = from_file(given.weights, removed) if given.weights else random_weights(removed, given.seed)
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.name in removed:
+                value.const_value = found[value.name]  # read or drawn when it is written, never referred to
+    try:
+        save(model, given.output)
+    except OSError as error:
+        raise CommandError(f"the model cannot be written: {error}") from error
+    origin = f"from {given.weights}" if given.weights else f"of random numbers, seed {given.seed}"
+    print(f"{given.output}: {len(removed)} weights {origin}")
+    return 0
+
+
+def from_file(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.TensorProtocol]:
+    """The weights that a file holds: that of ``lighten --weights``, or a model."""
+    if not os.path.isfile(path):
+        raise CommandError(f"the file {path!r} does not exist")
+    if path.endswith(".onnx"):
+        return from_model(path, removed)
+    folder, name = os.path.split(os.path.abspath(path))
+    found, size = {}, os.path.getsize(path)
+    for tensor in removed.values():
+        info = {item.key: item.value for item in tensor.external_data}
+        offset, length = int(info.get("offset", 0)), int(info.get("length", 0))
+        if offset + length > size:
+            raise CommandError(
+                f"{path!r} has no {length} bytes at {offset} for {tensor.name!r}: it is not its file"
+            )
+        dtype, shape = ir.DataType(tensor.data_type), ir.Shape(tensor.dims)
+        found[tensor.name] = read_later(
+            ir.ExternalTensor(name, offset, length, dtype, shape=shape, name=tensor.name, base_dir=folder)
+        )
+    return found
+
+
+def from_model(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.TensorProtocol]:
+    """The weights of a model, by their names."""
+    base = os.path.dirname(os.path.abspath(path))
+    others = {tensor.name: tensor for tensor in weights(loaded(path))}
+    found = {}
+    for name, tensor in removed.items():
+        other = others.get(name)
+        if other is None:
+            raise CommandError(f"{path!r} has no weight {name!r}")
+        kinds = [f"{ir.DataType(t.data_type).name.lower()}{list(t.dims)}" for t in (tensor, other)]
+        if kinds[0] != kinds[1]:
+            raise CommandError(
+                f"the weight {name!r} is {kinds[0]} in the light model, {kinds[1]} in {path!r}"
+            )
+        found[name] = read_later(ir.serde.deserialize_tensor(other, base_path=base))
+    return found
+
+
+def read_later(tensor: ir.TensorProtocol) -> ir.LazyTensor:
+    """A tensor of another file, which is read when it is written."""
+    return ir.LazyTensor(
+        lambda: ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name),
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        name=tensor.name,
+    )
+
+
+def random_weights(removed: dict[str, onnx.TensorProto], seed: int) -> dict[str, ir.TensorProtocol]:
+    """Random numbers with the mean and the deviation that the weights had, each made when it is written."""
+    return {
+        name: ir.LazyTensor(
+            lambda tensor=tensor, number=number: random_tensor(tensor, np.random.default_rng([seed, number])),
+            dtype=ir.DataType(tensor.data_type),
+            shape=ir.Shape(tensor.dims),
+            name=name,
+        )
+        for number, (name, tensor) in enumerate(removed.items())
+    }
+
+
+def random_tensor(tensor: onnx.TensorProto, generator: np.random.Generator) -> ir.Tensor:
+    """Random numbers of the dtype, shape, mean and deviation of one weight."""
+    known = {item.key: item.value for item in tensor.metadata_props}
+    dtype = ir.DataType(tensor.data_type)
+    shape = tuple(tensor.dims)
+    if LOWEST in known:
+        drawn = generator.integers(int(known[LOWEST]), int(known[HIGHEST]), shape, endpoint=True)
+    else:
+        wide = np.float64 if dtype == ir.DataType.DOUBLE else np.float32
+        drawn = generator.standard_normal(shape, wide)
+        drawn = drawn * wide(known.get(DEVIATION, 1)) + wide(known.get(MEAN, 0))
+    return ir.Tensor(drawn.astype(dtype.numpy()), dtype=dtype, name=tensor.name)
