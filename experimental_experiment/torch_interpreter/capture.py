@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from experimental_experiment.torch_interpreter.control_flow.autocast import Auto
 from experimental_experiment.torch_interpreter.decisions import Decisions, judge
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.emitter import logger
-from experimental_experiment.torch_interpreter.errors import located, source_line, target_name
+from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
@@ -32,6 +33,9 @@ from experimental_experiment.torch_interpreter.signature import (
     user_placeholders,
 )
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of, written_nodes
+
+PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+"""Wrappers that run a module on several devices: what they wrap is the model."""
 
 
 class FunctionModule(torch.nn.Module):
@@ -73,7 +77,14 @@ def capture(
         shapes = fitted_shapes(module, args, kwargs, dynamic_shapes)
     args, kwargs = distinct(args, kwargs)
     decisions = Decisions()
-    with keywords_in_signature(module, args, kwargs, shapes), restored(module), unmarked(args, kwargs):
+    with (
+        keywords_in_signature(module, args, kwargs, shapes),
+        restored(module),
+        unmarked(args, kwargs),
+        in_mode_of(module),
+        without_parallel_wrappers(module),
+        naming_scripts(module),
+    ):
         exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
     if isinstance(exported, Program):
         program = exported
@@ -92,12 +103,14 @@ def capture(
 
 
 def module_of(mod: Any) -> torch.nn.Module:
-    """The module to capture: what was given, without torch.compile around it, or a module that calls it.
+    """The module to capture: what was given, without torch.compile or a parallel wrapper around it, or one that calls it.
 
     Raises TypeError for what cannot be called, or is called to make a module.
     """
     while isinstance(getattr(mod, "_orig_mod", None), torch.nn.Module):  # torch.compile(module)
         mod = mod._orig_mod
+    while isinstance(mod, PARALLEL):
+        mod = mod.module
     while hasattr(mod, "_torchdynamo_orig_callable"):  # torch.compile(function)
         mod = mod._torchdynamo_orig_callable
     if isinstance(getattr(mod, "__self__", None), torch.nn.Module) and mod == mod.__self__.forward:
@@ -200,6 +213,42 @@ def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
                 _clean_dynamic_markers(leaf)
+
+
+def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:
+    """``torch.inference_mode`` when weights were made under it: torch records no gradients of them."""
+    weights = itertools.chain(module.parameters(), module.buffers())
+    is_inference = any(weight.is_inference() for weight in weights)
+    return torch.inference_mode() if is_inference else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def without_parallel_wrappers(module: torch.nn.Module) -> Iterator[None]:
+    """Let the parallel wrappers among the submodules call what they wrap, for a while, and nothing else."""
+    wrappers = [part for part in module.modules() if isinstance(part, PARALLEL)]
+    for wrapper in wrappers:
+        wrapper.forward = functools.partial(torch.nn.Module.__call__, wrapper.module)
+    try:
+        yield
+    finally:
+        for wrapper in wrappers:
+            del wrapper.forward
+
+
+@contextlib.contextmanager
+def naming_scripts(module: torch.nn.Module) -> Iterator[None]:
+    """Name the submodules that are TorchScript when a capture fails: it cannot follow most of them."""
+    try:
+        yield
+    except CaptureError as error:
+        scripts = [name for name, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)]
+        if not scripts:
+            raise
+        roots = [name for name in scripts if name.rpartition(".")[0] not in scripts]
+        raise CaptureError(
+            f"the submodule {', '.join(roots)} is TorchScript, which the capture could not follow",
+            hint="put the nn.Module that was scripted or traced in its place",
+        ) from error
 
 
 def tensors_in(module: torch.nn.Module, name: str) -> list[torch.Tensor]:

@@ -1,0 +1,136 @@
+"""Models inside of others: compiled, parallel, scripted, made under inference_mode, parametrized, called with other weights."""
+
+import unittest
+
+import torch
+import torch.distributed
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+
+from experimental_experiment.comparison import run, session
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+torch.manual_seed(0)
+
+X = torch.randn(4, 3)
+ROWS = ({0: "rows"},)
+
+
+class Holder(nn.Module):
+    """Calls the module that it holds."""
+
+    def __init__(self, part):
+        super().__init__()
+        self.part = part
+
+    def forward(self, x):
+        return self.part(x).exp()
+
+
+class Borrowing(nn.Module):
+    """Calls a layer with a weight of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.weight = nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x):
+        return torch.func.functional_call(self.layer, {"weight": self.weight}, (x,))
+
+
+class Ensemble(nn.Module):
+    """Calls several networks as one."""
+
+    def __init__(self):
+        super().__init__()
+        self.members = nn.ModuleList([network() for _ in range(3)])
+
+    def forward(self, x):
+        weights, _ = torch.func.stack_module_state(list(self.members))
+        return torch.func.vmap(self.one, in_dims=(0, None))(weights, x)
+
+    def one(self, weights, x):
+        return torch.func.functional_call(self.members[0], weights, (x,))
+
+
+def network():
+    return nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+
+
+class TestWrappers(ExporterTestCase):
+    def assert_is(self, proto, module):
+        """The model computes what *module* does, with its names."""
+        y = torch.randn(6, 3)
+        torch.testing.assert_close(run(session(proto), [y])[0], module(y).detach())
+        self.assertLessEqual(set(module.state_dict()), {weight.name for weight in proto.graph.initializer})
+
+    def test_parallel_wrappers_are_taken_off(self):
+        module = network()
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        for wrapper in (nn.DataParallel, nn.parallel.DistributedDataParallel):
+            with self.subTest(wrapper.__name__):
+                proto = to_onnx(wrapper(module), (X,), dynamic_shapes=ROWS)
+                self.assert_is(proto, module)
+                self.assertEqual("input", proto.graph.input[0].name)
+                inner = wrapper(module)
+                self.assert_is(to_onnx(Holder(inner), (X,), dynamic_shapes=ROWS), Holder(inner))
+                self.assertNotIn("forward", vars(inner))
+        self.assert_is(to_onnx(torch.compile(nn.DataParallel(module)), (X,), dynamic_shapes=ROWS), module)
+
+    def test_scripted_submodules(self):
+        traced = Holder(torch.jit.trace(network(), X))
+        self.export_and_compare(
+            traced, (X,), others=[(torch.randn(6, 3),)], dynamic_shapes=ROWS, target_opset=20
+        )
+        for options in (ExportOptions(), ExportOptions(tracing="make_fx")):
+            with self.assertRaisesRegex(
+                CaptureError,
+                "the submodule part.1 is TorchScript, which the capture could not follow\n"
+                "  hint   put the nn.Module that was scripted or traced in its place",
+            ):
+                scripted = Holder(nn.Sequential(nn.Tanh(), torch.jit.script(network())))
+                to_onnx(scripted, (X,), export_options=options)
+
+    def test_inference_mode(self):
+        with torch.inference_mode():
+            module = network()
+        ordinary = network()
+        for tracing in ("export", "make_fx"):
+            options = ExportOptions(tracing=tracing)
+            for model in (module, ordinary):
+                with self.subTest(tracing, model=model is module):
+                    outside = to_onnx(model, (X,), dynamic_shapes=ROWS, export_options=options)
+                    with torch.inference_mode():
+                        y = torch.randn(6, 3)
+                        inside = to_onnx(model, (X + 0,), dynamic_shapes=ROWS, export_options=options)
+                        for proto in (outside, inside):
+                            torch.testing.assert_close(run(session(proto), [y])[0], model(y))
+
+    def test_parametrizations_and_hooks(self):
+        linear = lambda: nn.Linear(3, 3)
+        models = {
+            "weight_norm": parametrizations.weight_norm(linear()),
+            "spectral_norm": parametrizations.spectral_norm(linear()).eval(),
+            "orthogonal": parametrizations.orthogonal(linear()),
+            "old weight_norm": nn.utils.weight_norm(linear()),
+            "old spectral_norm": nn.utils.spectral_norm(linear()).eval(),
+            "pruned": prune.l1_unstructured(linear(), "weight", 0.5),
+            "functional_call": Borrowing(),
+            "an ensemble": Ensemble(),
+        }
+        for promise, model in models.items():
+            for tracing in ("export", "make_fx"):
+                with self.subTest(promise, tracing=tracing):
+                    proto = to_onnx(
+                        model, (X,), dynamic_shapes=ROWS, export_options=ExportOptions(tracing=tracing)
+                    )
+                    for x in (X, torch.randn(6, 3)):
+                        torch.testing.assert_close(run(session(proto), [x])[0], model(x).detach())
+
+
+if __name__ == "__main__":
+    unittest.main()
