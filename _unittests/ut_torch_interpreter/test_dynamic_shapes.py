@@ -8,7 +8,7 @@ import torch
 from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, guess_dynamic_shapes, to_onnx
 
 X, Y = torch.randn(2, 3), torch.randn(2, 3)
 
@@ -262,6 +262,73 @@ class TestCaches(ExporterTestCase):
             CaptureError, r"cache is a DynamicCache of 4 leaves(.|\n)*\"cache\": \[\[{}, {}\], \[{}, {}\]\]}"
         ):
             self.exported(self.cache(), [keys, values, keys, values])
+
+
+class Mixed(torch.nn.Module):
+    """Tensors, a number, containers, keywords."""
+
+    def forward(self, x, pair, count, scale=None, options=None):
+        return (x * scale).sum(1) * count + pair[0][:, 0], pair[1]["rows"] + options["shift"]
+
+
+class TestGuessing(ExporterTestCase):
+    def call(self, rows, columns, count):
+        kwargs = {"scale": torch.randn(rows, 1), "options": {"shift": torch.randn(3), "flag": None}}
+        return (
+            torch.randn(rows, columns),
+            [torch.randn(rows, 2), {"rows": torch.randn(columns, 3)}],
+            count,
+        ), kwargs
+
+    def test_what_differs_is_dynamic(self):
+        calls = [self.call(4, 5, 2), self.call(6, 5, 2), self.call(4, 7, 3)]
+        shapes = guess_dynamic_shapes(calls)
+        dynamic = Dim.DYNAMIC
+        self.assertEqual(
+            (
+                {0: dynamic, 1: dynamic},
+                [{0: dynamic}, {"rows": {0: dynamic}}],
+                dynamic,
+                {0: dynamic},
+                {"shift": None, "flag": None},
+            ),
+            shapes,
+        )
+        args, kwargs = calls[0]
+        self.export_and_compare(
+            Mixed(), args, kwargs, others=calls[1:], dynamic_shapes=shapes, target_opset=20
+        )
+
+    def test_the_forms_of_a_call(self):
+        x, y = torch.randn(2, 3), torch.randn(4, 3)
+        rows = {0: Dim.DYNAMIC}
+        self.assertEqual((rows,), guess_dynamic_shapes([x, y]))
+        self.assertEqual((rows, None), guess_dynamic_shapes([(x, x), (y, x)]))
+        self.assertEqual({"b": rows, "a": None}, guess_dynamic_shapes([{"b": x, "a": x}, {"a": x, "b": y}]))
+        self.assertEqual((None, rows), guess_dynamic_shapes([((x,), {"a": x}), ((x,), {"a": y})]))
+
+    def test_example_sizes_0_and_1(self):
+        calls = [(torch.randn(1, 3),), (torch.randn(0, 3),), (torch.randn(5, 3),)]
+        for example in calls:
+            self.export_and_compare(
+                torch.nn.Linear(3, 2),
+                example,
+                others=calls,
+                dynamic_shapes=guess_dynamic_shapes(calls),
+                target_opset=20,
+            )
+
+    def test_calls_that_do_not_fit(self):
+        x = torch.randn(2, 3)
+        for message, calls in {
+            "sizes are compared between two calls or more, not 1": [(x,)],
+            "the calls do not have the same arguments": [(x,), (x, x)],
+            r"args\[0\] does not have the same number of dimensions in all calls": [(x,), (x[0],)],
+            r"args\[0\] does not hold the same in all calls": [([x],), ([x, x],)],
+            r"args\[0\] is a Tensor in one call and something else in another": [(x,), (None,)],
+        }.items():
+            with self.subTest(message), self.assertRaisesRegex(ValueError, message):
+                guess_dynamic_shapes(calls)
 
 
 if __name__ == "__main__":

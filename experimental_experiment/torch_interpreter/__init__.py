@@ -12,6 +12,7 @@ from experimental_experiment.torch_interpreter import (  # noqa: F401 (they regi
     prims,
     symbolic,
 )
+from experimental_experiment.torch_interpreter.dynamic_shapes import guess_dynamic_shapes
 from experimental_experiment.torch_interpreter.errors import (
     CaptureError,
     ExportError,
@@ -29,6 +30,7 @@ __all__ = [
     "ExportOptions",
     "Untranslatable",
     "VerificationError",
+    "guess_dynamic_shapes",
     "simple_loop_for",
     "to_onnx",
     "translates",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -78,6 +78,63 @@ def fitted_shapes(
         ) from error
     found.shapes = dict(signature.bind(*fitted, **fitted_kwargs).arguments)
     return found
+
+
+def guess_dynamic_shapes(calls: Sequence[Any]) -> Any:
+    """The ``dynamic_shapes`` of several example calls: what has another size in two of them is dynamic, the rest is not.
+
+    A call is a tuple of arguments, a dict of keyword arguments, or both as a pair. The result has the structure of the
+    arguments: a tuple, the keyword arguments last, or a dict when there are only those. Dimensions have no names: sizes
+    that agree in every call may differ in the next one.
+
+    Raises ValueError for less than two calls, and for calls whose arguments are not of one structure.
+    """
+    if len(calls) < 2:
+        raise ValueError(f"sizes are compared between two calls or more, not {len(calls)}")
+    given = [taken_as_call(call) for call in calls]
+    args, kwargs = given[0]
+    if any(len(other) != len(args) or set(named) != set(kwargs) for other, named in given):
+        raise ValueError("the calls do not have the same arguments")
+    positional = [
+        guessed([other[place] for other, _ in given], f"args[{place}]") for place in range(len(args))
+    ]
+    named = {name: guessed([other[name] for _, other in given], name) for name in kwargs}
+    return named if kwargs and not args else (*positional, *named.values())
+
+
+def taken_as_call(call: Any) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of a call that is written as a tuple, a dict, both in a pair, or as its only tensor."""
+    if isinstance(call, torch.Tensor):
+        return (call,), {}
+    if isinstance(call, Mapping):
+        return (), dict(call)
+    if len(call) == 2 and isinstance(call[0], (tuple, list)) and isinstance(call[1], Mapping):
+        if all(isinstance(name, str) for name in call[1]):
+            return tuple(call[0]), dict(call[1])
+    return tuple(call), {}
+
+
+def guessed(values: list[Any], path: str) -> Any:
+    """The entry of one argument, whose values in the calls are given."""
+    first = values[0]
+    kind = pytree._get_node_type(first)
+    if any(pytree._get_node_type(value) is not kind for value in values):
+        raise ValueError(f"{path} is a {kind.__name__} in one call and something else in another")
+    if isinstance(first, torch.Tensor):
+        if len({value.dim() for value in values}) > 1:
+            raise ValueError(f"{path} does not have the same number of dimensions in all calls")
+        sizes = [{value.shape[axis] for value in values} for axis in range(first.dim())]
+        return {axis: torch.export.Dim.DYNAMIC for axis, found in enumerate(sizes) if len(found) > 1} or None
+    if kind not in pytree.SUPPORTED_NODES:
+        is_dynamic = isinstance(first, int) and not isinstance(first, bool) and len(set(values)) > 1
+        return torch.export.Dim.DYNAMIC if is_dynamic else None
+    parts = [taken_apart(value) for value in values]
+    children, names, rebuild = parts[0]
+    if any(list(other) != list(names) for _, other, _ in parts):
+        raise ValueError(f"{path} does not hold the same in all calls")
+    inner = paths(path, names)
+    entries = [guessed([part[0][place] for part in parts], inner[place]) for place in range(len(children))]
+    return rebuild(entries)
 
 
 def by_argument(
