@@ -3,7 +3,7 @@
 compiled = torch.compile(model, backend=onnx_custom_backend)
 """
 
-from experimental_experiment.torch_dynamo.backend import onnx_custom_backend
+from experimental_experiment.torch_dynamo.backend import onnx_custom_backend, onnx_debug_backend
 from experimental_experiment.torch_dynamo.compiled import OrtBackend
 from experimental_experiment.torch_dynamo.decompositions import (
     filter_decomposition_table,
@@ -17,4 +17,5 @@ __all__ = [
     "filter_decomposition_table",
     "get_decomposition_table",
     "onnx_custom_backend",
+    "onnx_debug_backend",
 ]

@@ -13,8 +13,9 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 
-from experimental_experiment.torch_dynamo.compiled import OrtBackend
-from experimental_experiment.torch_dynamo.conversion import Target, convert
+from experimental_experiment.torch_dynamo.compiled import CompiledGraph, OrtBackend
+from experimental_experiment.torch_dynamo.conversion import Converted, Target, convert
+from experimental_experiment.torch_dynamo.debug import DebugBackend
 from experimental_experiment.torch_dynamo.decompositions import decomposed, table_of
 from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
 from experimental_experiment.torch_interpreter.emitter import logger
@@ -41,7 +42,7 @@ def onnx_custom_backend(
         args: its example inputs: fake or real tensors, symbolic ints.
         target_opset: version of ai.onnx, as `to_onnx` takes it.
         storage: receives in its list ``"instance"`` a dict for each compiled graph: ``onnx`` the model, ``providers``,
-            ``inputs`` and ``outputs`` their kinds, ``graph_module`` the ATen graph.
+            ``inputs`` and ``outputs`` their kinds (tensor, dim, float, bool, constant, NONE, noise), ``graph_module`` the ATen graph.
         export_options: of which only ``decomposition_table`` counts: operators that torch decomposes before the conversion.
         translations: ``{operator: function}`` used before those of the registry.
         optimize: True for the standard rules of `xoptim`, False for none, or `OptimizationOptions`.
@@ -55,48 +56,85 @@ def onnx_custom_backend(
         ExportError: a node cannot be translated; nothing falls back to eager.
         ProviderError: the installed onnxruntime lacks a provider.
     """
-    table = table_of((export_options or ExportOptions()).decomposition_table)
     target = Target(target_opset, optimize, translations, runtime)
 
-    def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> OrtBackend:
-        return compiled(module, inputs, target, table, providers, storage)
+    def make(converted: Converted, device: torch.device, instance: dict[str, Any]) -> OrtBackend:
+        backend = OrtBackend(converted, device, outputs_seen(), providers_for(device, providers))
+        instance["providers"] = backend.session.get_providers()
+        return backend
+
+    return compiled(graph_module, args, make, target, export_options, storage)
+
+
+def onnx_debug_backend(
+    graph_module: torch.fx.GraphModule,
+    args: Sequence[Any],
+    *,
+    target_opset: int | Mapping[str, int] | None = None,
+    storage: dict[str, Any] | None = None,
+    export_options: ExportOptions | None = None,
+    translations: Mapping[Any, Callable] | None = None,
+    optimize: bool | OptimizationOptions = True,
+    runtime: str = "onnx",
+    verbose: int = 0,
+    collect: bool = False,
+) -> Callable:
+    """`onnx_custom_backend` on onnx's reference evaluator: slow, with every result at hand.
+
+    Args:
+        verbose: 1 logs every node and every result, see `ExtendedReferenceEvaluator`.
+        collect: keep every result of every call, by name, in the list ``"results"`` of the graph's dict in *storage*.
+
+    The other arguments are those of `onnx_custom_backend`, which says what it returns and raises; models are plain ONNX by default.
+    Raises ValueError when *collect* has no *storage*.
+    """
+    if collect and storage is None:
+        raise ValueError("collect=True keeps the results in storage: give storage={}")
+    target = Target(target_opset, optimize, translations, runtime)
+
+    def make(converted: Converted, device: torch.device, instance: dict[str, Any]) -> DebugBackend:
+        instance["providers"] = ["ReferenceEvaluator"]
+        results = instance.setdefault("results", []) if collect else None
+        return DebugBackend(converted, device, outputs_seen(), verbose, results)
+
+    return compiled(graph_module, args, make, target, export_options, storage)
+
+
+def compiled(
+    graph_module: torch.fx.GraphModule,
+    args: Sequence[Any],
+    make: Callable[[Converted, torch.device, dict[str, Any]], CompiledGraph],
+    target: Target,
+    export_options: ExportOptions | None,
+    storage: dict[str, Any] | None,
+) -> Callable:
+    """Compile an ATen graph, or the ATen graphs that aot_autograd makes of one of TorchDynamo's; *make* is what runs a model."""
+    table = table_of((export_options or ExportOptions()).decomposition_table)
+
+    def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
+        device = device_of(inputs)
+        module = decomposed(module, table)
+        converted = convert(module, target)
+        instance: dict[str, Any] = {
+            "onnx": converted.model,
+            "providers": [],
+            "inputs": [*(entry.kind for entry in converted.inputs), *("noise" for _ in converted.noises)],
+            "outputs": [entry.kind for entry in converted.outputs],
+            "graph_module": module,
+        }
+        backend = make(converted, device, instance)
+        if storage is not None:
+            storage.setdefault("instance", []).append(instance)
+        logger.info(
+            "compiled a graph of %d inputs, %d outputs and %d ONNX nodes for %s",
+            *(len(instance["inputs"]), len(instance["outputs"]), len(converted.model.graph.node)),
+            ", ".join(instance["providers"]),
+        )
+        return backend
 
     if is_aten(graph_module):
         return compiler(graph_module, args)
     return aot_autograd(fw_compiler=compiler, decompositions=table)(graph_module, args)
-
-
-def compiled(
-    module: torch.fx.GraphModule,
-    args: Sequence[Any],
-    target: Target,
-    table: Mapping[Any, Callable],
-    providers: Sequence[Provider] | None,
-    storage: dict[str, Any] | None,
-) -> OrtBackend:
-    """Compile an ATen graph."""
-    device = device_of(args)
-    chosen = providers_for(device, providers)
-    module = decomposed(module, table)
-    converted = convert(module, target)
-    backend = OrtBackend(converted, chosen, device, outputs_seen())
-    if storage is not None:
-        instance = {
-            "onnx": converted.model,
-            "providers": backend.session.get_providers(),
-            "inputs": [entry.kind for entry in converted.inputs],
-            "outputs": [entry.kind for entry in converted.outputs],
-            "graph_module": module,
-        }
-        storage.setdefault("instance", []).append(instance)
-    logger.info(
-        "compiled a graph: %d inputs, %d outputs, %d nodes in ONNX, run by %s",
-        len(converted.inputs),
-        len(converted.outputs),
-        len(converted.model.graph.node),
-        backend.session.get_providers(),
-    )
-    return backend
 
 
 def is_aten(module: torch.fx.GraphModule) -> bool:

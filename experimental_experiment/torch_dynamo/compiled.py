@@ -18,36 +18,29 @@ from experimental_experiment.torch_dynamo.providers import Provider
 NUMBERS = {DIM: torch.int64, FLOAT: torch.float64, BOOL: torch.bool}
 
 
-class OrtBackend:
-    """A graph that onnxruntime runs: call it with the list of its inputs, it returns the list of its outputs.
-
-    Several threads may call at the same time. The outputs own their memory, an output that is an input excepted: it is that tensor.
+class CompiledGraph:
+    """A graph: call it with the list of its inputs, it returns the list of its outputs.
 
     Attributes:
         model: the ONNX model, with all inputs and outputs of the graph.
         inputs, outputs: see `interface`.
-        session: what runs it.
     """
 
-    def __init__(
-        self,
-        converted: Converted,
-        providers: Sequence[Provider],
-        device: torch.device,
-        seen: int | None = None,
-    ):
-        self._boxed_call = (
-            True  # aot_autograd reads it, also from what wraps this object: no attribute of the class
-        )
+    def __init__(self, converted: Converted, device: torch.device, seen: int | None = None):
+        # aot_autograd looks for it in what wraps this object too, which copies no attribute of the class
+        self._boxed_call = True
         self.model = converted.model
         self.inputs, self.outputs = converted.inputs, converted.outputs
-        self.session = session(converted.run.SerializeToString(), providers)
         self.given = [
-            (position, preparation(entry, device), is_bool(entry))
+            (position, preparation(entry, device))
             for position, entry in enumerate(self.inputs)
             if entry.kind != CONSTANT
         ]
-        self.input_names = [self.inputs[position].name for position, *_ in self.given]
+        self.drawn = [noise.draw for noise in converted.noises]
+        self.input_names = [
+            *(self.inputs[position].name for position, _ in self.given),
+            *(noise.name for noise in converted.noises),
+        ]
         self.known = [
             (position, entry.source)
             for position, entry in enumerate(self.outputs)
@@ -60,10 +53,6 @@ class OrtBackend:
         ]
         self.constants = [entry.value for entry in self.outputs]
         self.output_names = [self.outputs[position].name for position, _ in self.computed]
-        kind = OrtDevice.cuda() if device.type == "cuda" else OrtDevice.cpu()
-        place = OrtDevice(kind, OrtDevice.default_memory(), device.index or 0)
-        self.places = [place] * len(self.computed)
-        self.options = RunOptions()
 
     def __call__(self, args: list[Any]) -> list[Any]:
         """Run the graph on its inputs, in order. *args* is emptied: what nobody else holds is freed early."""
@@ -71,23 +60,63 @@ class OrtBackend:
         for position, source in self.known:
             results[position] = args[source]
         if self.computed:
-            feeds = OrtValueVector()
-            feeds.reserve(len(self.given))
-            for position, prepare, boolean in self.given:
+            tensors = []
+            for position, prepare in self.given:
                 value = args[position]
                 if prepare is not None:
                     value = prepare(value)
                 if not value.is_contiguous() or value.is_neg():
                     value = value.resolve_neg().contiguous()
-                feeds.push_back(to_dlpack(value), boolean)
-            found = OrtValueVector()
-            self.session._sess.run_with_ortvaluevector(
-                self.options, self.input_names, feeds, self.output_names, found, self.places
-            )
-            for (position, complete), value in zip(self.computed, found.to_dlpacks(from_dlpack)):
+                tensors.append(value)
+            tensors += [draw(args).contiguous() for draw in self.drawn]
+            for (position, complete), value in zip(self.computed, self.run(tensors)):
                 results[position] = value if complete is None else complete(value)
         args.clear()
         return results
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs that the model computes from its inputs, contiguous tensors in order."""
+        raise NotImplementedError
+
+
+class OrtBackend(CompiledGraph):
+    """A graph that onnxruntime runs.
+
+    Several threads may call at the same time. The outputs own their memory, an output that is an input excepted: it is that tensor.
+
+    Attributes:
+        session: what runs the model.
+    """
+
+    def __init__(
+        self,
+        converted: Converted,
+        device: torch.device,
+        seen: int | None = None,
+        providers: Sequence[Provider] = ("CPUExecutionProvider",),
+    ):
+        super().__init__(converted, device, seen)
+        self.session = session(converted.run.SerializeToString(), providers)
+        self.booleans = [
+            *(is_bool(self.inputs[position]) for position, _ in self.given),
+            *(noise.fake.dtype == torch.bool for noise in converted.noises),
+        ]
+        kind = OrtDevice.cuda() if device.type == "cuda" else OrtDevice.cpu()
+        place = OrtDevice(kind, OrtDevice.default_memory(), device.index or 0)
+        self.places = [place] * len(self.computed)
+        self.options = RunOptions()
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs that the model computes; no tensor is copied."""
+        feeds = OrtValueVector()
+        feeds.reserve(len(tensors))
+        for tensor, boolean in zip(tensors, self.booleans):  # DLPack gives booleans as bytes
+            feeds.push_back(to_dlpack(tensor.view(torch.uint8) if boolean else tensor), boolean)
+        found = OrtValueVector()
+        self.session._sess.run_with_ortvaluevector(
+            self.options, self.input_names, feeds, self.output_names, found, self.places
+        )
+        return found.to_dlpacks(from_dlpack)
 
 
 def session(model: bytes, providers: Sequence[Provider]) -> onnxruntime.InferenceSession:
@@ -99,7 +128,7 @@ def session(model: bytes, providers: Sequence[Provider]) -> onnxruntime.Inferenc
 
 
 def is_bool(entry: Entry) -> bool:
-    """Whether onnxruntime takes a tensor of bytes for booleans, which DLPack gives it as bytes."""
+    """Whether an input is made of booleans."""
     return entry.kind == BOOL or (entry.kind == TENSOR and entry.fake.dtype == torch.bool)
 
 
@@ -107,12 +136,8 @@ def preparation(entry: Entry, device: torch.device) -> Callable | None:
     """What makes an argument a plain tensor on the device, None when it is one."""
     if entry.kind != TENSOR:
         dtype = NUMBERS[entry.kind]
-        if entry.kind == BOOL:
-            return lambda value: torch.tensor([value], dtype=torch.uint8, device=device)
         return lambda value: torch.tensor([value], dtype=dtype, device=device)
     dtype = entry.fake.dtype
-    if dtype == torch.bool:
-        return lambda value: value.contiguous().view(torch.uint8)
     if dtype.is_complex:
         return lambda value: torch.view_as_real(value.resolve_conj())
     if entry.fake.device != device:

@@ -22,12 +22,16 @@ from experimental_experiment.torch_dynamo.interface import (
     input_entries,
     output_entries,
 )
+from experimental_experiment.torch_dynamo.noise import DROPOUT, Noise, noises, seed
+from experimental_experiment.torch_interpreter.aten import dropout
+from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.interface import add_input, number_dtype, output
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.onnx_export import emitter_for, model_of
 from experimental_experiment.torch_interpreter.passes import finish, options_of
+from experimental_experiment.torch_interpreter.registry import Translation
 from experimental_experiment.torch_interpreter.signature import Input, symbol_of
 from experimental_experiment.torch_interpreter.sizes import GivenNumber, declare, remember, vector_of
 from experimental_experiment.torch_interpreter.storage import View
@@ -53,12 +57,14 @@ class Converted:
         model: all inputs and all outputs.
         run: the model to run: without the outputs that Python knows, an input, a constant or None.
         inputs, outputs: those of the graph, in order.
+        noises: what torch draws, inputs of the model after the others.
     """
 
     model: onnx.ModelProto
     run: onnx.ModelProto
     inputs: list[Entry]
     outputs: list[Entry]
+    noises: list[Noise]
 
 
 def is_computed(entry: Entry) -> bool:
@@ -80,11 +86,13 @@ def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
         options = options_of(target.optimize, op.context.domains)
         inputs = input_entries(module)
         outputs = output_entries(module, inputs)
-        write(op, module, inputs, outputs)
+        drawn = noises(module, inputs, op.context.translations)
+        write(op, module, inputs, outputs, drawn)
+        seed(op.graph)
         model = model_of(op)
         finish(model, op.context, options, inline=False, classes=None)
         whole = ir.to_proto(model)
-        return Converted(whole, to_run(model, whole, outputs), inputs, outputs)
+        return Converted(whole, to_run(model, whole, outputs), inputs, outputs, drawn)
 
 
 def to_run(model: ir.Model, whole: onnx.ModelProto, outputs: Sequence[Entry]) -> onnx.ModelProto:
@@ -100,18 +108,24 @@ def to_run(model: ir.Model, whole: onnx.ModelProto, outputs: Sequence[Entry]) ->
 
 
 def write(
-    op: Emitter, module: torch.fx.GraphModule, inputs: Sequence[Entry], outputs: Sequence[Entry]
+    op: Emitter,
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Entry],
+    outputs: Sequence[Entry],
+    drawn: Sequence[Noise],
 ) -> None:
     """Write a graph: inputs, nodes, outputs."""
     name_dimensions(op, inputs)
-    for entry in [*inputs, *outputs]:
+    for entry in [*inputs, *drawn, *outputs]:
         if entry.name:
             op.context.names.reserve(entry.name)
     views = [as_view(operand(op, entry)) for entry in inputs]
+    walk = Walk(module, op, op.context.dimensions)
+    add_noises(op, walk, drawn)
     for view in views:
         if isinstance(view, View):
             declare(op, view.read(op))
-    results = Walk(module, op, op.context.dimensions).run(views)
+    results = walk.run(views)
     for entry, view in zip(inputs, views):
         if isinstance(view, View) and view.cell.version:
             raise ExportError(
@@ -121,6 +135,34 @@ def write(
             )
     for entry, result in zip(outputs, results):
         op.graph.outputs.append(output_value(op, entry, value_of(op, result)))
+
+
+def add_noises(op: Emitter, walk: Walk, drawn: Sequence[Noise]) -> None:
+    """Make inputs of what torch draws, and read them where random operators were."""
+    masks: dict[torch.fx.Node, ir.Value] = {}
+    for noise in drawn:
+        value = tensor_input(op, noise.name, noise.fake)
+        if noise.node.target is DROPOUT:
+            masks[noise.node] = value
+        else:
+            walk.env[noise.node] = as_view(value)
+
+    def native_dropout(op, input, p, train):
+        mask = masks.get(op.context.node)
+        if mask is None:
+            return dropout.native_dropout(op, input, p, train)
+        return dropout.masked(op, input, mask, p), mask
+
+    if masks:
+        op.context.translations[DROPOUT] = Translation(DROPOUT, native_dropout)
+
+
+def tensor_input(op: Emitter, name: str, fake: torch.Tensor) -> ir.Value:
+    """A tensor that the model takes, added to its inputs."""
+    dtype, sizes = onnx_dtype(fake.dtype), op.context.dimensions.shape(fake, name)
+    value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(sizes))
+    op.graph.inputs.append(value)
+    return value
 
 
 def name_dimensions(op: Emitter, inputs: Sequence[Entry]) -> None:

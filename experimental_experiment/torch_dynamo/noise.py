@@ -1,0 +1,177 @@
+"""Random operators: torch draws the numbers, the model takes them as inputs ``noise_0``, ``noise_1``, ...
+
+So a compiled model follows eager from the same seed, and dropout in training is eager's: onnxruntime cannot follow torch's generator.
+Operators whose tensors decide the distribution, such as multinomial, are drawn by onnxruntime with seeds from
+``torch.initial_seed()``: reproducible, with the right distribution, but not eager's numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.utils._sympy.printers import PythonPrinter
+
+from experimental_experiment.torch_dynamo.interface import TENSOR, Entry
+from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter.signature import symbol_of
+
+aten = torch.ops.aten
+
+DROPOUT = aten.native_dropout.default
+
+DRAWN = frozenset(
+    {
+        DROPOUT,
+        aten.bernoulli.p,
+        aten.cauchy.default,
+        aten.exponential.default,
+        aten.geometric.default,
+        aten.log_normal.default,
+        aten.normal.float_float,
+        aten.normal_functional.default,
+        aten.rand.default,
+        aten.rand_like.default,
+        aten.randint.default,
+        aten.randint.low,
+        aten.randint_like.default,
+        aten.randint_like.low_dtype,
+        aten.randn.default,
+        aten.randn_like.default,
+        aten.random.default,
+        aten.random.to,
+        aten.randperm.default,
+        aten.uniform.default,
+    }
+)
+"""Random operators that read nothing of their tensors but sizes and dtypes."""
+
+SEEDED = (
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """What torch draws at each call.
+
+    Attributes:
+        name: the input of the model.
+        fake: what is drawn.
+        draw: gives it, called with the inputs of the graph.
+        node: the node of the graph; for a dropout what is drawn is its mask.
+    """
+
+    name: str
+    fake: torch.Tensor
+    draw: Callable[[Sequence[Any]], torch.Tensor]
+    node: torch.fx.Node
+
+
+def noises(
+    module: torch.fx.GraphModule, inputs: Sequence[Entry], translations: Mapping[Any, Any]
+) -> list[Noise]:
+    """What torch draws for a graph, in order; the operators of *translations* are left to them.
+
+    Raises ExportError when the inputs do not decide a size.
+    """
+    found: list[Noise] = []
+    for node in module.graph.nodes:  # those without users too: eager draws them
+        if node.target in DRAWN and node.target not in translations and is_random(node):
+            name = f"noise_{len(found)}"
+            fake = node.meta["val"][1] if node.target is DROPOUT else node.meta["val"]
+            found.append(Noise(name, fake, drawing(node, fake, inputs), node))
+    return found
+
+
+def is_random(node: torch.fx.Node) -> bool:
+    """Whether a dropout drops some elements and keeps others; True for any other operator."""
+    return node.target is not DROPOUT or (node.args[2] is not False and 0 < node.args[1] < 1)
+
+
+def drawing(node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Entry]) -> Callable:
+    """A function of the inputs of the graph that draws what a node does."""
+    if node.target is DROPOUT:
+        given, kept = laid_out_as(node, node.args[0].meta["val"], torch.bool, inputs), 1 - node.args[1]
+        return lambda args: given(args).bernoulli_(kept)
+
+    def resolved(item: Any) -> Callable:
+        if isinstance(item, torch.fx.Node):
+            value = item.meta["val"]
+            if isinstance(value, torch.Tensor):
+                return laid_out_as(node, value, value.dtype, inputs)
+            return evaluation(node, [value], inputs, "{0}")
+        if isinstance(item, (list, tuple)):
+            parts = [resolved(part) for part in item]
+            return lambda args: [part(args) for part in parts]
+        return lambda args: item
+
+    positional = [resolved(item) for item in node.args]
+    named = {name: resolved(item) for name, item in node.kwargs.items()}
+
+    def draw(args: Sequence[Any]) -> torch.Tensor:
+        return node.target(
+            *(item(args) for item in positional), **{name: item(args) for name, item in named.items()}
+        )
+
+    return draw
+
+
+def laid_out_as(
+    node: torch.fx.Node, like: torch.Tensor, dtype: torch.dtype, inputs: Sequence[Entry]
+) -> Callable:
+    """A function that makes an empty tensor with the sizes and the strides of a fake one: eager fills it in the order of memory."""
+    count = like.dim()
+    sizes = evaluation(node, [*like.shape, *like.stride()], inputs, "[{0}]")
+
+    def empty(args: Sequence[Any]) -> torch.Tensor:
+        found = sizes(args)
+        return torch.empty_strided(found[:count], found[count:], dtype=dtype, device=like.device)
+
+    return empty
+
+
+def evaluation(node: torch.fx.Node, sizes: Sequence[Any], inputs: Sequence[Entry], form: str) -> Callable:
+    """A function that computes sizes from the inputs of the graph, the expressions of torch as Python code."""
+    places = places_of_symbols(inputs)
+    texts = []
+    for size in sizes:
+        if isinstance(size, (torch.SymInt, torch.SymFloat)):
+            expression = size.node.expr
+            unknown = expression.free_symbols - set(places)
+            if unknown:
+                raise ExportError(f"the inputs do not decide the size {expression} of a random tensor", node)
+            texts.append(PythonPrinter().doprint(expression))
+        else:
+            texts.append(repr(size))
+    names, read = (", ".join(map(str, part)) for part in (places, places.values()))
+    return eval(f"lambda args: (lambda {names}: {form.format(', '.join(texts))})({read})")
+
+
+def places_of_symbols(inputs: Sequence[Entry]) -> dict[Any, str]:
+    """Where each symbol is read in ``args``, the inputs of the graph."""
+    places: dict[Any, str] = {}
+    for position, entry in enumerate(inputs):
+        for axis in range(entry.fake.dim()) if entry.kind == TENSOR else [None]:
+            symbol = symbol_of(entry.fake, axis)
+            if symbol is not None:
+                text = f"args[{position}]" if axis is None else f"args[{position}].shape[{axis}]"
+                places.setdefault(symbol, text)
+    return places
+
+
+def seed(graph: ir.Graph) -> None:
+    """Seed what onnxruntime draws, each node with another number, from torch's seed."""
+    count = torch.initial_seed()
+    for node in graph.all_nodes():
+        if node.op_type in SEEDED and not node.domain and "seed" not in node.attributes:
+            count += 1
+            node.attributes["seed"] = ir.AttrFloat32("seed", float(count % 2**24))
