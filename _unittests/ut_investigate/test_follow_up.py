@@ -10,7 +10,7 @@ import unittest
 
 import torch
 
-from _unittests.ut_investigate.holder import Deep
+from _unittests.ut_investigate.holder import Deep, Layer
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, VerificationError, to_onnx
 
@@ -143,6 +143,24 @@ class TestReport(ExporterTestCase):
         layers, head = tree["items"]
         self.assertEqual((layers["times"], head["name"]), (3, "head"))
         self.assertEqual([layer["name"] for layer in layers["items"]], ["layers.0", "layers.1", "layers.2"])
+
+    def test_layers_with_something_between_them_are_folded(self):
+        class Between(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = torch.nn.ModuleList([Layer(4, False) for _ in range(4)])
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(x).sin()
+                return x.cos()
+
+        folded, cos = self.content(Between(), (torch.randn(2, 4),))["tree"]["items"]
+        self.assertEqual(
+            {name: value for name, value in folded.items() if name != "items"},
+            {"times": 4, "kind": "Layer", "first": "layers.0", "last": "layers.3", "count": 5},
+        )
+        self.assertEqual((len(folded["items"]), folded["items"][-1][0], cos[0]), (8, "Sin", "Cos"))
 
     def test_what_was_done(self):
         def model(x, mask):

@@ -31,8 +31,8 @@ class Scope:
 def module_tree(model: ir.Model) -> dict[str, Any]:
     """The tree of modules as plain values.
 
-    A module: ``{name, kind, count, items}``; a node: ``[operator, results, type]``; equal neighbours: ``{times, items}`` with all of
-    them among the items.
+    A module: ``{name, kind, count, items}``; a node: ``[operator, results, type]``; what comes again and again:
+    ``{times, kind, first, last, count, items}`` with all of it among the items, and the nodes of one time counted.
     """
     root = Scope("", model.graph.name or "model")
     for node in model.graph:
@@ -63,20 +63,42 @@ def plain(scope: Scope) -> tuple[dict[str, Any], tuple]:
     return told, (scope.kind, *shapes)
 
 
+LONGEST = 4
+"""Items of a sequence that is looked for again and again: a layer and what stands behind it."""
+
+
 def folded(items: list[Any], shapes: list[tuple]) -> list[Any]:
-    """Neighbouring modules of one shape as one item, when there are three of them or more."""
+    """Sequences of modules and nodes that come three times or more, one behind the other, as one item."""
     result: list[Any] = []
     start = 0
     while start < len(items):
-        end = start + 1
-        while end < len(items) and isinstance(items[start], dict) and shapes[end] == shapes[start]:
-            end += 1
-        if end - start >= 3:
-            result.append({"times": end - start, "items": items[start:end]})
+        length, times = repeated(items, shapes, start)
+        end = start + length * times
+        if times >= 3:
+            first, last = items[start], items[end - length]
+            count = sum(
+                item["count"] if isinstance(item, dict) else 1 for item in items[start : start + length]
+            )
+            names = {"kind": first["kind"], "first": first["name"], "last": last["name"], "count": count}
+            result.append({"times": times, "items": items[start:end], **names})
         else:
-            result += items[start:end]
+            end = start + 1
+            result.append(items[start])
         start = end
     return result
+
+
+def repeated(items: list[Any], shapes: list[tuple], start: int) -> tuple[int, int]:
+    """Length of the sequence that begins with the module at *start*, and how often it comes in a row."""
+    if not isinstance(items[start], dict):
+        return 1, 1
+    for length in range(1, LONGEST + 1):
+        pattern, times = shapes[start : start + length], 1
+        while shapes[start + times * length : start + (times + 1) * length] == pattern:
+            times += 1
+        if times >= 3:
+            return length, times
+    return 1, 1
 
 
 def node_text(node: ir.Node) -> list[str]:

@@ -168,7 +168,9 @@ def branch(piece: Piece) -> str:
         f'<span class="name">{html.escape(name)}</span> <span class="kind">{html.escape(piece.kind)}</span> '
         f'<span class="{kind}">{html.escape(piece.told)}</span> <span class="measured">{measured}</span>'
     )
-    texts = [text for text in (piece.where, piece.note, piece.script and f"script: {piece.script}") if text]
+    by_parts = bool(piece.broken_parts) and not piece.is_smallest
+    script = f"script: {piece.script}" if piece.script else ""
+    texts = [] if by_parts else [text for text in (piece.where, piece.note, script) if text]
     body = "".join(f"<pre>{html.escape(text)}</pre>" for text in texts) + "".join(map(branch, piece.children))
     if not body:
         return f'<div class="leaf">{head}</div>'
@@ -185,7 +187,7 @@ details, .leaf {{ margin-left: 1.2rem; }}
 .leaf {{ padding-left: 1rem; }}
 .name {{ font-weight: 600; }} .kind, .measured, .quiet {{ opacity: .65; }}
 .ok {{ color: light-dark(#1a7f37, #4ac26b); }} .failed {{ color: light-dark(#b42318, #ff8a80); }}
-pre {{ margin: .3rem 0 .3rem 1.2rem; padding: .5rem .8rem; overflow-x: auto; background: #8881; border-radius: 4px; }}
+pre {{ margin: .3rem 0 .3rem 1.2rem; padding: .5rem .8rem; white-space: pre-wrap; background: #8881; border-radius: 4px; }}
 </style></head><body>
 <h1>{title}, piece by piece</h1><p>{summary}</p>
 {tree}
