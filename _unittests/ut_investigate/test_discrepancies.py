@@ -353,6 +353,8 @@ class TestArguments(ExporterTestCase):
             model, (torch.rand(2, 3),), kwargs, export_options=ExportOptions(strict=True), target_opset=18
         )
         self.assertEqual(found.verdict, "agreement", str(found))
+        found = discrepancies(model, kwargs={"x": torch.rand(2, 3), **kwargs})
+        self.assertEqual((found.verdict, len(found.results)), ("agreement", 3))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter import dtypes, registry
 from experimental_experiment.torch_interpreter.capture import capture
-from experimental_experiment.torch_interpreter.emitter import Context, Emitter
+from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import (
     ExportError,
     Source,
@@ -28,7 +28,7 @@ from experimental_experiment.torch_interpreter.errors import (
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.interface import Weights, add_input, is_input, number_dtype
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, live_nodes
-from experimental_experiment.torch_interpreter.onnx_export import opsets
+from experimental_experiment.torch_interpreter.onnx_export import emitter_for
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import SYMBOLIC, Number
 from experimental_experiment.torch_interpreter.storage import Cell, View
@@ -106,16 +106,14 @@ def coverage(
 
     Raises CaptureError when torch.export refuses the model.
     """
-    with one_at_a_time():
-        program = capture(model, args, dict(kwargs or {}), dynamic_shapes, export_options or ExportOptions())
-        opset, domains = opsets(target_opset)
-        graph = ir.Graph([], [], nodes=[], name="coverage", opset_imports={"": opset, **domains})
-        context = Context(
-            graph, opset, domains=graph.opset_imports, translations=registry.per_call_table(translations)
-        )
-        with without_autocast(), context.inside(program.autocast):
-            survey = Survey(program.module, Emitter(graph, context), context.dimensions)
-            survey.run(operands(survey.op, program))
+    op = emitter_for("coverage", target_opset, translations, "onnxruntime")
+    options = export_options or ExportOptions()
+    with one_at_a_time(), options.patched() as converted:
+        call = converted((args, dict(kwargs or {})))
+        program = capture(model, *call, dynamic_shapes, options)
+        with without_autocast(), op.context.inside(program.autocast):
+            survey = Survey(program.module, op, op.context.dimensions)
+            survey.run(operands(op, program))
     bodies = [part.graph for part in program.module.modules() if isinstance(part, torch.fx.GraphModule)]
     for graph in bodies[1:]:
         survey.refuse_unknown(graph)

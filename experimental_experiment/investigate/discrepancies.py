@@ -19,10 +19,11 @@ from experimental_experiment.investigate.replay import (
 )
 from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
-from experimental_experiment.torch_interpreter.capture import capture
+from experimental_experiment.torch_interpreter.capture import capture, carries_values
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.onnx_export import opsets, to_onnx
 from experimental_experiment.torch_interpreter.passes import options_of
+from experimental_experiment.torch_interpreter.torch_state import one_at_a_time
 from experimental_experiment.xoptim.bisection import bisect
 
 
@@ -64,16 +65,20 @@ def discrepancies(
         args = (args,)
     kwargs = dict(kwargs or {})
     once = CapturedOnce(export_options or ExportOptions())
-    example = () if isinstance(model, torch.export.ExportedProgram | torch.fx.GraphModule) else args
-    program = capture(model, example, kwargs if example else {}, dynamic_shapes, once)
+    is_program = isinstance(model, torch.export.ExportedProgram) or (
+        isinstance(model, torch.fx.GraphModule) and carries_values(model)
+    )
+    call = ((), {}) if is_program else (args, kwargs)
+    with one_at_a_time(), once.patched() as converted:
+        program = capture(model, *converted(call), dynamic_shapes, once)
+        args, kwargs = converted((args, kwargs))
     exported = model if isinstance(model, torch.export.ExportedProgram) else once.program
     leaves = ordered_leaves(exported, args, kwargs)
     if onnx is not None:
         return Comparison(program, onnx, leaves, scale).told(at_once)
 
     def written(**others: Any) -> ModelProto:
-        call = (model, example, kwargs if example else {})
-        return to_onnx(*call, dynamic_shapes=dynamic_shapes, export_options=once, **options | others)
+        return to_onnx(model, *call, dynamic_shapes=dynamic_shapes, export_options=once, **options | others)
 
     report = Comparison(program, written(), leaves, scale).told(at_once)
     if report.first is None or options.get("optimize") is False:
