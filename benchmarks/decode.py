@@ -3,10 +3,11 @@
     python benchmarks/decode.py [--rounds 30] [--past 512]
 
 Four layers of Llama (hidden 512, 8 heads, 4 of keys and values), one thread, one row. A line each: milliseconds of thread-CPU time a
-token (eight steps in turns whose order rotates, the median of all rounds), the ratio to session.run, tokens a second, megabytes of the file,
-the error of the logits of the prompt relative to their norm. Candidates: eager (transformers and its DynamicCache), session.run (our
-standard model; numpy arrays in and out), bound (the same model in `decoding.Generator`), runtime (with the rules of onnxruntime), int8 and
-int4 (the weights of the latter; accuracy_level 4, and 0 for "exact"), standard int4 (DequantizeLinear, opset 21).
+token (eight steps in turns whose order rotates, the median of all rounds), the ratio to the unoptimized model, tokens a second, megabytes of
+the file, the error of the logits of the prompt relative to their norm. Candidates: eager (transformers and its DynamicCache), session.run
+(our standard model; numpy arrays in and out), bound (the same model in `decoding.Generator`), unoptimized (bound too), runtime (with the
+rules of onnxruntime), in place (of `decoding.in_place`), int8 and int4 (the weights of runtime; accuracy_level 4, and 0 for "exact"; "in
+place" is both), standard int4 (DequantizeLinear, opset 21).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from latency_models import llama
 from tabulate import tabulate
 from transformers.integrations.executorch import register_dynamic_cache_export_support
 
-from experimental_experiment.decoding import Generator
+from experimental_experiment.decoding import Generator, in_place
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import quantize_weights
@@ -37,7 +38,9 @@ STEPS = 8
 MICROSOFT = {"": 20, "com.microsoft": 1}
 
 
-def exported(model: torch.nn.Module, target_opset: int | dict[str, int], filename: str) -> None:
+def exported(
+    model: torch.nn.Module, target_opset: int | dict[str, int], filename: str, optimize: bool = True
+) -> None:
     """Write one step with dynamic sizes: new tokens, mask, positions, cache."""
     cache = [(torch.randn(2, HEADS, 5, WIDTH), torch.randn(2, HEADS, 5, WIDTH)) for _ in range(LAYERS)]
     kwargs = {
@@ -53,19 +56,33 @@ def exported(model: torch.nn.Module, target_opset: int | dict[str, int], filenam
         "position_ids": rows,
         "past_key_values": [[{0: "batch", 2: "past"}] * LAYERS] * 2,
     }
-    to_onnx(model, (), kwargs, dynamic_shapes=shapes, target_opset=target_opset, filename=filename)
+    to_onnx(
+        model,
+        (),
+        kwargs,
+        dynamic_shapes=shapes,
+        target_opset=target_opset,
+        filename=filename,
+        optimize=optimize,
+    )
 
 
 def files(model: torch.nn.Module, folder: str) -> dict[str, str]:
     """The models, by candidate."""
-    plain, runtime, newer = (os.path.join(folder, f"{name}.onnx") for name in ("plain", "runtime", "newer"))
+    plain, unoptimized, runtime, newer, placed = (
+        os.path.join(folder, f"{name}.onnx")
+        for name in ("plain", "unoptimized", "runtime", "newer", "placed")
+    )
     exported(model, 20, plain)
+    exported(model, 20, unoptimized, optimize=False)
+    save(in_place(ir.load(unoptimized)), placed)
     exported(model, MICROSOFT, runtime)
     exported(model, 21, newer)
-    found = {"bound": plain, "runtime": runtime}
+    found = {"bound": plain, "unoptimized": unoptimized, "runtime": runtime, "in place": placed}
     for name, source, bits, more in (
         ("int8", runtime, 8, {}),
         ("int4", runtime, 4, {}),
+        ("int4 in place", placed, 4, {}),
         ("int4 exact", runtime, 4, {"accuracy_level": 0}),
         ("standard int4", newer, 4, {"domain": ""}),
     ):
@@ -153,15 +170,13 @@ def main() -> None:
             sizes[name] = megabytes(path)
             if name == "bound":
                 steps["session.run"] = naive(generator, given.past)
-            key = f"{name}, one buffer" if generator.interface.is_shared else name
-            sizes[key], errors[key] = sizes[name], errors[name]
-            steps[key] = bound(generator, given.past)
+            steps[name] = bound(generator, given.past)
         times = measured(steps, given.rounds)
     rows = [
         (
             name,
             time / STEPS,
-            time / times["session.run"],
+            time / times["unoptimized"],
             1000 * STEPS / time,
             sizes.get(name),
             errors.get(name),

@@ -60,7 +60,7 @@ MODELS = {
 PROMPTS = [[5, 6, 7, 8], [9, 3], [1, 2, 3, 4, 11, 12]]
 
 
-def exported(model: torch.nn.Module, heads: int, positions: bool = True) -> onnx.ModelProto:
+def exported(model: torch.nn.Module, heads: int, positions: bool = True, **more) -> onnx.ModelProto:
     """One step of a model of two layers, heads of 8: new tokens, mask, positions, cache."""
     past, count = 5, 3
     cache = [(torch.randn(2, heads, past, 8), torch.randn(2, heads, past, 8)) for _ in range(2)]
@@ -78,7 +78,7 @@ def exported(model: torch.nn.Module, heads: int, positions: bool = True) -> onnx
     }
     if not positions:
         del kwargs["position_ids"], shapes["position_ids"]
-    return to_onnx(model, (), kwargs, dynamic_shapes=shapes)
+    return to_onnx(model, (), kwargs, dynamic_shapes=shapes, **more)
 
 
 class TestGenerator(unittest.TestCase):

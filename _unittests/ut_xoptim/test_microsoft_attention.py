@@ -13,6 +13,13 @@ class TestMicrosoftRotaryEmbedding(RuleTestCase):
     def test_a_batch_shares_the_tables(self):
         self.assert_becomes(graph(), self.ROTARY)
 
+    def test_angles_of_each_sample(self):
+        """The tables have a row for each position of each sample, and a matrix of numbers says which."""
+        self.assert_becomes(
+            graph(inputs=GRAPH.replace("[1,S,2]", "[B,S,2]")),
+            "Cos Unsqueeze Squeeze Sin Unsqueeze Squeeze Shape Reshape Reshape ReduceProd Range Reshape RotaryEmbedding".split(),
+        )
+
     def test_after_the_negation_went_to_the_table(self):
         text = TURN.replace("n = Neg (second)", "").replace("(n, first)", "(second, first)")
         text = text.replace("(turned, sin)", "(turned, signed)")
@@ -23,12 +30,47 @@ class TestMicrosoftRotaryEmbedding(RuleTestCase):
     def test_what_it_declines(self):
         cases = {
             "opset 23": (graph(), 23),
-            "angles of each sample": (graph(inputs=GRAPH.replace("[1,S,2]", "[B,S,2]")), 20),
             "float16": (graph(inputs=GRAPH.replace("float", "float16")), 20),
         }
         for promise, (text, opset) in cases.items():
             with self.subTest(promise):
                 self.assert_stays(text, opset=opset)
+
+
+class TestMicrosoftRotaryEmbeddingOfRows(RuleTestCase):
+    RULE = "MicrosoftRotaryEmbeddingOfRows"
+    TURN = """
+    zeros = Constant <value=int64[1]{0}> () apart = Constant <value=int64[4]{0,0,2,8}> () joined = Constant <value=int64[3]{0,0,16}> ()
+    r = Reshape (x, apart) h = Transpose <perm=[0,2,1,3]> (r) t = com.microsoft.RotaryEmbedding <interleaved=1> (h, zeros, cos, sin)
+    b = Transpose <perm=[0,2,1,3]> (t) y = Reshape (b, joined)
+    """
+    GRAPH = "agraph (float[B,S,16] x, float[4,4] cos, float[4,4] sin) => (float[B,S,16] y) <float[B,2,S,8] t>"
+
+    def test_forms(self):
+        one = self.TURN.replace("{0,0,2,8}", "{0,2,1,8}").replace("{0,0,16}", "{0,1,16}")
+        one = one.replace("h = Transpose <perm=[0,2,1,3]> (r)", "").replace("(h, ", "(r, ")
+        one = one.replace("b = Transpose <perm=[0,2,1,3]> (t)", "").replace("(b, ", "(t, ")
+        for signature, turn in ((self.GRAPH, self.TURN), (self.GRAPH.replace(",S,", ",1,"), one)):
+            with self.subTest(signature):
+                self.assert_becomes(f"{signature} {{ {turn} }}", ["RotaryEmbedding"])
+
+    def test_what_it_declines(self):
+        seen = (
+            self.TURN.replace("b = Transpose <perm=[0,2,1,3]> (t)", "")
+            .replace("(b, joined)", "(t, joined)")
+            .replace("{0,0,16}", "{0,2,-1}")
+        )
+        cases = {
+            "heads that are not joined": (self.GRAPH.replace("[B,S,16] y", "[B,2,N] y"), seen),
+            "heads of unknown sizes": (self.GRAPH.replace("<float[B,2,S,8] t>", ""), self.TURN),
+            "another user of the heads": (
+                self.GRAPH.replace("y)", "y, float[B,2,S,8] z)"),
+                self.TURN + "z = Neg (t)",
+            ),
+        }
+        for promise, (signature, turn) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(f"{signature} {{ {turn} }}")
 
 
 class TestMultiHeadAttention(RuleTestCase):

@@ -101,6 +101,8 @@ class Rule:
     def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:
         """What the function makes of a match."""
         known = {**found, "root": root}
+        if "found" in self.parameters:
+            known["found"] = {**dict.fromkeys(names_of(self.pattern)), **found}
         return self.function(op, **{name: known.get(name) for name in self.parameters})
 
 
@@ -116,7 +118,7 @@ def rule(
 
     With *set*, register it there under its name. ``special_values=False`` says that NaN or the sign of zero may change.
 
-    The function lists the names of the pattern that it needs, and ``root`` for the node that is replaced.
+    The function lists the names of the pattern that it needs, ``root`` for the node that is replaced, ``found`` for all names in a dict.
 
     Raises:
         TypeError: the function lists a name that the pattern does not have, or the pattern may be a value without a node.
@@ -128,7 +130,7 @@ def rule(
         if any(not isinstance(root, NodePattern) or root.domain != roots[0].domain for root in roots):
             raise TypeError(f"{function.__name__}: a rule replaces nodes of one domain")
         parameters = tuple(inspect.signature(function).parameters)[1:]
-        unknown = {*parameters} - names_of(pattern) - {"root"}
+        unknown = {*parameters} - names_of(pattern) - {"root", "found"}
         if unknown:
             raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
         result = Rule(pattern, function, parameters, set or "", since, before, special_values)

@@ -1,0 +1,97 @@
+"""A decoder whose cache stays in one buffer gives the tokens of transformers; what cannot be rewritten is refused."""
+
+from __future__ import annotations
+
+import unittest
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+from _unittests.ut_decoding.test_generator import MODELS, PROMPTS, exported
+from _unittests.ut_xoptim.cases import parsed
+from _unittests.ut_xoptim.test_cache import TEXT
+from experimental_experiment.decoding import DecodingError, Generator, in_place, left_padded
+
+
+class TestInPlace(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        register_dynamic_cache_export_support()
+        torch.manual_seed(0)
+        cls.models = {name: MODELS[name]().eval() for name in ("Llama", "Qwen2", "GPT-2")}
+        cls.programs = {
+            name: exported(model, 4 if name == "GPT-2" else 2, target_opset=20)
+            for name, model in cls.models.items()
+        }
+
+    def generated(self, name: str, tokens: np.ndarray, mask: np.ndarray, count: int) -> np.ndarray:
+        """The tokens of transformers."""
+        given = {"attention_mask": torch.from_numpy(mask), "max_new_tokens": count, "pad_token_id": 0}
+        with torch.no_grad():
+            return (
+                self.models[name]
+                .generate(torch.from_numpy(tokens), do_sample=False, eos_token_id=None, **given)
+                .numpy()
+            )
+
+    def test_tokens_are_those_of_transformers(self):
+        tokens, mask = left_padded(PROMPTS)
+        for name, program in self.programs.items():
+            with self.subTest(name):
+                before = program.SerializeToString()
+                generator = Generator(in_place(program), max_length=40, threads=1)
+                self.assertEqual(before, program.SerializeToString())
+                self.assertTrue(generator.interface.is_shared and generator.interface.reads_padding)
+                expected = self.generated(name, tokens, mask, 34)
+                self.assertGreater(len(np.unique(expected[:, 6:])), 10)
+                np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
+                row = np.array([PROMPTS[0]])
+                expected = self.generated(name, row, np.ones_like(row), 7)
+                np.testing.assert_array_equal(generator.generate(row, max_new_tokens=7), expected)
+
+    def test_a_model_of_onnx_ir_is_changed(self):
+        model = ir.from_proto(self.programs["Llama"])
+        self.assertIs(model, in_place(model))
+        self.assertEqual(
+            ["GroupQueryAttention"] * 2,
+            [
+                node.op_type
+                for node in model.graph
+                if node.domain == "com.microsoft" and "Attention" in node.op_type
+            ],
+        )
+        self.assertEqual(
+            ["batch", 2, "capacity", 8],
+            [dim if isinstance(dim, int) else dim.value for dim in model.graph.outputs[1].shape],
+        )
+
+    def test_what_is_refused(self):
+        """Nothing is guessed of a model that is no decoder of this form."""
+        ids = "int64[B,S] ids, int64[B,T] mask"
+        asked = TEXT.replace("int64[B,T] mask", ids)
+        nothing = "no attention of the model appends keys and values to a cache, before opset 23"
+        known = "mask and tokens tell how many tokens the cache holds: no input int64"
+        cases = {
+            "opset 23": (asked, 23, nothing),
+            "no cache": (
+                asked.replace("Concat <axis=2> (past_k, kh)", "Concat <axis=2> (kh, past_k)"),
+                20,
+                nothing,
+            ),
+            "another reader of the past": (
+                asked.replace("=> (", "=> (float[B,2,P,8] z, ").replace("kt =", "z = Neg (past_k) kt ="),
+                20,
+                "past_k is also read by Neg",
+            ),
+            "no mask of that name": (asked.replace("mask", "kept_columns"), 20, known),
+            "no tokens": (TEXT, 20, known),
+        }
+        for promise, (text, opset, sentence) in cases.items():
+            with self.subTest(promise), self.assertRaisesRegex(DecodingError, sentence.replace("[", ".")):
+                in_place(parsed(text, opset))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,178 @@
+"""The rule that writes GroupQueryAttention, which is in no set: `decoding.in_place` asks for it."""
+
+import unittest
+
+import numpy as np
+import onnx
+
+from _unittests.ut_xoptim.cases import operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
+from experimental_experiment.xoptim.patterns_ort.cache import group_query_attention
+
+INPUTS = "float[B,S,32] q, float[B,S,16] k, float[B,S,16] v, float[B,2,P,8] past_k, float[B,2,P,8] past_v, int64[B,T] mask"
+OUTPUTS = "float[B,S,32] y, float[B,2,T,8] keys, float[B,2,T,8] values"
+APART = """
+of_four = Constant <value=int64[4]{0,0,4,8}> () of_two = Constant <value=int64[4]{0,0,2,8}> ()
+qs = Reshape (q, of_four) qh = Transpose <perm=[0,2,1,3]> (qs) ks = Reshape (k, of_two) kh = Transpose <perm=[0,2,1,3]> (ks)
+vs = Reshape (v, of_two) vh = Transpose <perm=[0,2,1,3]> (vs)
+keys = Concat <axis=2> (past_k, kh) values = Concat <axis=2> (past_v, vh)
+"""
+MASK = """
+zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () first = Constant <value=int64[1]{0}> ()
+closed = Constant <value=float {-inf}> () open = Constant <value=float {0.0}> () last = Constant <value=int64[1]{3}> ()
+of_keys = Constant <value=int64[3]{0,1,2}> () of_queries = Constant <value=int64[3]{0,1,3}> () of_mask = Constant <value=int64[2]{1,2}> ()
+past = Shape <start=2, end=3> (past_k) before = Squeeze (past, first) new = Shape <start=1, end=2> (q) count = Squeeze (new, first)
+total = Add (before, count) t = Range (zero, total, one) numbers = Range (zero, count, one) s = Add (numbers, before)
+tt = Unsqueeze (t, of_keys) ss = Unsqueeze (s, of_queries) causal = LessOrEqual (tt, ss)
+kept = Cast <to=9> (mask) wide = Unsqueeze (kept, of_mask) both = And (causal, wide) bias = Where (both, open, closed)
+"""
+SCORES = """
+scale = Constant <value=float {0.25}> () scaled = Mul (qh, scale) kt = Transpose <perm=[0,1,3,2]> (keys)
+by_group = Constant <value=int64[4]{0,2,-1,8}> () by_head = Constant <value=int64[4]{0,4,-1,0}> ()
+qg = Reshape (scaled, by_group) pg = MatMul (qg, kt) p = Reshape (pg, by_head) r = Add (p, bias) w = Softmax <axis=-1> (r)
+weights_by_group = Constant <value=int64[4]{0,2,-1,0}> () wg = Reshape (w, weights_by_group) ag = MatMul (wg, values)
+heads = Constant <value=int64[4]{0,4,-1,8}> () a = Reshape (ag, heads)
+"""
+GUARD = (
+    "largest = ReduceMax <keepdims=1> (bias, last) none = Equal (largest, closed) g = Where (none, open, a)"
+)
+BACK = "rows = Constant <value=int64[3]{0,0,32}> () b = Transpose <perm=[0,2,1,3]> (g) y = Reshape (b, rows)"
+SHAPES = """<float[B,4,S,8] qh, float[B,2,S,8] kh, float[B,2,S,8] vh, int64[1,1,S,1] ss, int64[1,1,1,T] tt, bool[1,1,S,T] causal, float[B,1,S,T] bias,
+float[B,4,S,8] a>"""
+TEXT = f"agraph ({INPUTS}) => ({OUTPUTS}) {SHAPES} {{ {APART} {MASK} {SCORES} {GUARD} {BACK} }}"
+
+
+class TestGroupQueryAttention(unittest.TestCase):
+    def optimized(self, text: str, opset: int = 20) -> tuple[onnx.ModelProto, onnx.ModelProto, Report]:
+        """A model, the same after the rule, and the report."""
+        model, report = parsed(text, opset), Report()
+        options = OptimizationOptions(None, constant_folding=False)
+        return model, optimize(model, options, rules=[group_query_attention], report=report), report
+
+    def assert_same(self, text: str, batch: int, new: int, past: int, padding: int = 0) -> None:
+        """The rule fires and the results are the same; *padding* columns of the first row are masked."""
+        model, result, report = self.optimized(text)
+        self.assertEqual(["GroupQueryAttention"], [name for name, _ in report.applications], report)
+        self.assertIn("GroupQueryAttention", operators(result))
+        self.assertNotIn("Softmax", operators(result))
+        generator = np.random.default_rng(0)
+        sizes = {"B": batch, "S": new, "P": past, "T": past + new}
+        feeds = {}
+        for item in model.graph.input:
+            shape = [sizes.get(dim.dim_param, dim.dim_value) for dim in item.type.tensor_type.shape.dim]
+            feeds[item.name] = generator.normal(size=shape).astype(np.float32)
+        feeds["mask"] = np.ones((batch, past + new), np.int64)
+        feeds["mask"][0, :padding] = 0
+        for a, b in zip(session(model).run(None, feeds), session(result).run(None, feeds), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+    def test_prompts_and_tokens(self):
+        """Rows that are padded on the left, queries without a key among them."""
+        for batch, new, past, padding in (
+            (1, 4, 0, 0),
+            (3, 5, 0, 2),
+            (2, 1, 6, 3),
+            (1, 3, 4, 0),
+            (1, 3, 4, 5),
+        ):
+            with self.subTest(f"{batch} rows of {new} tokens after {past}, {padding} masked"):
+                self.assert_same(TEXT, batch, new, past, padding)
+
+    def test_forms(self):
+        one = TEXT.replace(",S,", ",1,").replace("{0,0,4,8}> ()", "{0,4,1,8}> ()", 1)
+        one = one.replace(
+            "qs = Reshape (q, of_four) qh = Transpose <perm=[0,2,1,3]> (qs)", "qh = Reshape (q, of_four)"
+        )
+        one = one.replace(
+            "b = Transpose <perm=[0,2,1,3]> (g) y = Reshape (b, rows)", "y = Reshape (g, joined)"
+        )
+        one = one.replace(
+            "rows = Constant <value=int64[3]{0,0,32}>", "joined = Constant <value=int64[3]{0,1,32}>"
+        )
+        same = TEXT.replace("B,S,16", "B,S,32").replace("B,2,", "B,4,").replace("{0,0,2,8}", "{0,0,4,8}")
+        same = same.replace(
+            "qg = Reshape (scaled, by_group) pg = MatMul (qg, kt) p = Reshape (pg, by_head)",
+            "p = MatMul (scaled, kt)",
+        )
+        same = same.replace(
+            "wg = Reshape (w, weights_by_group) ag = MatMul (wg, values)", "a = MatMul (w, values)"
+        )
+        same = same.replace("a = Reshape (ag, heads)", "")
+        cases = {
+            "one token, without Transposes": (one, 2, 1),
+            "as many heads of keys as of queries": (same, 2, 3),
+            "no scale": (TEXT.replace("scaled = Mul (qh, scale)", "").replace("(scaled, ", "(qh, "), 1, 2),
+            "a scale that the operator lacks": (TEXT.replace("{0.25}", "{-0.25}"), 1, 2),
+            "no guard": (TEXT.replace(GUARD, "").replace("(g)", "(a)"), 1, 2),
+            "rows of all samples": (
+                TEXT.replace("int64[3]{0,0,32}", "int64[2]{-1,32}").replace("B,S,32] y", "R,32] y"),
+                2,
+                2,
+            ),
+        }
+        for promise, (text, batch, new) in cases.items():
+            with self.subTest(promise):
+                self.assert_same(text, batch, new, 0 if new > 1 else 5)
+
+    def test_what_it_declines(self):
+        mask = "the mask may let a query see later keys"
+        cases = {
+            "a mask without order": (
+                TEXT.replace("And (causal, wide)", "Identity (wide)"),
+                "the mask is not of queries and keys",
+            ),
+            "a mask that lets the next key through": (
+                TEXT.replace("s = Add (numbers, before)", "sa = Add (numbers, before) s = Add (sa, one)"),
+                mask,
+            ),
+            "positions without the past": (
+                TEXT.replace("s = Add (numbers, before)", "s = Identity (numbers)"),
+                mask,
+            ),
+            "one mask or the other": (TEXT.replace("And (causal", "Or (causal"), mask),
+            "masked scores that are large": (TEXT.replace("{-inf}", "{-10000.0}"), mask),
+            "another reader of the keys": (
+                TEXT.replace("=> (", "=> (float[B,2,T,8] z, ").replace("kt =", "z = Neg (keys) kt ="),
+                "something else reads the cache",
+            ),
+            "a cache that grows at its front": (
+                TEXT.replace("Concat <axis=2> (past_k, kh)", "Concat <axis=0> (past_k, kh)"),
+                None,
+            ),
+            "heads that are grouped otherwise": (
+                TEXT.replace(
+                    "by_group = Constant <value=int64[4]{0,2,-1,8}>",
+                    "by_group = Constant <value=int64[4]{-1,2,6,8}>",
+                ),
+                "the heads are grouped otherwise",
+            ),
+            "a size of heads that is no multiple of 8": (
+                TEXT.replace("8}", "4}")
+                .replace("B,S,32", "B,S,16")
+                .replace("B,S,16] k", "B,S,8] k")
+                .replace("B,S,16] v", "B,S,8] v")
+                .replace(",8]", ",4]")
+                .replace("0,32}", "0,16}"),
+                "the size of heads is no multiple of 8, or keys and values differ",
+            ),
+            "a Softmax over queries": (
+                TEXT.replace("Softmax <axis=-1>", "Softmax <axis=2>"),
+                "the mask is not of queries and keys",
+            ),
+            "float64": (TEXT.replace("float", "double"), "no heads of one size in float32"),
+        }
+        for promise, (text, reason) in cases.items():
+            with self.subTest(promise):
+                _, result, report = self.optimized(text)
+                self.assertEqual([], report.applications)
+                if reason is not None:
+                    self.assertIn(("GroupQueryAttention", reason), report.declined)
+                self.assertIn("Softmax", operators(result))
+
+    def test_opset_23(self):
+        self.assertEqual([], self.optimized(TEXT, 23)[2].applications)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,75 @@
+"""A decoder whose cache may stay in one buffer: past and present are the same memory, and a step writes its new tokens only."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+
+from experimental_experiment.decoding.interface import ATTENTION, DecodingError
+from experimental_experiment.xoptim import OptimizationOptions, optimize
+from experimental_experiment.xoptim.pattern import attribute_of
+from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
+from experimental_experiment.xoptim.patterns_ort.cache import group_query_attention
+
+CAPACITY = "capacity"
+"""The name of the third dimension of the buffers."""
+
+
+def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
+    """The same decoder for a cache in place, as `Generator` then runs it: attention becomes onnxruntime's GroupQueryAttention.
+
+    The past may then have room for more tokens than it holds: how many it holds is what the mask has more than there are new tokens, and
+    no longer the size of the past. The mask has a column for each token, [batch, past + new]; a first step of several tokens has an
+    empty past, as onnxruntime asks when there are several rows. Padding on the left is masked as before.
+
+    Args:
+        model: what `to_onnx` writes for an opset before 23; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
+
+    Raises DecodingError when the model has no mask, or its attention is not rewritten: something else reads the cache.
+    """
+    is_proto = isinstance(model, onnx.ModelProto)
+    target = ir.from_proto(model) if is_proto else model
+    target.graph.opset_imports.setdefault(MICROSOFT, 1)
+    optimize(target, OptimizationOptions("default+onnxruntime"), rules=[group_query_attention])
+    attentions = [node for node in target.graph if (node.domain, node.op_type) == (MICROSOFT, ATTENTION)]
+    if not attentions:
+        raise DecodingError("no attention of the model appends keys and values to a cache, before opset 23")
+    pasts = [node.inputs[position] for node in attentions for position in (3, 4)]
+    presents = [node.outputs[position] for node in attentions for position in (1, 2)]
+    read_sizes_elsewhere(target.graph, pasts)
+    for value in (*pasts, *presents):
+        value.shape = ir.Shape([*value.shape[:2], CAPACITY, value.shape[3]])
+    optimize(target)
+    return ir.to_proto(target) if is_proto else target
+
+
+def read_sizes_elsewhere(graph: ir.Graph, pasts: list[ir.Value]) -> None:
+    """What reads the sizes of the pasts reads those of mask and tokens instead."""
+    mask, tokens = matrix(graph, "mask"), matrix(graph, "tokens")
+    for past in pasts:
+        for node in [use.node for use in past.uses() if use.node.op_type != ATTENTION]:
+            axes = range(4)[attribute_of(node, "start", 0) : attribute_of(node, "end")]
+            if node.op_type != "Shape" or axes not in (range(2, 3), range(1)):
+                raise DecodingError(f"{past.name} is also read by {node.op_type} {node.name}")
+            if axes == range(1):
+                sizes = [ir.node("Shape", [tokens], {"start": 0, "end": 1})]
+            else:
+                sizes = [ir.node("Shape", [value], {"start": 1, "end": 2}) for value in (mask, tokens)]
+                sizes.append(ir.node("Sub", [size.outputs[0] for size in sizes]))
+            node.graph.insert_before(node, sizes)
+            (result,) = sizes[-1].outputs
+            result.type, result.shape = node.outputs[0].type, node.outputs[0].shape
+            node.outputs[0].replace_all_uses_with(result)
+            node.graph.remove(node, safe=True)
+
+
+def matrix(graph: ir.Graph, kind: str) -> ir.Value:
+    """The input that holds the mask, or the tokens, by type and name as `Interface` finds them."""
+    for value in graph.inputs:
+        if value.dtype == ir.DataType.INT64 and value.shape is not None and len(value.shape) == 2:
+            word = "mask" if "mask" in value.name else "positions" if "position" in value.name else "tokens"
+            if word == kind:
+                return value
+    raise DecodingError(
+        f"mask and tokens tell how many tokens the cache holds: no input int64[batch, *] is the {kind}"
+    )
