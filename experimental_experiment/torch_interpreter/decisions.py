@@ -27,14 +27,12 @@ from experimental_experiment.torch_interpreter.signature import Input
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-ASKING = tuple(
-    TORCH + file
-    for file in (
-        "__init__.py",
-        os.path.join("fx", "experimental", "recording.py"),
-        os.path.join("fx", "experimental", "sym_node.py"),
-        os.path.join("fx", "experimental", "symbolic_shapes.py"),
-    )
+ASKING = (
+    TORCH + "__init__.py",
+    TORCH + os.path.join("fx", "experimental", "recording.py"),
+    TORCH + os.path.join("fx", "experimental", "sym_node.py"),
+    TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
+    HERE + os.path.join("patches", "checks.py"),
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
 
