@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import tempfile
@@ -100,6 +101,7 @@ class TestFiles(ModelCommandsTestCase):
             "lighten": ["-o", out],
             "unlighten": ["-o", out],
             "run": [],
+            "profile": [],
             "find": ["x"],
             "plot": ["-o", self.path("out.dot")],
             "compare": [self.model],
@@ -284,6 +286,25 @@ class TestRun(ModelCommandsTestCase):
                 self.fails(message, "run", self.model, *arguments)
         message = "onnxruntime does not run the model on these inputs"
         self.fails(message, "run", self.model, "--inputs", f"x={self.path('x.npy')}", status=1)
+
+
+class TestProfile(ModelCommandsTestCase):
+    def test_tables(self):
+        out = self.succeeds("profile", self.model, "--runs", "2", "--threads", "1", "--size", "batch=2")
+        self.assertIn("median of 2", out)
+        self.assertRegex(out, r"Gemm +1 +[\d.]+")
+
+    @unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "matplotlib is not installed")
+    def test_bars(self):
+        path = self.path("bars.png")
+        self.succeeds("profile", self.model, "--runs", "1", "--plot", path)
+        self.assertTrue(os.path.exists(path))
+        self.fails(
+            "--plot .*bars.onnx: ", "profile", self.model, "--runs", "1", "--plot", self.path("bars.onnx")
+        )
+
+    def test_no_run(self):
+        self.fails("--runs takes a positive number", "profile", self.model, "--runs", "0")
 
 
 class TestFind(ModelCommandsTestCase):

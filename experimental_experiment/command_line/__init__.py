@@ -17,6 +17,7 @@ from experimental_experiment.command_line import (
     investigate,
     operators,
     optimize,
+    profiling,
     running,
     search,
     show,
@@ -31,7 +32,20 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m experimental_experiment", description="Exports PyTorch models to ONNX."
     )
     commands = result.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    order = export, check, investigate, optimize, running, differences, search, show, draw, weights, operators
+    order = (
+        export,
+        check,
+        investigate,
+        optimize,
+        running,
+        profiling,
+        differences,
+        search,
+        show,
+        draw,
+        weights,
+        operators,
+    )
     for command in order:
         command.add_to(commands)
     return result

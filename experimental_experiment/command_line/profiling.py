@@ -1,0 +1,44 @@
+"""``profile model.onnx``: the time that onnxruntime spends in each operator and in each module."""
+
+from __future__ import annotations
+
+import argparse
+
+from experimental_experiment.command_line import feeds
+from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import loaded, session, writable
+from experimental_experiment.command_line.running import executed
+from experimental_experiment.investigate.profiling import profile
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The arguments of this command."""
+    command = commands.add_parser("profile", help="the time of each operator and module", description=__doc__)
+    command.add_argument("model", metavar="model.onnx", help="the model")
+    feeds.add_arguments(command)
+    command.add_argument(
+        "--runs", type=int, default=20, metavar="N", help="runs to take the median of; 20 if not given"
+    )
+    command.add_argument(
+        "--threads", type=int, metavar="N", help="threads of an operator; onnxruntime's choice if not given"
+    )
+    command.add_argument("--plot", metavar="FILE", help="also draw bars into a .png, .svg or .pdf file")
+    command.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the tables."""
+    if given.runs < 1:
+        raise CommandError("--runs takes a positive number")
+    runner = session(loaded(given.model), given.model)
+    arrays = feeds.feeds_of(given, runner)
+    executed(runner, arrays)  # says in one sentence what is wrong with the arrays
+    found = profile(given.model, arrays, runs=given.runs, threads=given.threads)
+    print(found)
+    if given.plot:
+        path = writable(given.plot)
+        try:
+            found.plot()[0].figure.savefig(path)
+        except (ImportError, ValueError) as error:
+            raise CommandError(f"--plot {path}: {error}") from error
+    return 0
