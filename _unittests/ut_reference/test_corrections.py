@@ -24,6 +24,19 @@ main (float[2] start, float[2,n] x, float[n,2] y) => (float[2] last, float[2,n] 
         }>(start, x, y)
 }
 """
+LOOP = """
+<ir_version: 8, opset_import: ["" : 20]>
+main (int64 trips, float[2,3] start) => (float[2,3] last, float[k,2,3] each, float[k] sums)
+<int64 limit = {4}>
+{
+    go = Constant<value=bool {1}>()
+    last, each, sums = Loop(trips, go, start) <
+        body = step (int64 i, bool before, float[2,3] a) => (bool more, float[2,3] b, float[2,3] each_b, float sum) {
+            one = Constant<value=float {0.5}>() b = Add(a, one) each_b = Identity(b) sum = ReduceSum<keepdims=0>(b)
+            more = Less(i, limit)
+        }>
+}
+"""
 
 
 class TestCorrections(OperatorTestCase):
@@ -41,6 +54,11 @@ class TestCorrections(OperatorTestCase):
         "a value, some axes": ("Pad", X, np.array([-1, 2]), np.array(5, np.float32), np.array([-1]), STANDARD),
         "removed and continued": ("Pad", X, np.array([0, 0, 2, 0, -1, -1]), {**STANDARD, "mode": "edge"}),
         "reflected": ("Pad", X, np.array([0, 2, 1, 0, 0, 3]), {**STANDARD, "mode": "reflect"}),
+        "an empty matrix": ("Flatten", np.zeros((0, 3, 2), np.float32), {**STANDARD, "axis": 2}),
+        "a matrix of the last axes": ("Flatten", X, {**STANDARD, "axis": -2}),
+        "one row": ("Flatten", X, {**STANDARD, "axis": 0}),
+        "weights that underflow": ("LogSoftmax", 200 * X, {**STANDARD, "axis": 1}),
+        "no weight": ("LogSoftmax", X[:0], STANDARD),
         "integers to negative powers": (
             "Pow", np.array([2, -2, 1, -1, -1, 3]), np.array([-1, -2, -3, -3, -4, 2]), STANDARD),
         "floats to integers": ("Pow", X, np.array(2), STANDARD),
@@ -51,6 +69,51 @@ class TestCorrections(OperatorTestCase):
 
     def test_same_as_onnxruntime(self):
         self.assert_cases(self.CASES)
+
+    def test_recurrent_layers(self):
+        x, h = numbers(5, 3, 4), numbers(1, 3, 6)
+        sizes = {**STANDARD, "hidden_size": 6, "outputs": 2}
+        lengths = np.array([5, 2, 3], np.int32)
+        gates = {"RNN": 1, "GRU": 3, "LSTM": 4}
+        cases = {}
+        for name, count in gates.items():
+            w, r, b = numbers(1, 6 * count, 4), numbers(1, 6 * count, 6), numbers(1, 12 * count)
+            options = {**sizes, "linear_before_reset": 1} if name == "GRU" else sizes
+            cases[f"{name} alone"] = (name, x, w, r, b, None, h, options)
+            cases[f"{name} of lengths"] = (name, x, w, r, b, lengths, h, options)
+            cases[f"{name} of lengths, backwards"] = (
+                name,
+                x,
+                w,
+                r,
+                b,
+                lengths,
+                {**options, "direction": "reverse"},
+            )
+        both = [
+            np.concatenate([array, -array])
+            for array in (numbers(1, 24, 4), numbers(1, 24, 6), numbers(1, 48))
+        ]
+        states = [np.concatenate([h, -h])] * 2
+        cases["LSTM both ways"] = (
+            "LSTM",
+            x,
+            *both,
+            lengths,
+            *states,
+            {**sizes, "direction": "bidirectional", "outputs": 3},
+        )
+        w, r, b = numbers(1, 6, 4), numbers(1, 6, 6), numbers(1, 12)
+        for activation in ("Relu", "Sigmoid", "Tanh"):
+            cases[activation] = ("RNN", x, w, r, b, lengths, {**sizes, "activations": [activation]})
+        self.assert_cases(cases)
+
+    def test_lengths_with_the_batch_first(self):
+        with self.assertRaisesRegex(NotImplementedError, "sequence_lens with layout=1 is not handled"):
+            self.reference(
+                "RNN", numbers(2, 3, 4), numbers(1, 6, 4), numbers(1, 6, 6), None, np.array([1, 3], np.int32),
+                domain="", layout=1, hidden_size=6,
+            )  # fmt: skip
 
     def test_a_mean_of_halves(self):
         """onnxruntime has no kernel of this dtype."""
@@ -65,6 +128,22 @@ class TestCorrections(OperatorTestCase):
                 got = ExtendedReferenceEvaluator(model).run(None, feeds)
                 for expected, found in zip(session(model).run(None, feeds), got, strict=True):
                     np.testing.assert_allclose(found, expected, 1e-5)
+
+    def test_loop(self):
+        model = onnx.parser.parse_model(LOOP)
+        for trips in (3, 1, 0):
+            with self.subTest(trips=trips):
+                feeds = {"trips": np.array(trips), "start": numbers(2, 3)}
+                got = ExtendedReferenceEvaluator(model).run(None, feeds)
+                for expected, found in zip(session(model).run(None, feeds), got, strict=True):
+                    np.testing.assert_allclose(found, expected, 1e-5)
+
+    def test_a_loop_that_its_condition_ends(self):
+        model = onnx.parser.parse_model(LOOP.replace("Loop(trips, go, start)", "Loop(, go, start)"))
+        feeds = {"trips": np.array(0), "start": numbers(2, 3)}
+        got = ExtendedReferenceEvaluator(model).run(None, feeds)
+        for expected, found in zip(session(model).run(None, feeds), got, strict=True):
+            np.testing.assert_allclose(found, expected, 1e-5)
 
     def test_a_scan_of_nothing(self):
         feeds = {"start": numbers(2), "x": numbers(2, 0), "y": numbers(0, 2)}

@@ -11,4 +11,5 @@ from experimental_experiment.reference.operators import (  # noqa: F401 (they re
     normalization,
     products,
     quantization,
+    recurrent,
 )

@@ -5,6 +5,8 @@ Each replaces that of onnx for all versions from 13 on.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +28,29 @@ def conv_transpose(x, w, bias=None, *, group=1, **attributes):
     return image if bias is None else image + bias.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
+@computes("Flatten", domain="")
+def flatten(x, *, axis=1):
+    """In onnx a tensor without elements has no matrix."""
+    axis = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+
+
 @computes("GatherElements", domain="")
 def gather_elements(data, indices, *, axis=0):
     """In onnx 32 elements at most, and as many indices as elements along the other axes."""
     kept = [slice(size) for size in indices.shape]
     kept[axis] = slice(None)
     return np.take_along_axis(data[tuple(kept)], indices.astype(np.int64), axis)
+
+
+@computes("LogSoftmax", domain="")
+def log_softmax(x, *, axis=-1):
+    """In onnx the logarithm of a weight that underflows is -inf."""
+    if x.size == 0:
+        return x
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    below = wide - wide.max(axis=axis, keepdims=True)
+    return (below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(x.dtype)
 
 
 @computes("Pad", domain="")
@@ -70,6 +89,30 @@ def reduce_mean(data, axes=None, *, keepdims=1, noop_with_empty_axes=0):
     return np.asarray(wide.mean(axis=tuple(map(int, axes)), keepdims=bool(keepdims)).astype(data.dtype))
 
 
+class Loop(OpRun):
+    """In onnx the results of the steps stand one behind the other along their first axis instead of along a new one."""
+
+    op_domain = ""
+
+    def need_context(self) -> bool:
+        """The body reads results from outside."""
+        return True
+
+    def _run(
+        self, trips=None, condition=None, *carried: Any, context=None, attributes=None, body=None, **_: Any
+    ) -> tuple:
+        values, goes_on = list(carried), True if condition is None else bool(condition)
+        steps: list[list[np.ndarray]] = []
+        while goes_on and (trips is None or len(steps) < int(trips)):
+            now = [np.array(len(steps), np.int64), np.array(True), *values]
+            results = body.run(
+                None, {**(context or {}), **dict(zip(body.input_names, now))}, attributes=attributes
+            )
+            goes_on, values = bool(results[0]), results[1 : 1 + len(carried)]
+            steps.append(results[1 + len(carried) :])
+        return *values, *stacked_steps(steps, body.output_types[1 + len(carried) :])
+
+
 class Scan(OpRun):
     """In onnx the axes are the first ones, the directions forward, and there is one step at least."""
 
@@ -94,8 +137,7 @@ class Scan(OpRun):
             results = body.run(None, {**(context or {}), **dict(zip(names, now))}, attributes=attributes)
             states, produced = results[:carried], results[carried:]
             steps.append(produced)
-        types = body.output_types[carried:]
-        stacked = [np.stack(each) for each in zip(*steps)] if steps else [no_step(kind) for kind in types]
+        stacked = stacked_steps(steps, body.output_types[carried:])
         axes, directions = (
             given[f"scan_output_{name}"] or [0] * len(stacked) for name in ("axes", "directions")
         )
@@ -104,12 +146,17 @@ class Scan(OpRun):
         )
 
 
-OPERATORS.append(Scan)
+OPERATORS += [Loop, Scan]
 
 
 def turned(sequence: np.ndarray, direction: int) -> np.ndarray:
     """A sequence from its end when *direction* is 1."""
     return sequence[::-1] if direction else sequence
+
+
+def stacked_steps(steps: Sequence[Sequence[np.ndarray]], types: Sequence[onnx.TypeProto]) -> list[np.ndarray]:
+    """The results of all steps along a new first axis, for each output of these types."""
+    return [np.stack(each) for each in zip(*steps)] if steps else [no_step(kind) for kind in types]
 
 
 def no_step(kind: onnx.TypeProto) -> np.ndarray:
