@@ -10,6 +10,7 @@ from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (t
     checks,
     inputs,
     packed,
+    quantizers,
     recurrent,
     vision,
 )
