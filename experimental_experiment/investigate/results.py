@@ -116,7 +116,11 @@ class Discrepancies:
             return f"the outputs differ from eager by random numbers, no node is wrong:\n{drawn}"
         if ties:
             return f"the outputs differ from eager by a tie, no node is wrong:\n{ties[0]}"
-        return "the outputs differ from eager by rounding that grows from node to node, no node is wrong"
+        begin = next(result for result in self.results if not result.gap.within)
+        return (
+            "the outputs differ from eager by rounding that grows from node to node, each node alone is right; "
+            f"beyond the tolerance first in:\n{begin}"
+        )
 
     def __str__(self) -> str:
         import tabulate  # only who prints needs it
