@@ -188,6 +188,13 @@ class TestExamples(unittest.TestCase):
         text = run_example("export_a_loop.py")
         self.assertEqual(text.count("discrepancy of the ONNX model: 0.0"), 2)
 
+    def test_profile_a_model(self):
+        text = run_example("profile_a_model.py")
+        self.assertRegex(text, r"median of 20; [\d.]+ ms in kernels, [\d.]+ ms \(\d+%\) of them in products")
+        self.assertRegex(text, r"\nMatMul +12 +[\d.]+ ")
+        self.assertRegex(text, r"\nlayers\.\*\.inner +\d+ +[\d.]+ ")
+        self.assertRegex(text, r"\nlayers\.\d\.\w+: [\d.]+ ms")
+
     @unittest.skipUnless(importlib.util.find_spec("sklearn"), "needs the package scikit-learn")
     def test_torch_compile_backend(self):
         torch._dynamo.reset()
@@ -204,7 +211,13 @@ class TestExamples(unittest.TestCase):
         found = {name for name in os.listdir(os.path.join(ROOT, "examples")) if name.endswith(".py")}
         self.assertEqual(
             found,
-            {"custom_operators.py", "export_a_loop.py", "llama_decoder.py", "torch_compile_backend.py"},
+            {
+                "custom_operators.py",
+                "export_a_loop.py",
+                "llama_decoder.py",
+                "profile_a_model.py",
+                "torch_compile_backend.py",
+            },
         )
 
 

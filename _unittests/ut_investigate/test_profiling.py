@@ -95,6 +95,14 @@ class TestProfile(unittest.TestCase):
                     self.assertEqual(len(profile(form, runs=1, warmup=0, threads=1).nodes), 4)
         self.assertEqual(model.SerializeToString(), before)
 
+    def test_a_fused_node_belongs_to_the_module_of_its_result(self):
+        """onnxruntime calls it BiasGelu, whatever it is made of."""
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4))
+        onx = to_onnx(model, (torch.randn(2, 3, 4),), dynamic_shapes=({0: "batch", 1: "length"},))
+        found = profile(onx, runs=1)
+        modules = {node.op_type: node.module for node in found.nodes}
+        self.assertEqual(modules["BiasGelu"], "1")
+
     def test_no_run(self):
         with self.assertRaisesRegex(ValueError, "runs=0 is not a number of runs"):
             profile(onnx.parser.parse_model(LOOP), runs=0)

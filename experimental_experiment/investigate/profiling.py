@@ -226,12 +226,9 @@ def profile(
         raise ValueError(f"runs={runs} is not a number of runs")
     model, folder = read(onnx_model)
     modules = named_modules(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options = session_options(folder)
     if threads is not None:
         options.intra_op_num_threads = threads
-    if folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     with tempfile.TemporaryDirectory() as temporary:
         options.enable_profiling = True
         options.profile_file_prefix = os.path.join(temporary, "profile")
@@ -248,7 +245,38 @@ def profile(
             runner.run_with_ort_values(outputs, given)
         with open(runner.end_profiling()) as file:
             events = json.load(file)
-    return summed(events, modules, warmup)
+    found = summed(events, modules, warmup)
+    if any(not node.module for node in found.nodes) and any(modules.values()):
+        modules |= modules_after_fusions(model, folder, modules)
+        found = summed(events, modules, warmup)
+    return found
+
+
+def session_options(folder: str) -> onnxruntime.SessionOptions:
+    """Options for a model whose external data is in *folder*."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    return options
+
+
+def modules_after_fusions(model: onnx.ModelProto, folder: str, modules: Mapping[str, str]) -> dict[str, str]:
+    """The modules of the nodes that onnxruntime fused and gave other names, such as BiasGelu: those of their results.
+
+    onnxruntime loads the model once more, to write what it makes of it.
+    """
+    options = session_options(folder)
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        options.optimized_model_filepath = os.path.join(temporary, "fused.onnx")
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        fused = onnx.load(options.optimized_model_filepath, load_external_data=False)
+    for node in fused.graph.node:
+        if node.name not in modules:
+            found[node.name] = next((path for name in node.output if (path := module_of(name, modules))), "")
+    return found
 
 
 def read(onnx_model: onnx.ModelProto | ir.Model | str | os.PathLike) -> tuple[onnx.ModelProto, str]:
