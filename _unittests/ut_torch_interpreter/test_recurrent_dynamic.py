@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
@@ -166,6 +167,42 @@ class TestLength(ExporterTestCase):
             dynamic_shapes=({0: "batch", 1: "steps"},),
             others=[(torch.randn(4, 8, 3),)],
         )
+
+
+class ScannedCell(torch.nn.Module):
+    """A cell in a loop over the steps, as its user wrote it."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x):
+        zeros = x.new_zeros(x.shape[1], self.cell.hidden_size)
+
+        def lstm_step(states, row):
+            hidden, memory = self.cell(row, tuple(states))
+            return [hidden, memory], hidden.clone()
+
+        def step(hidden, row):
+            hidden = self.cell(row, hidden)
+            return hidden, hidden.clone()
+
+        if isinstance(self.cell, torch.nn.LSTMCell):
+            return scan(lstm_step, [zeros, zeros.clone()], x)
+        return scan(step, zeros, x)
+
+
+class TestScannedCells(ExporterTestCase):
+    def test_over_any_length(self):
+        for cell in (torch.nn.LSTMCell(3, 4), torch.nn.GRUCell(3, 4), torch.nn.RNNCell(3, 4)):
+            with self.subTest(type(cell).__name__):
+                self.export_and_compare(
+                    ScannedCell(cell),
+                    (torch.randn(5, 2, 3),),
+                    dynamic_shapes=({0: "steps", 1: "batch"},),
+                    others=[(torch.randn(9, 3, 3),), (torch.randn(2, 1, 3),)],
+                    target_opset=20,
+                )
 
 
 class TestProgram(ExporterTestCase):

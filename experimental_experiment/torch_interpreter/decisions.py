@@ -33,6 +33,7 @@ ASKING = (
     TORCH + os.path.join("fx", "experimental", "sym_node.py"),
     TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
     HERE + os.path.join("patches", "checks.py"),
+    HERE + os.path.join("patches", "shortcuts.py"),
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
 

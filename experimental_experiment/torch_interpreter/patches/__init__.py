@@ -12,5 +12,6 @@ from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (t
     packed,
     quantizers,
     recurrent,
+    shortcuts,
     vision,
 )

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributions import constraints
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
-from experimental_experiment.torch_interpreter.decisions import TORCH, is_library
+from experimental_experiment.torch_interpreter.decisions import TORCH, asking_frame, is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 EXPORT = os.path.join(TORCH, "export", "")
@@ -55,7 +55,7 @@ def of_tensor(bool_: Callable) -> Callable:
 
     def __bool__(self: torch.Tensor) -> bool:
         if isinstance(self, FakeTensor) and self.constant is None and self.fake_mode.shape_env is not None:
-            answer = without_exception(sys._getframe(1))
+            answer = without_exception(asking_frame(sys._getframe()))
             if answer is not None:
                 checks_of_values.used()
                 check((self if self.dtype == torch.bool else self != 0).item(), answer)
@@ -69,7 +69,7 @@ def of_symbol(bool_: Callable) -> Callable:
     """``SymBool.__bool__`` that answers for the branch that does not raise."""
 
     def __bool__(self: torch.SymBool) -> bool:
-        answer = without_exception(sys._getframe(1)) if free_unbacked_symbols(self) else None
+        answer = without_exception(asking_frame(sys._getframe())) if free_unbacked_symbols(self) else None
         if answer is None:
             return bool_(self)
         try:

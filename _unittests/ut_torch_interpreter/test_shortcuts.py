@@ -1,0 +1,107 @@
+"""Branches for masks without a hole and for nothing at all."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+X, MASK = torch.randn(4, 3), torch.tensor([True, False, True, False])
+ROWS = {"dynamic_shapes": ({0: "rows"}, {0: "rows"})}
+OTHERS = [
+    (torch.randn(6, 3), torch.tensor([True, True, False, True, False, False])),
+    (torch.randn(3, 3), torch.tensor([True, True, True])),
+]
+
+
+class Call(torch.nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def skipped_when_all_ones(x, mask):
+    if not mask.all():
+        x = x.masked_fill(~mask[:, None], 0.0)
+    return x * 2
+
+
+def returned_early(x, mask):
+    if torch.all(mask):
+        return x + 1
+    return (x * mask[:, None]).where(mask[:, None], -1.0) + 1
+
+
+def holes(x, mask):
+    if (~mask).any():
+        x = x * mask[:, None]
+    return x.sum(0)
+
+
+def nothing_found(x, mask):
+    found = x[mask]
+    if found.numel() == 0:
+        return torch.zeros(3)
+    return found.sum(0) if found.shape[0] > 0 else found[0]
+
+
+class TestShortcuts(ExporterTestCase):
+    CASES = {
+        "skipped when all ones": (skipped_when_all_ones, r"all\(\) is False"),
+        "returned early": (returned_early, r"all\(\) is False"),
+        "holes": (holes, r"any\(\) is True"),
+        "nothing found": (nothing_found, r"Eq\(3\*u0, 0\) is False"),
+    }
+
+    def test_the_general_branch(self):
+        for promise, (function, _) in self.CASES.items():
+            with self.subTest(promise):
+                self.export_and_compare(
+                    Call(function),
+                    (X, MASK),
+                    others=OTHERS,
+                    export_options=ExportOptions(patches=["shortcuts"]),
+                    target_opset=20,
+                    **ROWS,
+                )
+
+    def test_a_warning_names_the_line(self):
+        for promise, (function, condition) in self.CASES.items():
+            with self.subTest(promise), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(Call(function), (X, MASK), export_options=ExportOptions(patches=True), **ROWS)
+                text = (
+                    f"the model holds the branch where {condition}, for all data\n" + r'  File ".*", line \d+'
+                )
+                self.assertRegex(logs.output[0], text)
+
+    def test_only_when_it_is_asked_for(self):
+        for promise, (function, _) in self.CASES.items():
+            with self.subTest(promise), self.assertRaisesRegex(CaptureError, "data-dependent"):
+                to_onnx(Call(function), (X, MASK), **ROWS)
+
+    def test_other_branches_stay_refused(self):
+        def on_a_sum(x, mask):
+            return x if x.sum() > 0 else -x
+
+        def on_a_count(x, mask):
+            found = x[mask]
+            return found.sum(0) if found.shape[0] > 2 else found[0]
+
+        for function in (on_a_sum, on_a_count):
+            with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, "data-dependent"):
+                to_onnx(Call(function), (X, MASK), export_options=ExportOptions(patches=True), **ROWS)
+
+    def test_a_check_stays_a_check(self):
+        def forward(x, mask):
+            assert mask.all()
+            return x * 2
+
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(Call(forward), (X, MASK), export_options=ExportOptions(patches=True), **ROWS)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,88 @@
+"""Shortcuts: branches for masks without a hole and for nothing at all, which a model could do without."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from experimental_experiment.torch_interpreter.decisions import asking_frame, model_line
+from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.torch_interpreter.errors import located
+from experimental_experiment.torch_interpreter.patches.checks import without_exception
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+ANSWERS = {"aten.all": False, "aten.any": True}
+"""What is answered when a branch asks for the result of an operator: a mask has holes, something is marked."""
+
+
+@patch("torch", replaces=("torch.Tensor.__bool__", "torch.SymBool.__bool__"))
+def shortcuts() -> Iterator[None]:
+    """A branch on ``mask.all()``, ``mask.any()`` or ``found.numel() == 0`` is refused: the general one is taken, with a warning.
+
+    A mask has holes, something is marked, something was found. What the other branch computes must be what the general one
+    gives for such data: nothing checks it.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(torch.Tensor, "__bool__", of_mask(torch.Tensor.__bool__)))
+        stack.enter_context(replaced(torch.SymBool, "__bool__", of_size(torch.SymBool.__bool__)))
+        yield
+
+
+def of_mask(bool_: Callable) -> Callable:
+    """``Tensor.__bool__`` that answers for what ``all`` and ``any`` give."""
+
+    def __bool__(self: torch.Tensor) -> bool:
+        operator = operator_of(self) if isinstance(self, FakeTensor) and self.constant is None else None
+        frame = asking_frame(sys._getframe())
+        if operator not in ANSWERS or without_exception(frame) is not None:
+            return bool_(self)
+        tell(f"{operator.removeprefix('aten.')}() is {ANSWERS[operator]}", frame)
+        return ANSWERS[operator]
+
+    return __bool__
+
+
+def operator_of(value: torch.Tensor) -> str | None:
+    """The operator that a tensor of the model is the result of, None when nothing records."""
+    mode = get_proxy_mode()
+    recorded = mode and get_proxy_slot(value, mode.tracer, None)
+    target = recorded.proxy.node.target if recorded else None
+    return str(target.overloadpacket) if isinstance(target, torch._ops.OpOverload) else None
+
+
+def of_size(bool_: Callable) -> Callable:
+    """``SymBool.__bool__`` that answers for sizes that the data decide: they are not 0."""
+
+    def __bool__(self: torch.SymBool) -> bool:
+        symbols = free_unbacked_symbols(self)
+        frame = asking_frame(sys._getframe())
+        if (
+            not symbols
+            or not symbols <= self.node.shape_env.size_like
+            or without_exception(frame) is not None
+        ):
+            return bool_(self)
+        positive = {symbol: sympy.Symbol(symbol.name, integer=True, positive=True) for symbol in symbols}
+        answer = self.node.expr.xreplace(positive)
+        if answer not in (sympy.true, sympy.false):
+            return bool_(self)
+        tell(f"{self.node.expr} is {answer}", frame)
+        return bool(answer)
+
+    return __bool__
+
+
+def tell(condition: str, frame: FrameType) -> None:
+    """Warn of a branch that is taken for good."""
+    shortcuts.used()
+    source, _ = model_line(frame)
+    place = f"\n{located(source)}" if source else ""
+    logger.warning("the model holds the branch where %s, for all data%s", condition, place)
