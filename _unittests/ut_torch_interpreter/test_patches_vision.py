@@ -4,11 +4,13 @@ import unittest
 
 import torch
 from transformers import vision_utils
+from transformers.models.glm_ocr import modeling_glm_ocr as glm_ocr
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 from experimental_experiment.torch_interpreter.patches import vision
 
 T = torch.tensor
@@ -45,6 +47,44 @@ class TestGrids(unittest.TestCase):
 
 class TestTower(ExporterTestCase):
     """A tower with windows, rotary positions and merged patches."""
+
+    def test_patched_towers_are_eager_s(self):
+        sizes = {
+            "depth": 1, "hidden_size": 32, "intermediate_size": 24, "num_heads": 2, "patch_size": 2, "spatial_merge_size": 2,
+            "out_hidden_size": 16,
+        }  # fmt: skip
+        towers = [
+            Qwen2_5_VisionTransformerPretrainedModel(Qwen2_5_VLVisionConfig(**sizes)),
+            glm_ocr.GlmOcrVisionModel(glm_ocr.GlmOcrVisionConfig(**sizes)),  # with norms of queries and keys
+        ]
+        for tower in towers:
+            config = tower.eval().config
+            width = config.in_channels * config.temporal_patch_size * config.patch_size**2
+            for grid in GRIDS:
+                with self.subTest(type(tower).__name__, grid=grid), torch.no_grad():
+                    x = torch.randn(int(grid.prod(1).sum()), width)
+                    expected = tower(x, grid).pooler_output
+                    with bypass_export_some_errors(patch_transformers=True):
+                        got = tower(x, grid).pooler_output
+                    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+    def test_other_attentions_are_refused(self):
+        class Layer(torch.nn.Module):
+            def forward(self, x, cu_seqlens, mask=None, calls=1):
+                (x,) = torch.split(x, (cu_seqlens[1:] - cu_seqlens[:-1]).tolist())
+                for _ in range(calls):
+                    x = torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+                return x
+
+        x, bounds = torch.randn(4, 4), T([0, 3, 4])
+        forward = vision.masked(Layer.forward)
+        self.assertEqual(forward(Layer(), x, bounds).shape, x.shape)
+        with self.assertRaisesRegex(
+            CaptureError, "Layer does not call scaled_dot_product_attention: its images"
+        ):
+            forward(Layer(), x, bounds, calls=0)
+        with self.assertRaisesRegex(CaptureError, "has a mask of its own, which is not handled"):
+            forward(Layer(), x, cu_seqlens=bounds, mask=torch.ones(4, 4))
 
     def test_any_number_of_images_of_any_size(self):
         config = Qwen2_5_VLVisionConfig(

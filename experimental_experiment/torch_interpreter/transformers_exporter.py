@@ -6,9 +6,10 @@ It captures as they do, with their patches and preparations, and writes what the
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import onnx_ir as ir
@@ -23,6 +24,7 @@ if importlib.util.find_spec("transformers.exporters") is None:
         f"transformers {importlib.metadata.version('transformers')} has no exporters: {NEEDED} has them"
     )
 
+from transformers.exporters import exporter_dynamo, utils  # noqa: E402
 from transformers.exporters.configs import OnnxConfig  # noqa: E402
 from transformers.exporters.exporter_dynamo import DynamoExporter  # noqa: E402
 from transformers.exporters.exporter_onnx import OnnxExporter  # noqa: E402
@@ -35,6 +37,22 @@ from transformers.exporters.utils import (  # noqa: E402
 
 from experimental_experiment.torch_interpreter.messages import stage  # noqa: E402
 from experimental_experiment.torch_interpreter.onnx_export import DEFAULT_OPSET, to_ir  # noqa: E402
+from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
+
+OURS = ("codec_padding", "one_chunk", "packed_attention", "vision_grids")
+"""Patches of this package that are applied besides those of transformers."""
+
+
+@contextlib.contextmanager
+def without_their_attention() -> Iterator[None]:
+    """Leave out the patch of transformers for packed images: it takes images of one size for granted."""
+    before = utils._PATCHES["dynamo"]
+    theirs = exporter_dynamo._patch_chunked_vision_attention
+    utils._PATCHES["dynamo"] = [item for item in before if item[2] is not theirs]
+    try:
+        yield
+    finally:
+        utils._PATCHES["dynamo"] = before
 
 
 class Exporter(OnnxExporter):
@@ -60,7 +78,13 @@ class Exporter(OnnxExporter):
         """
         if config.ort_fusions not in (None, "cpu"):
             raise ValueError(f"ort_fusions={config.ort_fusions!r} is not handled: 'cpu' is")
-        with patch_model_outputs(model) as (inputs, outputs, returned), stage("torch.export.export"):
+        patches = selected(True, ["transformers"])
+        with (
+            patch_model_outputs(model) as (inputs, outputs, returned),
+            stage("torch.export.export"),
+            applied([item for item in patches if item.name in OURS]),
+            without_their_attention(),
+        ):
             program, metadata = DynamoExporter.export_program(self, model, sample_inputs, config)
         input_names, output_names = disambiguate_io_names(inputs, outputs)
         versions = {"": config.opset_version or DEFAULT_OPSET}

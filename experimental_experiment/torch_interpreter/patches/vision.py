@@ -1,13 +1,14 @@
 """Vision towers of transformers that pack images of several sizes: what they compute from ``grid_thw`` in Python, with tensors.
 
-Source of semantics: ``transformers.vision_utils``, and the attention that ``transformers.exporters`` prepares, which takes images
-of one size: here a mask keeps the images apart, so that every size is right.
+Source of semantics: ``transformers.vision_utils``. The attention that ``transformers.exporters`` prepares takes images of one size,
+and leaves out what some models do to queries and keys: here the forward is the model's, and a mask keeps the images apart.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,51 +16,91 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
-
-EXPORTERS = "transformers.exporters.exporter_dynamo"
 
 
 @patch("transformers", replaces=("the forward of attentions over packed images",), since="5.23", default=True)
 def packed_attention() -> Iterator[None]:
-    """An attention over packed images splits them by a list of lengths: it is one attention whose mask keeps them apart."""
+    """An attention over packed images splits them by a list of lengths that torch.export does not know."""
     with contextlib.ExitStack() as stack:
-        for owner, prepared in packed_attentions():
-            stack.enter_context(replaced(owner, "forward", masked(prepared)))
+        for owner in packed_attentions():
+            stack.enter_context(replaced(owner, "forward", masked(owner.forward)))
         yield
 
 
-def packed_attentions() -> Iterator[tuple[type, Callable]]:
-    """The classes of attention that transformers prepares itself, with the forward that it gives them; those imported."""
+def packed_attentions() -> Iterator[type]:
+    """The classes of attention over packed images that are imported: those that transformers prepares itself."""
     if not any(is_modeling(name) for name in list(sys.modules)):
         return
     from transformers.exporters import exporter_dynamo, utils
 
     for path, attribute, factory in utils._PATCHES["dynamo"]:
-        if factory is exporter_dynamo._patch_chunked_vision_attention:
-            module, _, cls = path.rpartition(".")
-            owner = getattr(sys.modules.get(module), cls, None)
+        if factory is exporter_dynamo._patch_chunked_vision_attention and attribute == "forward":
+            module, _, name = path.rpartition(".")
+            owner = getattr(sys.modules.get(module), name, None)
             if owner is not None:
-                yield owner, factory(getattr(owner, attribute))
+                yield owner
 
 
-def masked(prepared: Callable) -> Callable:
-    """A forward that takes all as one image, whose attention sees those in the same segment only."""
+class Whole:
+    """What stands for the boundaries of the segments, and for their lengths: one segment of all."""
 
-    def forward(
-        self, hidden_states: torch.Tensor, cu_seqlens: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> Any:
+    def __init__(self, length: int):
+        self.length = length
+
+    def __getitem__(self, places: slice) -> Whole:
+        return self
+
+    def __sub__(self, other: Whole) -> Whole:
+        return self
+
+    def tolist(self) -> list[int]:
+        """The length of the only segment."""
+        return [self.length]
+
+
+def masked(forward: Callable) -> Callable:
+    """*forward*, which takes all as one segment, while attention sees what is in the same segment only."""
+
+    @functools.wraps(forward)
+    def called(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(forward).bind(self, hidden_states, *args, **kwargs)
+        boundaries = bound.arguments.get("cu_seqlens")
+        if boundaries is None:
+            return forward(self, hidden_states, *args, **kwargs)
         packed_attention.used()
         length = hidden_states.shape[-2]
-        place = torch.arange(length, device=cu_seqlens.device)
-        segment = torch.searchsorted(cu_seqlens[1:].to(place.dtype), place, right=True)
-        attention = functools.partial(
-            F.scaled_dot_product_attention, attn_mask=segment[:, None] == segment[None, :]
-        )
+        place = torch.arange(length, device=boundaries.device)
+        segment = torch.searchsorted(boundaries[1:].to(place.dtype), place, right=True)
+        attention = Attention(segment[:, None] == segment[None, :])
+        bound.arguments["cu_seqlens"] = Whole(length)
         with replaced(torch.nn.functional, "scaled_dot_product_attention", attention):
-            return prepared(self, hidden_states, cu_seqlens.new_zeros(2), *args, **kwargs)
+            result = forward(*bound.args, **bound.kwargs)
+        if attention.calls != 1:
+            raise CaptureError(
+                f"{type(self).__name__} does not call scaled_dot_product_attention: its images cannot be kept apart",
+                hint='model.set_attn_implementation("sdpa")',
+            )
+        return result
 
-    return forward
+    return called
+
+
+class Attention:
+    """scaled_dot_product_attention with a mask of its own; it counts its calls."""
+
+    def __init__(self, mask: torch.Tensor):
+        self.mask, self.calls = mask, 0
+        self.original = F.scaled_dot_product_attention
+
+    def __call__(
+        self, query: Any, key: Any, value: Any, attn_mask: None = None, **others: Any
+    ) -> torch.Tensor:
+        if attn_mask is not None or others.get("is_causal"):
+            raise CaptureError("an attention over packed images has a mask of its own, which is not handled")
+        self.calls += 1
+        return self.original(query, key, value, attn_mask=self.mask, **others)
 
 
 @patch(
