@@ -8,6 +8,7 @@ from __future__ import annotations
 from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (they register)
     caches,
     checks,
+    codecs,
     inputs,
     packed,
     quantizers,
