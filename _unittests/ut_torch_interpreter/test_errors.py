@@ -143,11 +143,11 @@ class TestExportError(ExporterTestCase):
                 torch.eye(2).to_sparse(),
                 X,
             ),
-            r"the weight table is on the meta device, without values: model\.to_empty": (
+            r"the weight table has no values: give to_onnx\(weights=\.\.\.\) if it was made on the meta device": (
                 torch.ones(2, 2, device="meta"),
                 X.to("meta"),
             ),
-            "the weight table has no values: it was made under FakeTensorMode": (fake, X),
+            r"the weight table has no values: give to_onnx\(weights=\.\.\.\) if it was made on": (fake, X),
         }
         for message, (buffer, x) in cases.items():
             with self.subTest(message):
@@ -262,7 +262,7 @@ class TestCaptureError(ExporterTestCase):
             "call register_dynamic_cache_export_support": (lambda x, y: x, (X, DynamicCache()), False),
             "call register_pytree_node(OtherCache)": (lambda x, y: x, (X, OtherCache()), False),
             "torch.export.register_dataclass": (lambda x, y: x, (X, object()), False),
-            "model.to_empty(device='cpu')": (lambda x: without_values(x), (X,), True),  # line
+            "to_onnx(weights=...) gives those of": (lambda x: without_values(x), (X,), True),  # line
             "cast the inputs, or the model": (float_tokens, (X,), True),
         }
         for advice, (function, args, has_line) in cases.items():

@@ -33,6 +33,7 @@ from experimental_experiment.torch_interpreter.signature import (
     user_placeholders,
 )
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of, written_nodes
+from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
 
 PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 """Wrappers that run a module on several devices: what they wrap is the model."""
@@ -72,7 +73,7 @@ def capture(
             raise ValueError("dynamic_shapes: the dimensions of a GraphModule are those of its fake values")
         return program_of_graph_module(mod)
     module = module_of(mod)
-    args = tuple(args)
+    args, kwargs = example((tuple(args), kwargs))
     with stage("torch.export.export"):
         shapes = fitted_shapes(module, args, kwargs, dynamic_shapes)
     args, kwargs = distinct(args, kwargs)
@@ -82,6 +83,7 @@ def capture(
         restored(module),
         unmarked(args, kwargs),
         in_mode_of(module),
+        off_the_meta_device(module),
         without_parallel_wrappers(module),
         naming_scripts(module),
     ):

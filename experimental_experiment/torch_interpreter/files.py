@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -15,6 +16,9 @@ from google.protobuf.message import DecodeError
 
 EXTERNAL_THRESHOLD = 16 * 2**20
 """Weights of more bytes in all go to a file of their own: they are never copied into a protobuf."""
+
+SMALL = 256
+"""Weights of as many bytes stay in the model's file whatever the others do: shapes and numbers are read there."""
 
 PROTOBUF_LIMIT = 2**31 - 2**20
 """A protobuf holds less than 2 GB."""
@@ -47,12 +51,14 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     before = data_files(path)
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as temporary:
         written = os.path.join(temporary, name)
-        ir.save(model, written, external_data=f"{name}.data" if is_large else None)
+        with placed(model, folder, temporary, f"{name}.data" if is_large else None):
+            ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
-        if is_large and os.path.exists(data):
+        has_data = os.path.exists(f"{written}.data")
+        if has_data and os.path.exists(data):
             replace_pair(written, path)
         else:
-            if is_large:
+            if has_data:
                 os.replace(f"{written}.data", data)
             os.replace(written, path)
     for stale in before - data_files(path):
@@ -68,7 +74,8 @@ def replace_pair(written: str, path: str) -> None:
     )
     proto = onnx.load(written, load_external_data=False)
     for entry in locations(proto):
-        entry.value = os.path.basename(between)
+        if entry.value == os.path.basename(data):
+            entry.value = os.path.basename(between)
     intermediate = f"{written}.between"
     onnx.save(proto, intermediate)
     os.replace(f"{written}.data", between)
@@ -105,3 +112,59 @@ def locations(proto: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
             yield from (entry for entry in tensor.external_data if entry.key == "location")
         for node in graph.node:
             graphs += [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+
+
+@contextlib.contextmanager
+def placed(model: ir.Model, folder: str, temporary: str, data: str | None) -> Iterator[None]:
+    """Let the weights of a model be, for a while, what its file in *folder* says of them.
+
+    They are in the file when there is no *data*. Otherwise the large ones are written to *data* in the folder *temporary*, but those
+    of a safetensors file in *folder*, which stay where they are.
+    """
+    values = [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None
+    ]
+    before = [value.const_value for value in values]
+    large = [value for value in values if data is not None and value.const_value.nbytes > SMALL]
+    outside = {id(value) for value in large}
+    try:
+        moved = []
+        for value in values:
+            if id(value) not in outside and isinstance(value.const_value, ir.ExternalTensor):
+                (value.const_value,) = ir.external_data.convert_tensors_from_external([value.const_value])
+        for value in large:
+            tensor = left_in_place(value.const_value, folder)
+            if tensor is None:
+                moved.append(value)
+            else:
+                value.const_value = tensor
+        if moved:
+            tensors = [value.const_value for value in moved]
+            written = ir.external_data.convert_tensors_to_external(tensors, temporary, data)
+            for value, tensor in zip(moved, written):
+                value.const_value = tensor
+        yield
+    finally:
+        for value, tensor in zip(values, before):
+            value.const_value = tensor
+
+
+def left_in_place(tensor: ir.TensorProtocol, folder: str) -> ir.ExternalTensor | None:
+    """A tensor of a safetensors file in *folder*, or below it, as a model in *folder* refers to it; None for any other."""
+    if not isinstance(tensor, ir.ExternalTensor) or not os.fspath(tensor.path).endswith(".safetensors"):
+        return None
+    location = os.path.relpath(tensor.path, folder)
+    if location.startswith(os.pardir):
+        return None
+    return ir.ExternalTensor(
+        location,
+        tensor.offset,
+        tensor.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=tensor.name,
+        base_dir=folder,
+    )

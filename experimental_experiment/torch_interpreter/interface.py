@@ -134,6 +134,8 @@ class Weights:
         if entry.tensor is None:
             return entry.constant
         tensor = entry.tensor
+        if isinstance(tensor, (ir.ExternalTensor, ir.LazyTensor)):
+            return self.stored(entry.name, tensor)
         if not isinstance(tensor, torch.Tensor):
             return tensor
         reason = refusal(tensor, entry.name)
@@ -154,17 +156,21 @@ class Weights:
         self.seen[key] = self.op.initializer(name, TorchTensor(tensor.detach(), name=name))
         return self.seen[key]
 
+    def stored(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+        """The initializer of a weight that is no tensor of torch: it lies in a file, or is computed when written."""
+        if (id(tensor),) not in self.seen:
+            self.seen[id(tensor),] = self.op.initializer(self.op.context.names.unique(name), tensor)
+        return self.seen[id(tensor),]
+
 
 def refusal(tensor: torch.Tensor, name: str) -> str:
     """Why a tensor cannot be a weight, ``""`` when it can."""
     if tensor.layout != torch.strided:
         return f"the weight {name} is {tensor.layout}: ONNX models hold dense tensors, as tensor.to_dense() makes them"
-    if tensor.is_meta:
-        return f"the weight {name} is on the meta device, without values: model.to_empty(device='cpu'), then load_state_dict"
-    if isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
+    if tensor.is_meta or isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
         return (
-            f"the weight {name} has no values: it was made under FakeTensorMode, or by torch.export of gradients in "
-            "forward, which ExportOptions(tracing='make_fx') follows"
+            f"the weight {name} has no values: give to_onnx(weights=...) if it was made on the meta device or under "
+            "FakeTensorMode; torch.export of gradients in forward makes such, ExportOptions(tracing='make_fx') follows them"
         )
     return ""
 

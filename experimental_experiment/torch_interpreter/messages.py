@@ -35,8 +35,8 @@ HINTS = (
     ),
     (
         r"devices?, .*\bmeta\b",
-        "the model or the example is on the meta device, without values: model.to_empty(device='cpu'), "
-        "then load_state_dict",
+        "a part of the model or the example is on the meta device, without values: to_onnx(weights=...) gives those of "
+        "parameters and buffers",
     ),
     (
         r"FakeTensor.* to FakeTensor|FakeTensorMode|fake mode",

@@ -18,7 +18,7 @@ from experimental_experiment.torch_interpreter.arguments import (
     opsets_by_domain,
     refuse_foreign_arguments,
 )
-from experimental_experiment.torch_interpreter.capture import capture
+from experimental_experiment.torch_interpreter.capture import capture, module_of
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
@@ -42,6 +42,7 @@ from experimental_experiment.torch_interpreter.signature import Program, name_di
 from experimental_experiment.torch_interpreter.sizes import declare, plain
 from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
+from experimental_experiment.torch_interpreter.weights import give, opened
 from experimental_experiment.xoptim.options import OptimizationOptions
 
 OPSETS = range(13, 27)
@@ -71,6 +72,7 @@ def to_onnx(
     inline: bool | None = None,
     runtime: str = "onnxruntime",
     special_values: bool = False,
+    weights: Mapping[str, torch.Tensor] | str | os.PathLike | None = None,
     filename: str | os.PathLike | None = None,
     verify: bool = False,
     report: str | os.PathLike | None = None,
@@ -99,6 +101,9 @@ def to_onnx(
             ``docs/runtime.md``; ``"onnx"`` writes the plain standard, for other runtimes and providers.
         special_values: exact also for NaN in orders and extrema, the sign of zero, int64 beyond 2 ** 53, ties of rounding.
             By default these are what the plain operator makes of them, see ``docs/runtime.md``.
+        weights: the values of a model made on the meta device or under FakeTensorMode, or others than a model has: a
+            ``state_dict``, a safetensors file, or a folder of them. They are never all in memory; what a file beside or
+            below *filename* holds in the model's dtype is not copied: the model refers to that file.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
         verify: then run the example in eager and in onnxruntime, and raise when an output differs.
@@ -143,6 +148,7 @@ def to_onnx(
             inline=inline,
             runtime=runtime,
             special_values=special_values,
+            weights=weights,
             journal=journal,
         )
         journal.progress("write", 1)
@@ -159,7 +165,7 @@ def written(model: ir.Model, filename: str | os.PathLike | None) -> onnx.ModelPr
     size = weight_bytes(model)
     if size > PROTOBUF_LIMIT:
         raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
-    return ir.to_proto(model)
+    return ir.to_proto(ir.external_data.load_to_model(model))
 
 
 def to_ir(
@@ -179,6 +185,7 @@ def to_ir(
     inline: bool | None = None,
     runtime: str = "onnxruntime",
     special_values: bool = False,
+    weights: Mapping[str, torch.Tensor] | str | os.PathLike | None = None,
     journal: Journal | None = None,
 ) -> ir.Model:
     """What `to_onnx` writes, with the same arguments: its weights are torch's own memory. *journal*: where to note what is done."""
@@ -200,7 +207,10 @@ def to_ir(
     with one_at_a_time(), capture_options.patched() as modificator:
         journal.progress("capture", 1)
         args, kwargs = modificator(args), modificator(dict(kwargs or {}))
+        values = None if weights is None else opened(weights)
         program = capture(mod, args, kwargs, dynamic_shapes, capture_options)
+        if values is not None:
+            give(program, module_of(mod), values)
         with without_autocast(), context.inside(program.autocast):
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", journal.progress)
         journal.patches = used_patches()

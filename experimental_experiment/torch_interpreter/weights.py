@@ -1,0 +1,218 @@
+"""``to_onnx(weights=...)``: the values of a model that was made without, on the meta device or under FakeTensorMode.
+
+They stay where they are: a tensor of a file is known by its place, and read, or copied, when the model is written.
+Source of the format: https://huggingface.co/docs/safetensors, the length of a JSON header in eight bytes, the header, the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.signature import Program
+
+INDEX = "model.safetensors.index.json"
+"""The file of a folder that says which tensor is in which file."""
+
+DTYPES = {
+    "BF16": ir.DataType.BFLOAT16,
+    "BOOL": ir.DataType.BOOL,
+    "F16": ir.DataType.FLOAT16,
+    "F32": ir.DataType.FLOAT,
+    "F64": ir.DataType.DOUBLE,
+    "F8_E4M3": ir.DataType.FLOAT8E4M3FN,
+    "F8_E5M2": ir.DataType.FLOAT8E5M2,
+    "I16": ir.DataType.INT16,
+    "I32": ir.DataType.INT32,
+    "I64": ir.DataType.INT64,
+    "I8": ir.DataType.INT8,
+    "U16": ir.DataType.UINT16,
+    "U32": ir.DataType.UINT32,
+    "U64": ir.DataType.UINT64,
+    "U8": ir.DataType.UINT8,
+}
+"""What safetensors calls the dtypes that ONNX has."""
+
+SHOWN = 10
+"""So many names are listed in a message."""
+
+Values = Mapping[str, torch.Tensor | ir.ExternalTensor]
+
+
+class WeightsError(ValueError):
+    """The weights given are not those of the model: what is missing, what is too much, what has another shape."""
+
+
+def opened(weights: Any) -> Values:
+    """The weights by name: a state_dict as it is, or what a safetensors file, or a folder of them, says of its tensors.
+
+    Raises TypeError for anything else, FileNotFoundError and WeightsError for a path without weights.
+    """
+    if isinstance(weights, Mapping):
+        return weights
+    if not isinstance(weights, (str, os.PathLike)):
+        raise TypeError(f"weights is a state_dict, or the path of safetensors, not {type(weights).__name__}")
+    path = os.path.abspath(weights)
+    if not os.path.isdir(path):
+        return stored(path)
+    index = os.path.join(path, INDEX)
+    if os.path.exists(index):
+        with open(index, encoding="utf-8") as file:
+            files = sorted(set(json.load(file)["weight_map"].values()))
+    else:
+        files = sorted(name for name in os.listdir(path) if name.endswith(".safetensors"))
+    if not files:
+        raise WeightsError(f"the folder {os.fspath(weights)!r} holds no safetensors")
+    return {name: tensor for file in files for name, tensor in stored(os.path.join(path, file)).items()}
+
+
+def stored(path: str) -> dict[str, ir.ExternalTensor]:
+    """The tensors of a safetensors file, none of them read."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > os.path.getsize(path) - 8:
+            raise WeightsError(f"{path!r} is no safetensors file")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    found = {}
+    for name, entry in header.items():
+        if entry["dtype"] not in DTYPES:
+            raise WeightsError(f"the weight {name} is {entry['dtype']}, which ONNX does not have")
+        begin, end = entry["data_offsets"]
+        found[name] = ir.ExternalTensor(
+            os.path.basename(path),
+            8 + length + begin,
+            end - begin,
+            DTYPES[entry["dtype"]],
+            shape=ir.Shape(entry["shape"]),
+            name=name,
+            base_dir=os.path.dirname(path),
+        )
+    return found
+
+
+def is_empty(tensor: Any) -> bool:
+    """Whether a tensor has a shape and no values."""
+    return isinstance(tensor, torch.Tensor) and (tensor.is_meta or isinstance(tensor, FakeTensor))
+
+
+def example(args: Any) -> Any:
+    """The arguments with zeros in the place of tensors without values."""
+    return pytree.tree_map_only(
+        torch.Tensor, lambda x: torch.zeros(x.shape, dtype=x.dtype) if is_empty(x) else x, args
+    )
+
+
+@contextlib.contextmanager
+def off_the_meta_device(module: torch.nn.Module) -> Iterator[None]:
+    """Let the weights of a module that are on the meta device be on the CPU for a while, still without values."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    on_meta = {
+        name: tensor for name, tensor in named if tensor.is_meta and not isinstance(tensor, FakeTensor)
+    }
+    if not on_meta:
+        yield
+        return
+    with FakeTensorMode():
+        fakes = {name: on_cpu(tensor) for name, tensor in on_meta.items()}
+    with torch.nn.utils.stateless._reparametrize_module(module, fakes, tie_weights=True):
+        yield
+
+
+def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the CPU like one of the meta device, for FakeTensorMode."""
+    fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
+    return fake
+
+
+def give(program: Program, module: torch.nn.Module, values: Values) -> None:
+    """Put *values* in the place of the weights of a program of *module*.
+
+    Raises WeightsError when they are not those of the module: all that is wrong in one message.
+    """
+    names = names_of(module)
+    held = set(module.state_dict(keep_vars=True))
+    given = {name: next((alias for alias in names[name] if alias in values), None) for name in names}
+    expected = {tensor_name: module_tensor(module, tensor_name) for tensor_name in names}
+    missing = [
+        name for name, found in given.items() if found is None and (name in held or is_empty(expected[name]))
+    ]
+    problems = listed("missing", missing) + listed(
+        "unexpected", [name for name in values if name not in names]
+    )
+    problems += [
+        f"{name} is {[*values[found].shape]} and not {[*expected[name].shape]}"
+        for name, found in given.items()
+        if found is not None and [*values[found].shape] != [*expected[name].shape]
+    ][:SHOWN]
+    if problems:
+        raise WeightsError(f"weights does not fit the model: {'; '.join(problems)}")
+    converted_once: dict[tuple, Any] = {}
+    for entry in program.inputs:
+        found = given.get(entry.name)
+        if entry.tensor is not None and found is not None:
+            dtype = entry.node.meta["val"].dtype
+            key = found, dtype
+            if key not in converted_once:
+                converted_once[key] = as_dtype(values[found], dtype)
+            entry.tensor = converted_once[key]
+
+
+def listed(what: str, names: list[str]) -> list[str]:
+    """A part of a message: so many names, and how many more."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return [f"{what} {', '.join(names[:SHOWN])}{more}"] if names else []
+
+
+def names_of(module: torch.nn.Module) -> dict[str, list[str]]:
+    """The names of every weight, the other names of the same tensor with each."""
+    tensors = [
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ]
+    shared: dict[int, list[str]] = {}
+    for name, tensor in tensors:
+        shared.setdefault(id(tensor), []).append(name)
+    return {name: [name, *shared[id(tensor)]] for name, tensor in tensors}
+
+
+def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor:
+    """A parameter or a buffer by its name."""
+    path, _, attribute = name.rpartition(".")
+    return getattr(module.get_submodule(path), attribute)
+
+
+def as_dtype(value: torch.Tensor | ir.ExternalTensor, dtype: torch.dtype) -> Any:
+    """A weight in the dtype of the model, as ``load_state_dict`` casts it: the same tensor, or one that is cast when written."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype == dtype:
+            return value
+        return lazy(lambda: TorchTensor(value.detach().to(dtype)), dtype, value.shape)
+    expected = dtypes.onnx_dtype(dtype)
+    if value.dtype == expected:
+        return value
+
+    def cast() -> ir.Tensor:
+        array = value.numpy().astype(expected.numpy())
+        value.release()
+        return ir.Tensor(array, dtype=expected)
+
+    return lazy(cast, dtype, value.shape)
+
+
+def lazy(function: Any, dtype: torch.dtype, shape: Any) -> ir.LazyTensor:
+    """A weight that is computed each time it is read."""
+    return ir.LazyTensor(function, dtypes.onnx_dtype(dtype), ir.Shape([*map(int, shape)]))
