@@ -51,6 +51,18 @@ class TestBackward(ExporterTestCase):
         "convolution, float64": (
             aten.convolution_backward.default, normal(2, 6, 5).double(), normal(2, 4, 9).double(),
             normal(6, 4, 3).double(), [6], [2], [1], [1], False, [0], 1, EVERY),
+        "convolution whose stride leaves elements": (
+            aten.convolution_backward.default, normal(2, 6, 4, 2), normal(2, 4, 9, 8), normal(6, 4, 2, 3),
+            [6], [2, 2], [0, 0], [1, 2], False, [0, 0], 1, EVERY),
+        "convolution of volumes": (
+            aten.convolution_backward.default, normal(2, 6, 4, 3, 3), normal(2, 4, 6, 5, 5),
+            normal(6, 4, 3, 3, 3), [6], [1, 1, 1], [0, 0, 0], [1, 1, 1], False, [0, 0, 0], 1, EVERY),
+        "convolution of single elements": (
+            aten.convolution_backward.default, normal(2, 6, 9, 8), normal(2, 4, 9, 8), normal(6, 4, 1, 1),
+            [6], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, EVERY),
+        "transposed convolution, one group": (
+            aten.convolution_backward.default, normal(2, 3, 10, 12), normal(2, 4, 9, 10),
+            normal(4, 3, 2, 3), [3], [1, 1], [0, 0], [1, 1], True, [0, 0], 1, EVERY),
         "transposed convolution": (
             aten.convolution_backward.default, normal(2, 6, 18, 23), normal(2, 4, 9, 8), normal(4, 3, 2, 2),
             [6], [2, 3], [0, 0], [1, 1], True, [0, 0], 2, EVERY),

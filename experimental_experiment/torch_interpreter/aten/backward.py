@@ -6,6 +6,8 @@ pooling, with a matrix an axis for resizing and padding.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 
 import onnx_ir as ir
@@ -23,6 +25,7 @@ from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import (
     Size,
     counted,
+    is_static,
     minus,
     plus,
     quotient,
@@ -80,6 +83,8 @@ def end_of_gradient(op, grad_output, input, weight, axis, stride, padding, dilat
 def gradient_of_weight(op, small, large, weight, stride, padding, dilation, groups):
     """For each element of the kernel, the sum over all windows of *small* times what the element met in *large*."""
     kernel = [op.size(weight, axis + 2) for axis in range(rank(weight) - 2)]
+    if groups == 1 and is_static(*kernel) and math.prod(kernel) <= UNROLLED:
+        return element_by_element(op, small, large, weight, kernel, stride, padding, dilation)
     taken, counts = columns(op, padded(op, large, padding, padding), kernel, stride, dilation)
     # a stride may leave elements at the end of the large side that no window reads
     extent = [op.size(small, axis + 2) for axis in range(len(kernel))]
@@ -92,6 +97,35 @@ def gradient_of_weight(op, small, large, weight, stride, padding, dilation, grou
     right = op.Reshape(taken, op.shape([batch, groups, inner, volume(op, extent)]), allowzero=1)
     product = op.MatMul(left, op.Transpose(right, perm=[0, 1, 3, 2]))
     return op.Reshape(op.ReduceSum(product, [0], keepdims=0), op.shape_of(weight))
+
+
+UNROLLED = 49
+"""Elements of a kernel, 7 times 7: up to it, a product for each is four times as fast as gathering all windows."""
+
+
+def element_by_element(op, small, large, weight, kernel, stride, padding, dilation):
+    """`gradient_of_weight` of one group: a matrix product for each element of the kernel, channels last."""
+    axes = [*range(2, 2 + len(kernel))]
+    counts = [op.size(small, axis) for axis in axes]
+    channels = op.size(large, 1)
+    last = op.Transpose(padded(op, large, padding, padding), perm=[0, *axes, 1])
+    first = op.Transpose(small, perm=[1, 0, *axes])
+    left = op.Reshape(
+        first, op.shape([op.size(small, 1), times(op, op.size(small, 0), volume(op, counts))]), allowzero=1
+    )
+    products = []
+    for place in itertools.product(*map(range, kernel)):
+        starts = [offset * step for offset, step in zip(place, dilation)]
+        ends = [
+            plus(op, times(op, minus(op, count, 1), step), start + 1)
+            for count, step, start in zip(counts, stride, starts)
+        ]
+        met = op.Slice(last, op.shape(starts), op.shape(ends), [axis - 1 for axis in axes], list(stride))
+        products.append(op.MatMul(left, op.Reshape(met, op.shape([-1, channels]))))
+    if len(products) == 1:
+        return op.Reshape(products[0], op.shape_of(weight))
+    stacked = op.Concat(*(op.Unsqueeze(product, [2]) for product in products), axis=2)
+    return op.Reshape(stacked, op.shape_of(weight))
 
 
 # ---- embedding
