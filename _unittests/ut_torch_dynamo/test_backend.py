@@ -224,6 +224,22 @@ class TestMemory(BackendTestCase):
         same, _ = onnx_custom_backend(module, [x])([x])
         self.assertIs(same, x)
 
+    def test_a_detached_result_has_the_memory_of_the_result(self):
+        module = torch.fx.experimental.proxy_tensor.make_fx(
+            lambda x: ((y := x + 1), torch.ops.aten.detach.default(y), torch.ops.aten.detach.default(x)),
+            tracing_mode="fake",
+        )(torch.ones(3))
+        x = torch.ones(3)
+        backend = onnx_custom_backend(module, [x])
+        result, detached, given = backend([x])
+        self.assertEqual(detached.data_ptr(), result.data_ptr())
+        self.assertEqual(given.data_ptr(), x.data_ptr())
+        self.assertEqual(backend.output_names, ["output_0"])
+        self.assertEqual([item.name for item in backend.model.graph.output][1:], ["output_1", "output_2"])
+        version = detached._version
+        result.add_(1)
+        self.assertGreater(detached._version, version)
+
     def test_parameters_changed_in_place_are_seen(self):
         model = Layers()
         compiled = self.compiled(model)

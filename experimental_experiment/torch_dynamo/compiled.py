@@ -42,9 +42,14 @@ class CompiledGraph:
             *(noise.name for noise in converted.noises),
         ]
         self.known = [
-            (position, entry.source)
+            (position, entry.source, entry.node is not self.inputs[entry.source].node)
             for position, entry in enumerate(self.outputs)
             if entry.source is not None
+        ]
+        self.twins = [
+            (position, entry.twin)
+            for position, entry in enumerate(self.outputs)
+            if entry.twin is not None and entry.source is None
         ]
         self.computed = [
             (position, completion(entry, seen is None or position < seen))
@@ -57,8 +62,8 @@ class CompiledGraph:
     def __call__(self, args: list[Any]) -> list[Any]:
         """Run the graph on its inputs, in order. *args* is emptied: what nobody else holds is freed early."""
         results = list(self.constants)
-        for position, source in self.known:
-            results[position] = args[source]
+        for position, source, is_detached in self.known:
+            results[position] = args[source].detach() if is_detached else args[source]
         if self.computed:
             tensors = []
             for position, prepare in self.given:
@@ -71,6 +76,8 @@ class CompiledGraph:
             tensors += [draw(args).contiguous() for draw in self.drawn]
             for (position, complete), value in zip(self.computed, self.run(tensors)):
                 results[position] = value if complete is None else complete(value)
+            for position, twin in self.twins:
+                results[position] = results[twin].detach()
         args.clear()
         return results
 

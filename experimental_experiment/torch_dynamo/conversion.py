@@ -69,7 +69,7 @@ class Converted:
 
 def is_computed(entry: Entry) -> bool:
     """Whether the model has to compute an output."""
-    return entry.kind not in (CONSTANT, NONE) and entry.source is None
+    return entry.kind not in (CONSTANT, NONE) and entry.source is None and entry.twin is None
 
 
 def convert(module: torch.fx.GraphModule, target: Target) -> Converted:

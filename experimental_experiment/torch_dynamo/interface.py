@@ -32,6 +32,7 @@ class Entry:
         node: the node of the graph that it is; None for what no node computes.
         value: the Python value of a constant.
         source: the position of the input that an output is, None for any other.
+        twin: the position of an output before this one that has the same memory, None without.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Entry:
     node: torch.fx.Node | None = None
     value: Any = None
     source: int | None = None
+    twin: int | None = None
 
     @property
     def fake(self) -> Any:
@@ -66,6 +68,7 @@ def input_entries(module: torch.fx.GraphModule) -> list[Entry]:
 def output_entries(module: torch.fx.GraphModule, inputs: Sequence[Entry]) -> list[Entry]:
     """The outputs of a graph, in order. Raises ExportError for what is neither a tensor, a number nor None."""
     positions = {entry.node: position for position, entry in enumerate(inputs)}
+    shown: dict[torch.fx.Node, int] = {}
     entries = []
     for position, leaf in enumerate(flat(module.graph.output_node().args[0])):
         fake = val_of(leaf)
@@ -73,13 +76,22 @@ def output_entries(module: torch.fx.GraphModule, inputs: Sequence[Entry]) -> lis
         node = leaf if isinstance(leaf, torch.fx.Node) else None
         if kind is None:
             raise ExportError(f"the output {leaf} is a {type(fake).__name__}: ONNX has no such type", node)
-        source = positions.get(node)
         if kind == CONSTANT:
-            entries.append(Entry(CONSTANT, f"output_dim_{position}", None, fake, source))
-        else:
-            infix = "_" if kind == TENSOR else INFIXES[kind]
-            entries.append(Entry(kind, f"output{infix}{position}", node, None, source))
+            entries.append(Entry(CONSTANT, f"output_dim_{position}", None, fake))
+            continue
+        infix = "_" if kind == TENSOR else INFIXES[kind]
+        origin = undetached(node)
+        twin = shown.setdefault(origin, position) if kind == TENSOR else position
+        source, twin = positions.get(origin), None if twin == position else twin
+        entries.append(Entry(kind, f"output{infix}{position}", node, None, source, twin))
     return entries
+
+
+def undetached(node: torch.fx.Node | None) -> torch.fx.Node | None:
+    """The node whose memory and values a node has: what it detaches."""
+    while node is not None and node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+        node = node.args[0]
+    return node
 
 
 def kind_of(fake: Any) -> str | None:
