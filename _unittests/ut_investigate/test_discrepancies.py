@@ -17,8 +17,11 @@ from onnx import TensorProto, helper
 from _unittests.ut_investigate.holder import Deep
 from experimental_experiment.investigate import discrepancies
 from experimental_experiment.investigate.fusions import TRANSFORMERS, blame
+from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.capture import capture
+from experimental_experiment.xoptim import OptimizationOptions, P, rule, var
 
 aten = torch.ops.aten
 
@@ -120,6 +123,20 @@ class TestPlantedFaults(ExporterTestCase):
         found = discrepancies(branches, (torch.rand(2, 3),), translations={aten.softmax.int: wrong_softmax})
         self.assertEqual((found.first.operator, found.first.written), ("higher_order.cond", "If"))
         self.assertIn("torch.cond(", found.first.source[3])
+
+    def test_wrong_rule_of_the_optimizer(self):
+        @rule(P.Sin(var("x")))
+        def sin_as_tan(op, x):
+            """A wrong rule."""
+            return op.Tan(x)
+
+        options = OptimizationOptions([*OptimizationOptions().rules, sin_as_tan])
+        found = discrepancies(lambda x: (x * 2).sin().abs() + 1, (torch.rand(2, 3),), optimize=options)
+        self.assertEqual(found.verdict, "error")
+        self.assertEqual(
+            found.first.note,
+            "right before optimization: the rule SinAsTan of the optimizer is wrong, at node_sin_Sin",
+        )
 
     def test_overflow_of_float16(self):
         x = 2 * torch.randn(2, 4).half()
@@ -319,6 +336,26 @@ class TestRuntime(ExporterTestCase):
         applied = set(re.findall(r"GraphTransformer (\w+) modified", done.stderr.decode()))
         self.assertIn("MatmulTransposeFusion", applied)
         self.assertEqual(applied - set(TRANSFORMERS), set())
+
+    def test_runtime_that_rounds_otherwise_is_not_to_blame(self):
+        def rounded(plain, optimized):
+            return bool((plain[0] - optimized[0]).abs().max() < 0.1)
+
+        matrix, vector = torch.randn(3, 4), torch.randn(3)
+        found = blame(transposed_times_vector(), (matrix, vector), rounds=lambda plain, optimized: True)
+        self.assertTrue(found.rounds)
+        self.assertIn("onnxruntime's optimization rounds otherwise (float32[4]", str(found))
+        self.assertFalse(blame(transposed_times_vector(), (matrix, vector), rounds=rounded).rounds)
+
+    def test_as_near_to_float64(self):
+        program = capture(lambda x: (x * 3).sum(), (torch.rand(5),), {}, None, ExportOptions())
+        x = torch.rand(5)
+        comparison = Comparison(program, to_onnx(lambda x: (x * 3).sum(), (x,)), [x], 1.0)
+        exact = (x.double() * 3).sum().float()
+        near, far = exact * (1 + 1e-6), exact * 1.1
+        self.assertTrue(comparison.runtime_rounds([exact], [near]))
+        self.assertFalse(comparison.runtime_rounds([exact], [far]))
+        self.assertTrue(comparison.runtime_rounds([far], [far * 1.2]))
 
     def test_kernel_that_is_wrong(self):
         empty = torch.ones(0, 3)

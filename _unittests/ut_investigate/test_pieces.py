@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -16,7 +15,6 @@ from experimental_experiment.investigate import piece_by_piece
 from experimental_experiment.investigate.recording import DYNAMIC, Call, inferred_shapes, record
 from experimental_experiment.testing import ExporterTestCase
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CALLS = [(torch.ones(2, 4),), (torch.ones(3, 4),)]
 
 
@@ -191,6 +189,39 @@ class TestPieces(ExporterTestCase):
         self.assertIn("return x + 1 if x.sum() &gt; 0 else x - 1", page)
 
 
+@unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")
+class TestTransformers(unittest.TestCase):
+    def llama(self):
+        """A small decoder, and two calls with a cache."""
+        transformers = importlib.import_module("transformers")
+        torch.manual_seed(0)
+        config = transformers.LlamaConfig(
+            vocab_size=31, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
+        )
+        model = transformers.LlamaForCausalLM(config).eval()
+
+        def call(batch, past):
+            with torch.no_grad():
+                cache = model(input_ids=torch.ones(batch, past, dtype=torch.int64)).past_key_values
+            ids = torch.full((batch, 3), 5)
+            return {"input_ids": ids, "attention_mask": torch.ones(batch, past + 3), "past_key_values": cache}
+
+        return model, [call(2, 4), call(3, 7)]
+
+    def test_decoder_with_a_cache(self):
+        model, calls = self.llama()
+        found = piece_by_piece(model, calls)
+        self.assertEqual(found.failures, [], found)
+        self.assertTrue(found.root.is_dynamic)
+
+    def test_fault_behind_the_decoder(self):
+        model, calls = self.llama()
+        model.lm_head = torch.nn.Sequential(model.lm_head, Choice())
+        found = piece_by_piece(model, calls)
+        self.assertEqual([failure.path for failure in found.failures], ["lm_head.1"])
+        self.assertEqual((statuses(found)["model"], statuses(found)["lm_head.0"]), ("ok", "ok"))
+
+
 class TestRecording(unittest.TestCase):
     def test_arguments_are_copies_from_before_the_call(self):
         class Writes(torch.nn.Module):
@@ -225,76 +256,6 @@ class TestRecording(unittest.TestCase):
         )
         other = Call((torch.ones(2, 4), [torch.ones(2, 3)]), {"number": 5, "flag": True})
         self.assertIsNone(inferred_shapes([call(2, 3, 5), other]))
-
-
-def factor() -> int:
-    """What a class of a function uses."""
-    return 3
-
-
-class TestScripts(ExporterTestCase):
-    def run_script(self, path: str) -> subprocess.CompletedProcess:
-        """Run a script in a process of its own."""
-        environment = {**os.environ, "PYTHONPATH": ROOT}
-        return subprocess.run(
-            [sys.executable, path], capture_output=True, text=True, env=environment, cwd=os.path.dirname(path)
-        )
-
-    def test_script_reproduces_the_failure(self):
-        shift = 5
-
-        class Local(torch.nn.Module):
-            def __init__(self, size):
-                super().__init__()
-                self.weight = torch.nn.Parameter(torch.arange(float(size)))
-
-            def forward(self, x):
-                y = x * self.weight * factor() + shift
-                return y if y.sum() > 0 else -y
-
-        with tempfile.TemporaryDirectory() as folder:
-            model = torch.nn.Sequential(torch.nn.Linear(4, 4), Local(4))
-            (failure,) = piece_by_piece(model, CALLS, folder=folder).failures
-            self.assertEqual(sorted(os.listdir(folder)), ["1.pt", "1.py"])
-            done = self.run_script(failure.script)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("Could not guard on data-dependent expression", done.stderr)
-            self.assertIn("return y if y.sum() > 0 else -y", done.stderr)
-            with open(failure.script, encoding="utf-8") as file:
-                self.assertIn("shift = 5\n", file.read())
-
-    def test_script_of_an_importable_class(self):
-        with tempfile.TemporaryDirectory() as folder:
-            (failure,) = piece_by_piece(Deep(), CALLS, folder=folder).failures
-            self.assertEqual(os.path.basename(failure.script), "layers_1_attention.py")
-            done = self.run_script(failure.script)
-        self.assertIn("investigate_test.unknown.default has no translation", done.stderr)
-
-    def test_what_cannot_be_saved_is_told(self):
-        around = torch.ones(4)
-
-        class Local(torch.nn.Module):
-            def forward(self, x):
-                return x + around if x.sum() > 0 else x
-
-        class Holding(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.function = lambda x: x.sum() > 0
-
-            def forward(self, x):
-                return x + 1 if self.function(x) else x
-
-        notes = {
-            "no script: Local reads around, a Tensor of the code around it": Local(),
-            "no script: pickle says: ": Holding(),
-        }
-        for note, model in notes.items():
-            with self.subTest(note), tempfile.TemporaryDirectory() as folder:
-                (failure,) = piece_by_piece(model, CALLS, folder=folder).failures
-                self.assertIn(note, failure.note)
-                self.assertEqual(failure.script, "")
-                self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":

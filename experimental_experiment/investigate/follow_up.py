@@ -99,8 +99,7 @@ def compared(
     held |= {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
     runner = session(model)
     got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
-    with torch.no_grad():
-        expected = tensor_leaves(eager(*given[0], **given[1]))
+    expected = [leaf.clone() for leaf in tensor_leaves(eager(*given[0], **given[1]))]
     buffers = dict(eager.named_buffers()) if isinstance(eager, torch.nn.Module) else {}
     after = {f"{name}_out": buffers.get(name, leaf) for name, leaf in held.items()}
     names = [argument.name for argument in runner.get_outputs()]

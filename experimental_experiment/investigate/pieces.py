@@ -145,6 +145,8 @@ class Taker:
             piece.children.append(self.piece(f"{path}.{name}".lstrip("."), child))
         if piece.failed and piece.broken_parts:
             self.without_parts(piece, module, recording.calls[0])
+        elif piece.is_dynamic and piece.status in ("torch.export failed", "untranslatable"):
+            piece.note = self.with_static_sizes(module, recording.calls[0])
         return piece
 
     def called(self, path: str, module: torch.nn.Module) -> Iterator[bool]:
@@ -162,8 +164,6 @@ class Taker:
             model = self.exported(module, calls[0], shapes)
         except ExportError as error:
             self.failed(piece, error)
-            if piece.is_dynamic:
-                piece.note = self.with_static_sizes(module, calls[0])
             return
         piece.nodes = len(model.graph.node) + sum(len(function.node) for function in model.functions)
         try:

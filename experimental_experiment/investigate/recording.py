@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.comparison import leaves_of
+from experimental_experiment.torch_interpreter.patches.caches import known_caches
+
 DYNAMIC = torch.export.Dim.DYNAMIC
 
 
@@ -53,8 +56,7 @@ def record(
     try:
         for run, (args, kwargs) in enumerate(inputs):
             args, kwargs = copy.deepcopy((args, kwargs))
-            with torch.no_grad():
-                model(*args, **kwargs)
+            model(*args, **kwargs)
             for recording in seen.values():
                 del recording.calls[run + 1 :]
             step()
@@ -84,10 +86,10 @@ def hooks(module: torch.nn.Module, recording: Recording) -> list[Any]:
 
 
 def copied(*trees: Any) -> Any:
-    """Copies of arguments or results, tensors detached."""
+    """Copies of arguments or results, tensors detached from what they were computed from."""
     memo = {
-        id(leaf): leaf.detach().clone()
-        for leaf in pytree.tree_leaves(trees)
+        id(leaf): leaf.detach().clone().requires_grad_(leaf.requires_grad and leaf.is_leaf)
+        for leaf in leaves_of(trees)
         if isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
     }
     found = copy.deepcopy(trees, memo)
@@ -110,6 +112,12 @@ def inferred_shapes(calls: Sequence[Call]) -> tuple | None:
 
     None for a single call, and when the calls have other arguments than the first.
     """
+    with known_caches():
+        return merged_shapes(calls)
+
+
+def merged_shapes(calls: Sequence[Call]) -> tuple | None:
+    """See `inferred_shapes`."""
     first = calls[0]
     trees = [(call.args, call.kwargs) for call in calls]
     structures = {repr(pytree.tree_structure(tree)) for tree in trees}

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.comparison import leaves_of
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.storage import mutated_storages
@@ -155,6 +156,30 @@ class Beside(Eager):
         return self.fetch_attr(node.target)
 
 
+class Double(Eager):
+    """Runs a program in float64, wherever a node of the main graph computes in a smaller dtype."""
+
+    def __init__(self, program: Program):
+        super().__init__(program, set(), lambda node, tensors: None)
+
+    def outputs(self, leaves: Sequence[Any]) -> list[torch.Tensor] | None:
+        """The outputs that are tensors, None when torch cannot compute them in float64, or the program writes tensors."""
+        if self.writes:
+            return None
+        doubles = [doubled(value) for value in operands(self.program, leaves)]
+        try:
+            with torch.no_grad():
+                result = self.run(*doubles, enable_io_processing=False)
+        except (NotImplementedError, RuntimeError, TypeError, ValueError):  # what torch raises for a dtype
+            return None
+        return [as_onnx(item) for item in pytree.tree_leaves(result) if isinstance(item, torch.Tensor)]
+
+    def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Call an operator with float64 in the place of a smaller dtype."""
+        args, kwargs = pytree.tree_map(double_dtype, (tuple(args), dict(kwargs)))
+        return super().call_function(target, args, kwargs)
+
+
 def doubled(value: Any) -> Any:
     """A tensor of floats in float64, a copy; anything else as it is."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -176,7 +201,7 @@ def ordered_leaves(
         order = program.call_spec.in_spec.child(1).context
         if set(order) == set(kwargs):
             kwargs = {name: kwargs[name] for name in order}
-    return pytree.tree_leaves((tuple(args), dict(kwargs)))
+    return leaves_of((tuple(args), dict(kwargs)))
 
 
 def random_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from experimental_experiment.investigate.recording import Call, shown
 from experimental_experiment.investigate.tree import Piece
@@ -60,7 +59,6 @@ def write_script(
         folders=sources.folders,
         imports="".join(f"import {item}\n" for item in sorted(sources.modules)),
         sources="".join(f"\n\n{source}" for source in sources.texts.values()),
-        registration=REGISTRATION if holds_cache(call) else "",
         shapes=shown(shapes),
         options="".join(f", {key}={value!r}" for key, value in spelled.items()),
         left=left_out(options, spelled),
@@ -75,14 +73,6 @@ def left_out(options: Mapping[str, Any], spelled: Mapping[str, Any]) -> str:
     """A comment on the options that the script cannot spell."""
     missing = sorted(set(options) - set(spelled))
     return f"# to_onnx was also given {', '.join(missing)}\n" if missing else ""
-
-
-def holds_cache(call: Call) -> bool:
-    """Whether a DynamicCache of transformers is among the arguments: another process does not know it as a container."""
-    found = pytree.tree_leaves(
-        (call.args, call.kwargs), is_leaf=lambda item: type(item).__name__ == "DynamicCache"
-    )
-    return any(type(item).__name__ == "DynamicCache" for item in found)
 
 
 class Main:
@@ -223,11 +213,6 @@ def read_from_outside(code: types.CodeType) -> Iterator[str]:
             yield from read_from_outside(constant)
 
 
-REGISTRATION = """from transformers.integrations.executorch import register_dynamic_cache_export_support
-
-register_dynamic_cache_export_support()
-"""
-
 SCRIPT = '''"""{what}
 
 The module and its arguments stand in {file}.pt, which is read with pickle.
@@ -244,7 +229,7 @@ from experimental_experiment.comparison import compare, session
 from experimental_experiment.investigate import discrepancies
 from experimental_experiment.torch_interpreter import to_onnx
 
-{imports}{registration}{sources}
+{imports}{sources}
 
 {left}DYNAMIC = torch.export.Dim.DYNAMIC
 DYNAMIC_SHAPES = {shapes}

@@ -90,7 +90,7 @@ class Discrepancies:
         """One word: ``error``, ``runtime``, ``random``, ``tie``, ``rounding`` or ``agreement``, the worst that was found."""
         if self.first is not None:
             return "error"
-        if self.runtime is not None:
+        if self.runtime is not None and not self.runtime.rounds:
             return "runtime"
         if self.agrees:
             return "agreement"
@@ -107,7 +107,7 @@ class Discrepancies:
         first, ties = self.first, self.ties
         if first is not None:
             return f"the first wrong result:\n{first}"
-        if self.runtime is not None:
+        if self.verdict == "runtime":
             return f"every node is right, {self.runtime}"
         if self.agrees:
             return "the outputs agree with eager"
@@ -116,7 +116,9 @@ class Discrepancies:
             return f"the outputs differ from eager by random numbers, no node is wrong:\n{drawn}"
         if ties:
             return f"the outputs differ from eager by a tie, no node is wrong:\n{ties[0]}"
-        begin = next(result for result in self.results if not result.gap.within)
+        begin = next((result for result in self.results if not result.gap.within), None)
+        if begin is None:
+            return f"every node is right, {self.runtime}"
         return (
             "the outputs differ from eager by rounding that grows from node to node, each node alone is right; "
             f"beyond the tolerance first in:\n{begin}"
