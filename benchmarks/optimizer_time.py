@@ -1,9 +1,11 @@
-"""Time of the optimizer: microseconds a node on decoders of 1 000, 10 000 and 100 000 nodes.
+"""Time of the optimizer: microseconds a node on decoders of 1 000, 10 000 and 100 000 nodes, and on models of `latency_models`.
 
-    python benchmarks/optimizer_time.py [--nodes 1000 10000 100000] [--profile]
+    python benchmarks/optimizer_time.py [--nodes 1000 10000 100000] [--models decode bert ...] [--profile]
 
 The blocks are those of a Llama-style decoder as an exporter writes them by hand: norms of primitive operators, rotary embeddings,
-grouped heads that are repeated. The time is that of this thread, with the standard rules and with those of onnxruntime.
+grouped heads that are repeated. --models also takes architectures of transformers as `to_onnx` writes them. A node is one of the model
+before the optimization; the time is that of this thread, with the standard rules and with those of onnxruntime, and with the standard
+rules once more on what they leave. The calls of functions a node do not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -96,34 +98,69 @@ def repeated(op, x):
     return op.Reshape(many, [0, HEADS, -1, HEAD])
 
 
+def exported(name: str) -> ir.Model:
+    """One of the models of `latency_models`, as `to_onnx` writes it without optimization."""
+    import latency_models  # brings transformers
+    import torch
+
+    from experimental_experiment.torch_interpreter import to_onnx
+
+    model, args, shapes = latency_models.example(name)
+    with torch.no_grad():
+        return ir.from_proto(to_onnx(model, args, dynamic_shapes=shapes, optimize=False, target_opset=OPSET))
+
+
+def timed(model: ir.Model, patterns: str) -> tuple[tuple, cProfile.Profile]:
+    """Nodes before and after, rewritings, seconds, microseconds and calls a node, microseconds a node once more; the profile."""
+    options, profile = OptimizationOptions(patterns=patterns), cProfile.Profile()
+    copy, reports = model.clone(), [Report(), Report()]
+    seconds = []
+    for report in reports:
+        start = time.thread_time()
+        optimize(model, options, report=report)
+        seconds.append(time.thread_time() - start)
+    profile.runcall(optimize, copy, options)
+    nodes = reports[0].nodes_before
+    calls = pstats.Stats(profile).total_calls / nodes
+    again = 1e6 * seconds[1] / reports[1].nodes_before
+    row = (
+        nodes,
+        reports[0].nodes_after,
+        len(reports[0].applications),
+        seconds[0],
+        1e6 * seconds[0] / nodes,
+        calls,
+        again,
+    )
+    return row, profile
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--nodes", type=int, nargs="*", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--models", nargs="*", default=[], help="of latency_models")
     parser.add_argument("--patterns", nargs="+", default=["default", "default+onnxruntime"])
     parser.add_argument("--profile", action="store_true", help="print where the time of the last goes")
     args = parser.parse_args()
+    models = {f"decoder of {count}": (decoder, count) for count in args.nodes}
+    models |= {name: (exported, name) for name in args.models}
     rows = []
     for patterns in args.patterns:
-        options = OptimizationOptions(patterns=patterns)
-        for nodes in args.nodes:
-            model = decoder(nodes)
-            report = Report()
-            profile = cProfile.Profile()
-            if args.profile:
-                profile.enable()
-            start = time.thread_time()
-            optimize(model, options, report=report)
-            seconds = time.thread_time() - start
-            profile.disable()
-            each = 1e6 * seconds / report.nodes_before
-            rows.append(
-                (patterns, report.nodes_before, report.nodes_after, len(report.applications), seconds, each)
-            )
-    print(
-        tabulate.tabulate(
-            rows, ["patterns", "nodes", "after", "rewritings", "s", "us a node"], floatfmt=".3g"
-        )
-    )
+        for name, (made, argument) in models.items():
+            row, profile = timed(made(argument), patterns)
+            rows.append((patterns, name, *row))
+    headers = [
+        "patterns",
+        "model",
+        "nodes",
+        "after",
+        "rewritings",
+        "s",
+        "us a node",
+        "calls a node",
+        "again us",
+    ]
+    print(tabulate.tabulate(rows, headers, floatfmt=".3g"))
     if args.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(35)
 
