@@ -1,11 +1,15 @@
-"""Where the time of an exported model goes: onnxruntime's profiler, by operator and by module.
+"""
+Where the time goes
+===================
 
-python examples/profile_a_model.py
-python -m experimental_experiment export examples/profile_a_model.py:model -o encoder.onnx
-python -m experimental_experiment profile encoder.onnx --size batch=4 --plot bars.png
-python -m experimental_experiment plot encoder.onnx -o encoder.svg --fold
+onnxruntime's profiler, by operator and by module of the PyTorch model. The same on the command line::
+
+    python -m experimental_experiment export examples/profile_a_model.py:model -o encoder.onnx
+    python -m experimental_experiment profile encoder.onnx --size batch=4 --plot bars.png
+    python -m experimental_experiment plot encoder.onnx -o encoder.svg --fold
 """
 
+import matplotlib.pyplot as plt
 import torch
 
 from experimental_experiment.investigate import profile
@@ -40,10 +44,23 @@ def model():
     return Encoder(), (torch.randn(2, 16, 64),), {}, {"x": {0: "batch"}}
 
 
-if __name__ == "__main__":
-    module, args, _, dynamic_shapes = model()
-    exported = to_onnx(module, args, dynamic_shapes=dynamic_shapes)
-    found = profile(exported, {"x": torch.randn(4, 16, 64)})
-    print(found)
-    for share in found.by_module(layers=True)[:3]:
-        print(f"{share.name}: {share.milliseconds:.3f} ms")
+# %%
+# One table for operators, one for modules; the floor is the time in matrix products.
+
+module, args, _, dynamic_shapes = model()
+exported = to_onnx(module, args, dynamic_shapes=dynamic_shapes)
+found = profile(exported, {"x": torch.randn(4, 16, 64)})
+print(found)
+
+# %%
+# Equal layers are added up above; apart, the slowest first:
+
+for share in found.by_module(layers=True)[:3]:
+    print(f"{share.name}: {share.milliseconds:.3f} ms")
+
+# %%
+# The same as bars.
+
+_, axes = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
+found.plot(axes)
+plt.show()

@@ -1,15 +1,14 @@
-"""A backend for torch.compile: inference and training on onnxruntime.
-
-    python examples/torch_compile_backend.py
-
-The backend converts the graphs of a model, and those of its gradients, into ONNX, and runs them with onnxruntime. Results and
-gradients are eager's, parameters stay torch's: any optimizer of torch trains the model. It needs scikit-learn for the data.
 """
+A backend for torch.compile, and training
+=========================================
 
-from __future__ import annotations
+``torch.compile`` hands the graphs of a model to a backend. ``onnx_custom_backend`` converts them to ONNX, and those of the gradients too,
+and runs them with onnxruntime. Parameters stay torch's: any of its optimizers trains the model.
+"""
 
 import copy
 
+import matplotlib.pyplot as plt
 import torch
 from sklearn.datasets import load_diabetes
 from torch._dynamo.backends.common import aot_autograd
@@ -35,6 +34,44 @@ class MLP(torch.nn.Module):
         return self.layers(x)
 
 
+torch.manual_seed(0)
+x = torch.randn(3, 10, dtype=torch.float32)
+mlp = MLP()
+
+# %%
+# Inference
+# ---------
+
+compiled_model = torch.compile(
+    copy.deepcopy(mlp),
+    backend=lambda *args, **kwargs: onnx_custom_backend(*args, target_opset=18, **kwargs),
+    dynamic=False,
+    fullgraph=True,
+)
+print(f"inference: {(compiled_model(x) - mlp(x)).abs().max()}")
+
+# %%
+# Training
+# --------
+#
+# The operators of gradients have translations. For one that has none, torch may know simpler ones: ``get_decomposition_table`` is torch's
+# table without what the exporter translates whole, ``filter_decomposition_table`` makes others.
+
+aot_compiler = aot_autograd(
+    fw_compiler=lambda *args, **kwargs: onnx_custom_backend(
+        *args,
+        target_opset=18,
+        export_options=ExportOptions(decomposition_table=get_decomposition_table()),
+        **kwargs,
+    ),
+)
+compiled_model = torch.compile(copy.deepcopy(mlp), backend=aot_compiler, fullgraph=True, dynamic=False)
+print(f"through aot_autograd: {(compiled_model(x) - mlp(x)).abs().max()}")
+
+# %%
+# The data, and a loop as one writes it for any model.
+
+
 class DiabetesDataset(torch.utils.data.Dataset):
     """Ten measures of a patient, and how the disease progressed."""
 
@@ -49,18 +86,7 @@ class DiabetesDataset(torch.utils.data.Dataset):
         return self.X[i], self.y[i]
 
 
-def compiled_mlp(dynamic: bool, storage: dict | None) -> torch.nn.Module:
-    """A model whose results and gradients onnxruntime computes."""
-    aot_compiler = aot_autograd(
-        fw_compiler=lambda *args, **kwargs: onnx_custom_backend(
-            *args, target_opset=18, storage=storage, **kwargs
-        ),
-        decompositions=get_decomposition_table(),
-    )
-    return torch.compile(MLP(), backend=aot_compiler, fullgraph=True, dynamic=dynamic)
-
-
-def train(model: torch.nn.Module, max_iter: int = 5) -> list[float]:
+def train(model, max_iter):
     """The losses of the epochs."""
     trainloader = torch.utils.data.DataLoader(
         DiabetesDataset(*load_diabetes(return_X_y=True)),
@@ -85,48 +111,64 @@ def train(model: torch.nn.Module, max_iter: int = 5) -> list[float]:
     return losses
 
 
-def from_one_seed(make, max_iter: int) -> list[float]:
-    """The losses of a model made and trained from seed 0."""
-    torch.manual_seed(0)
-    return train(make(), max_iter)
-
-
-def main(max_iter: int = 3) -> None:
-    """Inference, training with fixed and with dynamic batches, the models."""
-    x = torch.randn(3, 10, dtype=torch.float32)
-    mlp = MLP()
-    compiled_model = torch.compile(
-        copy.deepcopy(mlp),
-        backend=lambda *args, **kwargs: onnx_custom_backend(*args, target_opset=18, **kwargs),
-        dynamic=False,
-        fullgraph=True,
-    )
-    print(f"inference: {(compiled_model(x) - mlp(x)).abs().max()}")
+def compiled_mlp(dynamic, storage):
+    """A model whose results and gradients onnxruntime computes."""
     aot_compiler = aot_autograd(
         fw_compiler=lambda *args, **kwargs: onnx_custom_backend(
-            *args,
-            target_opset=18,
-            export_options=ExportOptions(decomposition_table=get_decomposition_table()),
-            **kwargs,
+            *args, target_opset=18, storage=storage, **kwargs
         ),
+        decompositions=get_decomposition_table(),
     )
-    compiled_model = torch.compile(copy.deepcopy(mlp), backend=aot_compiler, fullgraph=True, dynamic=False)
-    print(f"through aot_autograd: {(compiled_model(x) - mlp(x)).abs().max()}")
-
-    print("-- eager")
-    expected = from_one_seed(MLP, max_iter)
-    for dynamic in (False, True):
-        print(f"-- onnxruntime, dynamic={dynamic}")
-        storage: dict = {}
-        losses = from_one_seed(lambda: compiled_mlp(dynamic, storage), max_iter)  # noqa: B023
-        worst = max(abs(a - b) / b for a, b in zip(losses, expected, strict=True))
-        print(f"largest relative difference of the losses: {worst:.1e}")
-        print(f"{len(storage['instance'])} were created.")
-        for i, inst in enumerate(storage["instance"][:2]):
-            print()
-            print(f"-- model {i} running on {inst['providers']}")
-            print(pretty_onnx(inst["onnx"]))
+    return torch.compile(MLP(), backend=aot_compiler, fullgraph=True, dynamic=dynamic)
 
 
-if __name__ == "__main__":
-    main()
+# %%
+# Eager first, from the same seed as the others.
+
+torch.manual_seed(0)
+losses = {"eager": train(MLP(), 3)}
+
+# %%
+# The last batch of an epoch has other sizes: with ``dynamic=False`` it has models of its own.
+
+torch.manual_seed(0)
+storage = {}
+losses["onnxruntime"] = train(compiled_mlp(False, storage), 3)
+print(f"{len(storage['instance'])} were created.")
+
+# %%
+# With ``dynamic=True`` the batch is an input. An input or output with ``_dim_`` in its name is a size, one with ``_NONE_`` is None.
+
+torch.manual_seed(0)
+dynamic_storage = {}
+losses["onnxruntime, dynamic"] = train(compiled_mlp(True, dynamic_storage), 3)
+print(f"{len(dynamic_storage['instance'])} were created.")
+
+# %%
+# The losses are the same.
+
+for name, values in losses.items():
+    worst = max(abs(a - b) / b for a, b in zip(values, losses["eager"], strict=True))
+    print(f"{name}: largest relative difference of the losses: {worst:.1e}")
+    plt.plot(range(1, 4), values, "o-", label=name)
+plt.xlabel("epoch")
+plt.ylabel("loss")
+plt.legend()
+plt.show()
+
+# %%
+# The models
+# ----------
+#
+# ``storage`` keeps what was converted: the forward graph, then the backward one.
+
+for i, inst in enumerate(storage["instance"][:2]):
+    print(f"-- model {i} running on {inst['providers']}")
+    print(pretty_onnx(inst["onnx"]))
+
+# %%
+# And those of dynamic batches.
+
+for i, inst in enumerate(dynamic_storage["instance"]):
+    print(f"-- model {i} running on {inst['providers']}")
+    print(pretty_onnx(inst["onnx"]))

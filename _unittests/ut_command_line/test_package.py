@@ -7,13 +7,10 @@ import importlib.util
 import io
 import os
 import re
-import runpy
 import subprocess
 import sys
 import tempfile
 import unittest
-
-import torch
 
 import experimental_experiment.torch_interpreter
 from experimental_experiment.command_line import main
@@ -92,14 +89,6 @@ def readme_blocks(language: str) -> list[str]:
         return re.findall(rf"^```{language}\n(.*?)^```$", file.read(), re.M | re.S)
 
 
-def run_example(name: str) -> str:
-    """What a script of the folder examples prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        runpy.run_path(os.path.join(ROOT, "examples", name), run_name="__main__")
-    return out.getvalue()
-
-
 class TestImport(unittest.TestCase):
     def test_the_import_loads_little_beyond_torch_and_onnx(self):
         code = (
@@ -167,10 +156,7 @@ class TestOperators(unittest.TestCase):
 
 
 class TestExamples(unittest.TestCase):
-    def test_custom_operators(self):
-        text = run_example("custom_operators.py")
-        self.assertIn("Softsign(", text)
-        self.assertIn("output: name='output' type=dtype('float32') shape=['batch', 4]", text)
+    """The other examples are run in tests/test_tutorials.py."""
 
     @unittest.skipUnless(importlib.util.find_spec("transformers"), "needs the package transformers")
     def test_llama_decoder_agrees_on_sizes_it_was_not_exported_with(self):
@@ -183,42 +169,6 @@ class TestExamples(unittest.TestCase):
             "input: past_key_values_0_key dtype('float32') shape=['batch', 2, 'past', 16]", out.getvalue()
         )
         self.assertIn("output: present_3_value", out.getvalue())
-
-    def test_export_a_loop(self):
-        text = run_example("export_a_loop.py")
-        self.assertEqual(text.count("discrepancy of the ONNX model: 0.0"), 2)
-
-    def test_profile_a_model(self):
-        text = run_example("profile_a_model.py")
-        self.assertRegex(text, r"median of 20; [\d.]+ ms in kernels, [\d.]+ ms \(\d+%\) of them in products")
-        self.assertRegex(text, r"\nMatMul +12 +[\d.]+ ")
-        self.assertRegex(text, r"\nlayers\.\*\.inner +\d+ +[\d.]+ ")
-        self.assertRegex(text, r"\nlayers\.\d\.\w+: [\d.]+ ms")
-
-    @unittest.skipUnless(importlib.util.find_spec("sklearn"), "needs the package scikit-learn")
-    def test_torch_compile_backend(self):
-        torch._dynamo.reset()
-        text = run_example("torch_compile_backend.py")
-        differences = re.findall(r"largest relative difference of the losses: (.*)", text)
-        self.assertEqual(len(differences), 2)
-        for difference in differences:
-            self.assertLess(float(difference), 1e-3)
-        self.assertEqual(re.findall(r"(\d) were created", text), ["4", "2"])
-        self.assertIn("input: name='input_dim_2' type=dtype('int64') shape=[1]", text)
-        self.assertIn("output: name='output_NONE_3'", text)
-
-    def test_every_example_is_tested_here(self):
-        found = {name for name in os.listdir(os.path.join(ROOT, "examples")) if name.endswith(".py")}
-        self.assertEqual(
-            found,
-            {
-                "custom_operators.py",
-                "export_a_loop.py",
-                "llama_decoder.py",
-                "profile_a_model.py",
-                "torch_compile_backend.py",
-            },
-        )
 
 
 class TestReadme(unittest.TestCase):

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributions import constraints
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
 from experimental_experiment.torch_interpreter.decisions import TORCH, asking_frame, is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -67,6 +66,9 @@ def of_tensor(bool_: Callable) -> Callable:
 
 def of_symbol(bool_: Callable) -> Callable:
     """``SymBool.__bool__`` that answers for the branch that does not raise."""
+
+    # a SymBool has loaded it, importing this file has not
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
     def __bool__(self: torch.SymBool) -> bool:
         answer = without_exception(asking_frame(sys._getframe())) if free_unbacked_symbols(self) else None

@@ -11,7 +11,6 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from experimental_experiment.torch_interpreter.decisions import asking_frame, model_line
 from experimental_experiment.torch_interpreter.emitter import logger
@@ -60,6 +59,9 @@ def operator_of(value: torch.Tensor) -> str | None:
 
 def of_size(bool_: Callable) -> Callable:
     """``SymBool.__bool__`` that answers for sizes that the data decide: they are not 0."""
+
+    # a SymBool has loaded it, importing this file has not
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     def __bool__(self: torch.SymBool) -> bool:
         symbols = free_unbacked_symbols(self)
