@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -114,6 +115,22 @@ def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
         return torch.from_dlpack(value).clone()
     array = np.array(value.numpy())
     return torch.from_numpy(array.view(array.dtype.str))  # uint64 comes as C's unsigned long long
+
+
+def array_to_ort(array: np.ndarray) -> onnxruntime.OrtValue:
+    """An array as onnxruntime sees it, bfloat16 being the type of ml_dtypes."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            np.ascontiguousarray(array).view(np.uint16), onnx.TensorProto.BFLOAT16
+        )
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:
+    """A tensor of onnxruntime as an array, the inverse of `array_to_ort`."""
+    if value.element_type() == onnx.TensorProto.BFLOAT16:
+        return from_ort(value).view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return value.numpy()
 
 
 def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Difference:

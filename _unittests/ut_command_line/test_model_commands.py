@@ -102,6 +102,7 @@ class TestFiles(ModelCommandsTestCase):
             "unlighten": ["-o", out],
             "run": [],
             "profile": [],
+            "print": [],
             "find": ["x"],
             "plot": ["-o", self.path("out.dot")],
             "compare": [self.model],
@@ -252,6 +253,20 @@ class TestRun(ModelCommandsTestCase):
         for name in ("h", "s", "picked", "y"):
             self.assertRegex(out, rf"result +{name} +float32\[3, 8\]")
 
+    def test_bfloat16(self):
+        text = """
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[n,2] x, bfloat16[2] z) => (bfloat16[n,2] y, float[n,2] w)
+        { y = Cast<to=16>(x) wide = Cast<to=1>(z) w = Add(x, wide) }
+        """
+        path = self.path("bfloat16.onnx")
+        onnx.save(onnx.parser.parse_model(text), path)
+        out = self.succeeds("run", path, "--repeat", "1")
+        self.assertRegex(out, r"input +z +bfloat16\[2\] min=")
+        self.assertRegex(out, r"result +y +bfloat16\[3, 2\] min=")
+        self.assertIn("2 of 2 outputs agree", self.succeeds("compare", path, path))
+        self.assertIn("Add", self.succeeds("profile", path, "--runs", "1"))
+
     def test_the_reference_evaluator(self):
         with self.assertLogs("experimental_experiment", "INFO") as logs:
             out = self.succeeds("run", self.model, "--reference", "--intermediate")
@@ -339,6 +354,28 @@ class TestCompare(ModelCommandsTestCase):
         self.assertEqual(status, 1)
         self.assertIn("1 of 1 outputs differ", out)
         self.assertEqual(self.command("compare", self.model, self.path("other.onnx"), "--no-run")[0], 0)
+
+    def test_within_the_rounding_of_bfloat16(self):
+        text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (bfloat16[2] y) {{ z = Mul(x, c) y = Cast<to=16>(z) }}'
+        for name, factor in {"a": 1.0, "b": 1.004, "c": 3.0}.items():
+            model = onnx.parser.parse_model(text.format())
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(factor, np.float32), "c"))
+            onnx.save(model, self.path(f"{name}.onnx"))
+        self.assertIn(
+            "1 of 1 outputs agree", self.succeeds("compare", self.path("a.onnx"), self.path("b.onnx"))
+        )
+        self.assertEqual(self.command("compare", self.path("a.onnx"), self.path("c.onnx"))[0], 1)
+
+    def test_sequences(self):
+        text = """
+        <ir_version: 8, opset_import: ["" : 18]>
+        g (float[n,2] x) => (seq(float[n,1]) y) { y = SplitToSequence<axis=1, keepdims=1>(x) }
+        """
+        model = onnx.parser.parse_model(text)
+        onnx.save(model, self.path("a.onnx"))
+        self.assertIn(
+            "1 of 1 outputs agree", self.succeeds("compare", self.path("a.onnx"), self.path("a.onnx"))
+        )
 
     def test_other_nodes_and_interfaces(self):
         other = product()

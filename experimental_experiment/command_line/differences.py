@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import collections
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import ml_dtypes
+import numpy as np
 import onnx
 from tabulate import tabulate
 
@@ -17,8 +20,8 @@ from experimental_experiment.helpers import dtype_text, type_text
 from experimental_experiment.reference.statistics import described
 from experimental_experiment.xoptim.bisection import array_gap
 
-TOLERANCE = 1e-4
-"""Largest difference of an element, absolute or relative, that is none."""
+TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
+"""Largest difference of an element, absolute or relative, that is none; 1e-4 for other dtypes."""
 
 MOST = 10
 """Names of a list that are printed."""
@@ -89,20 +92,28 @@ def differing(kind: str, first: Mapping[str, str], second: Mapping[str, str]) ->
     return rows
 
 
-def report(first: Mapping[str, object], second: Mapping[str, object]) -> int:
-    """Print the largest difference of each output; 1 when one is beyond the tolerance."""
-    gaps = {name: array_gap(first[name], second[name]) for name in first}
-    rows = [
-        [
-            name,
-            described(first[name]),
-            described(second[name]),
-            f"{gap:.1e}",
-            "ok" if gap <= TOLERANCE else "DIFFERS",
-        ]
-        for name, gap in gaps.items()
-    ]
+def report(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
+    """Print the largest difference of each output; 1 when one is beyond the tolerance of its dtype."""
+    rows, wrong = [], 0
+    for name, one in first.items():
+        gap, within = difference(one, second[name])
+        wrong += not within
+        texts = described(one), described(second[name])
+        rows.append([name, *texts, f"{gap:.1e}", "ok" if within else "DIFFERS"])
     print(tabulate(rows, ["output", "first", "second", "difference", ""], disable_numparse=True))
-    wrong = sum(gap > TOLERANCE for gap in gaps.values())
     print(f"{wrong} of {len(rows)} outputs differ" if wrong else f"{len(rows)} of {len(rows)} outputs agree")
     return 1 if wrong else 0
+
+
+def difference(first: Any, second: Any) -> tuple[float, bool]:
+    """The largest difference of two arrays, or of two sequences of arrays, and whether it is within the tolerance."""
+    if isinstance(first, list):
+        if len(first) != len(second):
+            return float("inf"), False
+        pairs = [difference(one, other) for one, other in zip(first, second)]
+        return max((gap for gap, _ in pairs), default=0.0), all(within for _, within in pairs)
+    tolerance = TOLERANCES.get(first.dtype.name, 1e-4)
+    if first.dtype == second.dtype == ml_dtypes.bfloat16:
+        first, second = first.astype(np.float32), second.astype(np.float32)
+    gap = array_gap(first, second)
+    return gap, gap <= tolerance

@@ -6,11 +6,14 @@ import argparse
 import os
 import zipfile
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.xoptim.bisection import random_feeds
+
+BFLOAT16 = "tensor(bfloat16)"
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -44,10 +47,16 @@ def feeds_of(given: argparse.Namespace, runner: onnxruntime.InferenceSession) ->
     unknown = [name for name in arrays if name not in names]
     if unknown:
         raise CommandError(f"the model has no input {unknown[0]!r} but {', '.join(names) or 'none'}")
+    sizes = sizes_of(given.size, runner)
+    halves = {argument.name: argument.shape for argument in runner.get_inputs() if argument.type == BFLOAT16}
     try:
-        drawn = random_feeds(runner, given.seed, sizes=sizes_of(given.size, runner), but=frozenset(arrays))
+        drawn = random_feeds(runner, given.seed, sizes=sizes, but={*arrays, *halves})
     except ValueError as error:
         raise CommandError(str(error)) from error
+    generator = np.random.default_rng(given.seed)
+    for name, shape in halves.items():
+        numbers = generator.normal(size=[dim if isinstance(dim, int) else sizes.get(dim, 3) for dim in shape])
+        drawn[name] = np.asarray(numbers, ml_dtypes.bfloat16)
     return {name: arrays[name] if name in arrays else drawn[name] for name in names}
 
 

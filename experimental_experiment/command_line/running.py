@@ -20,6 +20,7 @@ from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.check import REFUSALS
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import loaded, session, writable
+from experimental_experiment.comparison import array_from_ort, array_to_ort
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.reference.statistics import described
 
@@ -82,13 +83,18 @@ def add_outputs(model: onnx.ModelProto) -> None:
 
 def executed(runner: onnxruntime.InferenceSession, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
     """The outputs by their names. Raises CommandError when onnxruntime fails."""
+    names = [output.name for output in runner.get_outputs()]
     try:
-        values = runner.run(None, dict(arrays))
+        if all(argument.type.startswith("tensor(") for argument in runner.get_outputs()):
+            given = {name: array_to_ort(array) for name, array in arrays.items()}
+            values = [array_from_ort(value) for value in runner.run_with_ort_values(names, given)]
+        else:
+            values = runner.run(None, dict(arrays))
     except (*REFUSALS, runtime.InvalidArgument, ValueError) as error:
         raise CommandError(
             f"onnxruntime does not run the model on these inputs: {error}", status=1
         ) from error
-    return dict(zip((output.name for output in runner.get_outputs()), values))
+    return dict(zip(names, values))
 
 
 def referenced(given: argparse.Namespace, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
@@ -108,9 +114,11 @@ def referenced(given: argparse.Namespace, arrays: Mapping[str, np.ndarray]) -> d
 def timed(runner: onnxruntime.InferenceSession, arrays: Mapping[str, np.ndarray], repeat: int) -> str:
     """The times of several runs in one line."""
     seconds = []
+    names = [output.name for output in runner.get_outputs()]
+    given = {name: array_to_ort(array) for name, array in arrays.items()}
     for _ in range(repeat):
         start = time.perf_counter()
-        runner.run(None, dict(arrays))
+        runner.run_with_ort_values(names, given)
         seconds.append(time.perf_counter() - start)
     middle, low, high = (1000 * f(seconds) for f in (statistics.median, min, max))
     threads = runner.get_session_options().intra_op_num_threads or os.cpu_count()

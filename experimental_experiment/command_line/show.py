@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-import google.protobuf.message
-
-from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import loaded
 from experimental_experiment.helpers import pretty_onnx
 
 
@@ -20,10 +17,5 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Print the model."""
-    if not os.path.isfile(given.model):
-        raise CommandError(f"the file {given.model!r} does not exist")
-    try:
-        print(pretty_onnx(given.model))
-    except google.protobuf.message.DecodeError as error:
-        raise CommandError(f"{given.model!r} is not an ONNX model") from error
+    print(pretty_onnx(loaded(given.model)))
     return 0

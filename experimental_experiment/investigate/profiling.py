@@ -25,7 +25,7 @@ import onnxruntime
 import torch
 from tabulate import tabulate
 
-from experimental_experiment.comparison import to_ort
+from experimental_experiment.comparison import array_to_ort, to_ort
 from experimental_experiment.helpers import module_path, subgraphs
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.xoptim.bisection import random_feeds
@@ -237,7 +237,7 @@ def profile(
         )
         values = random_feeds(runner) if feeds is None else feeds
         given = {
-            name: to_ort(value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)))
+            name: to_ort(value) if isinstance(value, torch.Tensor) else array_to_ort(np.asarray(value))
             for name, value in values.items()
         }
         outputs = [output.name for output in runner.get_outputs()]
