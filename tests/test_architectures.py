@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
-from tests import networks  # noqa: F401 (registers its builders)
+from tests import families, networks  # noqa: F401 (they register their builders)
 from tests.architectures import BUILDERS, build
 
 OTHER_DTYPES = {
