@@ -8,7 +8,12 @@ import torch
 from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, guess_dynamic_shapes, to_onnx
+from experimental_experiment.torch_interpreter import (
+    CaptureError,
+    ExportOptions,
+    guess_dynamic_shapes,
+    to_onnx,
+)
 
 X, Y = torch.randn(2, 3), torch.randn(2, 3)
 
@@ -329,6 +334,55 @@ class TestGuessing(ExporterTestCase):
         }.items():
             with self.subTest(message), self.assertRaisesRegex(ValueError, message):
                 guess_dynamic_shapes(calls)
+
+
+class Keywords(torch.nn.Module):
+    """A branch on the size of a keyword argument that comes first in the call."""
+
+    def forward(self, x, *, z, w):
+        return x + w if z.shape[0] == 2 else x
+
+
+class TestSuggestions(ExporterTestCase):
+    CASES = {
+        "a constant is left out": (
+            Function(lambda x, y: x[:, :3] + y),
+            ((X, Y), {}),
+            ({0: "rows"}, {0: "rows", 1: Dim.DYNAMIC}),
+            '{"x": {0: "rows"}, "y": {0: "rows"}}',
+        ),
+        "equal sizes have one name": (
+            Function(lambda x, y: x + y),
+            ((X, Y), {}),
+            ({0: Dim("rows", min=2, max=9)}, {0: Dim("other")}),
+            """{"x": {0: Dim('rows', min=2, max=9)}, "y": {0: Dim('rows', min=2, max=9)}}""",
+        ),
+        "containers": (
+            Function(lambda x, y: x.sum() + y["a"][0] + torch.ones(2, 1)),
+            ((X, {"a": [Y], "n": 3}), {}),
+            ({0: "n", 1: "m"}, {"a": [{0: "k", 1: "c"}], "n": None}),
+            """{"x": {0: "n", 1: "m"}, "y": {'a': [{1: "c"}], 'n': None}}""",
+        ),
+        "keywords": (
+            Keywords(),
+            ((X,), {"w": Y, "z": X + 1}),
+            {"x": {0: "a"}, "w": {0: "b"}, "z": {0: "c"}},
+            '{"x": {0: "a"}, "w": {0: "a"}, "z": {}}',
+        ),
+    }
+
+    def test_what_to_paste(self):
+        for promise, (model, (args, kwargs), dynamic_shapes, expected) in self.CASES.items():
+            for tracing in ("export", "make_fx"):
+                with self.subTest(promise, tracing=tracing):
+                    options = {"export_options": ExportOptions(tracing=tracing)}
+                    with self.assertRaises(CaptureError) as caught:
+                        to_onnx(model, args, kwargs, dynamic_shapes=dynamic_shapes, **options)
+                    *_, given, better = str(caught.exception).splitlines()
+                    self.assertTrue(given.startswith("  given  dynamic_shapes="), given)
+                    self.assertEqual(f"  try    dynamic_shapes={expected}", better)
+                    pasted = eval(expected, {"Dim": Dim})
+                    self.assertTrue(to_onnx(model, args, kwargs, dynamic_shapes=pasted, **options).graph.node)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,12 @@ def capture(
         without_parallel_wrappers(module),
         naming_scripts(module),
     ):
-        exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
+        try:
+            exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
+        except CaptureError as error:
+            if "Constraints violated" in str(error):
+                suggest(error, module, args, kwargs, shapes, options)
+            raise
     if isinstance(exported, Program):
         program = exported
         given = [entry for entry in program.inputs if entry.tensor is None]
@@ -102,6 +107,38 @@ def capture(
     judge(program.inputs, decisions)
     warn_about_training(program.module)
     return program
+
+
+def suggest(
+    error: CaptureError,
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    shapes: DynamicShapes,
+    options: ExportOptions,
+) -> None:
+    """Add to an error about sizes what the user said of them, and what a capture that may choose makes of it, to be pasted."""
+    with unmarked(args, kwargs):
+        pass  # the capture that failed left marks that the next one would read
+    try:
+        exported = options.capture(
+            module, args, kwargs, shapes.relaxed(), shapes.has_small_sizes, Decisions()
+        )
+    except CaptureError:
+        return
+    program = exported if isinstance(exported, Program) else program_of(exported)
+    given = [entry for entry in program.inputs if entry.tensor is None]
+    positions = range(len(given))
+    if not isinstance(exported, Program):
+        positions = in_order_of_placeholders(exported, args, kwargs, list(positions))
+    found: dict[int, list] = {}
+    for position, entry in zip(positions, given):
+        value = entry.node.meta.get("val")
+        found[position] = [*value.shape] if isinstance(value, torch.Tensor) else [value]
+    arguments = {**inspect.signature(module.forward).bind_partial(*args).arguments, **kwargs}
+    said = f"dynamic_shapes={shapes.written(arguments)}"
+    better = f"dynamic_shapes={shapes.written(arguments, [found[place] for place in sorted(found)])}"
+    error.args = (f"{error}\n  given  {said}\n  try    {better}",)
 
 
 def module_of(mod: Any) -> torch.nn.Module:

@@ -27,15 +27,18 @@ class DynamicShapes:
         names: the user's names of dimensions, {axis: name} for each leaf of (args, kwargs); {None: name} for a number.
         minima: the smallest size that the user declared, {axis: size} for each leaf.
         has_small_sizes: whether a dimension called dynamic has size 0 or 1 in the example.
+        said: the entries of the user, {axis: entry} for each leaf.
     """
 
     shapes: Any = None
     names: list[dict[int | None, str]] = dataclasses.field(default_factory=list)
     minima: list[dict[int | None, int]] = dataclasses.field(default_factory=list)
     has_small_sizes: bool = False
+    said: list[dict[int | None, Any]] = dataclasses.field(default_factory=list)
 
     def add(self, sizes: Mapping[int | None, Any], value: Any) -> None:
         """Note what is said about one leaf, *value*: the entry of each axis, or of None for a number."""
+        self.said.append({axis: entry for axis, entry in sizes.items() if entry is not None})
         self.names.append({axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)})
         declared = {axis: getattr(entry, "min", None) for axis, entry in sizes.items()}
         self.minima.append({axis: int(size) for axis, size in declared.items() if size is not None})
@@ -43,6 +46,35 @@ class DynamicShapes:
             self.has_small_sizes |= any(
                 value.shape[axis] in (0, 1) for axis, entry in sizes.items() if is_asked(entry)
             )
+
+    def relaxed(self) -> Any:
+        """The same for torch.export, which may choose what becomes of each dimension that was called dynamic."""
+        return pytree.tree_map_only(
+            (torch.export.Dim, type(torch.export.Dim.AUTO)),
+            lambda entry: torch.export.Dim.AUTO if is_asked(entry) else entry,
+            self.shapes,
+        )
+
+    def written(self, arguments: Mapping[str, Any], found: list[list] | None = None) -> str:
+        """The entries of the user in Python, or those that fit the sizes *found* for each leaf: constants are left out, equal
+        sizes have one name.
+        """
+        names: dict[Any, str] = {}
+        leaves = []
+        for place, entries in enumerate(self.said):
+            texts = {}
+            for axis, entry in entries.items():
+                text = in_python(entry)
+                if found is not None and is_asked(entry):
+                    size = found[place][axis or 0]
+                    if not isinstance(size, torch.SymInt) or size.node.expr.is_Integer:
+                        continue
+                    text = names.setdefault(size.node.expr, text)
+                texts[axis] = text
+            leaves.append(texts)
+        given = iter(leaves)
+        inner = [f'"{name}": {entry_in_python(value, given)}' for name, value in arguments.items()]
+        return "{" + ", ".join(inner) + "}"
 
 
 class Misfit(Exception):
@@ -332,6 +364,30 @@ def in_each_leaf(children: list, spec: list | tuple) -> list | None:
     if len(spec) != leaves or any(entry != spec[0] for entry in spec):
         return None
     return [pytree.tree_map(lambda leaf: spec[0], child) for child in children]
+
+
+def entry_in_python(value: Any, entries: Iterator[dict]) -> str:
+    """The entry of one argument, from those of its leaves."""
+    if isinstance(value, torch.Tensor):
+        return "{" + ", ".join(f"{axis}: {text}" for axis, text in next(entries).items()) + "}"
+    if pytree._get_node_type(value) not in pytree.SUPPORTED_NODES:
+        return next(entries).get(None, "None")
+    children, names, _ = taken_apart(value)
+    inner = [entry_in_python(child, entries) for child in children]
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {entry}" for name, entry in zip(names, inner)) + "}"
+    return f"[{', '.join(inner)}]"
+
+
+def in_python(entry: Any) -> str:
+    """One entry as a person writes it."""
+    if isinstance(entry, (str, int)):
+        return f'"{entry}"' if isinstance(entry, str) else str(entry)
+    if not isinstance(entry, torch.export.Dim):
+        return f"Dim.{entry.type.name}"
+    limits = [f"{name}={getattr(entry, name, None)}" for name in ("min", "max")]
+    limits = [limit for limit in limits if limit.rpartition("=")[2].isdigit() and limit != "min=0"]
+    return f"Dim({', '.join([repr(entry.__name__), *limits])})"
 
 
 def paths(path: str, names: list) -> list[str]:
