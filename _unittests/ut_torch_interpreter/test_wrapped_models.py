@@ -9,12 +9,39 @@ from torch.nn.utils import parametrizations, prune
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 
 torch.manual_seed(0)
 
 X = torch.randn(4, 3)
 ROWS = ({0: "rows"},)
+
+
+class Sum(torch.Tensor):
+    """A tensor that holds two others, and is their sum."""
+
+    @staticmethod
+    def __new__(cls, left, right):
+        return torch.Tensor._make_wrapper_subclass(cls, left.shape, dtype=left.dtype)
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def __tensor_flatten__(self):
+        return ["left", "right"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, meta, size, stride):
+        return Sum(inner["left"], inner["right"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten.detach.default, torch.ops.aten.clone.default):
+            return Sum(function(args[0].left), function(args[0].right))
+        args, kwargs = torch.utils._pytree.tree_map_only(
+            Sum, lambda x: x.left + x.right, (args, kwargs or {})
+        )
+        return function(*args, **kwargs)
 
 
 class Holder(nn.Module):
@@ -94,6 +121,19 @@ class TestWrappers(ExporterTestCase):
             ):
                 scripted = Holder(nn.Sequential(nn.Tanh(), torch.jit.script(network())))
                 to_onnx(scripted, (X,), export_options=options)
+
+    def test_a_weight_that_holds_other_tensors(self):
+        model = nn.Linear(3, 3, bias=False)
+        model.weight = nn.Parameter(Sum(torch.randn(3, 3), torch.randn(3, 3)), requires_grad=False)
+        for tracing in ("export", "make_fx"):
+            with (
+                self.subTest(tracing),
+                self.assertRaisesRegex(
+                    ExportError,
+                    "the weight weight is a Sum, which holds other tensors: make an ordinary one of it first",
+                ),
+            ):
+                to_onnx(model, (X,), export_options=ExportOptions(tracing=tracing))
 
     def test_inference_mode(self):
         with torch.inference_mode():

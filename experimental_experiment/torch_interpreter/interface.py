@@ -15,6 +15,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import Emitter
@@ -167,6 +168,8 @@ def refusal(tensor: torch.Tensor, name: str) -> str:
     """Why a tensor cannot be a weight, ``""`` when it can."""
     if tensor.layout != torch.strided:
         return f"the weight {name} is {tensor.layout}: ONNX models hold dense tensors, as tensor.to_dense() makes them"
+    if is_traceable_wrapper_subclass(tensor):
+        return f"the weight {name} is a {type(tensor).__name__}, which holds other tensors: make an ordinary one of it first"
     if tensor.is_meta or isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
         return (
             f"the weight {name} has no values: give to_onnx(weights=...) if it was made on the meta device or under "
