@@ -140,5 +140,49 @@ class TestTransposing(RuleTestCase):
         self.assert_table(self.BECOME, self.STAY)
 
 
+class TestTransposedLeftOfGemm(RuleTestCase):
+    RULE = "TransposedLeftOfGemm"
+
+    def test_the_gemm_transposes(self):
+        for flag in (0, 1):
+            sizes = "4,3" if flag else "3,4"
+            self.assert_becomes(
+                f"""agraph (float[{sizes}] x, float[3,5] y, float[5] c) => (float[4,5] z) {{
+                t = Transpose <perm=[1,0]> (x) z = Gemm <alpha=0.5, beta=2.0, transA={flag}> (t, y, c) }}""",
+                ["Gemm"],
+            )
+
+    def test_without_a_bias(self):
+        self.assert_becomes(
+            "agraph (float[3,4] x, float[3,5] y) => (float[4,5] z) { t = Transpose (x) z = Gemm (t, y) }",
+            ["Gemm"],
+        )
+
+    def test_others_read_the_transposed_matrix(self):
+        self.assert_stays(
+            """agraph (float[3,4] x, float[3,5] y) => (float[4,5] z, float[4,3] u) {
+            t = Transpose (x) z = Gemm (t, y) u = Relu(t) }"""
+        )
+
+
+class TestTransposedRightOfGemm(RuleTestCase):
+    RULE = "TransposedRightOfGemm"
+
+    def test_the_gemm_transposes(self):
+        for flag in (0, 1):
+            sizes = "3,5" if flag else "5,3"
+            self.assert_becomes(
+                f"""agraph (float[N,3] x, float[{sizes}] y, float[5] c) => (float[N,5] z) {{
+                t = Transpose <perm=[1,0]> (y) z = Gemm <transB={flag}> (x, t, c) }}""",
+                ["Gemm"],
+            )
+
+    def test_a_permutation_that_moves_nothing(self):
+        self.assert_stays(
+            """agraph (float[N,3] x, float[3,5] y) => (float[N,5] z) {
+            t = Transpose <perm=[0,1]> (y) z = Gemm (x, t) }"""
+        )
+
+
 if __name__ == "__main__":
     unittest.main()

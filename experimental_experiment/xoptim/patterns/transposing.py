@@ -199,3 +199,24 @@ def reshape_around_transpose(op, x, inner, middle, root):
             op.Reshape(x, target), perm=[*order[: place + 1], order[place] + 1, *order[place + 1 :]]
         )
     return no("more than one axis parts")
+
+
+@rule(P.Gemm(P.Transpose(x, name="transpose"), y, optional("bias"), name="gemm"), set="default")
+def transposed_left_of_gemm(op, x, y, bias, transpose, gemm):
+    """The left matrix of a Gemm is transposed by the Gemm itself."""
+    return absorbed(op, x, y, bias, transpose, gemm, "transA")
+
+
+@rule(P.Gemm(x, P.Transpose(y, name="transpose"), optional("bias"), name="gemm"), set="default")
+def transposed_right_of_gemm(op, x, y, bias, transpose, gemm):
+    """The right matrix of a Gemm is transposed by the Gemm itself."""
+    return absorbed(op, x, y, bias, transpose, gemm, "transB")
+
+
+def absorbed(op, x, y, bias, transpose, gemm, flag: str) -> ir.Value:
+    """A Gemm that takes the matrix that was transposed."""
+    if perm(transpose) != [1, 0]:
+        return no("the permutation moves nothing")
+    given = {name: attribute_of(gemm, name) for name in ("alpha", "beta", "transA", "transB")}
+    given[flag] = 1 - (given[flag] or 0)
+    return op.Gemm(x, y, bias, **given)
