@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import re
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 
@@ -175,6 +178,17 @@ class TestReport(ExporterTestCase):
         ((row, count, because),) = content["rows"]
         self.assertEqual((row, count), ("MatMul.of_a_vector", 1))
         self.assertGreater(len(because), 0)
+
+    def test_warnings_are_shown_without_any_logging(self):
+        logger = logging.getLogger("experimental_experiment")
+        shown = io.StringIO()
+        with (
+            unittest.mock.patch.object(logging, "lastResort", logging.StreamHandler(shown)),
+            unittest.mock.patch.object(logger, "handlers", []),
+            unittest.mock.patch.object(logger, "propagate", False),
+        ):
+            to_onnx(Counter(), (torch.rand(2, 3),))
+        self.assertIn("the model writes count", shown.getvalue())
 
     def test_wrong_model_has_its_report_before_the_error(self):
         path = os.path.join(self.folder, "report.md")

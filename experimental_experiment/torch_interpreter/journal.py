@@ -16,8 +16,8 @@ from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.xoptim.report import Report
 
 
-class Journal(logging.Handler):
-    """Kept by `to_onnx`; a progress that notes when each stage begins, a handler that notes the warnings.
+class Journal(logging.Filter):
+    """Kept by `to_onnx`; a progress that notes when each stage begins, a filter that notes the warnings and lets them pass.
 
     Attributes:
         stages: name and seconds of each stage, in order.
@@ -30,7 +30,7 @@ class Journal(logging.Handler):
     """
 
     def __init__(self, progress: Progress):
-        super().__init__(logging.WARNING)
+        super().__init__()
         self.shown = progress
         self.begun: tuple[str, float] | None = None
         self.stages: list[tuple[str, float]] = []
@@ -54,16 +54,18 @@ class Journal(logging.Handler):
             self.stages.append((stage, time.perf_counter() - begin))
             self.begun = None
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Note one warning."""
-        self.warnings.append(record.getMessage())
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Note a warning. A handler would keep Python from showing it to those who have set up no logging."""
+        if record.levelno >= logging.WARNING:
+            self.warnings.append(record.getMessage())
+        return True
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """While this lasts, warnings are noted; the last stage ends with it."""
-        logger.addHandler(self)
+        logger.addFilter(self)
         try:
             yield
         finally:
-            logger.removeHandler(self)
+            logger.removeFilter(self)
             self.close_stage()
