@@ -25,8 +25,8 @@ class ExportOptions:
 
     Attributes:
         tracing: ``"export"`` is torch.export; ``"make_fx"`` runs the model on fake tensors below autograd, so that gradients
-            taken in forward (``torch.autograd.grad``, ``torch.func``) and tensor subclasses become operators. Composite
-            operators come in their parts then, and the graph is larger.
+            taken in forward (``torch.autograd.grad``, ``torch.func``) become operators. Composite operators come in their
+            parts then, and the graph is larger.
         strict: capture with TorchDynamo instead of running the model on fake tensors.
         decomposition_table: None takes the program as it is; ``"default"`` decomposes it with torch's default
             table; a dict {overload: function} decomposes those overloads.
