@@ -252,7 +252,7 @@ class TestRecording(unittest.TestCase):
             inferred_shapes([call(2, 3, 5), call(3, 3, 5)]), ({0: DYNAMIC}, [{0: DYNAMIC}, None], None, None)
         )
         self.assertEqual(
-            inferred_shapes([call(2, 3, 5), call(2, 5, 6)]), ({}, [{1: DYNAMIC}, None], DYNAMIC, None)
+            inferred_shapes([call(2, 3, 5), call(2, 5, 6)]), (None, [{1: DYNAMIC}, None], DYNAMIC, None)
         )
         other = Call((torch.ones(2, 4), [torch.ones(2, 3)]), {"number": 5, "flag": True})
         self.assertIsNone(inferred_shapes([call(2, 3, 5), other]))

@@ -11,10 +11,10 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import torch
-from onnx.reference import ReferenceEvaluator
 from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.comparison import run
+from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
 from experimental_experiment.xoptim.graphs import remove_unused_nodes
 
@@ -102,7 +102,7 @@ def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> 
     weights = [tensor for tensor in graph.initializer if tensor.name in needed and tensor.name not in feeds]
     part = onnx.helper.make_graph(kept, "part", inputs, [onnx.ValueInfoProto(name=name)], weights)
     try:
-        evaluator = ReferenceEvaluator(onnx.helper.make_model(part, opset_imports=proto.opset_import))
+        evaluator = ExtendedReferenceEvaluator(onnx.helper.make_model(part, opset_imports=proto.opset_import))
         with np.errstate(all="ignore"):
             (result,) = evaluator.run(None, {key: tensor.numpy() for key, tensor in feeds.items()})
         return torch.from_numpy(result)

@@ -159,7 +159,7 @@ class Taker:
     def export(self, piece: Piece, module: torch.nn.Module, calls: Sequence[Call]) -> None:
         """Export, run, compare; the status of the piece."""
         shapes = inferred_shapes(calls)
-        piece.is_dynamic = bool(shapes) and any(has_dynamic(entry) for entry in shapes)
+        piece.is_dynamic = has_dynamic(shapes)
         try:
             model = self.exported(module, calls[0], shapes)
         except ExportError as error:

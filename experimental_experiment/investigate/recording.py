@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from experimental_experiment.comparison import leaves_of
+from experimental_experiment.torch_interpreter.dynamic_shapes import guess_dynamic_shapes
 from experimental_experiment.torch_interpreter.patches.caches import known_caches
 
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -107,44 +107,15 @@ def in_order(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) ->
 # ---- dynamic shapes
 
 
-def inferred_shapes(calls: Sequence[Call]) -> tuple | None:
-    """``dynamic_shapes`` of a module, positional arguments then keywords: dynamic is what differs between calls.
-
-    None for a single call, and when the calls have other arguments than the first.
-    """
+def inferred_shapes(calls: Sequence[Call]) -> Any:
+    """``dynamic_shapes`` of a module, see `guess_dynamic_shapes`: None for a single call, and for calls of several structures."""
+    if len(calls) < 2:
+        return None
     with known_caches():
-        return merged_shapes(calls)
-
-
-def merged_shapes(calls: Sequence[Call]) -> tuple | None:
-    """See `inferred_shapes`."""
-    first = calls[0]
-    trees = [(call.args, call.kwargs) for call in calls]
-    structures = {repr(pytree.tree_structure(tree)) for tree in trees}
-    if len(calls) == 1 or len(structures) > 1:
-        return None
-    positional = [shapes_of([call.args[place] for call in calls]) for place in range(len(first.args))]
-    named = [shapes_of([call.kwargs[name] for call in calls]) for name in first.kwargs]
-    return (*positional, *named)
-
-
-def shapes_of(values: Sequence[Any]) -> Any:
-    """What differs between the values of one argument, in the structure of the argument."""
-    first = values[0]
-    if isinstance(first, torch.Tensor):
-        ranks = {value.dim() for value in values if isinstance(value, torch.Tensor)}
-        if len(ranks) > 1:
+        try:
+            return guess_dynamic_shapes([(call.args, call.kwargs) for call in calls])
+        except ValueError:
             return None
-        sizes = [value.shape for value in values]
-        return {axis: DYNAMIC for axis in range(first.dim()) if len({size[axis] for size in sizes}) > 1}
-    if isinstance(first, int) and not isinstance(first, bool):
-        return DYNAMIC if len(set(values)) > 1 else None
-    kind = pytree._get_node_type(first)
-    if kind not in pytree.SUPPORTED_NODES:
-        return None
-    children = [pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0] for value in values]
-    found = [shapes_of(items) for items in zip(*children)]
-    return dict(zip(first, found)) if isinstance(first, dict) else found
 
 
 def shown(shapes: Any) -> str:
