@@ -12,7 +12,7 @@ import torch
 
 from experimental_experiment.comparison import compare, session
 from experimental_experiment.helpers import pretty_onnx
-from experimental_experiment.torch_interpreter import CaptureError, ExportError, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, guess_dynamic_shapes, to_onnx
 
 
 class Model(torch.nn.Module):
@@ -90,6 +90,11 @@ onx = to_onnx(
 )
 for value in onx.graph.input:
     print(value.name, [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim])
+
+# %%
+# Which sizes change is also seen from several calls.
+
+print(guess_dynamic_shapes([(x, bias), (torch.randn(8, 10), bias)]))
 
 # %%
 # A size that cannot change

@@ -14,6 +14,7 @@ from sklearn.datasets import load_diabetes
 from torch._dynamo.backends.common import aot_autograd
 
 from experimental_experiment.helpers import pretty_onnx
+from experimental_experiment.plotting import plot_dot
 from experimental_experiment.torch_dynamo import get_decomposition_table, onnx_custom_backend
 from experimental_experiment.torch_interpreter import ExportOptions
 
@@ -152,6 +153,7 @@ for name, values in losses.items():
     print(f"{name}: largest relative difference of the losses: {worst:.1e}")
     plt.plot(range(1, 4), values, "o-", label=name)
 plt.xlabel("epoch")
+plt.xticks([1, 2, 3])
 plt.ylabel("loss")
 plt.legend()
 plt.show()
@@ -165,6 +167,18 @@ plt.show()
 for i, inst in enumerate(storage["instance"][:2]):
     print(f"-- model {i} running on {inst['providers']}")
     print(pretty_onnx(inst["onnx"]))
+
+# %%
+# The forward graph, drawn.
+
+plot_dot(storage["instance"][0]["onnx"])
+plt.show()
+
+# %%
+# The backward graph.
+
+plot_dot(storage["instance"][1]["onnx"])
+plt.show()
 
 # %%
 # And those of dynamic batches.

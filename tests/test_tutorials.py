@@ -6,6 +6,7 @@ import io
 import os
 import re
 import runpy
+import shutil
 import sys
 import tempfile
 import unittest
@@ -107,7 +108,8 @@ class TestTutorials(unittest.TestCase):
         self.assertIn("the same as transformers: True", text)
         self.assertIn("104 tokens in the cache", text)
 
-    @needs("matplotlib", "sklearn")
+    @unittest.skipIf(shutil.which("dot") is None, "needs graphviz's program dot")
+    @needs("graphviz", "matplotlib", "sklearn")
     def test_torch_compile_backend(self):
         text = printed("torch_compile_backend.py")
         self.assert_close(text, "largest relative difference of the losses:", 3, 1e-3)

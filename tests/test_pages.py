@@ -1,0 +1,56 @@
+"""The pages of the documentation: their blocks of Python run, one after the other."""
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+import unittest
+
+import torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class TestPages(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        torch.manual_seed(0)
+
+    def printed(self, page: str) -> str:
+        """What the blocks of a page print."""
+        with open(os.path.join(ROOT, "docs", page)) as file:
+            blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+        names = {"__name__": "page"}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            for block in blocks:
+                exec(block, names)
+        return out.getvalue()
+
+    def test_index(self):
+        self.assertIn("shape=['batch', 10]", self.printed("index.md"))
+
+    def test_migration(self):
+        text = self.printed("migration.md")
+        self.assertIn("GuardOnDataDependentSymNode", text)
+        self.assertIn("is TorchScript, which torch.export does not take", text)
+        self.assertEqual(os.listdir(), ["model.onnx"])
+
+    def test_deploy(self):
+        text = self.printed("howto/deploy.md")
+        self.assertIn("['Gemm', 'Mul', 'Erf', 'Mul', 'Add', 'Mul', 'Gemm']", text)
+        self.assertIn("2 weights quantized, 32768 bytes became 5120", text)
+        self.assertIn("['DequantizeLinear', 'Gemm', 'Gelu', 'DequantizeLinear', 'Gemm']", text)
+        self.assertIn("True ['GroupQueryAttention'", text)
+
+    def test_extend(self):
+        text = self.printed("howto/extend.md")
+        self.assertIn("Could not", text)
+        self.assertRegex(text, r"\[.*'ReduceMax'.*\]")
+
+
+if __name__ == "__main__":
+    unittest.main()
