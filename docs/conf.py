@@ -8,9 +8,10 @@ import site
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, ROOT)
+sys.path[:0] = [ROOT, os.path.join(ROOT, "docs")]
 
 import experimental_experiment  # noqa: E402
+import figures  # noqa: E402
 
 project = "experimental_experiment"
 release = version = experimental_experiment.__version__
@@ -65,4 +66,5 @@ def without_this_machine(app, docname, source):
 
 def setup(app):
     """Called by Sphinx."""
+    app.connect("builder-inited", figures.draw)
     app.connect("source-read", without_this_machine)
