@@ -31,7 +31,8 @@ def export_and_compare(model, args, others=(), dynamic_shapes=None):
 # A branch
 # --------
 #
-# Python's ``if`` on a value of a tensor is refused. The hint names the operator to use.
+# Python's ``if`` on a value of a tensor is refused. torch writes the graph that it had so far, then comes the error; the hint names the
+# operator to use.
 
 
 class Branch(torch.nn.Module):

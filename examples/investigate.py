@@ -6,6 +6,9 @@ An export stops at the first node that it cannot translate. This page reads such
 submodule that torch.export refuses, and the node where numbers differ.
 """
 
+import contextlib
+import io
+
 import onnx
 import torch
 
@@ -88,14 +91,16 @@ print(coverage(Encoder(), (x,)))
 # ------------------------------------
 #
 # ``piece_by_piece`` runs the model, exports it, then its submodules with the arguments that they had. With several calls, the dimensions that
-# differ are dynamic.
+# differ are dynamic. (torch writes the graph that it had so far to the error stream: here it goes nowhere.)
 
-try:
-    to_onnx(Model(), (x,))
-except CaptureError as error:
-    print(str(error).splitlines()[0])
+with contextlib.redirect_stderr(io.StringIO()):
+    try:
+        to_onnx(Model(), (x,))
+    except CaptureError as error:
+        print(str(error).splitlines()[0])
 
-pieces = piece_by_piece(Model(), [(x,), (torch.randn(5, 6),)])
+    pieces = piece_by_piece(Model(), [(x,), (torch.randn(5, 6),)])
+
 print([(piece.path, piece.family or piece.detail.splitlines()[0]) for piece in pieces.failures])
 
 # %%

@@ -11,7 +11,7 @@ import dataclasses
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from experimental_experiment.comparison import compare, session
+from experimental_experiment.comparison import compare, run, session
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors, patches
 
@@ -82,6 +82,40 @@ onx = to_onnx(
 )
 (difference,) = compare(model, session(onx), (torch.randn(3, 7, 4), torch.tensor([1, 7, 4])))
 print(f"{difference.got}, {difference.absolute:.1e}")
+
+# %%
+# Gradients in forward
+# --------------------
+#
+# torch.export does not take ``torch.autograd.grad``. ``tracing="make_fx"`` follows it: an energy and its forces, for any number of atoms.
+
+
+class Energy(torch.nn.Module):
+    """A potential and what it does to each atom."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+    def forward(self, positions):
+        """The energy, and the forces."""
+        positions = positions.detach().requires_grad_(True)
+        energy = self.layers(positions).sum()
+        (slope,) = torch.autograd.grad(energy, positions)
+        return energy, -slope
+
+
+model, positions = Energy(), torch.randn(5, 3)
+shapes = {"positions": {0: "atoms"}}
+try:
+    to_onnx(model, (positions,), dynamic_shapes=shapes)
+except CaptureError as error:
+    print(str(error).splitlines()[0])
+onx = to_onnx(model, (positions,), dynamic_shapes=shapes, export_options=ExportOptions(tracing="make_fx"))
+other = torch.randn(9, 3)
+expected = [tensor.detach() for tensor in model(other)]
+for name, a, b in zip(("energy", "forces"), expected, run(session(onx), [other]), strict=True):
+    print(f"{name}: {tuple(b.shape)}, {(a - b).abs().max():.1e}")
 
 # %%
 # A class of one's own

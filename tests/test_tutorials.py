@@ -132,6 +132,7 @@ class TestTutorials(unittest.TestCase):
         self.assertIn("'LSTM']", text)
         self.assert_close(text, r"length \d+:", 3)
         self.assert_close(text, r"float32\[3, 7, 8\],", 1)
+        self.assert_close(text, r"(?:energy: \(\)|forces: \(9, 3\)),", 2)
         self.assertEqual(text.count("['point_left', 'point_right']"), 2)
 
     def test_investigate(self):
