@@ -5,10 +5,11 @@ Tensors travel by DLPack: no copy, every dtype.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -155,6 +156,20 @@ def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: floa
     )
 
 
+@contextlib.contextmanager
+def without_gradients_of_parameters(model: Any) -> Iterator[None]:
+    """Let the parameters of a module ask for no gradients for a while: a scan that records them is refused by torch."""
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    asking = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in asking:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in asking:
+            parameter.requires_grad_(True)
+
+
 def compare(
     model: torch.nn.Module,
     runner: onnxruntime.InferenceSession,
@@ -164,14 +179,16 @@ def compare(
 ) -> list[Difference]:
     """Run both on copies of the same arguments and compare every output, in order.
 
-    The model runs in the caller's gradient mode: it may take gradients itself. Python ints, floats and bools among the arguments are constants of the model unless it takes as many inputs.
+    The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile. Python ints, floats and
+    bools among the arguments are constants of the model unless it takes as many inputs.
     """
     kwargs = dict(kwargs or {})
     leaves = [leaf for leaf in leaves_of((args, kwargs)) if leaf is not None]
     wanted = len(runner.get_inputs())
     inputs = leaves if len(leaves) == wanted else [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]
-    expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    with without_gradients_of_parameters(model):
+        expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
     got = run(runner, feeds)
     names = [argument.name for argument in runner.get_outputs()]
     if len(expected) != len(got):

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch.utils import _pytree as pytree
 from transformers.cache_utils import DynamicCache
 from transformers.integrations.executorch import register_dynamic_cache_export_support
 
@@ -44,7 +45,9 @@ def architecture(function: Callable[[], Architecture]) -> Callable[[], Architect
 
 
 def build(name: str) -> Architecture:
-    """Build one architecture, the same every time."""
+    """Build one architecture, the same every time: no cache is registered but by its builder."""
+    if DynamicCache in pytree.SUPPORTED_NODES:
+        pytree._deregister_pytree_node(DynamicCache)
     torch.manual_seed(0)
     return BUILDERS[name]()
 

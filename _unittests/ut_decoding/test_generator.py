@@ -85,6 +85,7 @@ class TestGenerator(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         register_dynamic_cache_export_support()
+        cls.addClassCleanup(torch.utils._pytree._deregister_pytree_node, DynamicCache)
         torch.manual_seed(0)
         cls.models = {name: build().eval() for name, build in MODELS.items()}
         cls.programs = {

@@ -7,6 +7,7 @@ import unittest
 import numpy as np
 import onnx_ir as ir
 import torch
+from transformers.cache_utils import DynamicCache
 from transformers.integrations.executorch import register_dynamic_cache_export_support
 
 from _unittests.ut_decoding.test_generator import MODELS, PROMPTS, exported
@@ -19,6 +20,7 @@ class TestInPlace(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         register_dynamic_cache_export_support()
+        cls.addClassCleanup(torch.utils._pytree._deregister_pytree_node, DynamicCache)
         torch.manual_seed(0)
         cls.models = {name: MODELS[name]().eval() for name in ("Llama", "Qwen2", "GPT-2")}
         cls.programs = {

@@ -193,9 +193,11 @@ class TestCaches(ExporterTestCase):
 
     @classmethod
     def setUpClass(cls):
+        from transformers.cache_utils import DynamicCache
         from transformers.integrations.executorch import register_dynamic_cache_export_support
 
         register_dynamic_cache_export_support()
+        cls.addClassCleanup(torch.utils._pytree._deregister_pytree_node, DynamicCache)
 
     def cache(self, kind=None):
         from transformers.cache_utils import DynamicCache

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter import registry
@@ -257,7 +258,7 @@ def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
 def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:
     """``torch.inference_mode`` when weights were made under it: torch records no gradients of them."""
     weights = itertools.chain(module.parameters(), module.buffers())
-    is_inference = any(weight.is_inference() for weight in weights)
+    is_inference = any(not is_lazy(weight) and weight.is_inference() for weight in weights)
     return torch.inference_mode() if is_inference else contextlib.nullcontext()
 
 
