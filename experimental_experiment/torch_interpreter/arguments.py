@@ -8,14 +8,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 FOREIGN = {
+    "artifacts_dir": 'report="report.html"',
+    "autograd_inlining": "nothing: the capture is always torch.export's",
+    "custom_opsets": 'target_opset={"": 20, "my.domain": 1}',
     "custom_translation_table": "translations={operator: function}",
     "do_constant_folding": "optimize=True, the default",
+    "dump_exported_program": 'report="report.html"',
     "dynamic_axes": 'dynamic_shapes={"x": {0: "batch"}}, by argument of forward',
     "dynamo": "nothing: the capture is always torch.export's",
+    "export_modules_as_functions": "modules_as_functions=True",
     "export_params": "nothing: the weights are always part of the model",
     "external_data": "nothing: weights of more than 16 MB go to a file of their own",
     "f": 'filename="model.onnx"',
+    "fallback": "nothing: what cannot be translated stops the export",
+    "keep_initializers_as_inputs": "nothing: the weights are always part of the model",
+    "operator_export_type": "nothing: what cannot be translated stops the export",
     "opset_version": "target_opset=20",
+    "profile": 'report="report.html", which has the times',
     "strict": "export_options=ExportOptions(strict=True)",
     "training": "model.train() or model.eval() before",
     "verbose": "nothing: python -m experimental_experiment print shows a model",
