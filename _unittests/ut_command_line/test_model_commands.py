@@ -8,13 +8,14 @@ import io
 import os
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
 
-from experimental_experiment.command_line import main
+from experimental_experiment.command_line import main, weights
 from experimental_experiment.comparison import session
 
 PRODUCT = """
@@ -143,6 +144,14 @@ class TestLighten(ModelCommandsTestCase):
         self.assertEqual(sorted(os.listdir(self.folder)), ["light.onnx", "model.onnx"])
         self.succeeds("unlighten", light, "-o", full, "--weights", self.model)
         np.testing.assert_array_equal(self.output(full), self.output(self.model))
+
+    def test_a_full_disk(self):
+        light = self.path("light.onnx")
+        self.succeeds("lighten", self.model, "-o", light)
+        with unittest.mock.patch.object(weights, "save", side_effect=OSError("no space left on device")):
+            self.fails(
+                "the model cannot be written: no space left", "unlighten", light, "-o", self.path("full.onnx")
+            )
 
     def test_random_weights_resemble_those_that_were(self):
         light, full, again = (self.path(name) for name in ("light.onnx", "full.onnx", "again.onnx"))

@@ -13,6 +13,7 @@ import torch
 from _unittests.ut_investigate.holder import Deep
 from _unittests.ut_investigate.test_pieces import CALLS
 from experimental_experiment.investigate import piece_by_piece
+from experimental_experiment.investigate.reproduction import Sources, Unreproducible
 from experimental_experiment.testing import ExporterTestCase
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -86,6 +87,23 @@ class TestScripts(ExporterTestCase):
                 self.assertIn(note, failure.note)
                 self.assertEqual(failure.script, "")
                 self.assertEqual(os.listdir(folder), [])
+
+    def test_sources_that_a_script_cannot_hold(self):
+        def named_local():
+            class Local:
+                """One of two."""
+
+            return Local
+
+        sources = Sources()
+        sources.add(named_local())
+        with self.assertRaisesRegex(
+            Unreproducible, "there are two of the name Local, defined in __main__ or in functions"
+        ):
+            sources.add(named_local())
+        made = type("Made", (torch.nn.Module,), {"__module__": "__main__"})
+        with self.assertRaisesRegex(Unreproducible, "the source of Made is not known: "):
+            sources.add(made)
 
 
 if __name__ == "__main__":
