@@ -160,7 +160,7 @@ def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: floa
 def without_gradients_of_parameters(model: Any) -> Iterator[None]:
     """Let the parameters of a module ask for no gradients for a while: a scan that records them is refused by torch."""
     parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
-    asking = [parameter for parameter in parameters if parameter.requires_grad]
+    asking = [parameter for parameter in parameters if parameter.requires_grad and parameter.is_leaf]
     for parameter in asking:
         parameter.requires_grad_(False)
     try:
