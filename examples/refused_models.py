@@ -16,7 +16,7 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors, patches
 
 # %%
-# The list of them. Those of the column *default* can only turn a refusal into an export, and are on in every ``to_onnx``.
+# The list of them. Those of the column *default* give an export that is right, and are on in every ``to_onnx``.
 
 print(patches())
 

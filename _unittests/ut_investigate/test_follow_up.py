@@ -74,6 +74,18 @@ class TestVerify(ExporterTestCase):
             with self.subTest(promise):
                 to_onnx(model, args, kwargs, verify=True, export_options=ExportOptions(strict=False))
 
+    def test_gradients_of_parameters_are_not_recorded(self):
+        """torch refuses a scan in a scan that records them."""
+
+        class Watched(torch.nn.Linear):
+            def forward(self, x):
+                seen.append(self.weight.requires_grad)
+                return super().forward(x)
+
+        seen, module = [], Watched(3, 2)
+        to_onnx(module, (torch.rand(2, 3),), verify=True)
+        self.assertEqual([seen[0], seen[-1], module.weight.requires_grad], [True, False, True])
+
     def test_what_the_model_writes(self):
         x = torch.rand(2, 3)
         before = x.clone()

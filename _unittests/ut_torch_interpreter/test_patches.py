@@ -214,7 +214,8 @@ class TestOptions(ExporterTestCase):
         self.assertNotIn("numpy_inputs", default)
         self.assertEqual(self.names(None), default)
         self.assertEqual(self.names(False), set())
-        self.assertEqual(self.names(True), set(room.PATCHES))
+        self.assertEqual(self.names(True), set(room.PATCHES) - {"shortcuts"})
+        self.assertEqual(self.names(["shortcuts"]), {*default, "shortcuts"})
         self.assertEqual(self.names(["numpy_inputs"]), {*default, "numpy_inputs"})
         self.assertLessEqual(self.names(True, ["torch"]), self.names(True))
 

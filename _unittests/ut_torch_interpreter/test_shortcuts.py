@@ -71,16 +71,19 @@ class TestShortcuts(ExporterTestCase):
     def test_a_warning_names_the_line(self):
         for promise, (function, condition) in self.CASES.items():
             with self.subTest(promise), self.assertLogs("experimental_experiment", "WARNING") as logs:
-                to_onnx(Call(function), (X, MASK), export_options=ExportOptions(patches=True), **ROWS)
+                to_onnx(
+                    Call(function), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS
+                )
                 text = (
                     f"the model holds the branch where {condition}, for all data\n" + r'  File ".*", line \d+'
                 )
                 self.assertRegex(logs.output[0], text)
 
-    def test_only_when_it_is_asked_for(self):
-        for promise, (function, _) in self.CASES.items():
-            with self.subTest(promise), self.assertRaisesRegex(CaptureError, "data-dependent"):
-                to_onnx(Call(function), (X, MASK), **ROWS)
+    def test_only_when_it_is_named(self):
+        for patches in (None, True):
+            for promise, (function, _) in self.CASES.items():
+                with self.subTest(promise), self.assertRaisesRegex(CaptureError, "data-dependent"):
+                    to_onnx(Call(function), (X, MASK), export_options=ExportOptions(patches=patches), **ROWS)
 
     def test_other_branches_stay_refused(self):
         def on_a_sum(x, mask):
@@ -92,7 +95,9 @@ class TestShortcuts(ExporterTestCase):
 
         for function in (on_a_sum, on_a_count):
             with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, "data-dependent"):
-                to_onnx(Call(function), (X, MASK), export_options=ExportOptions(patches=True), **ROWS)
+                to_onnx(
+                    Call(function), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS
+                )
 
     def test_a_check_stays_a_check(self):
         def forward(x, mask):
@@ -100,7 +105,7 @@ class TestShortcuts(ExporterTestCase):
             return x * 2
 
         with self.assertNoLogs("experimental_experiment", "WARNING"):
-            to_onnx(Call(forward), (X, MASK), export_options=ExportOptions(patches=True), **ROWS)
+            to_onnx(Call(forward), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS)
 
 
 if __name__ == "__main__":

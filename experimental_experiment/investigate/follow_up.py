@@ -10,7 +10,14 @@ from typing import Any
 import onnx
 import torch
 
-from experimental_experiment.comparison import Difference, difference, run, session, tensor_leaves
+from experimental_experiment.comparison import (
+    Difference,
+    difference,
+    run,
+    session,
+    tensor_leaves,
+    without_gradients_of_parameters,
+)
 from experimental_experiment.investigate.page import page
 from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
 from experimental_experiment.investigate.report import as_markdown, gathered
@@ -99,7 +106,8 @@ def compared(
     held |= {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
     runner = session(model)
     got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
-    expected = [leaf.clone() for leaf in tensor_leaves(eager(*given[0], **given[1]))]
+    with without_gradients_of_parameters(eager):
+        expected = [leaf.detach().clone() for leaf in tensor_leaves(eager(*given[0], **given[1]))]
     buffers = dict(eager.named_buffers()) if isinstance(eager, torch.nn.Module) else {}
     after = {f"{name}_out": buffers.get(name, leaf) for name, leaf in held.items()}
     names = [argument.name for argument in runner.get_outputs()]

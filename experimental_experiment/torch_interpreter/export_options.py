@@ -35,7 +35,8 @@ class ExportOptions:
         backed_size_oblivious: treat dynamic dimensions as if they could be 0 or 1. None: only when the example
             size of a dimension called dynamic is 0 or 1, which torch would otherwise refuse.
         patches: which patches of torch and transformers are applied while the model is captured, see ``docs/patches.md``.
-            None: those that can only turn a refusal into an export; names: these too; True: all; False: none.
+            None: those of its column default; names: these too; True: all but those that assume something of the model,
+            which are named; False: none.
     """
 
     tracing: str = "export"

@@ -22,7 +22,7 @@ ANSWERS = {"aten.all": False, "aten.any": True}
 """What is answered when a branch asks for the result of an operator: a mask has holes, something is marked."""
 
 
-@patch("torch", replaces=("torch.Tensor.__bool__", "torch.SymBool.__bool__"))
+@patch("torch", replaces=("torch.Tensor.__bool__", "torch.SymBool.__bool__"), by_name=True)
 def shortcuts() -> Iterator[None]:
     """A branch on ``mask.all()``, ``mask.any()`` or ``found.numel() == 0`` is refused: the general one is taken, with a warning.
 
