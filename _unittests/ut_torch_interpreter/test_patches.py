@@ -107,7 +107,7 @@ class TestContext(unittest.TestCase):
             raise RuntimeError("torch changed")
             yield
 
-        broken = room.Patch("broken", "it breaks", "torch", (), "", "", True, fails)
+        broken = room.Patch("broken", "it breaks", "torch", (), "", "", True, False, fails)
         with self.assertRaisesRegex(RuntimeError, "torch changed"):
             with room.applied([*room.selected(True, ["torch"]), broken]):
                 self.fail("it is applied")
@@ -258,7 +258,7 @@ class TestOptions(ExporterTestCase):
 
     def test_versions(self):
         def at(since="", until=""):
-            return room.Patch("p", "it fails", "torch", (), since, until, True, None)
+            return room.Patch("p", "it fails", "torch", (), since, until, True, False, None)
 
         self.assertEqual(at().reason_to_skip(), "")
         self.assertEqual(at("2.0", "99.1").versions, "torch >= 2.0, < 99.1")
@@ -269,7 +269,7 @@ class TestOptions(ExporterTestCase):
         self.assertEqual(room.numbers("2.13"), room.numbers("2.13.0a1"))
 
     def test_a_patch_that_is_not_needed_says_so(self):
-        old = room.Patch("old", "it failed", "torch", (), "", "1.0", True, None)
+        old = room.Patch("old", "it failed", "torch", (), "", "1.0", True, False, None)
         with self.assertLogs("experimental_experiment", logging.DEBUG) as logs, room.applied([old]):
             pass
         self.assertRegex(logs.output[0], "DEBUG.*patch old is skipped: torch .* does not need it")
