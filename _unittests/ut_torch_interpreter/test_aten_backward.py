@@ -1,5 +1,6 @@
 """Gradients: same values, shapes and dtypes as eager."""
 
+import itertools
 import unittest
 
 import torch
@@ -134,6 +135,33 @@ class TestBackward(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+
+class TestHalfPrecision(ExporterTestCase):
+    """Input, weight, then stride, padding, dilation, transposed, output_padding, groups."""
+
+    CONVOLUTIONS = {
+        "plain": (normal(2, 8, 12, 11), normal(16, 8, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+        "stride": (normal(2, 8, 12, 11), normal(6, 8, 3, 2), [2, 3], [1, 0], [1, 1], False, [0, 0], 1),
+        "dilation": (normal(2, 8, 9), normal(6, 8, 3), [1], [2], [2], False, [0], 1),
+        "groups": (normal(2, 8, 12, 11), normal(16, 2, 5, 5), [2, 2], [2, 2], [1, 1], False, [0, 0], 4),
+        "depthwise volumes": (normal(1, 6, 6, 5, 5), normal(6, 1, 3, 3, 3), [1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 6),
+        "transposed": (normal(2, 8, 6, 7), normal(8, 6, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 1], 1),
+        "transposed with groups": (normal(2, 8, 9), normal(8, 3, 4), [3], [0], [2], True, [0], 2),
+    }  # fmt: skip
+
+    def test_as_near_as_eager(self):
+        for promise, (x, weight, *geometry) in self.CONVOLUTIONS.items():
+            channels = [weight.shape[1] * geometry[-1] if geometry[3] else weight.shape[0]]
+            gradient = torch.randn_like(aten.convolution.default(x, weight, None, *geometry))
+            for dtype, position in itertools.product((torch.float16, torch.bfloat16), range(3)):
+
+                def function(*tensors, position=position, settings=(channels, *geometry)):
+                    mask = [place == position for place in range(3)]
+                    return aten.convolution_backward.default(*tensors, *settings, mask)[position]
+
+                with self.subTest(promise, dtype=dtype, position=position):
+                    self.assert_as_near_as_eager(function, *(t.to(dtype) for t in (gradient, x, weight)))
 
 
 if __name__ == "__main__":
