@@ -130,6 +130,17 @@ class TestBackward(ExporterTestCase):
         "trilinear": (
             aten.upsample_trilinear3d_backward.default, normal(1, 2, 5, 4, 9), [5, 4, 9], [1, 2, 3, 5, 4],
             False),
+        "antialiased": (aten._upsample_bilinear2d_aa_backward.default, BIG, [11, 4], [2, 3, 5, 13], False),
+        "antialiased with corners": (
+            aten._upsample_bilinear2d_aa_backward.default, BIG, [11, 4], [2, 3, 15, 7], True),
+        "antialiased by factors": (
+            aten._upsample_bilinear2d_aa_backward.default, BIG, [11, 4], [2, 3, 5, 13], False, 2.2, 0.3),
+        "antialiased bicubic": (
+            aten._upsample_bicubic2d_aa_backward.default, BIG, [11, 4], [2, 3, 5, 13], False),
+        "antialiased bicubic, float64": (
+            aten._upsample_bicubic2d_aa_backward.default, BIG.double(), [11, 4], [2, 3, 25, 13], True),
+        "antialiased lanczos": (
+            aten._upsample_lanczos2d_aa_backward.default, BIG, [11, 4], [2, 3, 25, 9], False),
         "bicubic": (aten.upsample_bicubic2d_backward.default, BIG, [11, 4], [2, 3, 5, 7], False),
     }  # fmt: skip
 

@@ -16,7 +16,15 @@ import torch
 from experimental_experiment.torch_interpreter.aten.adaptive_pooling import adaptive_bounds
 from experimental_experiment.torch_interpreter.aten.convolution import any_conv, conv_transpose
 from experimental_experiment.torch_interpreter.aten.pooling import Geometry, bounds, divisors
-from experimental_experiment.torch_interpreter.aten.resize import cubic_taps, linear_taps, nearest_indices
+from experimental_experiment.torch_interpreter.aten.resize import (
+    antialiased_matrix,
+    cubic_taps,
+    hat,
+    lanczos,
+    linear_taps,
+    nearest_indices,
+    triangle,
+)
 from experimental_experiment.torch_interpreter.aten.spatial import columns, padded, per_axis
 from experimental_experiment.torch_interpreter.aten.unpooling import scattered
 from experimental_experiment.torch_interpreter.composite import composite
@@ -373,6 +381,43 @@ def upsample_bicubic2d_backward(
     """The gradient of bicubic."""
     scales = [scales_h, scales_w]
     return taps_back(op, grad_output, output_size, input_size, align_corners, scales, cubic_taps)
+
+
+def antialiased_back(op, grad_output, output_size, input_size, align_corners, scales, kernel, reach: float):
+    """The gradient of every output shared by the elements that it weighed."""
+
+    def matrix(axis, dtype):
+        sizes = input_size[axis + 2], output_size[axis], scales[axis]
+        return antialiased_matrix(op, dtype, *sizes, align_corners, kernel, reach)
+
+    return carried_back(op, grad_output, len(output_size), matrix)
+
+
+@translates(aten._upsample_bilinear2d_aa_backward.default)
+def _upsample_bilinear2d_aa_backward(
+    op, grad_output, output_size, input_size, align_corners, scales_h, scales_w
+):  # fmt: skip
+    """The gradient of triangles as wide as the reduction."""
+    scales = [scales_h, scales_w]
+    return antialiased_back(op, grad_output, output_size, input_size, align_corners, scales, triangle, 1.0)
+
+
+@translates(aten._upsample_bicubic2d_aa_backward.default)
+def _upsample_bicubic2d_aa_backward(
+    op, grad_output, output_size, input_size, align_corners, scales_h, scales_w
+):  # fmt: skip
+    """The gradient of cubics as wide as the reduction."""
+    scales = [scales_h, scales_w]
+    return antialiased_back(op, grad_output, output_size, input_size, align_corners, scales, hat, 2.0)
+
+
+@translates(aten._upsample_lanczos2d_aa_backward.default)
+def _upsample_lanczos2d_aa_backward(
+    op, grad_output, output_size, input_size, align_corners, scales_h, scales_w
+):  # fmt: skip
+    """The gradient of windowed sines as wide as the reduction."""
+    scales = [scales_h, scales_w]
+    return antialiased_back(op, grad_output, output_size, input_size, align_corners, scales, lanczos, 3.0)
 
 
 # ---- padding

@@ -440,30 +440,36 @@ def antialiased(op, x, sizes, scales, align_corners, kernel: Callable, reach: fl
 
 
 def by_matrices(op, x, sizes, scales, align_corners, kernel: Callable, reach: float):
-    """One matrix product an axis: row ``i`` weights the elements within *reach* of the place of output ``i``.
-
-    Source: ``_compute_indices_min_size_weights_aa`` of ATen.
-    """
+    """One matrix product an axis."""
     wide = op.Cast(x, to=computing_dtype(x))
     for axis, out, scale in zip((3, 2), reversed(sizes), reversed(scales)):
-        step = step_of(op, wide.dtype, op.size(x, axis), out, scale, align_corners, copied=True)
-        if align_corners:
-            step = op.Where(op.Greater(op.constant(out), 1), step, op.constant(0.0, step.dtype))
-        stretch = op.Max(step, 1.0)
-        center = op.Mul(step, op.Add(op.Cast(counted(op, out), to=step.dtype), 0.5))
-        support = op.Mul(stretch, reach)
-        first = whole(op, op.Add(op.Sub(center, support), 0.5))
-        last = whole(op, op.Add(op.Add(center, support), 0.5))
-        place = op.Cast(counted(op, op.size(x, axis)), to=step.dtype)
-        column = [op.Unsqueeze(value, [1]) for value in (center, first, last)]
-        inside = op.And(op.GreaterOrEqual(place, column[1]), op.Less(place, column[2]))
-        distance = op.Abs(op.Div(op.Add(op.Sub(place, column[0]), 0.5), stretch))
-        weights = op.Where(inside, kernel(op, distance), op.constant(0.0, step.dtype))
-        weights = op.Div(weights, op.ReduceSum(weights, [1], keepdims=1))
+        size = op.size(x, axis)
+        weights = antialiased_matrix(op, wide.dtype, size, out, scale, align_corners, kernel, reach)
         wide = (
             weighted(op, wide, weights, weights, axis) if x.dtype == UINT8 else along(op, weights, wide, axis)
         )
     return op.Cast(wide, to=x.dtype)
+
+
+def antialiased_matrix(op, dtype, size, out, scale, align_corners, kernel: Callable, reach: float):
+    """Row ``i`` weights the elements within *reach* of the place of output ``i``.
+
+    Source: ``_compute_indices_min_size_weights_aa`` of ATen.
+    """
+    step = step_of(op, dtype, size, out, scale, align_corners, copied=True)
+    if align_corners:
+        step = op.Where(op.Greater(op.constant(out), 1), step, op.constant(0.0, step.dtype))
+    stretch = op.Max(step, 1.0)
+    center = op.Mul(step, op.Add(op.Cast(counted(op, out), to=step.dtype), 0.5))
+    support = op.Mul(stretch, reach)
+    first = whole(op, op.Add(op.Sub(center, support), 0.5))
+    last = whole(op, op.Add(op.Add(center, support), 0.5))
+    place = op.Cast(counted(op, size), to=step.dtype)
+    column = [op.Unsqueeze(value, [1]) for value in (center, first, last)]
+    inside = op.And(op.GreaterOrEqual(place, column[1]), op.Less(place, column[2]))
+    distance = op.Abs(op.Div(op.Add(op.Sub(place, column[0]), 0.5), stretch))
+    weights = op.Where(inside, kernel(op, distance), op.constant(0.0, step.dtype))
+    return op.Div(weights, op.ReduceSum(weights, [1], keepdims=1))
 
 
 def along(op, weights, x, axis: int):
