@@ -58,6 +58,8 @@ class TestLayers(GradientTestCase):
         "embedding_bag of the sum": (torch.nn.EmbeddingBag(7, 4, mode="sum"), *BAGS),
         "embedding_bag with weights": (
             torch.nn.EmbeddingBag(7, 4, mode="sum", padding_idx=2), *BAGS, normal(12)),
+        "embedding_bag of the maximum": (torch.nn.EmbeddingBag(7, 4, mode="max", padding_idx=2), *BAGS),
+        "embedding_bag of the maximum of rows": (torch.nn.EmbeddingBag(7, 4, mode="max"), integers(7, 3, 4)),
         "attention": (F.scaled_dot_product_attention, QUERY, KEY, VALUE),
         "causal attention": (lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), QUERY, KEY, VALUE),
         "grouped attention": (
@@ -89,7 +91,7 @@ class TestLayers(GradientTestCase):
 
     def test_bags_divided_by_uses_are_refused(self):
         layer = torch.nn.EmbeddingBag(7, 4, mode="sum", scale_grad_by_freq=True)
-        message = "only dense sums and means without scale_grad_by_freq are handled"
+        message = "only dense gradients without scale_grad_by_freq are handled"
         with self.assertRaisesRegex(Exception, message) as caught:
             self.compiled(layer)(*BAGS).sum().backward()
         self.assertIsInstance(getattr(caught.exception, "inner_exception", caught.exception), ExportError)

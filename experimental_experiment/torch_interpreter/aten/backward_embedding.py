@@ -30,8 +30,10 @@ def embedding_bag_backward(
 
     torch's scale_grad_by_freq divides by the uses of other rows: it is refused.
     """
-    if mode == MAX or sparse or scale_grad_by_freq:
-        raise Untranslatable("only dense sums and means without scale_grad_by_freq are handled")
+    if sparse or scale_grad_by_freq:
+        raise Untranslatable("only dense gradients without scale_grad_by_freq are handled")
+    if mode == MAX:
+        return added_to_largest(op, grad, bag_size, maximum_indices, num_weights)
     indices = cast(op, indices, ir.DataType.INT64)
     bags = op.Unsqueeze(bag_of_each(op, indices, cast(op, offsets, ir.DataType.INT64)), [1])
     kept = is_kept(op, indices, padding_idx)
@@ -64,6 +66,15 @@ def embedding_bag_per_sample_weights_backward(
     if kept is not None:
         products = op.Mul(products, op.Cast(kept, to=products.dtype))
     return cast(op, products, grad.dtype)
+
+
+def added_to_largest(op, grad, bag_size, maximum_indices, num_weights):
+    """Each element of the gradient of a bag that is not empty added to the row that it was read from."""
+    is_empty = op.Unsqueeze(op.Equal(bag_size, 0), [1])
+    wide_grad = op.Where(is_empty, op.constant(0.0, wide(grad.dtype)), cast(op, grad, wide(grad.dtype)))
+    zeros = op.Expand(op.constant(0.0, wide_grad.dtype), op.shape([num_weights, op.size(grad, 1)]))
+    total = op.ScatterElements(zeros, maximum_indices, wide_grad, axis=0, reduction="add")
+    return cast(op, total, grad.dtype)
 
 
 def is_kept(op, indices, padding_idx):

@@ -17,9 +17,10 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import counted
 
 aten = torch.ops.aten
-
+BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
 SUM, MEAN, MAX = range(3)
 """The modes of embedding_bag."""
@@ -76,21 +77,21 @@ def embedding_bag_padding(
 
 def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding):
     """The reduced rows, then zeros for what only the gradient needs."""
-    matrix = rows_of_indices(op, indices)
+    matrix = None if mode == MAX and reads_result(op, 1) else rows_of_indices(op, indices)
     if matrix is not None and per_sample_weights is None and padding is None and not include_last_offset:
         reduced = op.emit(REDUCTIONS[mode], (op.Gather(weight, matrix, axis=0), [1]), {"keepdims": 0})
         return reduced, *kept_for_gradient(op, indices, offsets, mode, None)
     starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
     count, dtype = op.size(starts, 0), weight.dtype
-    where = op.Unsqueeze(bag_of_each(op, indices, cast(op, starts, ir.DataType.INT64)), [1])
+    where = op.Unsqueeze(bag_of_each(op, indices, cast(op, starts, INT64)), [1])
     rows = cast(op, op.Gather(weight, indices, axis=0), ir.DataType.FLOAT if dtype in HALVES else dtype)
     if per_sample_weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, rows.dtype), [1]))
     neutral = op.constant(-math.inf if mode == MAX else 0.0, rows.dtype)
     kept = op.Expand(op.constant(1), op.shape_of(indices))
     if padding is not None:
-        is_kept = op.Not(op.Equal(cast(op, indices, ir.DataType.INT64), padding))
-        kept = op.Cast(is_kept, to=ir.DataType.INT64)
+        is_kept = op.Not(op.Equal(cast(op, indices, INT64), padding))
+        kept = op.Cast(is_kept, to=INT64)
         rows = op.Where(op.Unsqueeze(is_kept, [1]), rows, neutral)
     start = op.Expand(neutral, op.shape([count, op.size(weight, 1)]))
     reduced = op.ScatterND(start, where, rows, reduction="max" if mode == MAX else "add")
@@ -100,24 +101,40 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
             reduced = op.Div(reduced, op.Cast(op.Max(sizes, 1), to=rows.dtype))
         else:
             reduced = op.Where(op.Equal(sizes, 0), op.constant(0.0, rows.dtype), reduced)
-    return cast(op, reduced, dtype), *kept_for_gradient(op, indices, starts, mode, kept)
+    largest = None
+    if mode == MAX and reads_result(op, 1):
+        largest = indices_of_largest(op, indices, rows, reduced, where, kept)
+    return cast(op, reduced, dtype), *kept_for_gradient(op, indices, starts, mode, kept, largest)
 
 
-def kept_for_gradient(op, indices, starts, mode, kept):
-    """The bag of each index, then twice the number of indices of each bag for a mean, zeros for a sum."""
-    if mode == MAX or not reads_result(op, 1):
+def indices_of_largest(op, indices, rows, reduced, where, kept):
+    """The index that gave each element of the reduced rows, the first one among equals, 0 for an empty bag."""
+    is_largest = op.And(
+        op.Equal(rows, op.GatherND(reduced, where)), op.Cast(op.Unsqueeze(kept, [1]), to=BOOL)
+    )
+    count = op.constant(op.size(indices, 0), INT64)
+    place = op.Where(is_largest, op.Unsqueeze(counted(op, op.size(indices, 0)), [1]), count)
+    none = op.Expand(count, op.shape_of(reduced))
+    first = op.ScatterND(none, where, place, reduction="min")
+    return op.Gather(op.Concat(indices, op.constant([0], indices.dtype), axis=0), first, axis=0)
+
+
+def kept_for_gradient(op, indices, starts, mode, kept, largest=None):
+    """The bag of each index, the number of indices of each bag, zeros for a sum, and *largest* or that number again."""
+    if not reads_result(op, 1):
         yield from zeros_for_gradient(op)
         return
-    starts = cast(op, starts, ir.DataType.INT64)
+    starts = cast(op, starts, INT64)
     bags = bag_of_each(op, indices, starts)
     fake = op.context.node.meta["val"][1]
     yield op.constant([], fake.dtype) if is_empty(fake) else cast(op, bags, indices.dtype)
     kept = op.Expand(op.constant(1), op.shape_of(indices)) if kept is None else kept
-    if mode == MEAN:
+    if mode != SUM:
         counts = op.Squeeze(row_counts(op, op.size(starts, 0), op.Unsqueeze(bags, [1]), kept), [1])
     else:
         counts = op.Expand(op.constant(0), op.shape_of(starts))
-    yield from [cast(op, counts, indices.dtype)] * 2
+    counts = cast(op, counts, indices.dtype)
+    yield from (counts, counts if largest is None else largest)
 
 
 def is_empty(fake: torch.Tensor) -> bool:
