@@ -81,6 +81,17 @@ class TestLayers(GradientTestCase):
         "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), IMAGE),
         "grid_sample": (
             lambda x, g: F.grid_sample(x, g, align_corners=False), IMAGE, normal(2, 3, 4, 2).clamp(-1, 1)),
+        "grid_sample on the border": (
+            lambda x, g: F.grid_sample(x, g, padding_mode="border", align_corners=True), IMAGE,
+            F.affine_grid(torch.eye(2, 3).expand(2, -1, -1), IMAGE.shape, align_corners=True)),
+        "grid_sample of volumes": (
+            lambda x, g: [
+                F.grid_sample(x, g, mode, padding, align_corners=False)
+                for mode, padding in (("bilinear", "reflection"), ("nearest", "zeros"), ("bilinear", "zeros"))],
+            VOLUME, normal(1, 2, 3, 4, 3)),
+        "upsample antialiased": (
+            lambda x: F.interpolate(x, size=(5, 3), mode="bilinear", antialias=True), IMAGE),
+        "pdist": (F.pdist, FLAT),
         "cosine_similarity": (F.cosine_similarity, FLAT, POSITIVE),
         "cdist": (
             lambda x, y: [torch.cdist(x, y, p) for p in (2.0, 1.0, 3.0, 1.5, float("inf"))], FLAT, POSITIVE),

@@ -148,6 +148,29 @@ class TestBackward(ExporterTestCase):
         self.assert_cases(self.CASES)
 
 
+PLACES = torch.tensor([[0, 2, 1, 1], [2, 2, 0, 1], [1, 0, 0, 2]])
+NUMBERS = normal(3, 4)
+
+
+class TestTakenApart(ExporterTestCase):
+    """Gradients that only a trace of them before autograd shows: afterwards torch has taken them apart."""
+
+    CASES = {
+        "cummax": (
+            aten.cummaxmin_backward.default, normal(3, 4), NUMBERS, torch.cummax(NUMBERS, 1)[1], 1),
+        "cumprod": (aten.cumprod_backward.default, normal(3, 4), NUMBERS, 1, NUMBERS.cumprod(1)),
+        "embedding": (aten.embedding_backward.default, normal(3, 4, 5), PLACES, 7, 1, False, False),
+        "gather": (aten.gather_backward.default, normal(3, 4), normal(3, 5), 1, PLACES, False),
+        "index_select": (aten.index_select_backward.default, normal(3, 4), [3, 5], 1, PLACES[0]),
+        "masked_select": (aten.masked_select_backward.default, normal(5), NUMBERS, torch.arange(12).reshape(3, 4) < 5),
+        "trace": (aten.trace_backward.default, normal(1)[0], [3, 4]),
+        "max": (aten.value_selecting_reduction_backward.default, normal(3), 1, PLACES[0, :3], [3, 4], False),
+    }  # fmt: skip
+
+    def test_same_as_eager(self):
+        self.assert_cases(self.CASES)
+
+
 class TestHalfPrecision(ExporterTestCase):
     """Input, weight, then stride, padding, dilation, transposed, output_padding, groups."""
 

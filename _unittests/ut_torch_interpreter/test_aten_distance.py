@@ -11,6 +11,8 @@ from experimental_experiment.testing import ExporterTestCase
 aten = torch.ops.aten
 NAN = torch.tensor([[1.0, math.nan, 3.0], [2.0, -1.0, math.inf]])
 
+EQUAL_ROWS = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.5, -1.0, 2.5], [0.25, -1.0, 0.0]])
+
 
 def randn(*shape, dtype=torch.float32):
     """A tensor of random numbers."""
@@ -56,6 +58,15 @@ class TestDistance(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_gradients_of_pdist(self):
+        gradient = randn(6)
+        for p in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf):
+            with self.subTest(p=p):
+                distances = torch.pdist(EQUAL_ROWS, p)
+                args = gradient, EQUAL_ROWS, p, distances
+                # no dynamic sizes: the number of pairs is not one of the rows' number
+                self.assert_same_as_eager(aten._pdist_backward.default, *args, dynamic=False)
 
     def test_cdist(self):
         x1, x2 = randn(2, 1, 4, 3), randn(5, 6, 3)

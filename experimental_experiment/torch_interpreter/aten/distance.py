@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 
+import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
@@ -95,11 +96,35 @@ def pairwise_distance(op, x1, x2, p, eps, keepdim):
 @translates(aten.pdist.default, aten._pdist_forward.default)
 def pdist(op, self, p):
     """The p-norms of the differences of the rows i < j, ordered by i then j."""
+    return norm_of_rows(op, op.Sub(*(op.Gather(self, index, axis=0) for index in pairs(op, self))), p)
+
+
+@translates(aten._pdist_backward.default)
+def pdist_backward(op, grad, self, p, pdist):
+    """The gradient of each difference, added to row i and taken from row j; where a distance is 0 so is its gradient."""
+    first, second = pairs(op, self)
+    difference = op.Sub(op.Gather(self, first, axis=0), op.Gather(self, second, axis=0))
+    grad, distance = op.Unsqueeze(grad, [1]), op.Unsqueeze(pdist, [1])
+    length, zero = op.Abs(difference), op.constant(0, self.dtype)
+    total = op.Expand(zero, op.shape_of(self))
+    if p == 0:
+        return total
+    slope = op.Sign(difference)
+    if math.isinf(p):
+        slope = op.Where(op.Equal(length, distance), slope, zero)
+    elif p != 1:
+        slope = op.Mul(slope, op.Pow(op.Div(length, distance), p - 1))
+    nowhere = op.Equal(length if p < 1 else distance, 0)
+    found = op.Where(nowhere, zero, op.Mul(grad, slope))
+    total = op.ScatterND(total, op.Unsqueeze(first, [1]), found, reduction="add")
+    return op.ScatterND(total, op.Unsqueeze(second, [1]), op.Neg(found), reduction="add")
+
+
+def pairs(op, self) -> list[ir.Value]:
+    """The indices i < j of all rows, ordered by i then j."""
     rows = op.shape([op.size(self, 0)])
     above = op.Trilu(op.Expand(op.constant(1), op.Concat(rows, rows, axis=0)), 1, upper=1)
-    first, second = op.Split(op.NonZero(above), axis=0, num_outputs=2, outputs=2)
-    pairs = [op.Gather(self, op.Squeeze(index, [0]), axis=0) for index in (first, second)]
-    return norm_of_rows(op, op.Sub(*pairs), p)
+    return [op.Squeeze(index, [0]) for index in op.Split(op.NonZero(above), axis=0, num_outputs=2, outputs=2)]
 
 
 def norms_of_differences(op, x1, x2, p):
