@@ -1,6 +1,7 @@
 """dynamic_shapes: every form that says one thing is taken as meant, what does not fit is refused with what would."""
 
 import collections
+import dataclasses
 import importlib.util
 import unittest
 
@@ -18,6 +19,19 @@ from experimental_experiment.torch_interpreter import (
 X, Y = torch.randn(2, 3), torch.randn(2, 3)
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
+
+
+@dataclasses.dataclass
+class Batch:
+    """An input with three fields."""
+
+    ids: torch.Tensor | None
+    tokens: torch.Tensor
+    mask: torch.Tensor
+
+
+def setUpModule():
+    torch.export.register_dataclass(Batch, serialized_type_name=f"{__name__}.Batch")
 
 
 class Function(torch.nn.Module):
@@ -64,6 +78,20 @@ class TestForms(ExporterTestCase):
             (Pair(X, Y),),
             {},
             ({"left": ROWS},),
+            [("n", 3), (2, 3)],
+        ),
+        "a dataclass by its fields, one of which holds None": (
+            lambda batch: batch.tokens * 2,
+            (Batch(None, X, Y),),
+            {},
+            ({"ids": None, "tokens": ROWS, "mask": {}},),
+            [("n", 3), (2, 3)],
+        ),
+        "a dataclass in the order of its fields, one of which holds None": (
+            lambda batch: batch.tokens * 2,
+            (Batch(None, X, Y),),
+            {},
+            ([None, ROWS, None],),
             [("n", 3), (2, 3)],
         ),
         "a negative axis": (lambda x: x * 2, (X,), {}, ({-1: "n"},), [(2, "n")]),
@@ -153,6 +181,12 @@ class TestForms(ExporterTestCase):
             ([X, Y],),
             {},
             ([{}, {}, {}],),
+        ),
+        "batch is a Batch of 2 leaves, its entry is {'ids': {0: 'n'}": (
+            lambda batch: batch.tokens,
+            (Batch(None, X, Y),),
+            {},
+            ({"ids": {0: "n"}, "tokens": None, "mask": None},),
         ),
         "table is a dict of 1 leaves, its entry is {'b': {}}": (
             lambda table: table["a"],

@@ -308,6 +308,7 @@ def keys_of(context: Any) -> Iterator[list]:
 
 def entries_of_children(value: Any, children: list, names: list, spec: Any, path: str) -> list:
     """The entry of each child of a container."""
+    spec = of_held_fields(value, names, spec)
     if spec is None:
         return [None] * len(children)
     if (
@@ -324,6 +325,19 @@ def entries_of_children(value: Any, children: list, names: list, spec: Any, path
             return found
     count = len(pytree.tree_leaves(value))
     raise Misfit(f"{path} is a {type(value).__name__} of {count} leaves, its entry is {brief(spec)}")
+
+
+def of_held_fields(value: Any, names: list, spec: Any) -> Any:
+    """The entries of a dataclass without those of its fields that hold None, of which torch makes no child."""
+    if not dataclasses.is_dataclass(value):
+        return spec
+    fields = [field.name for field in dataclasses.fields(value)]
+    if isinstance(spec, (list, tuple)) and len(names) < len(spec) == len(fields):
+        spec = dict(zip(fields, spec))
+    if not isinstance(spec, Mapping):
+        return spec
+    empty = {name for name in fields if name not in names and not spec.get(name)}
+    return {name: entry for name, entry in spec.items() if name not in empty}
 
 
 def has_words(names: list) -> bool:
