@@ -29,17 +29,19 @@ def files() -> list[str]:
 
 
 def worker(pipe: Connection) -> None:
-    """Run the files that are asked for: what unittest printed, how many tests ran, failed, were skipped."""
+    """Run the files that are asked for: what unittest printed, seconds of CPU, how many tests ran, failed, were skipped."""
     while True:
         try:
             name = pipe.recv()
         except EOFError:
             return
-        stream = io.StringIO()
+        stream, before = io.StringIO(), os.times()
         suite = unittest.defaultTestLoader.loadTestsFromName(name)
         result = unittest.TextTestRunner(stream=stream).run(suite)
         failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
-        pipe.send((stream.getvalue(), result.testsRun, failed, len(result.skipped)))
+        # user and system time, of this process and of those that the tests started and waited for
+        seconds = sum(os.times()[:4]) - sum(before[:4])
+        pipe.send((stream.getvalue(), seconds, result.testsRun, failed, len(result.skipped)))
 
 
 def main(names: list[str]) -> int:
@@ -66,17 +68,17 @@ def main(names: list[str]) -> int:
         for pipe in wait(list(busy)):
             process, name, start = busy.pop(pipe)
             try:
-                text, *counts = pipe.recv()
+                text, seconds, *counts = pipe.recv()
                 idle.append((pipe, process))
             except (
                 EOFError
             ):  # the runtime ended the process: one failure, and a new process for the next file
                 process.join()
-                text, counts = f"{name}: the process ended with {process.exitcode}\n", [1, 1, 0]
+                text, seconds, counts = f"{name}: the process ended with {process.exitcode}\n", 0.0, [1, 1, 0]
             total = [a + b for a, b in zip(total, counts)]
             print(
                 text if counts[1] else f"{name}: {counts[0]} tests",
-                f"({time.monotonic() - start:.0f} s)",
+                f"({time.monotonic() - start:.0f} s, {seconds:.0f} of CPU)",
                 flush=True,
             )
     for pipe, process in idle:
