@@ -7,16 +7,19 @@ Source of semantics: `provenance`, the names of `Walk.stamp`; other exporters on
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.torch_interpreter.interface import output_leaves
+from experimental_experiment.torch_interpreter.interpreter import flat
 from experimental_experiment.torch_interpreter.provenance import provenance
-from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.signature import Input, Program
+from experimental_experiment.torch_interpreter.storage import SAME_TENSOR, storages, written_nodes
 
 FX_NODE = "pkg.torch.onnx.fx_node"
 
@@ -39,16 +42,22 @@ class Pair:
     operator: str
     output: str = ""
 
+    @property
+    def name(self) -> str:
+        """``topk[1]`` where a node gives several results, else the name of the node."""
+        several = isinstance(self.node.meta.get("val"), (list, tuple))
+        return f"{self.node.name}[{self.position}]" if several else self.node.name
+
 
 def align(program: Program, model: ir.Model) -> list[Pair]:
     """The pairs of a program and its model in the order of the program, outputs included. Inlines the functions of *model*."""
     nodes = {node.name: node for node in program.module.graph.nodes if node.op == "call_function"}
     found = {(pair.node, pair.position): pair for pair in results_of_calls(nodes, model)}
     InlinePass()(model)
-    for pair in [*intermediates(nodes, model), *outputs(program, model)]:
+    for pair in [*intermediates(nodes, model), *outputs(program, model), *new_values(program, model)]:
         found[pair.node, pair.position] = pair
     order = {node: place for place, node in enumerate(nodes.values())}
-    return sorted(found.values(), key=lambda pair: (order[pair.node], pair.position))
+    return sorted(found.values(), key=lambda pair: (order.get(pair.node, len(order)), pair.position))
 
 
 def results_of_calls(nodes: Mapping[str, torch.fx.Node], model: ir.Model) -> Iterator[Pair]:
@@ -67,7 +76,54 @@ def outputs(program: Program, model: ir.Model) -> Iterator[Pair]:
         is_result = isinstance(leaf, torch.fx.Node) and leaf.op == "call_function"
         if is_result and isinstance(leaf.meta.get("val"), torch.Tensor):
             producer = value.producer()
-            yield Pair(leaf, 0, value.name, producer.op_type if producer else "", value.name)
+            yield Pair(*picked(leaf), value.name, producer.op_type if producer else "", value.name)
+
+
+def new_values(program: Program, model: ir.Model) -> Iterator[Pair]:
+    """The outputs that ``mutated_buffers="outputs"`` adds: what a buffer or an input holds in the end."""
+    for value in model.graph.outputs[len(output_leaves(program, None)) :]:
+        for entry in program.inputs:
+            if re.fullmatch(rf"{re.escape(entry.name)}_out(_\d+)?", value.name):
+                producer = value.producer()
+                node, name = final(program, entry), recorded(producer)[0] if producer else ""
+                if node.target is torch.ops.aten.copy_.default and node.args[1].name == name:
+                    node = node.args[1]  # its result is what was copied
+                yield Pair(node, 0, value.name, producer.op_type if producer else "", value.name)
+
+
+def final(program: Program, entry: Input) -> torch.fx.Node:
+    """The node that is the new value of an input.
+
+    What a functionalized program returns for it, the last write when it writes all of it, else the input itself.
+    """
+    graph = program.module.graph
+    leaves = flat(graph.output_node().args[0])
+    for place, written in program.writes.items():
+        if written is entry:
+            return leaves[place]
+    whole = entry.node.meta.get("val")
+    for last in list(writers(graph, [entry.node]))[-1:]:
+        written = [argument.meta.get("val") for argument in written_nodes(last)]
+        if len(written) == 1 and (written[0].shape, written[0].stride()) == (whole.shape, whole.stride()):
+            return last
+    return entry.node
+
+
+def writers(graph: torch.fx.Graph, tensors: Sequence[torch.fx.Node]) -> Iterator[torch.fx.Node]:
+    """The nodes that write the memory of one of these, in order."""
+    memory = {storage for tensor in tensors for storage in storages(tensor.meta.get("val"))} - {None}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target not in SAME_TENSOR:
+            written = [storages(argument.meta.get("val")) for argument in written_nodes(node)]
+            if any(memory.intersection(each) for each in written):
+                yield node
+
+
+def picked(node: torch.fx.Node) -> tuple[torch.fx.Node, int]:
+    """The node that computes what *node* picks, and which of its results it is: ``topk(x)[1]`` is the second one of ``topk``."""
+    if node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (list, tuple)):
+        return node.args[0], node.args[1]
+    return node, 0
 
 
 def intermediates(nodes: Mapping[str, torch.fx.Node], model: ir.Model) -> Iterator[Pair]:

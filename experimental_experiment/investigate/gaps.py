@@ -76,7 +76,7 @@ def gap(expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Gap:
     a, b = expected.double(), got.double()
     same = (a == b) | (a.isnan() & b.isnan())
     difference = torch.where(same, 0.0, (a - b).abs()).nan_to_num(math.inf, math.inf)
-    ratio = (difference / a.abs().clamp_min(1e-30)).nan_to_num(math.inf, math.inf)
+    ratio = torch.where(same, 0.0, difference / a.abs().clamp_min(1e-30)).nan_to_num(math.inf, math.inf)
     excess = difference / (scale * (absolute + relative * a.abs()))
     excess = torch.where(
         same, 0.0, excess.nan_to_num(math.inf, math.inf)

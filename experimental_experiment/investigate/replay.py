@@ -41,10 +41,23 @@ def operands(program: Program, leaves: Sequence[Any]) -> list[Any]:
     return held
 
 
-def model_inputs(program: Program, leaves: Sequence[Any]) -> list[torch.Tensor]:
-    """The inputs of the ONNX model among the arguments, as tensors."""
+def model_inputs(program: Program, leaves: Sequence[Any], names: Sequence[str]) -> list[torch.Tensor]:
+    """The inputs of the ONNX model, as tensors: those of the arguments, in order, and the buffers that are inputs by *names*.
+
+    Raises ValueError when these are not as many as the names.
+    """
     users = [entry for entry in program.inputs if entry.tensor is None]
-    return [as_onnx(leaf).clone() for entry, leaf in zip(users, leaves) if is_input(entry)]
+    given = [as_onnx(leaf).clone() for entry, leaf in zip(users, leaves) if is_input(entry)]
+    buffers = {
+        entry.name: as_onnx(entry.tensor).clone()
+        for entry in program.inputs
+        if entry.is_buffer and entry.name in names[len(given) :]
+    }
+    if len(names) != len(given) + len(buffers):
+        raise ValueError(
+            f"the model takes {len(names)} inputs ({', '.join(names)}), the program {len(given) + len(buffers)}"
+        )
+    return given + [buffers[name] for name in names[len(given) :]]
 
 
 def as_onnx(leaf: Any) -> torch.Tensor:

@@ -17,7 +17,7 @@ class Result:
     """One result that both sides compute.
 
     Attributes:
-        name: of the FX node.
+        name: of the FX node, ``topk[1]`` where it gives several results.
         operator: its target, ``aten.add.Tensor``.
         onnx: name of the ONNX value.
         written: the ONNX operator that computes it.

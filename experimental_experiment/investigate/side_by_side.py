@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.investigate.alignment import Pair, align
+from experimental_experiment.investigate.alignment import Pair, align, writers
 from experimental_experiment.investigate.fusions import blame
 from experimental_experiment.investigate.gaps import gap
 from experimental_experiment.investigate.onnx_side import Given, in_reference, loaded, values_of
@@ -15,9 +15,9 @@ from experimental_experiment.investigate.replay import (
     Beside,
     Double,
     Eager,
-    as_onnx,
     model_inputs,
     random_nodes,
+    results,
 )
 from experimental_experiment.investigate.results import Discrepancies, Result
 from experimental_experiment.investigate.ties import Tie, tie
@@ -41,15 +41,10 @@ class Comparison:
         self.onnx = onnx
         self.leaves = leaves
         self.scale = scale
-        self.inputs = model_inputs(program, leaves)
         model = loaded(onnx)
         self.pairs = align(program, model)
         self.input_names = [value.name for value in model.graph.inputs]
-        if len(self.input_names) != len(self.inputs):
-            raise ValueError(
-                f"the model takes {len(self.input_names)} inputs ({', '.join(self.input_names)}), "
-                f"the program {len(self.inputs)}"
-            )
+        self.inputs = model_inputs(program, leaves, self.input_names)
         self.random = set(random_nodes(program.module.graph))
         self.expected: dict[tuple[torch.fx.Node, int], torch.Tensor] = {}
 
@@ -90,7 +85,7 @@ class Comparison:
         runner.start(self.leaves)
         for pair in pairs:
             if pair.output and runner.writes:
-                found[pair.node, pair.position] = as_onnx(runner.env[pair.node]).clone()
+                found[pair.node, pair.position] = results(runner.env[pair.node])[pair.position].clone()
         return found
 
     def narrowed(self, at_once: int) -> list[Pair]:
@@ -130,7 +125,7 @@ class Comparison:
         )
         runner.start(self.leaves)
         for pair in late:
-            ours = as_onnx(runner.env[pair.node])
+            ours = results(runner.env[pair.node])[pair.position]
             found.append(self.judged(pair, runner, ours, onnx[pair.node, pair.position]))
         return found
 
@@ -140,7 +135,7 @@ class Comparison:
         whole = gap(self.expected[node, pair.position], theirs, self.scale)
         own = gap(ours, theirs, self.scale)
         result = Result(
-            node.name, target_name(node.target), pair.value, pair.operator, pair.output, module_path(node),
+            pair.name, target_name(node.target) if node.op == "call_function" else node.op, pair.value, pair.operator, pair.output, module_path(node),
             source_line(node), whole, own,
         )  # fmt: skip
         if own.within:
@@ -192,9 +187,11 @@ class Comparison:
         third = in_reference(self.onnx, pair.value, known)
         if third is None:
             return "onnx.reference does not run these nodes: the translation, or a kernel of onnxruntime"
-        if gap(theirs, third, self.scale).within:
-            return "onnx.reference agrees with onnxruntime: the translation is wrong"
-        return "onnx.reference does not agree with onnxruntime: one of its kernels is wrong"
+        if not gap(theirs, third, self.scale).within:
+            return "onnx.reference does not agree with onnxruntime: one of its kernels is wrong"
+        told = "onnx.reference agrees with onnxruntime: the translation is wrong"
+        written = [node for node in writers(pair.node.graph, pair.node.all_input_nodes) if node < pair.node]
+        return f"{told}, or how %{written[-1].name} writes what it reads" if written else told
 
     def overflow(self, pairs: Sequence[Pair], found: Sequence[Result]) -> Result | None:
         """The first result that is not finite in eager."""

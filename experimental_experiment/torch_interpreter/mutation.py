@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable, refused
+from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.memory import are_disjoint, has_repeats, view_repeats
 from experimental_experiment.torch_interpreter.storage import (
     HIDDEN_WRITES,
@@ -166,7 +167,10 @@ class Mutation:
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         returned = [] if twin is not None else results[: len(results) - len(views)]
         for argument, view, value in zip(written, views, results[len(returned) :]):
-            view.write(self.walk.op, self.fitted(argument, view, value), is_uniform(node))
+            new = self.fitted(argument, view, value)
+            if len(views) == 1 and new.shape == view.read(self.walk.op).shape:
+                self.name_result(node, new)
+            view.write(self.walk.op, new, is_uniform(node))
         if not target._schema.returns:
             return None
         if target in HIDDEN_WRITES or (twin is None and returned):
@@ -209,6 +213,11 @@ class Mutation:
         if rank(value) != rank(old):
             value = self.walk.op.Expand(value, self.walk.op.shape_of(old))
         return value
+
+    def name_result(self, node: torch.fx.Node, value: ir.Value) -> None:
+        """Call what is written as the node that writes it, unless it has a name already: it is the result of that node."""
+        if value.producer() is not None and STAMPED not in value.meta and not value.is_graph_output():
+            value.name = self.walk.op.context.names.unique(node.name)
 
     def change_metadata(self, node: torch.fx.Node, view: View) -> View:
         """``t_``, ``squeeze_``, ...: the tensor is seen through one more lens under all its names."""
