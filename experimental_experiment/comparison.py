@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -170,6 +171,24 @@ def without_gradients_of_parameters(model: Any) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
+def inputs_among(model: Any, args: tuple, kwargs: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """The leaves of a call that are inputs of the ONNX model: all, the tensors, or the tensors and the numbers of these *names*."""
+    leaves = [leaf for leaf in leaves_of((args, kwargs)) if leaf is not None]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if len(names) == len(leaves):
+        return leaves
+    if len(names) == len(tensors):
+        return tensors
+    forward = model.forward if isinstance(model, torch.nn.Module) else model
+    bound = inspect.signature(forward).bind(*args, **kwargs).arguments
+    return [
+        leaf
+        for name, argument in bound.items()
+        for leaf in leaves_of(argument)
+        if isinstance(leaf, torch.Tensor) or (name in names and leaf is not None)
+    ]
+
+
 def compare(
     model: torch.nn.Module,
     runner: onnxruntime.InferenceSession,
@@ -180,12 +199,10 @@ def compare(
     """Run both on copies of the same arguments and compare every output, in order.
 
     The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile. Python ints, floats and
-    bools among the arguments are constants of the model unless it takes as many inputs.
+    bools among the arguments are constants of the model unless they are inputs of it.
     """
     kwargs = dict(kwargs or {})
-    leaves = [leaf for leaf in leaves_of((args, kwargs)) if leaf is not None]
-    wanted = len(runner.get_inputs())
-    inputs = leaves if len(leaves) == wanted else [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    inputs = inputs_among(model, args, kwargs, [argument.name for argument in runner.get_inputs()])
     feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]
     with without_gradients_of_parameters(model):
         expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))

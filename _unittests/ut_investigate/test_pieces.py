@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import tempfile
@@ -65,6 +67,61 @@ class Inner(torch.nn.Module):
 
     def forward(self, x, scale, shift):
         return x * scale - shift
+
+
+class Counter(torch.nn.Module):
+    """Adds to a buffer and reads it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x):
+        self.total.add_(x.sum(0))
+        return x + self.total
+
+
+class Written(torch.nn.Module):
+    """A part that writes a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.counter = Counter()
+
+    def forward(self, x):
+        return self.counter(x) * 2
+
+
+class Scaled(torch.nn.Module):
+    """A number that differs between the calls, and one that does not."""
+
+    def forward(self, x, n, factor=1.0):
+        return x.sin() * n * factor
+
+
+class Numbers(torch.nn.Module):
+    """Gives numbers to a part."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Scaled()
+
+    def forward(self, x, n, factor=1.0):
+        return self.inner(x, n, factor=factor).exp()
+
+
+class Doubled(torch.nn.Module):
+    """Twice the positive elements."""
+
+    def forward(self, x):
+        return (x * 2).relu()
+
+
+class Size(torch.nn.Module):
+    """A size that depends on the data."""
+
+    def forward(self, x):
+        return x[: int((x > 0).sum())]
 
 
 def statuses(pieces) -> dict[str, str]:
@@ -148,6 +205,36 @@ class TestPieces(ExporterTestCase):
                 self.assertEqual((statuses(found), found.failures), ({"": "ok"}, []))
                 self.assertIn("everything is exported and agrees with eager", str(found))
                 self.assertEqual(found.root.is_dynamic, promise in ("a list of tensors", "keywords"))
+
+    def test_buffers_that_are_written(self):
+        model = Written()
+        found = piece_by_piece(model, [torch.ones(2, 4), torch.ones(3, 4)])
+        self.assertEqual((statuses(found), found.failures), ({"": "ok"}, []), str(found))
+        self.assertEqual(model.counter.total.tolist(), [0, 0, 0, 0])
+
+    def test_numbers_among_the_arguments(self):
+        calls = [((torch.ones(n, 4), n), {"factor": 0.5}) for n in (2, 3)]
+        self.assertEqual(piece_by_piece(Numbers(), calls).failures, [])
+        wrong = {torch.ops.aten.sin.default: lambda op, self: op.Cos(self)}
+        (failure,) = piece_by_piece(Numbers(), calls, translations=wrong).failures
+        self.assertEqual((failure.path, failure.status), ("inner", "differs"))
+        self.assertIn("%sin = aten.sin.default, written as Cos", failure.note)
+
+    def test_difference_that_only_another_call_shows(self):
+        wrong = {torch.ops.aten.relu.default: lambda op, self: op.Min(self, 2.5)}
+        calls = [torch.ones(2, 4), torch.full((3, 4), 2.0)]
+        (failure,) = piece_by_piece(torch.nn.Sequential(Doubled()), calls, translations=wrong).failures
+        self.assertEqual((failure.status, failure.verdict), ("differs", "error"))
+        self.assertIn("float32[3, 4]", failure.note)
+
+    def test_torch_prints_nothing_and_messages_come_once(self):
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            with self.assertNoLogs("torch.fx.experimental.symbolic_shapes", "WARNING"):
+                piece_by_piece(Size(), CALLS)
+        self.assertEqual(printed.getvalue(), "")
+        with self.assertLogs("experimental_experiment", "WARNING") as logged:
+            piece_by_piece(torch.nn.Sequential(Written().counter, Choice()), CALLS)
+        self.assertEqual(len(logged.output), len(set(logged.output)))
 
     def test_a_part_that_is_not_called(self):
         class Idle(torch.nn.Module):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
+import logging
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import onnxruntime
 import torch
 
-from experimental_experiment.comparison import compare, session
+from experimental_experiment.comparison import Difference, compare, session
 from experimental_experiment.investigate.discrepancies import discrepancies
 from experimental_experiment.investigate.fusions import FAILURES
-from experimental_experiment.investigate.recording import Call, Recording, inferred_shapes, record
+from experimental_experiment.investigate.recording import Call, Recording, inferred_shapes, record, unchanged
 from experimental_experiment.investigate.reproduction import Unreproducible, write_script
 from experimental_experiment.investigate.tree import Piece, Pieces
 from experimental_experiment.progress import Progress, silent
@@ -75,8 +78,8 @@ def piece_by_piece(
     step = progress("run", len(inputs))
     seen = record(model, inputs, step)
     step = progress("export", len(seen))
-    pieces = Taker(seen, options, step)
-    root = pieces.piece("", model)
+    with silenced():
+        root = Taker(seen, options, step).piece("", model)
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         for piece in Pieces(root).failures:
@@ -168,21 +171,34 @@ class Taker:
         piece.nodes = len(model.graph.node) + sum(len(function.node) for function in model.functions)
         try:
             runner = session(model)
-            found = [item for call in calls for item in compare(module, runner, call.args, call.kwargs)]
+            found = [(call, item) for call in calls for item in self.differences(module, runner, call)]
         except (*FAILURES, ValueError) as error:
             piece.status, piece.detail = "runtime failed", str(error).splitlines()[0]
             return
-        wrong = [item for item in found if not item.within]
+        wrong = [(call, item) for call, item in found if not item.within]
         if not wrong:
             piece.status = "ok"
             return
-        worst = max(wrong, key=lambda item: item.absolute)
+        call, worst = max(wrong, key=lambda pair: pair[1].absolute)
         piece.status, piece.detail = "differs", f"by {worst.absolute:.1e} in {worst.name}"
         if worst.expected != worst.got:
             piece.detail = f"{worst.name} is {worst.got} instead of {worst.expected}"
-        report = discrepancies(module, calls[0].args, calls[0].kwargs, dynamic_shapes=shapes, **self.options)
+        if call is calls[0]:
+            report = discrepancies(module, call.args, call.kwargs, dynamic_shapes=shapes, **self.options)
+        else:  # the model that the first call gave, on another one
+            capture = self.options.get("export_options")
+            report = discrepancies(
+                module, call.args, call.kwargs, model, dynamic_shapes=shapes, export_options=capture
+            )
         piece.verdict = report.verdict
         piece.note = report.told()
+
+    def differences(
+        self, module: torch.nn.Module, runner: onnxruntime.InferenceSession, call: Call
+    ) -> list[Difference]:
+        """What one call gives in both, the buffers of the module being those that it was exported with."""
+        with unchanged(module):
+            return compare(module, runner, call.args, call.kwargs)
 
     def exported(self, module: torch.nn.Module, call: Call, shapes: Any) -> Any:
         """The ONNX model of a module."""
@@ -219,6 +235,40 @@ class Taker:
                 self.failed(piece, error)
                 piece.is_smallest = True
                 piece.note = "the code around its failing parts fails by itself"
+
+
+class Once(logging.Filter):
+    """Lets each message pass once: a module and those inside export the same lines."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a message is new."""
+        text = record.getMessage()
+        is_new = text not in self.seen
+        self.seen.add(text)
+        return is_new
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """While this lasts torch.export prints no half of a graph that fails, as the errors are told, and nothing is logged twice."""
+    torch_logger, logger = logging.getLogger(SYMBOLIC_SHAPES), logging.getLogger("experimental_experiment")
+    level, once = torch_logger.level, Once()
+    torch_logger.setLevel(logging.ERROR)
+    logger.addFilter(once)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.removeFilter(once)
+        torch_logger.setLevel(level)
+
+
+SYMBOLIC_SHAPES = "torch.fx.experimental.symbolic_shapes"
+"""The logger that warns of each size which depends on the data."""
 
 
 @contextlib.contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -48,7 +49,10 @@ class Recording:
 def record(
     model: torch.nn.Module, inputs: Sequence[tuple[tuple, dict[str, Any]]], step: Callable[[], object]
 ) -> dict[str, Recording]:
-    """Run the model on each input; what was seen of it, ``""``, and of every submodule by its qualified name."""
+    """Run the model on each input; what was seen of it, ``""``, and of every submodule by its qualified name.
+
+    Each run begins with the buffers that the model has, and the model keeps them.
+    """
     seen = {path: Recording() for path, _ in model.named_modules()}
     handles = []
     for path, module in model.named_modules():
@@ -56,7 +60,8 @@ def record(
     try:
         for run, (args, kwargs) in enumerate(inputs):
             args, kwargs = copy.deepcopy((args, kwargs))
-            model(*args, **kwargs)
+            with unchanged(model):
+                model(*args, **kwargs)
             for recording in seen.values():
                 del recording.calls[run + 1 :]
             step()
@@ -64,6 +69,24 @@ def record(
         for handle in handles:
             handle.remove()
     return seen
+
+
+@contextlib.contextmanager
+def unchanged(model: torch.nn.Module) -> Iterator[None]:
+    """Give the buffers of a model back the tensors and the values that they have now: runs of it do not see each other."""
+    kept = [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, name, buffer, value in kept:
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)
+                setattr(module, name, buffer)
 
 
 def hooks(module: torch.nn.Module, recording: Recording) -> list[Any]:
