@@ -1,8 +1,16 @@
 """Rules of transpositions."""
 
+import os
+import tempfile
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+from _unittests.ut_xoptim.cases import RuleTestCase, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 
 
 class TestTransposeTranspose(RuleTestCase):
@@ -99,6 +107,11 @@ class TestTransposing(RuleTestCase):
         ],
     }  # fmt: skip
     STAY = {
+        "TransposeOfWeight": [
+            ("float[N,2] x", "float[N,3]", "w = Constant<value=float[3,2]{1.0,2.0,3.0,4.0,5.0,6.0}>() t = Transpose(w) y = MatMul(x, t) z = Neg(w)", "float[3,2] z"),
+            ("float[N,2] x", "float[N,3]", "w = Constant<value=float[3,2]{1.0,2.0,3.0,4.0,5.0,6.0}>() t = Transpose(w) y = MatMul(x, t)", "float[2,3] t"),
+            ("float[N,2] x", "float[N,3]", "w = Constant<value=float[3,2]{1.0,2.0,3.0,4.0,5.0,6.0}>() t = Transpose(w) y = Gemm(x, t)"),
+        ],
         "TransposeOnes": [
             ("float[N,3,6] x", "float[3,N,6]", "y = Transpose<perm=[1,0,2]>(x)"),
             ("float[N,1,M] x", "float[1,N,M]", "y = Transpose<perm=[1,0,2]>(x)"),
@@ -138,6 +151,74 @@ class TestTransposing(RuleTestCase):
 
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
+
+
+WEIGHT = "w = Constant<value=float[3,2]{1.0,2.0,3.0,4.0,5.0,6.0}>()"
+
+
+class TestTransposeOfWeight(RuleTestCase):
+    RULE = "TransposeOfWeight"
+
+    def test_permutations(self):
+        kernel = "w = Constant<value=double[1,3,2]{1.0,2.0,3.0,4.0,5.0,6.0}>()"
+        cases = {
+            "a matrix": f"agraph (float[N,2] x) => (float[N,3] y) {{ {WEIGHT} t = Transpose(w) y = MatMul(x, t) }}",
+            "three axes of float64": f"""agraph (double[N,3,1] x) => (double[N,3,1] y) {{
+                {kernel} t = Transpose<perm=[2,1,0]>(w) s = ReduceMax<keepdims=0>(t) y = Mul(x, s) }}""",
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                expected = ["MatMul"] if promise == "a matrix" else ["ReduceMax", "Mul"]
+                self.assert_becomes(text, expected)
+
+    def test_a_weight_around_a_branch(self):
+        text = f"""agraph (bool c, float[4,2] x) => (float[4,3] y) {{
+            {WEIGHT} y = If (c) <then_branch = a () => (float[4,3] z) {{ t = Transpose(w) z = MatMul(x, t) }},
+                                 else_branch = b () => (float[4,3] v) {{ s = ReduceMax(x) o = Constant<value=int64[2]{{4,3}}>() v = Expand(s, o) }}> }}"""
+        optimized = optimize(parsed(text), OptimizationOptions([self.RULE]))
+        branch = optimized.graph.node[0].attribute[0].g
+        self.assertEqual(["MatMul"], [node.op_type for node in branch.node])
+        feeds = {"c": np.array(True), "x": np.arange(8, dtype=np.float32).reshape(4, 2)}
+        wanted, got = (session(model).run(None, feeds)[0] for model in (parsed(text), optimized))
+        np.testing.assert_array_equal(wanted, got)
+
+    def test_a_weight_of_a_file_stays_there(self):
+        model = ir.from_proto(
+            parsed(
+                f"agraph (float[N,2] x) => (float[N,3] y) {{ {WEIGHT} t = Transpose(w) y = MatMul(x, t) }}"
+            )
+        )
+        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+        with tempfile.TemporaryDirectory() as folder:
+            ir.save(model, os.path.join(folder, "model.onnx"), external_data="data", size_threshold_bytes=0)
+            report = Report()
+            options = OptimizationOptions([self.RULE], constant_folding=False)
+            optimize(ir.load(os.path.join(folder, "model.onnx")), options, report=report)
+        self.assertEqual({(self.RULE, "the weight stays in its file"): 1}, dict(report.declined))
+
+    def test_elements_of_half_a_byte(self):
+        model = ir.from_proto(
+            parsed(
+                "agraph (int4[2,4] w, float s) => (float[4,2] y) { t = Transpose(w) y = DequantizeLinear(t, s) }",
+                21,
+            )
+        )
+        weight = model.graph.inputs.pop(0)
+        weight.const_value = ir.PackedTensor(np.zeros(4, np.uint8), ir.DataType.INT4, shape=ir.Shape([2, 4]))
+        model.graph.register_initializer(weight)
+        report = Report()
+        optimize(model, OptimizationOptions([self.RULE], constant_folding=False), report=report)
+        self.assertEqual({(self.RULE, "its elements are no whole bytes"): 1}, dict(report.declined))
+
+    def test_the_weight_is_moved_when_it_is_written(self):
+        text = f"agraph (float[N,2] x) => (float[N,3] y) {{ {WEIGHT} t = Transpose(w) y = MatMul(x, t) }}"
+        model = optimize(
+            ir.from_proto(parsed(text)), OptimizationOptions([self.RULE], constant_folding=False)
+        )
+        (weight,) = model.graph.initializers.values()
+        self.assertEqual("w_transposed", weight.name)
+        self.assertIsInstance(weight.const_value, ir.LazyTensor)
+        np.testing.assert_array_equal([[1, 3, 5], [2, 4, 6]], weight.const_value.numpy())
 
 
 class TestTransposedLeftOfGemm(RuleTestCase):

@@ -1,0 +1,89 @@
+"""Elements picked by pairs of positions, as masks of transformers read a mask of tokens."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, number_of, var
+from experimental_experiment.xoptim.patterns.masks import REACH, starts_at_zero
+from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import is_same, same_sizes
+
+x, rows, columns = var("x"), var("rows"), var("columns")
+
+
+@rule(P.GatherND(x, P.Concat(rows, columns, name="pairs", shared=True), name="node"), set="default")
+def gather_of_grid(op, x, rows, columns, pairs, node):
+    """All rows of a matrix along one axis and some columns along a later one: a Gather of the columns, or the matrix itself."""
+    shape, result = pairs.outputs[0].shape, node.outputs[0].shape
+    if shape is None or result is None or x.shape is None or len(x.shape) != 2:
+        return no("it is no matrix, or the rank is unknown")
+    if attribute_of(pairs, "axis") not in (-1, len(shape) - 1) or attribute_of(node, "batch_dims", 0):
+        return no("the pairs do not stand along the last axis")
+    across = spread(columns)
+    if across is None:
+        return no("the columns do not vary along one axis")
+    vector, place = across
+    width = len(result)
+    column = place + width + 1  # the pairs have one axis more
+    row = row_axis(x, rows, column, width)
+    if row is None or not row < column < width:
+        return no("not all rows, in order, along an earlier axis")
+    expected = [1] * width
+    expected[row], expected[column] = x.shape[0], vector.shape[0]
+    if not same_sizes(result, expected):
+        return no("pairs are repeated")
+    is_all = is_same(x.shape[1], vector.shape[0]) and is_counted(vector)
+    picked = x if is_all else op.Gather(x, vector, axis=1)
+    added = [axis for axis in range(width) if axis not in (row, column)]
+    return op.Unsqueeze(picked, added) if added else picked
+
+
+def row_axis(x: ir.Value, rows: ir.Value, column: int, width: int) -> int | None:
+    """The axis of the pairs along which *rows* are 0, 1, 2… to the last one of *x*; None when they are not."""
+    if x.shape[0] == 1 and is_zero(rows):
+        return column - 1 if column else None
+    along = spread(rows)
+    if along is None or not is_same(along[0].shape[0], x.shape[0]) or not is_counted(along[0]):
+        return None
+    return along[1] + width + 1
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Whether a value is the number 0, repeated."""
+    for _ in range(REACH):
+        if number_of(value) is not None:
+            break
+        node = value.producer()
+        if node is None or node.op_type not in ("Expand", "Unsqueeze"):
+            break
+        value = node.inputs[0]
+    return number_of(value) == 0
+
+
+def is_counted(vector: ir.Value) -> bool:
+    """Whether the elements of a vector are 0, 1, 2…"""
+    known = ints_of(vector)
+    if known is not None:
+        return known == list(range(len(known)))
+    node = vector.producer()
+    return node is not None and node.op_type == "Range" and starts_at_zero(vector)
+
+
+def spread(value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | None:
+    """The vector whose elements stand along one axis of a value, repeated along the others, and that axis from the end; else None."""
+    if value.shape is None or not len(value.shape):
+        return None
+    if len(value.shape) == 1:
+        return value, -1
+    node = value.producer()
+    if node is None or not reach or node.op_type not in ("Expand", "Unsqueeze"):
+        return None
+    inner = spread(node.inputs[0], reach - 1)
+    if inner is None or node.op_type == "Expand":
+        return inner
+    added, width = ints_of(node.inputs[1]), len(value.shape)
+    if added is None:
+        return None
+    kept = [axis for axis in range(width) if axis not in {item % width for item in added}]
+    return inner[0], kept[inner[1]] - width
