@@ -4,6 +4,7 @@ import unittest
 
 import torch
 from transformers import vision_utils
+from transformers.models.glm5_next import modeling_glm5_next as glm5_next
 from transformers.models.glm_ocr import modeling_glm_ocr as glm_ocr
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
@@ -56,6 +57,9 @@ class TestTower(ExporterTestCase):
         towers = [
             Qwen2_5_VisionTransformerPretrainedModel(Qwen2_5_VLVisionConfig(**sizes)),
             glm_ocr.GlmOcrVisionModel(glm_ocr.GlmOcrVisionConfig(**sizes)),  # with norms of queries and keys
+            glm5_next.Glm5NextVisionModel(
+                glm5_next.Glm5NextVisionConfig(**sizes)
+            ),  # transformers does not prepare it
         ]
         for tower in towers:
             config = tower.eval().config
@@ -65,6 +69,7 @@ class TestTower(ExporterTestCase):
                     x = torch.randn(int(grid.prod(1).sum()), width)
                     expected = tower(x, grid).pooler_output
                     with bypass_export_some_errors(patch_transformers=True):
+                        self.assertNotIn("tolist", vision.words(type(tower.blocks[0].attn).forward.__code__))
                         got = tower(x, grid).pooler_output
                     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,17 +31,24 @@ def packed_attention() -> Iterator[None]:
 
 
 def packed_attentions() -> Iterator[type]:
-    """The classes of attention over packed images that are imported: those that transformers prepares itself."""
-    if not any(is_modeling(name) for name in list(sys.modules)):
-        return
-    from transformers.exporters import exporter_dynamo, utils
+    """The classes of attention over packed images that are imported: those whose forward splits by a list of lengths."""
+    for module in modeling_modules():
+        for owner in vars(module).values():
+            if isinstance(owner, type) and owner.__module__ == module.__name__ and "forward" in vars(owner):
+                code = getattr(inspect.unwrap(owner.forward), "__code__", None)
+                if code is not None and {"lengths", "tolist", "split"} <= words(code):
+                    yield owner
 
-    for path, attribute, factory in utils._PATCHES["dynamo"]:
-        if factory is exporter_dynamo._patch_chunked_vision_attention and attribute == "forward":
-            module, _, name = path.rpartition(".")
-            owner = getattr(sys.modules.get(module), name, None)
-            if owner is not None:
-                yield owner
+
+def modeling_modules() -> list[types.ModuleType]:
+    """The modules of models of transformers that are imported."""
+    return [module for name, module in list(sys.modules.items()) if is_modeling(name)]
+
+
+def words(code: types.CodeType) -> set[str]:
+    """The names in the code of a function and of the functions in it."""
+    inner = [words(const) for const in code.co_consts if isinstance(const, types.CodeType)]
+    return {*code.co_names, *code.co_varnames, *code.co_cellvars}.union(*inner)
 
 
 class Whole:
