@@ -18,6 +18,7 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
     StaticCache,
 )
+from transformers.integrations import executorch
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
@@ -173,6 +174,19 @@ class TestCaches(ExporterTestCase):
             names(found.graph.output),
             ["logits", "present_0_conv_states_0", "present_1_key", "present_1_value"],
         )
+
+    def test_beside_those_that_transformers_registers(self):
+        executorch.register_dynamic_cache_export_support()
+        self.addCleanup(pytree._deregister_pytree_node, DynamicCache)
+        before = pytree.SUPPORTED_NODES[DynamicCache]
+        self.test_linear_attention()  # which transformers' own function refuses
+        model = llama()
+        example = call(model, 2, 2, 4, DynamicCache(config=model.config))
+        shapes = STEP | {"past_key_values": [[{0: "batch", 2: "past"}]] * 2}
+        found = to_onnx(model, (), example, dynamic_shapes=shapes)
+        self.assertEqual(names(found.graph.input)[2:], ["past_key_values_0_key", "past_key_values_0_value"])
+        self.assert_matches(found, model, (), call(model, 3, 1, 5, DynamicCache(config=model.config)))
+        self.assertIs(pytree.SUPPORTED_NODES[DynamicCache], before)
 
     def test_encoder_decoder_cache(self):
         config = transformers.T5Config(

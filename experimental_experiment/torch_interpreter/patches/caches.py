@@ -11,7 +11,7 @@ import dataclasses
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,6 +27,9 @@ WORDS |= {"cross_attention_cache": "cross"}
 CONSTANTS = ("_sliding_window_tensor",)
 """Tensors of a layer that hold a setting."""
 
+EXECUTORCH = "transformers.integrations.executorch"
+"""The module whose ``register_dynamic_cache_export_support`` takes caches of keys and values only."""
+
 COUNTERS = re.compile(r"cumulative_length|_count$")
 """Attributes that count tokens in a Python int, which a program would hold as a constant."""
 
@@ -36,8 +39,11 @@ def caches() -> Iterator[Convert]:
     """A cache (DynamicCache, EncoderDecoderCache, StaticCache, those of linear attention) is refused as an input or an output."""
     with contextlib.ExitStack() as registered:
         for cls in cache_classes():
-            if not is_named(pytree.SUPPORTED_NODES.get(cls)):
-                registered.enter_context(registered_cache(cls))
+            known = pytree.SUPPORTED_NODES.get(cls)
+            if known is not None and known.flatten_fn.__module__ == EXECUTORCH:
+                registered.enter_context(registered_cache(cls, beside(known)))
+            elif not is_named(known):
+                registered.enter_context(registered_cache(cls, (flatten, unflatten, flatten_with_keys)))
 
         def convert(value: Any) -> Any:
             if is_state(value):
@@ -103,16 +109,17 @@ def is_named(known: pytree.NodeDef | None) -> bool:
 
 
 @contextlib.contextmanager
-def registered_cache(cls: type) -> Iterator[None]:
-    """Let torch flatten a class of caches in this way for a while."""
+def registered_cache(cls: type, functions: tuple[Callable, Callable, Callable]) -> Iterator[None]:
+    """Let torch flatten a class of caches, put it together and name its tensors with these functions for a while."""
+    flatten_, unflatten_, flatten_with_keys_ = functions
     known, serialized = pytree.SUPPORTED_NODES.get(cls), pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
     if known is not None:
         pytree._deregister_pytree_node(cls)
     pytree._private_register_pytree_node(
         cls,
-        flatten,
-        unflatten,
-        flatten_with_keys_fn=flatten_with_keys,
+        flatten_,
+        unflatten_,
+        flatten_with_keys_fn=flatten_with_keys_,
         serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
     )
     try:
@@ -122,6 +129,28 @@ def registered_cache(cls: type) -> Iterator[None]:
         if known is not None:
             pytree.SUPPORTED_NODES[cls], pytree.SUPPORTED_SERIALIZED_TYPES[cls] = known, serialized
             pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE[serialized.serialized_type_name] = cls
+
+
+def beside(known: pytree.NodeDef) -> tuple[Callable, Callable, Callable]:
+    """The functions that are registered, for the caches that they take, and those of this file for the others."""
+
+    def flatten_beside(cache: Any) -> tuple[list[torch.Tensor], Any]:
+        return known.flatten_fn(cache) if holds_keys_only(cache) else flatten(cache)
+
+    def unflatten_beside(leaves: Any, context: Any) -> Any:
+        is_ours = isinstance(context, tuple) and isinstance(context[-1], State)
+        return unflatten(leaves, context) if is_ours else known.unflatten_fn(leaves, context)
+
+    def flatten_with_keys_beside(cache: Any) -> tuple[list[tuple], Any]:
+        return known.flatten_with_keys_fn(cache) if holds_keys_only(cache) else flatten_with_keys(cache)
+
+    return flatten_beside, unflatten_beside, flatten_with_keys_beside
+
+
+def holds_keys_only(cache: Any) -> bool:
+    """Whether all layers of a cache hold keys and values, no state."""
+    names = ("DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer")
+    return all(type(layer).__name__ in names for layer in cache.layers)
 
 
 @contextlib.contextmanager
