@@ -13,8 +13,11 @@ import unittest.mock
 import numpy as np
 import onnx
 import onnx.parser
+import torch
+from safetensors.torch import save_file
 
 from experimental_experiment.command_line import main
+from experimental_experiment.comparison import run, session
 from experimental_experiment.torch_interpreter import ExportError
 
 MODELS = textwrap.dedent(
@@ -97,6 +100,12 @@ MODELS = textwrap.dedent(
         return Counter(), (torch.randn(2, 3),)
 
 
+    def without_values():
+        with torch.device("meta"):
+            model = Affine()
+        return model, *affine()[1:]
+
+
     def number(x, n):
         return x * n
 
@@ -160,6 +169,32 @@ class TestCommandLine(unittest.TestCase):
         status, _, err = self.export("recurrent", "--patch", "numpy_inputs,zzz")
         self.assertEqual(status, 2)
         self.assertIn("there is no patch 'zzz'", err)
+
+    def test_weights_of_the_export(self):
+        values = torch.tensor([1.5, -2.0, 0.25])
+        weights = os.path.join(self.folder, "model.safetensors")
+        save_file({"weight": values}, weights)
+        for given in (weights, self.folder):
+            status, out, err = self.export("without_values", "--weights", given)
+            self.assertEqual(status, 0, out + err)
+            x, shift = torch.randn(2, 2, 3)
+            (got,) = run(session(self.model), [x, shift])
+            torch.testing.assert_close(got, x * values + shift)
+        save_file({"weights": values}, weights)
+        cases = {
+            ("without_values",): (1, "meta device"),
+            ("without_values", "--weights", weights): (2, "weight"),
+            ("without_values", "--weights", weights + "x"): (2, "model.safetensorsx"),
+            ("without_values", "--weights", weights, "--check"): (
+                2,
+                "--check compares with the model that the",
+            ),
+        }
+        for arguments, (expected, sentence) in cases.items():
+            with self.subTest(arguments):
+                status, _, err = self.export(*arguments)
+                self.assertEqual(status, expected, err)
+                self.assertIn(sentence, err)
 
     def test_options_of_the_export(self):
         status, out, err = self.export(
@@ -346,6 +381,15 @@ class TestCommandLine(unittest.TestCase):
                 "-o",
                 self.model,
             ): "number is a function with parameters (x, n)",
+            (
+                "export",
+                "--transformers",
+                "m",
+                "-o",
+                self.model,
+                "--weights",
+                "w",
+            ): "--weights goes with MODULE:FUNCTION: transformers reads the weights of its models",
             ("export", f"{self.models}:wrong_arguments", "-o", self.model): "returns args as dict, a tuple",
             (
                 "export",

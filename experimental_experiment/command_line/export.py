@@ -70,6 +70,11 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="names of the inputs, in order, instead of forward's own",
     )
     command.add_argument(
+        "--weights",
+        metavar="FILE_OR_FOLDER",
+        help="the safetensors with the values of a model that the function makes without, on the meta device",
+    )
+    command.add_argument(
         "--report",
         metavar="FILE",
         help="write what was done and what differs from eager: a page for .html, Markdown for .md",
@@ -87,9 +92,17 @@ def run(given: argparse.Namespace) -> int:
     if given.transformers is not None:
         if given.report is not None:
             raise CommandError("--report goes with MODULE:FUNCTION")
+        if given.weights is not None:
+            raise CommandError(
+                "--weights goes with MODULE:FUNCTION: transformers reads the weights of its models"
+            )
         return pretrained.run(given)
     if given.task is not None:
         raise CommandError("--task goes with --transformers")
+    if given.weights is not None and given.check:
+        raise CommandError(
+            "--check compares with the model that the function makes, which has not those weights"
+        )
     folder = os.path.dirname(os.path.abspath(given.output))
     if not os.path.isdir(folder):
         raise CommandError(f"the folder {folder!r} does not exist")
@@ -109,6 +122,7 @@ def run(given: argparse.Namespace) -> int:
                 mutated_buffers=given.mutated_buffers,
                 modules_as_functions=given.functions,
                 filename=given.output,
+                weights=given.weights,
                 report=given.report,
                 progress=progress,
             )
