@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from transformers.models.fsmt.modeling_fsmt import make_padding_mask
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
@@ -106,6 +107,20 @@ class TestShortcuts(ExporterTestCase):
 
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             to_onnx(Call(forward), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS)
+
+
+class TestHarmlessShortcuts(ExporterTestCase):
+    def test_padding_of_fsmt(self):
+        def padded(ids, x):
+            mask = make_padding_mask(ids)
+            return x if mask is None else x.masked_fill(mask, -1.0)
+
+        ids = torch.tensor([[1, 1, 5], [1, 2, 3]])
+        example, others = (ids, torch.randn(2, 3)), [(ids[:, 1:] + 1, torch.randn(2, 2)), (ids[:1], X[:1])]
+        shapes = ({0: "batch", 1: "length"},) * 2
+        self.export_and_compare(Call(padded), example, others=others, dynamic_shapes=shapes, target_opset=20)
+        with self.assertRaises(CaptureError):
+            to_onnx(Call(padded), example, export_options=ExportOptions(patches=False))
 
 
 if __name__ == "__main__":

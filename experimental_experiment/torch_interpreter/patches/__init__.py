@@ -9,6 +9,8 @@ from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (t
     caches,
     checks,
     codecs,
+    experts,
+    image_sizes,
     inputs,
     packed,
     quantizers,

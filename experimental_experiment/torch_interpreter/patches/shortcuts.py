@@ -21,6 +21,12 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 ANSWERS = {"aten.all": False, "aten.any": True}
 """What is answered when a branch asks for the result of an operator: a mask has holes, something is marked."""
 
+HARMLESS = (
+    ("transformers.models.fsmt.modeling_fsmt", "make_padding_mask"),
+    ("transformers.models.ovis2.modeling_ovis2", "forward"),
+)
+"""Functions that ask whether something is marked before they do what changes nothing when nothing is."""
+
 
 @patch("torch", replaces=("torch.Tensor.__bool__", "torch.SymBool.__bool__"), by_name=True)
 def shortcuts() -> Iterator[None]:
@@ -32,6 +38,25 @@ def shortcuts() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_mask(torch.Tensor.__bool__)))
         stack.enter_context(replaced(torch.SymBool, "__bool__", of_size(torch.SymBool.__bool__)))
+        yield
+
+
+@patch("transformers", replaces=("torch.Tensor.__bool__",), since="5.0", default=True)
+def harmless_shortcuts() -> Iterator[None]:
+    """FSMT asks whether a token is padding, Ovis2 whether one stands for an image, to save what would change nothing."""
+
+    def of_marks(bool_: Callable) -> Callable:
+        def __bool__(self: torch.Tensor) -> bool:
+            if isinstance(self, FakeTensor) and self.constant is None:
+                frame = asking_frame(sys._getframe())
+                if (frame.f_globals.get("__name__"), frame.f_code.co_name) in HARMLESS:
+                    harmless_shortcuts.used()
+                    return True
+            return bool_(self)
+
+        return __bool__
+
+    with replaced(torch.Tensor, "__bool__", of_marks(torch.Tensor.__bool__)):
         yield
 
 

@@ -1,0 +1,91 @@
+"""Images of several sizes in one padded tensor: Pixtral's tower, the mergers of Mistral 3 and LightOnOCR."""
+
+import types
+import unittest
+
+import torch
+from transformers.models.lighton_ocr import modeling_lighton_ocr as lighton_ocr
+from transformers.models.mistral3 import modeling_mistral3 as mistral3
+from transformers.models.pixtral import modeling_pixtral as pixtral
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+T = torch.tensor
+SIZES = [T([[8, 12], [16, 4]]), T([[12, 12], [4, 8], [8, 8]]), T([[9, 15]])]
+
+
+def tower():
+    """Pixtral's tower, patches of 4 pixels."""
+    config = pixtral.PixtralVisionConfig(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, patch_size=4, image_size=32,
+    )  # fmt: skip
+    return pixtral.PixtralVisionModel(config).eval()
+
+
+def images(sizes):
+    """Images that are padded to the largest, and their sizes."""
+    return torch.randn(len(sizes), 3, *sizes.max(0).values.tolist()), sizes
+
+
+def merger(cls):
+    """A layer that merges 2 x 2 patches of 4 pixels."""
+    vision = types.SimpleNamespace(hidden_size=6, patch_size=4)
+    return cls(types.SimpleNamespace(vision_config=vision, spatial_merge_size=2))
+
+
+def patches(sizes):
+    """The patches of images of these sizes, one after the other."""
+    return torch.randn(int((sizes // 4).prod(1).sum()), 6), sizes
+
+
+class TestTower(ExporterTestCase):
+    def test_patched_towers_are_eager_s(self):
+        model = tower()
+        for sizes in SIZES:
+            for given in (sizes, None, [tuple(size) for size in sizes.tolist()]):
+                with self.subTest(sizes=given), torch.no_grad():
+                    x, _ = images(sizes)
+                    expected = model(x, given, output_hidden_states=True)
+                    with bypass_export_some_errors(patch_transformers=True):
+                        got = model(x, given, output_hidden_states=True)
+                    for wanted, found in zip(expected.hidden_states, got.hidden_states, strict=True):
+                        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+    def test_any_sizes(self):
+        model = tower()
+        shapes = ({0: "images", 2: "height", 3: "width"}, {0: "images"})
+        others = [images(sizes) for sizes in SIZES[1:]]
+        self.export_and_compare(
+            model, images(SIZES[0]), others=others, dynamic_shapes=shapes, target_opset=20
+        )
+        with self.assertRaises(CaptureError):
+            options = ExportOptions(patches=False)
+            to_onnx(model, images(SIZES[0]), dynamic_shapes=shapes, export_options=options)
+
+    def test_one_size(self):
+        model = tower()
+        shapes = ({0: "images", 2: "height", 3: "width"},)
+        others = [(torch.randn(3, 3, 12, 20),), (torch.randn(1, 3, 7, 8),)]
+        example = (torch.randn(2, 3, 8, 16),)
+        self.export_and_compare(model, example, others=others, dynamic_shapes=shapes, target_opset=20)
+
+
+class TestMergers(ExporterTestCase):
+    def test_any_sizes(self):
+        shapes = ({0: "patches"}, {0: "images"})
+        sizes = T([[12, 12], [8, 16]])
+        for cls in (mistral3.Mistral3PatchMerger, lighton_ocr.LightOnOcrPatchMerger):
+            with self.subTest(cls.__name__):
+                others = [patches(T([[20, 12], [8, 28], [9, 15]]))]
+                self.export_and_compare(
+                    merger(cls), patches(sizes), others=others, dynamic_shapes=shapes, target_opset=20
+                )
+                with self.assertRaises(CaptureError):
+                    options = ExportOptions(patches=False)
+                    to_onnx(merger(cls), patches(sizes), dynamic_shapes=shapes, export_options=options)
+
+
+if __name__ == "__main__":
+    unittest.main()
