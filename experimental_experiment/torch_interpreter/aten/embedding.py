@@ -76,7 +76,7 @@ def embedding_bag_padding(
 
 
 def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding):
-    """The reduced rows, then zeros for what only the gradient needs."""
+    """The reduced rows, then what the gradient needs, zeros where nobody reads it."""
     matrix = None if mode == MAX and reads_result(op, 1) else rows_of_indices(op, indices)
     if matrix is not None and per_sample_weights is None and padding is None and not include_last_offset:
         reduced = op.emit(REDUCTIONS[mode], (op.Gather(weight, matrix, axis=0), [1]), {"keepdims": 0})
