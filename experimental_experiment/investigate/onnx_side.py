@@ -24,6 +24,18 @@ PLAIN = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 FULL = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 
 
+UNKNOWN = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What onnx.reference raises for an operator that it lacks, or lacks for a dtype or a shape."""
+
+
 def loaded(model: Given, inlined: bool = False) -> ir.Model:
     """A model of its own to change; external data stays where it is."""
     if isinstance(model, ir.Model):
@@ -49,9 +61,14 @@ def session_at(
     options.graph_optimization_level = level
     if written_to:
         options.optimized_model_filepath = written_to
+        options.add_session_config_entry(WRITTEN_BESIDE, f"{os.path.basename(written_to)}.data")
     providers, disabled = ["CPUExecutionProvider"], list(disabled)
-    if isinstance(model, ir.Model) and weight_bytes(model) <= PROTOBUF_LIMIT:
-        model = ir.to_proto(model)
+    if isinstance(model, ir.Model):
+        folders, held = external(model)
+        if held <= PROTOBUF_LIMIT and len(folders) <= 1:
+            for folder in folders:
+                options.add_session_config_entry(FOLDER, os.path.abspath(folder))
+            model = ir.to_proto(model)
     if isinstance(model, onnx.ModelProto):
         content = model.SerializeToString()
         return onnxruntime.InferenceSession(content, options, providers, disabled_optimizers=disabled)
@@ -61,6 +78,21 @@ def session_at(
             save(model, path)
             return onnxruntime.InferenceSession(path, options, providers, disabled_optimizers=disabled)
     return onnxruntime.InferenceSession(os.fspath(model), options, providers, disabled_optimizers=disabled)
+
+
+FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where onnxruntime finds the weights of a model that it is given as bytes."""
+
+WRITTEN_BESIDE = "session.optimized_model_external_initializers_file_name"
+"""Where onnxruntime writes the weights of the model that it has optimized: one file holds 2 GB at most."""
+
+
+def external(model: ir.Model) -> tuple[set[str], int]:
+    """The folders of the weights that lie in files, and how many bytes are in memory."""
+    tensors = [value.const_value for graph in model.graphs() for value in graph.initializers.values()]
+    outside = [tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor)]
+    folders = {os.fspath(tensor.base_dir) for tensor in outside}
+    return folders, weight_bytes(model) - sum(tensor.nbytes for tensor in outside)
 
 
 def values_of(model: Given, inputs: Sequence[torch.Tensor], names: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -80,7 +112,8 @@ def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> 
 
     Only the nodes between are run.
     """
-    proto = ir.to_proto(loaded(model, inlined=True))
+    inlined = loaded(model, inlined=True)
+    proto = ir.to_proto(inlined)
     graph = proto.graph
     producers = {output: node for node in graph.node for output in node.output}
     needed, pending = set(), [name]
@@ -95,19 +128,33 @@ def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> 
             nodes.add(id(producers[current]))
             pending += read_by(producers[current])
     feeds = {key: tensor for key, tensor in known.items() if key in needed and key != name}
-    if any(tensor.dtype == torch.bfloat16 for tensor in feeds.values()):
-        return None
     kept = [node for node in graph.node if id(node) in nodes]
     inputs = [onnx.ValueInfoProto(name=key) for key in feeds]
-    weights = [tensor for tensor in graph.initializer if tensor.name in needed and tensor.name not in feeds]
+    weights = [
+        ir.to_proto(ir.Tensor(value.const_value.numpy(), dtype=value.const_value.dtype, name=key))
+        for key, value in inlined.graph.initializers.items()
+        if key in needed and key not in feeds
+    ]
     part = onnx.helper.make_graph(kept, "part", inputs, [onnx.ValueInfoProto(name=name)], weights)
     try:
         evaluator = ExtendedReferenceEvaluator(onnx.helper.make_model(part, opset_imports=proto.opset_import))
         with np.errstate(all="ignore"):
-            (result,) = evaluator.run(None, {key: tensor.numpy() for key, tensor in feeds.items()})
-        return torch.from_numpy(result)
-    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return None  # an operator of another domain, or one that onnx.reference lacks for these dtypes
+            (result,) = evaluator.run(None, {key: as_array(tensor) for key, tensor in feeds.items()})
+        return as_tensor(result)
+    except UNKNOWN:
+        return None
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor as onnx.reference sees it, bfloat16 in the type of ml_dtypes."""
+    return ir.tensor(tensor).numpy()
+
+
+def as_tensor(array: np.ndarray) -> torch.Tensor:
+    """The inverse of `as_array`."""
+    if array.dtype == ir.DataType.BFLOAT16.numpy():
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:

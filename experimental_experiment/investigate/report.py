@@ -177,7 +177,8 @@ def compared(journal: Journal, args: tuple, kwargs: Mapping[str, Any], model: An
         ]
         for result in found.results
     ]
-    return {"verdict": found.verdict, "told": found.told(), "results": rows}
+    told = "\n".join([found.told(), *(f"the whole model in {way}" for way in found.ways)])
+    return {"verdict": found.verdict, "told": told, "results": rows}
 
 
 def finite(number: float) -> float | str:

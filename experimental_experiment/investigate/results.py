@@ -6,6 +6,7 @@ import dataclasses
 
 from experimental_experiment.investigate.fusions import Blame
 from experimental_experiment.investigate.gaps import Gap
+from experimental_experiment.investigate.whole import Way
 from experimental_experiment.torch_interpreter.errors import Source, located
 
 SHOWN = 10
@@ -62,12 +63,14 @@ class Discrepancies:
         nodes: how many nodes the program has.
         runtime: what onnxruntime's own optimization changes, None when nothing.
         overflow: the first result that is not finite in eager itself, from finite ones; None when all are.
+        ways: what onnxruntime, optimized and not, and onnx.reference make of the whole model; empty when it agrees with eager.
     """
 
     results: list[Result]
     nodes: int
     runtime: Blame | None = None
     overflow: Result | None = None
+    ways: list[Way] = dataclasses.field(default_factory=list)
 
     @property
     def first(self) -> Result | None:
@@ -128,7 +131,7 @@ class Discrepancies:
         import tabulate  # only who prints needs it
 
         compared = f"{len(self.results)} results compared with eager, {self.nodes} nodes"
-        lines = [self.told(), "", compared]
+        lines = [self.told(), "", *(f"the whole model in {way}" for way in self.ways), compared]
         if self.overflow is not None and self.overflow.gap.within:
             lines.append(
                 f"eager itself is not finite from %{self.overflow.name} = {self.overflow.operator} on"

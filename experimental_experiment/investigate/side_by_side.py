@@ -21,6 +21,7 @@ from experimental_experiment.investigate.replay import (
 )
 from experimental_experiment.investigate.results import Discrepancies, Result
 from experimental_experiment.investigate.ties import Tie, tie
+from experimental_experiment.investigate.whole import ways
 from experimental_experiment.torch_interpreter.errors import (
     module_path,
     source_line,
@@ -64,7 +65,15 @@ class Comparison:
         if report.first is not None:
             pair = next(pair for pair in pairs if pair.value == report.first.onnx)
             report.first.note = self.origin(pair, onnx)
+        if report.verdict != "agreement":
+            report.ways = ways(self.onnx, self.inputs, self.expected_outputs(), self.scale)
         return report
+
+    def expected_outputs(self) -> dict[str, torch.Tensor]:
+        """Eager's outputs by the names of the model's."""
+        outputs = [pair for pair in self.pairs if pair.output]
+        values = self.eager_values(outputs)
+        return {pair.output: values[pair.node, pair.position] for pair in outputs}
 
     def onnx_values(self, pairs: Sequence[Pair]) -> dict[tuple[torch.fx.Node, int], torch.Tensor]:
         """What the model computes for these pairs."""
