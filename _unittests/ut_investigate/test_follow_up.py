@@ -137,8 +137,8 @@ class TestReport(ExporterTestCase):
             dynamic_shapes=({0: "batch"},),
             modules_as_functions=True,
         )
-        self.assertEqual(content["inputs"], [["x", "float[batch, 4]"]])
-        self.assertEqual(content["outputs"], [["output", "float[batch, 2]"]])
+        self.assertEqual(content["inputs"], [["x", "float32[batch, 4]"]])
+        self.assertEqual(content["outputs"], [["output", "float32[batch, 2]"]])
         self.assertEqual(
             [stage for stage, _ in content["stages"]], ["capture", "translate", "optimize", "write"]
         )
@@ -152,7 +152,7 @@ class TestReport(ExporterTestCase):
         self.assertEqual((target, kind, module), ("aten.softmax.int", "float32[2, 4]", "layers.1.attention"))
         self.assertRegex(place, r"holder.py:\d+$")
         self.assertEqual(code, "y = self.proj(x).softmax(-1)")
-        self.assertEqual(onnx_nodes, [["Softmax", "softmax_1", "float[2, 4]"]])
+        self.assertEqual(onnx_nodes, [["Softmax", "softmax_1", "float32[2, 4]"]])
         tree = content["tree"]
         self.assertEqual((tree["kind"], tree["count"]), ("Deep", 13))
         layers, head = tree["items"]
@@ -225,7 +225,7 @@ class TestReport(ExporterTestCase):
         def model(x):
             return {"</script>": x + 1}
 
-        self.assertEqual(self.content(model, (torch.ones(2),))["outputs"], [["__script_", "float[2]"]])
+        self.assertEqual(self.content(model, (torch.ones(2),))["outputs"], [["__script_", "float32[2]"]])
 
     def test_wrong_arguments(self):
         x = torch.ones(2)

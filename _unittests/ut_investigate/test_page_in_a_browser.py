@@ -19,7 +19,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --virtual-time-budget=10000 --dump-dom"
+    "--disable-component-update --disable-sync --virtual-time-budget=10000 --window-size=500,900 --dump-dom"
 ).split()
 
 ERRORS = """<script>
@@ -49,6 +49,7 @@ found.more = more.textContent;
 more.click();
 found.after_more = count("#nodes-table tbody tr");
 found.points = count("svg circle");
+found.tree = document.getElementById("tree").clientHeight;
 found.links = [...document.querySelectorAll("nav a")].map(link => link.textContent);
 found.targets = [...document.querySelectorAll("nav a")].every(link => document.querySelector(link.getAttribute("href")));
 const folded = document.querySelector("main details details");
@@ -109,7 +110,8 @@ class TestPage(unittest.TestCase):
         self.assertEqual(found["nothing"], 0)
         self.assertEqual(found["points"], 241)
         self.assertIn("Nodes", found["links"])
-        self.assertTrue(found["targets"] and found["wide"])
+        self.assertTrue(found["targets"] and found["wide"])  # in a narrow window too
+        self.assertLess(found["tree"], 700)
         self.assertIn("60 × Layer layers.0 to layers.59, 4 nodes each", found["fold"])
         self.assertEqual((found["inside_before"], found["inside_after"]), (0, 60))
 

@@ -96,7 +96,8 @@ def type_text(value: ir.Value) -> str:
     if value.dtype is None:
         return ""
     shape = "" if value.shape is None else f"[{', '.join(str(size) for size in value.shape)}]"
-    return f"{value.dtype.name.lower()}{shape}"
+    name = value.dtype.name.lower() if value.dtype == ir.DataType.STRING else value.dtype.numpy().name
+    return f"{name}{shape}"
 
 
 def weights(model: ir.Model, most: int = 20) -> list[list[str]]:
