@@ -1,0 +1,132 @@
+"""What the files of random programs share: how many, programs written as source, the comparison with eager.
+
+A program is drawn from a `random.Random`. That of hypothesis makes the choices of a program that fails smaller, and repeats in CI.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import unittest
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from experimental_experiment.comparison import compare, difference, leaves_of, session
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, to_onnx
+
+
+class RandomPrograms(unittest.TestCase):
+    """Exports random programs and compares them with eager.
+
+    Attributes:
+        EXAMPLES: programs of a run in CI, always the same ones; ``PROGRAMS=n`` in the environment runs n new ones.
+        REFUSED: what this exporter may answer instead of a model.
+    """
+
+    EXAMPLES = 30
+    REFUSED: tuple[str, ...] = ()
+
+    def assert_programs(self, check: Callable[[random.Random], bool]) -> None:
+        """``check(random)`` draws a program and compares it; it says whether there was a model: most of the programs have one."""
+        models: list[bool] = []
+
+        @settings(
+            max_examples=int(os.environ.get("PROGRAMS", self.EXAMPLES)),
+            deadline=None,
+            derandomize="PROGRAMS" not in os.environ,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(st.randoms(use_true_random=False))
+        def run(random):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                models.append(check(random))
+
+        run()
+        self.assertGreater(sum(models), len(models) / 2, "torch.export refuses most of the programs")
+
+    def assert_as_eager(
+        self,
+        program: torch.nn.Module,
+        args: tuple = (),
+        kwargs: Mapping[str, Any] | None = None,
+        others: Sequence[tuple[tuple, Mapping[str, Any]]] = (),
+        eager: torch.nn.Module | None = None,
+        **options: Any,
+    ) -> onnx.ModelProto | None:
+        """The model, which gives what *eager* (or the program itself) gives on the example and on *others*, pairs (args, kwargs).
+
+        None when torch.export refuses the program, or this exporter does in one of the ways of `REFUSED`.
+        """
+        try:
+            model = to_onnx(copy.deepcopy(program), copy.deepcopy(args), copy.deepcopy(kwargs), **options)
+        except CaptureError:
+            return None
+        except ExportError as error:
+            if any(words in str(error) for words in self.REFUSED):
+                return None
+            raise AssertionError(f"{error}\n{program}") from error
+        onnx.checker.check_model(model, full_check=True)
+        self.assert_calls(model, program if eager is None else eager, [(args, kwargs), *others])
+        return model
+
+    def assert_calls(self, model: onnx.ModelProto, eager: torch.nn.Module, calls: Sequence[tuple]) -> None:
+        """The model gives what *eager* gives on these calls, pairs (args, kwargs)."""
+        runner = session(model)
+        for call in calls:
+            for found in compare(copy.deepcopy(eager), runner, *call):
+                kinds = [f"{x.dtype}{[*x.shape]}" for x in leaves_of(call) if isinstance(x, torch.Tensor)]
+                self.assertTrue(found.within, f"{found}\n{eager}\n{kinds}")
+
+
+def is_as_near(name: str, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Whether a result is within the tolerance of eager's, or of the exact one in float64, or as near to it as eager's.
+
+    Eager rounds every step to the dtype of a program in half precision, and sums in another order.
+    """
+    if difference(name, expected, got).within:
+        return True
+    if got.shape != exact.shape or got.dtype != expected.dtype or not got.is_floating_point():
+        return False
+    if difference(name, exact.to(got.dtype), got).within:
+        return True
+    ours, eagers = (float((x.double() - exact).abs().max()) for x in (got, expected))
+    return ours <= eagers < float("inf")
+
+
+class Written(torch.nn.Module):
+    """A module whose forward is written as source.
+
+    *namespace*: what its names mean. *buffers*: its buffers by name.
+    """
+
+    def __init__(self, source: str, namespace: Mapping[str, Any], buffers: Mapping[str, torch.Tensor]):
+        super().__init__()
+        self.source = source
+        defined = dict(namespace)
+        exec(source, defined)
+        self.function = defined["forward"]
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer)
+
+    def forward(self, *args):
+        """What the source says."""
+        return self.function(self, *args)
+
+    def __repr__(self) -> str:
+        return self.source
+
+
+def numbers(random: random.Random, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of small numbers: halves, whole numbers, booleans. Sums and products of a few are exact."""
+    seed = random.randint(0, 1000)
+    drawn = torch.randint(-6, 7, tuple(shape), generator=torch.Generator().manual_seed(seed))
+    return drawn > 0 if dtype == torch.bool else (drawn / 2 if dtype.is_floating_point else drawn).to(dtype)
