@@ -82,6 +82,11 @@ class Rewriter(Emitter):
         self.graph.insert_before(self.anchor, node)
         self.written.append(node)
 
+    def move_after(self, node: ir.Node) -> None:
+        """Put what was written right after *node*, which comes before the anchor: others than the anchor may then read it."""
+        self.graph.remove(self.written)
+        self.graph.insert_after(node, self.written)
+
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A constant: an initializer of the model, a Constant node inside a local function."""
         if not isinstance(self.context.root, ir.Function):

@@ -61,7 +61,8 @@ class Rule:
         pattern: what is replaced; `Either` of several when it is written in several ways.
         function: ``function(op, **names of the pattern)`` writes with *op* and returns the value that replaces the root's result
             (a sequence for several, None in it for one that nothing uses), None or `no` to leave it. A mapping, old value to
-            new one, also replaces results of nodes before the root: nothing but the matched nodes may read those.
+            new one, also replaces results of nodes before the root: nothing but the matched nodes may read those, unless
+            what was written has been moved before them (``op.move_after``).
         parameters: the names that the function lists.
         set: the set that it is registered in, "" for none.
         since: the first version of ai.onnx in which it applies.
