@@ -145,6 +145,7 @@ class TestPacked(ExporterTestCase):
             "the padding is another value": (torch.nn.GRU(3, 4, batch_first=True), {"padding": -7.0}, {"more": 2}),
             "as long as the input": (torch.nn.LSTM(3, 4, batch_first=True), {"total": "steps", "sorted": False}, {"more": 2}),
             "steps first, as long as the input": (torch.nn.GRU(3, 4), {"total": "steps", "padding": 2.0}, {"more": 1}),
+            "longer than every batch": (torch.nn.GRU(3, 4, batch_first=True), {"total": 9, "padding": 1.0}, {"more": 1}),
             "projected": (torch.nn.LSTM(3, 4, proj_size=2, bidirectional=True), {"sorted": False}, {"more": 1}),
             "float64": (torch.nn.LSTM(3, 4, bidirectional=True, dtype=torch.float64), {}, {"dtype": torch.float64}),
             "float16": (torch.nn.GRU(3, 4, dtype=torch.float16), {}, {"dtype": torch.float16}),
