@@ -32,6 +32,10 @@ FAULTS = textwrap.dedent(
             return self.choice(self.first(x))
 
 
+    def rows():
+        return (lambda x: (x.exp(), x.shape[0])), [(torch.ones(2, 3),), (torch.ones(4, 3),)]
+
+
     def guarded():
         return Guarded(), [(torch.ones(2, 3),), (torch.ones(4, 3),)]
     """
@@ -135,9 +139,18 @@ class TestInvestigate(unittest.TestCase):
         status, text = self.command("investigate", f"{self.models}:affine", "--onnx", model)
         self.assertEqual((status, text), (2, f"error: {model!r} is not an ONNX model\n"))
 
+    def test_first_of_several_calls(self):
+        status, text = self.command("investigate", f"{self.models}:rows", "--discrepancies", "--calls")
+        self.assertEqual(status, 0, text)
+        self.assertIn("the outputs agree with eager", text)
+        status, text = self.command("investigate", f"{self.models}:rows", "--coverage", "--calls")
+        self.assertEqual(status, 0, text)
+        self.assertIn("calls of 2 operators, 0 cannot be translated", text)
+        self.assertIn("aten.sym_size.int", text)  # the rows are dynamic
+
     def test_wrong_commands(self):
         cases = {
-            "--calls, --folder and --html belong to the tree of modules": ["--coverage", "--html", "x.html"],
+            "--folder and --html belong to the tree of modules": ["--coverage", "--html", "x.html"],
             "--at-once belongs to --onnx and --discrepancies": ["--at-once", "3"],
             "the file 'nothing.onnx' does not exist": ["--onnx", "nothing.onnx"],
             "at_once is 2 at least, not 1": ["--discrepancies", "--at-once", "1"],

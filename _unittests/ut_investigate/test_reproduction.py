@@ -24,6 +24,13 @@ def factor() -> int:
     return 3
 
 
+class Steep(torch.nn.Module):
+    """Takes another branch for a larger number: an exported model holds that of its example."""
+
+    def forward(self, x, number):
+        return x * number * 2 if number > 4 else x * number * 3
+
+
 class TestScripts(ExporterTestCase):
     def run_script(self, path: str) -> subprocess.CompletedProcess:
         """Run a script in a process of its own."""
@@ -61,6 +68,15 @@ class TestScripts(ExporterTestCase):
             self.assertEqual(os.path.basename(failure.script), "layers_1_attention.py")
             done = self.run_script(failure.script)
         self.assertIn("investigate_test.unknown.default has no translation", done.stderr)
+
+    def test_script_of_a_difference_that_only_another_call_shows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            calls = [(torch.ones(2, 4), 3), (torch.ones(2, 4), 5)]
+            (failure,) = piece_by_piece(Steep(), calls, folder=folder).failures
+            self.assertEqual((failure.status, failure.verdict), ("differs", "error"))
+            done = self.run_script(failure.script)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("%mul_1 = aten.mul.Tensor, written as Mul", done.stdout)
 
     def test_what_cannot_be_saved_is_told(self):
         around = torch.ones(4)

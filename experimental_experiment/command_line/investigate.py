@@ -12,6 +12,8 @@ from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.investigate import coverage, discrepancies, piece_by_piece
 from experimental_experiment.investigate.fusions import FAILURES
+from experimental_experiment.investigate.pieces import calls_of
+from experimental_experiment.investigate.recording import Call, inferred_shapes
 from experimental_experiment.progress import terminal_progress
 from experimental_experiment.torch_interpreter import ExportError
 
@@ -58,14 +60,16 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 def run(given: argparse.Namespace) -> int:
     """Investigate; 1 when something fails or differs."""
     compares = given.onnx is not None or given.discrepancies
-    if (compares or given.coverage) and (given.folder or given.html or given.calls):
-        raise CommandError("--calls, --folder and --html belong to the tree of modules")
+    if (compares or given.coverage) and (given.folder or given.html):
+        raise CommandError("--folder and --html belong to the tree of modules")
     if given.at_once is not None and not compares:
         raise CommandError("--at-once belongs to --onnx and --discrepancies")
     if given.onnx is not None and not os.path.isfile(given.onnx):
         raise CommandError(f"the file {given.onnx!r} does not exist")
     example = source.load(given.source)
     try:
+        if given.calls and (compares or given.coverage):
+            example = first_call(example)
         if compares:
             return compare(given, example)
         return list_operators(example) if given.coverage else take_apart(given, example)
@@ -77,6 +81,13 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError(f"onnxruntime refuses the model or the arguments: {error}", status=1) from error
     except (TypeError, ValueError) as error:  # what the tools say about their arguments
         raise CommandError(str(error)) from error
+
+
+def first_call(example: source.Example) -> source.Example:
+    """The first one of several calls, with the dimensions dynamic in which the others differ."""
+    calls = [Call(*call) for call in calls_of(list(example.args), example.kwargs)]
+    shapes = example.dynamic_shapes if example.dynamic_shapes is not None else inferred_shapes(calls)
+    return source.Example(example.model, calls[0].args, calls[0].kwargs, shapes)
 
 
 def compare(given: argparse.Namespace, example: source.Example) -> int:

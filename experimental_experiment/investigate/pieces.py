@@ -83,11 +83,10 @@ def piece_by_piece(
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         for piece in Pieces(root).failures:
-            call = seen[piece.path].calls[0]
+            calls = seen[piece.path].calls
             module = model.get_submodule(piece.path)
             try:
-                shapes = inferred_shapes(seen[piece.path].calls)
-                piece.script = write_script(folder, piece, module, call, shapes, options)
+                piece.script = write_script(folder, piece, module, calls, inferred_shapes(calls), options)
             except Unreproducible as error:
                 piece.note = "\n".join(filter(None, [piece.note, f"no script: {error}"]))
     return Pieces(root)

@@ -17,7 +17,7 @@ import sys
 import sysconfig
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ def write_script(
     folder: str | os.PathLike,
     piece: Piece,
     module: torch.nn.Module,
-    call: Call,
+    calls: Sequence[Call],
     shapes: Any,
     options: Mapping[str, Any],
 ) -> str:
@@ -49,7 +49,8 @@ def write_script(
     sources = Sources()
     for part in {type(part) for part in module.modules()}:
         sources.add(part)
-    save(os.path.join(folder, f"{name}.pt"), {"module": module, "args": call.args, "kwargs": call.kwargs})
+    arguments = [(call.args, call.kwargs) for call in calls]
+    save(os.path.join(folder, f"{name}.pt"), {"module": module, "calls": arguments})
     spelled = {key: value for key, value in options.items() if isinstance(value, PLAIN)}
     text = SCRIPT.format(
         what=f"{piece.path or 'model'} ({piece.kind}): {piece.told}".replace("\\", "\\\\").replace(
@@ -215,7 +216,7 @@ def read_from_outside(code: types.CodeType) -> Iterator[str]:
 
 SCRIPT = '''"""{what}
 
-The module and its arguments stand in {file}.pt, which is read with pickle.
+The module and the arguments of its calls stand in {file}.pt, which is read with pickle.
 """
 
 import os
@@ -227,6 +228,7 @@ sys.path[:0] = {folders!r}
 
 from experimental_experiment.comparison import compare, session
 from experimental_experiment.investigate import discrepancies
+from experimental_experiment.investigate.recording import unchanged
 from experimental_experiment.torch_interpreter import to_onnx
 
 {imports}{sources}
@@ -239,15 +241,18 @@ def main():
     """Export, run, compare; 1 when the results differ."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "{file}.pt")
     saved = torch.load(path, weights_only=False)
-    module, args, kwargs = saved["module"], saved["args"], saved["kwargs"]
-    model = to_onnx(module, args, kwargs, dynamic_shapes=DYNAMIC_SHAPES{options})
-    differences = compare(module, session(model), args, kwargs)
-    for difference in differences:
-        print(difference)
-    if all(difference.within for difference in differences):
-        return 0
-    print(discrepancies(module, args, kwargs, onnx=model, dynamic_shapes=DYNAMIC_SHAPES))
-    return 1
+    module, calls = saved["module"], saved["calls"]
+    model = to_onnx(module, *calls[0], dynamic_shapes=DYNAMIC_SHAPES{options})
+    runner = session(model)
+    for args, kwargs in calls:
+        with unchanged(module):
+            differences = compare(module, runner, args, kwargs)
+        for difference in differences:
+            print(difference)
+        if not all(difference.within for difference in differences):
+            print(discrepancies(module, args, kwargs, onnx=model, dynamic_shapes=DYNAMIC_SHAPES))
+            return 1
+    return 0
 
 
 if __name__ == "__main__":
