@@ -1,4 +1,4 @@
-"""Rows of scattering with a reduction."""
+"""Rows of scattering with a reduction, and of gathering."""
 
 import unittest
 
@@ -6,7 +6,7 @@ import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
 from experimental_experiment.comparison import session
-from experimental_experiment.testing import ExporterTestCase, without_row
+from experimental_experiment.testing import ExporterTestCase, each, without_row
 from experimental_experiment.torch_interpreter import to_onnx
 
 X, PLACES = torch.randn(5), torch.tensor([0, 2, 2, 0])
@@ -24,7 +24,15 @@ def extremum(op, self, indices, values, accumulate):
     return op.ScatterND(self, op.Unsqueeze(indices[0], [1]), values, reduction="max" if accumulate else "min")
 
 
+def backwards(x):
+    """The elements in the reverse order, by their positions."""
+    return x.index_select(0, torch.arange(x.shape[0] - 1, -1, -1))
+
+
+D = torch.export.Dim.DYNAMIC
+
 ROWS = {
+    "Gather.at_positions_cast": (backwards, X, {"dynamic_shapes": (({0: D},),)}),
     "ScatterElements.nan_stays": (lambda x, i, v: x.scatter_reduce(0, i, v, "amax"), X, PLACES, NAN),
     "ScatterElements.sum_or_product_of_booleans": (
         lambda x, i, v: x.scatter_reduce(0, i, v, "amin"), X > 0, PLACES, ONES,
@@ -35,6 +43,22 @@ ROWS = {
     "ScatterND.in_float32": (added, X.half(), PLACES, NAN.half()),
 }  # fmt: skip
 
+POSITIONS = {
+    "below 0": lambda x: x[torch.arange(-x.shape[0], 0)],
+    "from below 0": lambda x: x[torch.arange(-x.shape[0] + 1, 2)],
+    "backwards by two": lambda x: x[torch.arange(x.shape[0] - 1, -2, -2)],
+    "backwards to 1": lambda x: x[torch.arange(x.shape[0] - 1, 0, -1)],
+    "the second half": lambda x: x[torch.arange(x.shape[0] // 2, x.shape[0])],
+    "backwards, reshaped": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1).reshape(-1)],
+    "backwards, converted twice": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1).int().long()],
+    "backwards, cloned": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1).clone()],
+    "backwards, as rows of a table": lambda x: torch.nn.functional.embedding(
+        torch.arange(x.shape[0] - 1, -1, -1), x[:, None]
+    ),
+    "backwards and returned": lambda x: (p := torch.arange(x.shape[0] - 1, -1, -1), x[p]),
+}
+"""Ranges of positions that are no slices."""
+
 OTHER_ROWS = {
     "ScatterND.sum_or_product_of_booleans": (lambda x, i, v: x.index_put((i,), v, accumulate=True), "amax"),
 }
@@ -44,6 +68,9 @@ OTHER_ROWS = {
 class TestScattering(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+
+    def test_positions_of_a_range(self):
+        self.assert_same_as_eager(each(*POSITIONS.values()), X, others=[(X[:3],), (X.repeat(2),)])
 
     def test_extrema_of_booleans_at_positions(self):
         options = {"translations": {torch.ops.aten.index_put.default: extremum}}

@@ -1,4 +1,4 @@
-"""Scattering with a reduction: halves, booleans, NaN."""
+"""Scattering with a reduction: halves, booleans, NaN. Gathering at the positions of a Range."""
 
 from __future__ import annotations
 
@@ -8,9 +8,37 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 BFLOAT16, BOOL, FLOAT = ir.DataType.BFLOAT16, ir.DataType.BOOL, ir.DataType.FLOAT
-FLOAT16 = ir.DataType.FLOAT16
+FLOAT16, INT32, INT64 = ir.DataType.FLOAT16, ir.DataType.INT32, ir.DataType.INT64
 
 EXTREMA = ("max", "min")
+
+
+@repairs(
+    "Gather",
+    when="the positions are a Range that may start or stop below 0",
+    because="both become a Slice, which counts a negative start or end from the last element: nothing is left of a reversal",
+    nodes=1,
+)
+def at_positions_cast(op, x, indices, **attributes):
+    """The positions in the other integer dtype, which is no Range."""
+    node = indices.producer()
+    if node is None or node.op_type != "Range" or counts_from_the_first(*map(number, node.inputs)):
+        return None
+    positions = op.Cast(indices, to=INT32 if indices.dtype == INT64 else INT64)
+    return op.Gather(x, positions, **attributes)
+
+
+def counts_from_the_first(start: int | None, limit: int | None, delta: int | None) -> bool:
+    """Whether a Range, whose numbers may be unknown, certainly starts and stops at 0 or above."""
+    if delta is None:
+        return False
+    lowest = start if delta > 0 else limit
+    return lowest is not None and lowest >= 0
+
+
+def number(value: ir.Value) -> int | None:
+    """The number that a constant is, None for another value."""
+    return None if value.const_value is None else value.const_value.numpy().item()
 
 
 @repairs(
