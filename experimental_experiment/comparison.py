@@ -20,7 +20,10 @@ import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
 
+from experimental_experiment import versions
 from experimental_experiment.torch_interpreter.patches.caches import known_caches
+
+versions.require("onnxruntime")
 
 TOLERANCES = {
     torch.float64: (1e-7, 1e-7),

@@ -14,12 +14,14 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.comparison import compare, run, session
-from experimental_experiment.torch_interpreter import ExportError, ExportOptions, onnx_export, to_onnx
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET
+from experimental_experiment.torch_interpreter.conversion import OPSETS as SUPPORTED
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce
 from experimental_experiment.torch_interpreter.inference import schema_of
 from experimental_experiment.torch_interpreter.runtime import table
 
-OPSETS = (onnx_export.DEFAULT_OPSET, onnx_export.OPSETS[-1], onnx_export.OPSETS[0])
+OPSETS = (DEFAULT_OPSET, SUPPORTED[-1], SUPPORTED[0])
 """Every case is translated for these versions of ai.onnx, and run where the model is not that of a version before."""
 
 OPSETS_IN_TURN = (18, 23, 15, 17)

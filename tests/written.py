@@ -24,7 +24,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment import testing
-from experimental_experiment.torch_interpreter import catalog, onnx_export, registry
+from experimental_experiment.torch_interpreter import catalog, conversion, registry
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from tests import runner
@@ -101,7 +101,7 @@ class Recorder:
                 raise
             finally:
                 self.calls.pop()
-            if op.opset == onnx_export.DEFAULT_OPSET:
+            if op.opset == conversion.DEFAULT_OPSET:
                 self.written.setdefault(name, set()).update(counted(call.nodes))
             return result
 
@@ -165,14 +165,14 @@ def exports_alone() -> Iterator[None]:
     with (
         mock.patch.multiple(
             testing.ExporterTestCase,
-            opsets=lambda self: (onnx_export.DEFAULT_OPSET,),
+            opsets=lambda self: (conversion.DEFAULT_OPSET,),
             assert_same_as_eager=once,
             assert_as_near_as_eager=once,
             assert_rows_needed=nothing,
             assert_matches=nothing,
         ),
         mock.patch.object(Context, "__post_init__", for_the_standard),
-        mock.patch.object(onnx_export, "finish", nothing),
+        mock.patch.object(conversion, "finish", nothing),
         mock.patch.object(testing, "computation", nothing),
         mock.patch.object(onnx.checker, "check_model", nothing),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import importlib.util
 import io
 import os
@@ -11,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import experimental_experiment.torch_interpreter
+from experimental_experiment import versions
 from experimental_experiment.command_line import main
 from experimental_experiment.torch_interpreter.catalog import catalog, markdown, written
 from experimental_experiment.torch_interpreter.patches.patch import markdown as patches_markdown
@@ -22,9 +25,13 @@ from experimental_experiment.xoptim.rules import markdown as patterns_markdown
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 NEEDLESS = (
+    "experimental_experiment.torch_interpreter.translations",
+    "experimental_experiment.xoptim",
+    "onnx_ir",
     "onnxruntime",
     "onnxscript",
     "safetensors",
+    "sympy",
     "tabulate",
     "torch._dynamo",
     "torch._inductor",
@@ -92,7 +99,7 @@ def readme_blocks(language: str) -> list[str]:
 class TestImport(unittest.TestCase):
     def test_the_import_loads_little_beyond_torch_and_onnx(self):
         code = (
-            "import sys, torch, onnx, onnx_ir; before = set(sys.modules)\n"
+            "import sys, torch, onnx; before = set(sys.modules)\n"
             "import experimental_experiment.torch_interpreter\n"
             "print(*(set(sys.modules) - before))"
         )
@@ -102,11 +109,46 @@ class TestImport(unittest.TestCase):
         loaded = set(result.stdout.split())
         self.assertEqual(loaded.intersection(NEEDLESS), set())
         foreign = {name for name in loaded if not name.startswith("experimental_experiment")}
-        self.assertLess(len(foreign), 60, sorted(foreign))
+        self.assertLess(len(foreign), 30, sorted(foreign))
+
+    def test_a_users_translation_before_the_first_export_is_checked_against_ours(self):
+        code = (
+            "import torch\n"
+            "from experimental_experiment.torch_interpreter import translates\n"
+            "@translates(torch.ops.aten.sin.default)\n"
+            "def sine(op, self):\n"
+            "    return op.Sin(self)\n"
+        )
+        result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        self.assertRegex(result.stderr, "aten.sin.default is translated twice, first at .*/aten/.*py:[0-9]+")
 
     def test_a_name_that_the_package_lacks(self):
         with self.assertRaisesRegex(AttributeError, "torch_interpreter' has no attribute 'to_onx'"):
             experimental_experiment.torch_interpreter.to_onx  # noqa: B018
+
+
+class TestVersions(unittest.TestCase):
+    def test_an_old_package_is_refused_in_one_sentence(self):
+        with unittest.mock.patch("importlib.metadata.version", return_value="2.8.1+cpu"):
+            versions.require("onnx")
+            with self.assertRaisesRegex(
+                ImportError,
+                r"^experimental_experiment needs torch 2\.9 or later, and 2\.8\.1\+cpu is installed: pip",
+            ):
+                versions.require("onnx", "torch")
+        versions.require(*versions.OLDEST)
+
+    def test_a_build_of_another_name_is_taken_as_it_is(self):
+        missing = importlib.metadata.PackageNotFoundError
+        with unittest.mock.patch("importlib.metadata.version", side_effect=missing):
+            versions.require("onnxruntime")
+
+    def test_the_oldest_versions_are_those_of_the_package(self):
+        with open(os.path.join(ROOT, "setup.cfg")) as file:
+            written = dict(re.findall(r"^    (\w+)>=([\d.]+)$", file.read(), re.M))
+        self.assertEqual(
+            {name: ".".join(map(str, numbers)) for name, numbers in versions.OLDEST.items()}, written
+        )
 
 
 class TestOperators(unittest.TestCase):

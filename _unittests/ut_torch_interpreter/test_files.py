@@ -20,7 +20,7 @@ from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save
-from experimental_experiment.torch_interpreter.onnx_export import to_ir
+from experimental_experiment.torch_interpreter.conversion import to_ir
 
 torch.manual_seed(0)
 

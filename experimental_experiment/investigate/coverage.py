@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter import dtypes, registry
 from experimental_experiment.torch_interpreter.capture import capture
+from experimental_experiment.torch_interpreter.conversion import emitter_for
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import (
     ExportError,
@@ -28,7 +29,6 @@ from experimental_experiment.torch_interpreter.errors import (
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.interface import Weights, add_input, is_input, number_dtype
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, live_nodes
-from experimental_experiment.torch_interpreter.onnx_export import emitter_for
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import SYMBOLIC, Number
 from experimental_experiment.torch_interpreter.storage import Cell, View

@@ -20,8 +20,9 @@ from experimental_experiment.investigate.replay import (
 from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.torch_interpreter.capture import capture, carries_values
+from experimental_experiment.torch_interpreter.conversion import opsets
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.onnx_export import opsets, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 from experimental_experiment.torch_interpreter.passes import options_of
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time
 from experimental_experiment.xoptim.bisection import bisect

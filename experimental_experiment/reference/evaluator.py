@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +11,10 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from experimental_experiment.logs import logger
 from experimental_experiment.reference import operators  # noqa: F401 (they register)
 from experimental_experiment.reference.registry import OPERATORS
 from experimental_experiment.reference.statistics import described
-
-logger = logging.getLogger("experimental_experiment")
 
 RESULTS = 2
 """Level that onnx's evaluator gives to the lines of results; the beginning and the end of each operator come above it."""

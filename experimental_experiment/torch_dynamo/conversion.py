@@ -24,12 +24,12 @@ from experimental_experiment.torch_dynamo.interface import (
 )
 from experimental_experiment.torch_dynamo.noise import DROPOUT, Noise, noises, seed
 from experimental_experiment.torch_interpreter.aten import dropout
+from experimental_experiment.torch_interpreter.conversion import emitter_for, model_of
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.interface import add_input, number_dtype, output
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
-from experimental_experiment.torch_interpreter.onnx_export import emitter_for, model_of
 from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.registry import Translation
 from experimental_experiment.torch_interpreter.signature import Input, symbol_of

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
+from experimental_experiment.torch_interpreter import translations  # noqa: F401 (they register)
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS
 
 Table = dict[Any, Callable]

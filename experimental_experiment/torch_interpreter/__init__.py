@@ -1,17 +1,15 @@
-"""`to_onnx` and what extends it: `translates` registers operators, `ExportError` tells why an export stopped."""
+"""`to_onnx` and what extends it: `translates` registers operators, `ExportError` tells why an export stopped.
+
+The import is light: the translations are loaded by the first export, or by the first `translates` of a user.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from experimental_experiment.torch_interpreter import (  # noqa: F401 (they register)
-    aten,
-    control_flow,
-    patches,
-    prims,
-    symbolic,
-)
+from experimental_experiment import versions
+from experimental_experiment.torch_interpreter import patches  # noqa: F401 (they register)
 from experimental_experiment.torch_interpreter.dynamic_shapes import guess_dynamic_shapes
 from experimental_experiment.torch_interpreter.errors import (
     CaptureError,
@@ -22,7 +20,8 @@ from experimental_experiment.torch_interpreter.errors import (
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.runtime import rows  # noqa: F401 (they register)
+
+versions.require("onnx", "onnx_ir", "torch")
 
 __all__ = [
     "CaptureError",

@@ -17,11 +17,11 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
 from experimental_experiment.torch_interpreter.decisions import Decisions, judge
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
-from experimental_experiment.torch_interpreter.emitter import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.torch_interpreter.messages import stage

@@ -21,8 +21,8 @@ import onnx
 import torch
 
 from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.conversion import OPSETS
 from experimental_experiment.torch_interpreter.errors import target_name
-from experimental_experiment.torch_interpreter.onnx_export import OPSETS
 from experimental_experiment.torch_interpreter.runtime.table import ROWS
 
 CASTS = frozenset({"Cast", "CastLike"})

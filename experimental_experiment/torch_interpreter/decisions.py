@@ -9,36 +9,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
-import linecache
 import os
 import sys
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import sympy
 import torch
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located
+from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_called_by, model_line
 from experimental_experiment.torch_interpreter.signature import Input
-
-TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-
-ASKING = (
-    TORCH + "__init__.py",
-    TORCH + os.path.join("fx", "experimental", "recording.py"),
-    TORCH + os.path.join("fx", "experimental", "sym_node.py"),
-    TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
-    HERE + os.path.join("patches", "checks.py"),
-    HERE + os.path.join("patches", "shortcuts.py"),
-)
-"""Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
-
-TRACER = TORCH + "_dynamo" + os.sep
-"""TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
 
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 """``torch.func.grad``, ``jvp``, ... in Python."""
@@ -125,44 +108,6 @@ class Decisions:
         """The line that asked for a condition."""
         found = [decision.source for decision in self if decision.source and decision.condition == condition]
         return found[0] if found else None
-
-
-def asking_frame(frame: FrameType) -> FrameType:
-    """The frame that asked a symbolic number for its value."""
-    while frame.f_code.co_filename in ASKING and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
-def is_called_by(frame: FrameType | None, file: str) -> bool:
-    """Whether a frame, or one around it, is in a file."""
-    while frame is not None and frame.f_code.co_filename != file:
-        frame = frame.f_back
-    return frame is not None
-
-
-def model_line(frame: FrameType) -> tuple[Source | None, bool]:
-    """The innermost line of the model around a frame, and whether that frame is it."""
-    if frame.f_code.co_filename.startswith(TRACER):
-        stack = torch._guards.TracingContext.extract_stack()
-        lines = [entry for entry in stack if not is_library(entry.filename)]
-        if not lines:
-            return None, False
-        line = lines[-1]
-        asked_by_code = os.path.join("variables", "tensor.py") in frame.f_code.co_filename
-        return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
-    is_branch = not is_library(frame.f_code.co_filename)
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return None, False
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return (file, line, frame.f_code.co_name, linecache.getline(file, line).strip()), is_branch
-
-
-def is_library(file: str) -> bool:
-    """Whether a file is torch's or this package's own, not the model's."""
-    return file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))
 
 
 def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:

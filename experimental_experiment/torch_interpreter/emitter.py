@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT, fold, infer
@@ -23,8 +23,6 @@ from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
 from experimental_experiment.torch_interpreter.sizes import rank as rank
-
-logger = logging.getLogger("experimental_experiment")
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
 from experimental_experiment.torch_interpreter.signature import Program
+
+if TYPE_CHECKING:
+    from experimental_experiment.torch_interpreter.decisions import Decisions
 
 TRACINGS = ("export", "make_fx")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress
-from experimental_experiment.torch_interpreter.emitter import logger
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.xoptim.report import Report
 
@@ -51,7 +51,9 @@ class Journal(logging.Filter):
         """Note the time of the stage that is open."""
         if self.begun is not None:
             stage, begin = self.begun
-            self.stages.append((stage, time.perf_counter() - begin))
+            seconds = time.perf_counter() - begin
+            logger.info("%s: %.2f s", stage, seconds)
+            self.stages.append((stage, seconds))
             self.begun = None
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -10,9 +10,13 @@ import os
 import re
 import traceback
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from experimental_experiment.torch_interpreter.decisions import TORCH, Decision, Decisions, is_library
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source
+from experimental_experiment.torch_interpreter.frames import TORCH, is_library
+
+if TYPE_CHECKING:
+    from experimental_experiment.torch_interpreter.decisions import Decision, Decisions
 
 HINTS = (
     (

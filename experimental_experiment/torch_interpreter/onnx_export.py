@@ -5,53 +5,20 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
-import onnx_ir as ir
 import torch
 
 from experimental_experiment.progress import Progress, silent
-from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.arguments import (
     explains_foreign_arguments,
-    opsets_by_domain,
     refuse_foreign_arguments,
 )
-from experimental_experiment.torch_interpreter.capture import capture, module_of
-from experimental_experiment.torch_interpreter.emitter import Context, Emitter, logger
-from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
-from experimental_experiment.torch_interpreter.functions import class_names
-from experimental_experiment.torch_interpreter.interface import (
-    Weights,
-    add_input,
-    is_input,
-    is_written,
-    output,
-    output_leaves,
-    rename_inputs,
-)
-from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
-from experimental_experiment.torch_interpreter.journal import Journal
-from experimental_experiment.torch_interpreter.passes import finish, options_of
-from experimental_experiment.torch_interpreter.patches.patch import used_patches
-from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
-from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
-from experimental_experiment.torch_interpreter.sizes import declare, plain
-from experimental_experiment.torch_interpreter.storage import View
-from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
-from experimental_experiment.torch_interpreter.weights import give, opened
-from experimental_experiment.xoptim.options import OptimizationOptions
 
-OPSETS = range(13, 27)
-"""Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
-
-FUNCTIONS_IR_VERSION = 8
-"""The version of the file format that has local functions."""
-
-DEFAULT_OPSET = 20
+if TYPE_CHECKING:
+    from experimental_experiment.xoptim.options import OptimizationOptions
 
 
 @explains_foreign_arguments
@@ -130,9 +97,12 @@ def to_onnx(
         )  # brings onnxruntime
         follow_up.refuse_unknown_format(report)
         options = CapturedOnce(options)
-    journal = Journal(progress)
+    conversion = importlib.import_module(
+        "experimental_experiment.torch_interpreter.conversion"
+    )  # brings every translation, and onnx_ir with sympy: what an import need not load
+    journal = conversion.Journal(progress)
     with journal.kept():
-        model = to_ir(
+        model = conversion.to_ir(
             mod,
             args,
             kwargs,
@@ -152,178 +122,7 @@ def to_onnx(
             journal=journal,
         )
         journal.progress("write", 1)
-        proto = written(model, filename)
+        proto = conversion.written(model, filename)
     if verify or report is not None:
         follow_up.follow_up(journal, mod, args, dict(kwargs or {}), filename or proto, verify, report)
     return proto
-
-
-def written(model: ir.Model, filename: str | os.PathLike | None) -> onnx.ModelProto:
-    """The model as a proto, in the file when there is one; ValueError when it needs a file."""
-    if filename is not None:
-        return save(model, filename)
-    size = weight_bytes(model)
-    if size > PROTOBUF_LIMIT:
-        raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
-    return ir.to_proto(ir.external_data.load_to_model(model))
-
-
-def to_ir(
-    mod: Any,
-    args: tuple = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    dynamic_shapes: Any = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    target_opset: int | Mapping[str, int] | None = None,
-    export_options: ExportOptions | None = None,
-    optimize: bool | OptimizationOptions = True,
-    translations: Mapping[Any, Callable] | None = None,
-    mutated_buffers: str = "drop",
-    modules_as_functions: bool | Collection[type] = False,
-    inline: bool | None = None,
-    runtime: str = "onnxruntime",
-    special_values: bool = False,
-    weights: Mapping[str, torch.Tensor] | str | os.PathLike | None = None,
-    journal: Journal | None = None,
-) -> ir.Model:
-    """What `to_onnx` writes, with the same arguments: its weights are torch's own memory. *journal*: where to note what is done."""
-    journal = journal or Journal(silent)
-    op = emitter_for(
-        type(mod).__name__,
-        target_opset,
-        translations,
-        runtime,
-        special_values=special_values,
-        keeps_modules=bool(modules_as_functions) and not inline,
-    )
-    context = op.context
-    classes = class_names(modules_as_functions)
-    options = options_of(optimize, context.domains)
-    if mutated_buffers not in ("drop", "outputs"):
-        raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
-    capture_options = export_options or ExportOptions()
-    with one_at_a_time(), capture_options.patched() as modificator:
-        journal.progress("capture", 1)
-        args, kwargs = modificator(args), modificator(dict(kwargs or {}))
-        values = None if weights is None else opened(weights)
-        program = capture(mod, args, kwargs, dynamic_shapes, capture_options)
-        if values is not None:
-            give(program, module_of(mod), values)
-        with without_autocast(), context.inside(program.autocast):
-            translate(op, program, input_names, output_names, mutated_buffers == "outputs", journal.progress)
-        journal.patches = used_patches()
-    model = model_of(op)
-    journal.progress("optimize", 1)
-    journal.optimized = finish(model, context, options, bool(inline), classes)
-    journal.program, journal.rows = program, context.applied
-    journal.exported = getattr(capture_options, "program", None)
-    return model
-
-
-def emitter_for(
-    name: str,
-    target_opset: int | Mapping[str, int] | None,
-    translations: Mapping[Any, Callable] | None,
-    runtime: str,
-    **others: Any,
-) -> Emitter:
-    """What writes an empty graph for this target; arguments as `to_onnx` takes them, *others* go to `Context`.
-
-    Raises ValueError or TypeError when one of them is wrong.
-    """
-    opset, domains = opsets(target_opset)
-    if runtime not in RUNTIMES:
-        raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
-    table = registry.per_call_table(translations)
-    graph = ir.Graph([], [], nodes=[], name=name, opset_imports={"": opset, **domains})
-    context = Context(
-        graph, opset, domains=graph.opset_imports, translations=table, runtime=runtime, **others
-    )
-    return Emitter(graph, context)
-
-
-def model_of(op: Emitter) -> ir.Model:
-    """The model of a graph that was written, with its local functions."""
-    return ir.Model(
-        op.graph,
-        ir_version=max(
-            FUNCTIONS_IR_VERSION,
-            onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", op.opset)]),
-        ),
-        producer_name="experimental_experiment",
-        functions=op.context.functions,
-    )
-
-
-def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]:
-    """The version of ai.onnx, and those of the other domains; ValueError or TypeError when it cannot be honoured."""
-    if target is None:
-        return DEFAULT_OPSET, {}
-    versions = opsets_by_domain(target) if isinstance(target, Mapping) else {"": target}
-    opset = versions.pop("", DEFAULT_OPSET)
-    if not isinstance(opset, int) or isinstance(opset, bool):
-        raise TypeError(f"target_opset is an int or a dict of versions by domain, not {target!r}")
-    if opset not in OPSETS:
-        raise ValueError(f"target_opset {opset} is not between {OPSETS[0]} and {OPSETS[-1]}")
-    return opset, versions
-
-
-def translate(
-    op: Emitter,
-    program: Program,
-    input_names: Sequence[str] | None,
-    output_names: Sequence[str] | None,
-    keep_written: bool,
-    progress: Progress,
-) -> None:
-    """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
-    rename_inputs(program, input_names)
-    dimensions = op.context.dimensions
-    name_dimensions(program.inputs, dimensions)
-    step = progress("translate", len(program.module.graph.nodes))
-    walk = Walk(program.module, op, dimensions, step)
-    leaves = output_leaves(program, output_names)
-    interface = [entry for entry in program.inputs if is_input(entry)]
-    if keep_written:
-        interface += [
-            entry for entry in program.inputs if entry.is_buffer and is_written(program, walk, entry)
-        ]
-    for name in [*(entry.name for entry in interface), *(name for name, _ in leaves)]:
-        op.context.names.reserve(name)
-    weights = Weights(op)
-    views = []
-    for entry in program.inputs:
-        value = add_input(entry, dimensions) if entry in interface else weights.value(entry)
-        if entry in interface:
-            declare(op, value)
-        views.append(as_view(value))
-    op.graph.inputs.extend(plain(value_of(op, views[program.inputs.index(entry)])) for entry in interface)
-    returned = [value_of(op, item) for item in walk.run(views)]
-    for position, entry in program.writes.items():
-        if entry is not None:
-            views[program.inputs.index(entry)].write(op, returned[position])
-    results = [
-        item for position, item in enumerate(returned) if item is not None and position not in program.writes
-    ]
-    for (name, node), item in zip(leaves, results):
-        op.graph.outputs.append(output(op, dimensions, name, item, node))
-    written = [
-        (entry, view)
-        for entry, view in zip(program.inputs, views)
-        if isinstance(view, View) and view.cell.version
-    ]
-    if not (op.graph.outputs or (keep_written and written)):
-        raise ExportError(f"{op.graph.name} returns no tensor and no number: an ONNX model has an output")
-    if keep_written:
-        for entry, view in written:
-            name = op.context.names.unique(f"{entry.name}_out")
-            op.graph.outputs.append(output(op, dimensions, name, view.read(op), entry.node))
-        return
-    lost = [entry.name for entry, view in written if all(view.read(op) is not value for value in returned)]
-    if lost:
-        logger.warning(
-            "the model writes %s: the new values are not part of the ONNX model (mutated_buffers='outputs' adds them)",
-            ", ".join(lost),
-        )

@@ -13,7 +13,8 @@ import onnx_ir as ir
 from onnx_ir.passes import PassManager
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
-from experimental_experiment.torch_interpreter.emitter import Context, logger
+from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.functions import extract
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
 import os
 import re
@@ -88,10 +89,11 @@ def translates(*targets, views: bool = False, table: dict[Any, Translation] = TR
 
     def register(function: Callable) -> Callable:
         for target in map(operator_key, targets):
-            if target in table:
-                raise ValueError(f"{target} is translated twice, first at {table[target].place}")
             if not is_ours(function):
                 check_names(target, function)
+                importlib.import_module(f"{__package__}.translations")  # ours come first
+            if target in table:
+                raise ValueError(f"{target} is translated twice, first at {table[target].place}")
             table[target] = Translation(target, function, views, registering_line())
         return function
 
@@ -122,10 +124,11 @@ def writes_through(*targets, table: dict[Any, Callable] = PUTS):
 
     def register(function: Callable) -> Callable:
         for target in targets:
-            if target in table:
-                raise ValueError(f"{target} is written twice, first by {table[target].__name__}")
             if not is_ours(function):
                 check_names(target, function, "base", "new", "position")
+                importlib.import_module(f"{__package__}.translations")
+            if target in table:
+                raise ValueError(f"{target} is written twice, first by {table[target].__name__}")
             table[target] = function
         return function
 

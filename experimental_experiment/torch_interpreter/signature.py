@@ -8,14 +8,16 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.sizes import Dimensions
+if TYPE_CHECKING:
+    import sympy
+
+    from experimental_experiment.torch_interpreter.sizes import Dimensions
 
 
 @dataclasses.dataclass
@@ -214,4 +216,4 @@ def symbol_of(value: Any, axis: int | None) -> sympy.Symbol | None:
     if not isinstance(size, (torch.SymInt, torch.SymFloat)):
         return None
     expression = size.node.expr
-    return expression if isinstance(expression, sympy.Symbol) else None
+    return expression if getattr(expression, "is_Symbol", False) else None

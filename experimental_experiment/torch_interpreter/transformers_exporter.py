@@ -14,6 +14,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from experimental_experiment import versions
+
 NEEDED = "5.23"
 """The version of transformers that this was written with: older ones have other exporters, or none."""
 
@@ -23,6 +25,8 @@ if importlib.util.find_spec("transformers.exporters") is None:
     raise ImportError(
         f"transformers {importlib.metadata.version('transformers')} has no exporters: {NEEDED} has them"
     )
+
+versions.require("transformers")
 
 from transformers.exporters import exporter_dynamo, utils  # noqa: E402
 from transformers.exporters.configs import OnnxConfig  # noqa: E402
@@ -35,8 +39,8 @@ from transformers.exporters.utils import (  # noqa: E402
     quantize_converted_model,
 )
 
+from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET, to_ir  # noqa: E402
 from experimental_experiment.torch_interpreter.messages import stage  # noqa: E402
-from experimental_experiment.torch_interpreter.onnx_export import DEFAULT_OPSET, to_ir  # noqa: E402
 from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
 
 OURS = ("codec_padding", "one_chunk", "packed_attention", "vision_grids")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import experimental_experiment.torch_interpreter  # noqa: F401 (which imports parts of this package itself)
+import experimental_experiment.torch_interpreter.translations  # noqa: F401 (whose runtime the rules ask)
 from experimental_experiment.xoptim import patterns, patterns_ort  # noqa: F401 (they register)
 from experimental_experiment.xoptim.engine import OptimizationError
 from experimental_experiment.xoptim.optimizer import optimize

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributions import constraints
 
-from experimental_experiment.torch_interpreter.decisions import TORCH, asking_frame, is_library
+from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 EXPORT = os.path.join(TORCH, "export", "")

@@ -10,14 +10,13 @@ import contextlib
 import dataclasses
 import difflib
 import inspect
-import itertools
-import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.logs import logger
+from experimental_experiment.versions import numbers
 
 PATCHES: dict[str, Patch] = {}
 """All patches by name."""
@@ -240,13 +239,6 @@ def entry(stack: contextlib.ExitStack, entries: dict, key: Any, value: Any) -> N
     else:
         stack.callback(entries.pop, key)
     entries[key] = value
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, to compare: ``"2.13.0+cpu"`` is (2, 13, 0)."""
-    release = re.match(r"[\d.]*", version).group()
-    found = [int(part) for part in release.split(".") if part]
-    return tuple(itertools.chain(found, [0] * (3 - len(found))))
 
 
 # ---- what is shown

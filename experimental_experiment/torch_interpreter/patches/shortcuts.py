@@ -7,14 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
-from experimental_experiment.torch_interpreter.decisions import asking_frame, model_line
-from experimental_experiment.torch_interpreter.emitter import logger
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import located
+from experimental_experiment.torch_interpreter.frames import asking_frame, model_line
 from experimental_experiment.torch_interpreter.patches.checks import without_exception
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -85,7 +84,8 @@ def operator_of(value: torch.Tensor) -> str | None:
 def of_size(bool_: Callable) -> Callable:
     """``SymBool.__bool__`` that answers for sizes that the data decide: they are not 0."""
 
-    # a SymBool has loaded it, importing this file has not
+    # a SymBool has loaded them, importing this file has not
+    import sympy
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     def __bool__(self: torch.SymBool) -> bool:

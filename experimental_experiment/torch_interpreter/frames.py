@@ -1,0 +1,65 @@
+"""Whose line it is: the frames of a capture, from an operator of torch up to the line of the model."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from types import FrameType
+
+import torch
+
+from experimental_experiment.torch_interpreter.errors import Source
+
+TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+ASKING = (
+    TORCH + "__init__.py",
+    TORCH + os.path.join("fx", "experimental", "recording.py"),
+    TORCH + os.path.join("fx", "experimental", "sym_node.py"),
+    TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
+    HERE + os.path.join("patches", "checks.py"),
+    HERE + os.path.join("patches", "shortcuts.py"),
+)
+"""Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
+
+TRACER = TORCH + "_dynamo" + os.sep
+"""TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
+
+
+def asking_frame(frame: FrameType) -> FrameType:
+    """The frame that asked a symbolic number for its value."""
+    while frame.f_code.co_filename in ASKING and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def is_called_by(frame: FrameType | None, file: str) -> bool:
+    """Whether a frame, or one around it, is in a file."""
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return frame is not None
+
+
+def model_line(frame: FrameType) -> tuple[Source | None, bool]:
+    """The innermost line of the model around a frame, and whether that frame is it."""
+    if frame.f_code.co_filename.startswith(TRACER):
+        stack = torch._guards.TracingContext.extract_stack()
+        lines = [entry for entry in stack if not is_library(entry.filename)]
+        if not lines:
+            return None, False
+        line = lines[-1]
+        asked_by_code = os.path.join("variables", "tensor.py") in frame.f_code.co_filename
+        return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
+    is_branch = not is_library(frame.f_code.co_filename)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None, False
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return (file, line, frame.f_code.co_name, linecache.getline(file, line).strip()), is_branch
+
+
+def is_library(file: str) -> bool:
+    """Whether a file is torch's or this package's own, not the model's."""
+    return file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))

@@ -1,0 +1,43 @@
+"""The versions of other packages that this one works with: the one place that knows them.
+
+A package that is too old is refused by one sentence where it is first needed. The oldest versions are those of ``setup.cfg``;
+those that everything is tested with are in ``constraints.txt``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+
+OLDEST = {
+    "onnx": (1, 20),
+    "onnx_ir": (1, 0),
+    "onnxruntime": (1, 22),
+    "torch": (2, 9),
+    "transformers": (5, 0),
+}
+"""The first version of each package that is supported."""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, to compare: ``"2.13.0+cpu"`` is (2, 13, 0)."""
+    release = re.match(r"[\d.]*", version).group()
+    return tuple(int(part) for part in release.split(".") if part)
+
+
+def require(*packages: str) -> None:
+    """Raise ImportError, in one sentence, when one of these packages is older than what is supported.
+
+    A package that is not installed under its own name (onnxruntime-gpu, a build of one's own) is taken as it is.
+    """
+    for package in packages:
+        try:
+            found = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if numbers(found) < OLDEST[package]:
+            oldest = ".".join(map(str, OLDEST[package]))
+            raise ImportError(
+                f"experimental_experiment needs {package} {oldest} or later, and {found} is installed: "
+                f"pip install '{package}>={oldest}'"
+            )
