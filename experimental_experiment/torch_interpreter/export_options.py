@@ -14,6 +14,7 @@ from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
 from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.torch_state import without_remarks
 
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.decisions import Decisions
@@ -90,7 +91,7 @@ class ExportOptions:
         if self.tracing == "make_fx":
             from experimental_experiment.torch_interpreter.tracing import traced  # brings TorchDynamo: 1 s
 
-            with stage("make_fx", decisions), config, decisions.recorded():
+            with stage("make_fx", decisions), config, decisions.recorded(), without_remarks():
                 return traced(
                     module,
                     args,
@@ -99,7 +100,7 @@ class ExportOptions:
                     self.decompositions(),
                     self.prefer_deferred_runtime_asserts_over_guards,
                 )
-        with stage("torch.export.export", decisions), config, decisions.recorded():
+        with stage("torch.export.export", decisions), config, decisions.recorded(), without_remarks():
             program = torch.export.export(
                 module,
                 args,

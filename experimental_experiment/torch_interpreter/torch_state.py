@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import logging
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import torch
+
+from experimental_experiment.torch_interpreter.patches.patch import replaced
+
+REMARKS = ("torch.export._trace", "torch.fx.experimental.symbolic_shapes", "torch._guards")
+"""The modules of torch that remark on a capture that fails: each has a logger of its name."""
 
 LOCK = threading.RLock()
 """torch.export, TorchDynamo and the tracers of torch.fx patch classes and modules while they run."""
@@ -25,3 +33,36 @@ def without_autocast() -> Iterator[None]:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         yield
+
+
+@contextlib.contextmanager
+def without_remarks() -> Iterator[None]:
+    """Keep torch.export from printing the graph of a capture that fails, and from logging about it: our error says what matters.
+
+    What it logs of a capture that succeeds is logged when that is known; other threads print and log as they did.
+    """
+    tracing = importlib.import_module(
+        REMARKS[0]
+    )  # brings TorchDynamo, as torch.export does when it is called
+    thread = threading.get_ident()
+    held: list[logging.LogRecord] = []
+
+    def printed(*values: Any, **options: Any) -> None:
+        if threading.get_ident() != thread:
+            print(*values, **options)
+
+    def passes(record: logging.LogRecord) -> bool:
+        if record.thread != thread or record.levelno < logging.WARNING:
+            return True
+        held.append(record)
+        return False
+
+    loggers = [logging.getLogger(name) for name in REMARKS]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(tracing, "print", printed))
+        for logger in loggers:
+            logger.addFilter(passes)
+            stack.callback(logger.removeFilter, passes)
+        yield
+    for record in held:
+        logging.getLogger(record.name).handle(record)
