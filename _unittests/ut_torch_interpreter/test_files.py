@@ -1,6 +1,7 @@
 """Files: one or two of them, nothing half written, no copy of the weights in memory."""
 
 import contextlib
+import errno
 import itertools
 import os
 import pathlib
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 from unittest import mock
 
@@ -19,8 +21,8 @@ import torch
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
-from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save
 from experimental_experiment.torch_interpreter.conversion import to_ir
+from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save
 
 torch.manual_seed(0)
 
@@ -147,6 +149,7 @@ class TestFiles(ExporterTestCase):
                 with self.ending_after(steps) as ended:
                     save(after[1], file)
                 if file.exists():
+                    onnx.load(file)  # which refuses a file of weights with two names
                     (got,) = run(session(file), [X])
                     expected = [pair[0](X) for pair in (before, after) if pair is not None]
                     self.assertTrue(any(torch.allclose(got, y, rtol=1e-4, atol=1e-3) for y in expected))
@@ -157,10 +160,41 @@ class TestFiles(ExporterTestCase):
             self.assertGreater(steps, 0)
             self.assertIn(self.files(), (["model.onnx"], ["model.onnx", "model.onnx.data"]))
 
-    def test_a_file_system_without_links(self):
-        with mock.patch("os.link", side_effect=OSError("no links")):
+    def test_a_disk_that_holds_no_third_copy_of_the_weights(self):
+        with mock.patch("shutil.copyfile", side_effect=OSError(errno.ENOSPC, "No space left on device")):
             self.test_a_model_replaces_another()
         self.assertEqual(["model.onnx", "model.onnx.data"], self.files())
+
+    def test_a_full_disk_at_each_point_of_writing(self):
+        """Writing, and renaming, fail in turn: what was there stays, nothing else does."""
+        file = self.folder / "model.onnx"
+        module = large()
+        to_onnx(module, (X,), filename=file)
+        full = OSError(errno.ENOSPC, "No space left on device")
+        model = to_ir(large(), (X,))
+        with mock.patch("os.replace", side_effect=full), self.assertRaisesRegex(OSError, "No space left"):
+            save(model, file)
+        for function in ("onnx_ir.external_data.convert_tensors_to_external", "onnx_ir.save", "onnx.save"):
+            with mock.patch(function, side_effect=full), self.assertRaisesRegex(OSError, "No space left"):
+                save(model, file)
+            self.assertEqual(["model.onnx", "model.onnx.data"], self.files())
+            self.assert_file_runs_as(file, module)
+
+    def test_many_at_once_to_one_name(self):
+        """Threads and processes that write the same file leave a graph beside its own weights."""
+        file = self.folder / "model.onnx"
+        pairs = [(module, to_ir(module, (X,))) for module in (large(), large(), small())]
+        writers = [threading.Thread(target=save, args=(model, file)) for _, model in pairs for _ in range(4)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        (got,) = run(session(file), [X])
+        expected = [module(X) for module, _ in pairs]
+        self.assertTrue(
+            any(y.shape == got.shape and torch.allclose(got, y, rtol=1e-4, atol=1e-3) for y in expected)
+        )
+        self.assertEqual(set(), set(self.files()) - {"model.onnx", "model.onnx.data"})
 
     @contextlib.contextmanager
     def ending_after(self, steps):
@@ -177,8 +211,8 @@ class TestFiles(ExporterTestCase):
             return call
 
         with contextlib.ExitStack() as stack:
-            for name in ("replace", "link"):
-                stack.enter_context(mock.patch(f"os.{name}", ends(getattr(os, name))))
+            for module, name in ((os, "replace"), (shutil, "copyfile")):
+                stack.enter_context(mock.patch.object(module, name, ends(getattr(module, name))))
             try:
                 yield ended
             except KeyboardInterrupt:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import importlib
 import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 
 import onnx
@@ -48,30 +49,60 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     folder, name = os.path.split(path)
     data = os.path.join(folder, f"{name}.data")
     is_large = weight_bytes(model) > EXTERNAL_THRESHOLD
-    before = data_files(path)
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as temporary:
         written = os.path.join(temporary, name)
         with placed(model, folder, temporary, f"{name}.data" if is_large else None):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
-        has_data = os.path.exists(f"{written}.data")
-        if has_data and os.path.exists(data):
-            replace_pair(written, path)
-        else:
-            if has_data:
+        with alone_in(folder), without_stale_data(path) as between:
+            if not os.path.exists(f"{written}.data"):
+                os.replace(written, path)
+            elif os.path.exists(data):
+                replace_pair(written, path, between)
+            else:
                 os.replace(f"{written}.data", data)
-            os.replace(written, path)
-    for stale in before - data_files(path):
-        os.remove(stale)
+                os.replace(written, path)
     return proto
 
 
-def replace_pair(written: str, path: str) -> None:
-    """Put a graph and its weights in the place of another pair: in between the graph reads its weights under another name."""
+@contextlib.contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """While this lasts, no other thread and no other process renames the files of a model in *folder*, where systems lock folders."""
+    if os.name != "posix":
+        yield
+        return
+    fcntl = importlib.import_module("fcntl")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems know no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def without_stale_data(path: str) -> Iterator[str]:
+    """However this ends, the files of weights that the model had, or has for a while, and no longer refers to are removed.
+
+    Yields the name of the weights for a while: one that no other thread and no other process has.
+    """
+    between = f"{path}.{os.getpid()}{threading.get_ident()}.data"
+    before = {*data_files(path), between}
+    try:
+        yield between
+    finally:
+        for stale in before - data_files(path):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(stale)
+
+
+def replace_pair(written: str, path: str, between: str) -> None:
+    """Put a graph and its weights in the place of another pair: for a while the graph reads its weights under the name *between*.
+
+    They are copied then: a file with two names is refused as external data by onnx and onnx-ir.
+    """
     data = f"{path}.data"
-    between = next(
-        free for free in map(f"{path}.{{}}.data".format, itertools.count(1)) if not os.path.exists(free)
-    )
     proto = onnx.load(written, load_external_data=False)
     for entry in locations(proto):
         if entry.value == os.path.basename(data):
@@ -81,12 +112,11 @@ def replace_pair(written: str, path: str) -> None:
     os.replace(f"{written}.data", between)
     os.replace(intermediate, path)
     try:
-        os.link(between, f"{written}.data")
-    except OSError:  # no links on this file system
         shutil.copyfile(between, f"{written}.data")
+    except OSError:  # the disk holds no third copy
+        os.link(between, f"{written}.data")
     os.replace(f"{written}.data", data)
     os.replace(written, path)
-    os.remove(between)
 
 
 def data_files(path: str) -> set[str]:
