@@ -16,6 +16,9 @@ import onnx_ir as ir
 DEEPEST = 12
 """Levels of indentation: a longer chain stays at the last one."""
 
+KNOWN_DTYPES = frozenset(onnx.TensorProto.DataType.values())
+"""The numbers that ONNX gives dtypes, and 0 for an unknown one."""
+
 SHOWN = 10
 """Elements: a larger constant shows only its dtype and shape."""
 
@@ -164,6 +167,8 @@ def shortened(text: str, width: int = 58) -> str:
 
 def dtype_text(element: int) -> str:
     """``dtype('float32')``, from the number that ONNX gives a dtype."""
+    if element not in KNOWN_DTYPES:
+        return f"dtype({element})"
     dtype = ir.DataType(element)
     if dtype in (ir.DataType.UNDEFINED, ir.DataType.STRING):
         return f"dtype({dtype.name.lower()!r})"

@@ -15,9 +15,9 @@ Progress = Callable[[str, int], Callable[[], object]]
 
 
 @contextlib.contextmanager
-def terminal_progress() -> Iterator[Progress]:
-    """A bar on the terminal, cleared at the end; nothing without a terminal or without the package tqdm."""
-    if not sys.stderr.isatty() or importlib.util.find_spec("tqdm") is None:
+def terminal_progress(quiet: bool = False) -> Iterator[Progress]:
+    """A bar on the terminal, cleared at the end; nothing when *quiet*, without a terminal or without the package tqdm."""
+    if quiet or not sys.stderr.isatty() or importlib.util.find_spec("tqdm") is None:
         yield silent
         return
     tqdm = importlib.import_module("tqdm")

@@ -137,7 +137,7 @@ class TestInvestigate(unittest.TestCase):
         with open(model, "wb") as file:
             file.write(b"nothing of this kind")
         status, text = self.command("investigate", f"{self.models}:affine", "--onnx", model)
-        self.assertEqual((status, text), (2, f"error: {model!r} is not an ONNX model\n"))
+        self.assertEqual((status, text), (2, f"error: {model!r} is not an ONNX model, or it is truncated\n"))
 
     def test_first_of_several_calls(self):
         status, text = self.command("investigate", f"{self.models}:rows", "--discrepancies", "--calls")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from tabulate import tabulate
 
 from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import REFUSALS, sound
 from experimental_experiment.comparison import Difference, compare, session
-
-REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
-"""What onnxruntime raises for a model that it cannot run: they share no class of their own."""
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -26,8 +23,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Compare; 1 when an output differs beyond the tolerance of its dtype."""
-    if not os.path.isfile(given.model):
-        raise CommandError(f"the file {given.model!r} does not exist")
+    sound(given.model)
     return report(given.model, source.load(given.source), given.source)
 
 

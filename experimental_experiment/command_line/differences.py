@@ -13,7 +13,7 @@ import onnx
 from tabulate import tabulate
 
 from experimental_experiment.command_line import feeds
-from experimental_experiment.command_line.model_file import all_graphs, loaded, session
+from experimental_experiment.command_line.model_file import all_graphs, session, sound
 from experimental_experiment.command_line.running import executed
 from experimental_experiment.command_line.weights import weights
 from experimental_experiment.helpers import dtype_text, type_text
@@ -42,7 +42,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the differences; 1 when inputs, outputs or numbers differ."""
     paths = given.first, given.second
-    models = [loaded(path) for path in paths]
+    models = [sound(path, reads_weights=not given.no_run) for path in paths]
     sections = [
         (
             "operator set",

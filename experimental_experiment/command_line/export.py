@@ -110,7 +110,7 @@ def run(given: argparse.Namespace) -> int:
     shapes = with_dynamic(example, given.dynamic)
     begin = time.perf_counter()
     try:
-        with terminal_progress() as progress:
+        with terminal_progress(given.quiet) as progress:
             model = to_onnx(
                 example.model,
                 example.args,
@@ -134,7 +134,8 @@ def run(given: argparse.Namespace) -> int:
         ValueError,
     ) as error:  # an opset, a name: what to_onnx says about its own arguments
         raise CommandError(str(error)) from error
-    print(summary(model, given.output, time.perf_counter() - begin))
+    if not given.quiet:
+        print(summary(model, given.output, time.perf_counter() - begin))
     return check.report(given.output, example, given.source) if given.check else 0
 
 

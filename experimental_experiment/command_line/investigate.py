@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-
-from google.protobuf.message import DecodeError
 
 from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import sound
 from experimental_experiment.investigate import coverage, discrepancies, piece_by_piece
 from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.pieces import calls_of
@@ -64,8 +62,8 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError("--folder and --html belong to the tree of modules")
     if given.at_once is not None and not compares:
         raise CommandError("--at-once belongs to --onnx and --discrepancies")
-    if given.onnx is not None and not os.path.isfile(given.onnx):
-        raise CommandError(f"the file {given.onnx!r} does not exist")
+    if given.onnx is not None:
+        sound(given.onnx)
     example = source.load(given.source)
     try:
         if given.calls and (compares or given.coverage):
@@ -75,8 +73,6 @@ def run(given: argparse.Namespace) -> int:
         return list_operators(example) if given.coverage else take_apart(given, example)
     except ExportError as error:
         raise CommandError(str(error), status=1) from error
-    except DecodeError as error:
-        raise CommandError(f"{given.onnx!r} is not an ONNX model") from error
     except FAILURES as error:
         raise CommandError(f"onnxruntime refuses the model or the arguments: {error}", status=1) from error
     except (TypeError, ValueError) as error:  # what the tools say about their arguments
@@ -114,7 +110,7 @@ def list_operators(example: source.Example) -> int:
 def take_apart(given: argparse.Namespace, example: source.Example) -> int:
     """Print what `piece_by_piece` finds."""
     calls = list(example.args) if given.calls else example.args
-    with terminal_progress() as progress:
+    with terminal_progress(given.quiet) as progress:
         found = piece_by_piece(example.model, calls, example.kwargs, folder=given.folder, progress=progress)
     print(found.to_text(color=sys.stdout.isatty()))
     if given.html:

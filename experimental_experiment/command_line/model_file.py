@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterator
 
 import onnx
+import onnx_ir as ir
 import onnxruntime
 from google.protobuf.message import DecodeError
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-from experimental_experiment.command_line.check import REFUSALS
 from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.soundness import problems
 from experimental_experiment.helpers import subgraphs
+
+REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
+"""What onnxruntime raises for a model that it cannot run: they share no class of their own."""
 
 
 def loaded(path: str) -> onnx.ModelProto:
@@ -26,11 +30,27 @@ def loaded(path: str) -> onnx.ModelProto:
         raise CommandError(f"{path!r} is a folder, not an ONNX model")
     try:
         model = onnx.load(path, load_external_data=False)
-    except (DecodeError, UnicodeDecodeError) as error:
+    except (DecodeError, UnicodeDecodeError, ValueError) as error:
         raise CommandError(f"{path!r} is not an ONNX model, or it is truncated") from error
     if not model.HasField("graph") or not model.opset_import:
         raise CommandError(f"{path!r} is not an ONNX model, or it is truncated")
     return model
+
+
+def sound(path: str, reads_weights: bool = True) -> onnx.ModelProto:
+    """The model of a file, see `loaded`, with nothing in it that nobody can make sense of; CommandError says what otherwise."""
+    model = loaded(path)
+    problem = next(problems(model, path, reads_weights), None)
+    if problem is not None:
+        raise CommandError(f"{path!r} is malformed: {problem}")
+    return model
+
+
+def to_ir(model: onnx.ModelProto, path: str) -> ir.Model:
+    """A model for onnx-ir, its external data where the file is: with a folder, onnx-ir refuses what is outside of it."""
+    result = ir.from_proto(model)
+    ir.external_data.set_base_dir(result.graph, os.path.dirname(os.path.abspath(path)))
+    return result
 
 
 def writable(path: str) -> str:

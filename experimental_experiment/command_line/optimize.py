@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
 
-from experimental_experiment.command_line.check import REFUSALS
 from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import REFUSALS, sound, to_ir, writable
 from experimental_experiment.comparison import session
+from experimental_experiment.progress import Progress, terminal_progress
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite
@@ -65,29 +64,26 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Optimize; the exit status."""
-    if not os.path.isfile(given.model):
-        raise CommandError(f"the file {given.model!r} does not exist")
-    folder = os.path.dirname(os.path.abspath(given.output))
-    if not os.path.isdir(folder):
-        raise CommandError(f"the folder {folder!r} does not exist")
+    proto = sound(given.model)
+    writable(given.output)
     if not given.quantize and (given.standard or given.exclude):
         raise CommandError("--standard and --exclude belong to --quantize")
     try:
         options = OptimizationOptions(given.patterns)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    try:
-        model = ir.load(given.model)
-    except DecodeError as error:
-        raise CommandError(f"{given.model!r} is not an ONNX model") from error
+    model = to_ir(proto, given.model)
     expected = outputs(given.model) if given.check else []  # before the output may replace the model
     report = Report()
-    rewrite(model, options, report=report)
-    texts = [str(report)]
-    if given.quantize:
-        texts.append(str(quantize(model, given)))
-    save(model, given.output)
-    for text in texts:
+    with terminal_progress(given.quiet) as progress:
+        progress("optimize", 1)
+        rewrite(model, options, report=report)
+        texts = [str(report)]
+        if given.quantize:
+            texts.append(str(quantize(model, given, progress)))
+        progress("write", 1)
+        save(model, given.output)
+    for text in () if given.quiet else texts:
         print(f"{given.output}: {text if given.report else text.splitlines()[0]}")
     if not given.check:
         return 0
@@ -96,13 +92,13 @@ def run(given: argparse.Namespace) -> int:
     return 0 if given.quantize or difference <= TOLERANCE else 1
 
 
-def quantize(model: ir.Model, given: argparse.Namespace) -> QuantizationReport:
+def quantize(model: ir.Model, given: argparse.Namespace, progress: Progress) -> QuantizationReport:
     """Round the weights; what was lost."""
     report = QuantizationReport()
     bits = int(given.quantize.removeprefix("int"))
     domain = "" if given.standard else MICROSOFT
     try:
-        quantize_weights(model, bits, exclude=given.exclude, domain=domain, report=report)
+        quantize_weights(model, bits, exclude=given.exclude, domain=domain, report=report, progress=progress)
     except ValueError as error:
         raise CommandError(str(error)) from error
     return report

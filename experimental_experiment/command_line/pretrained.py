@@ -56,6 +56,8 @@ def run(given: argparse.Namespace) -> int:
     seconds = time.perf_counter() - begin
     exported.save_pretrained(given.output)
     copied = copy_files(given.transformers, given.output)
+    if given.quiet:
+        return 0
     for name in exported.components:
         print(described(os.path.join(given.output, f"{name}.onnx")))
     print(f"{', '.join(['config.json', *copied])} beside; {seconds:.1f} s")

@@ -6,7 +6,7 @@ import argparse
 
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import loaded, session, writable
+from experimental_experiment.command_line.model_file import session, sound, writable
 from experimental_experiment.command_line.running import executed
 from experimental_experiment.investigate.profiling import profile
 
@@ -30,7 +30,7 @@ def run(given: argparse.Namespace) -> int:
     """Print the tables."""
     if given.runs < 1:
         raise CommandError("--runs takes a positive number")
-    runner = session(loaded(given.model), given.model)
+    runner = session(sound(given.model), given.model)
     arrays = feeds.feeds_of(given, runner)
     executed(runner, arrays)  # says in one sentence what is wrong with the arrays
     found = profile(given.model, arrays, runs=given.runs, threads=given.threads)

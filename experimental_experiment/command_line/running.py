@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import statistics
-import sys
 import time
 from collections.abc import Mapping
 
@@ -17,10 +16,10 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from tabulate import tabulate
 
 from experimental_experiment.command_line import feeds
-from experimental_experiment.command_line.check import REFUSALS
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import loaded, session, writable
+from experimental_experiment.command_line.model_file import REFUSALS, session, sound, writable
 from experimental_experiment.comparison import array_from_ort, array_to_ort
+from experimental_experiment.logs import logger
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.reference.statistics import described
 
@@ -49,7 +48,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run the model; the exit status."""
-    model = loaded(given.model)
+    model = sound(given.model)
     if given.save and not writable(given.save).endswith(".npz"):
         raise CommandError(f"--save {given.save}: a .npz file is needed")
     if given.repeat < 0 or (given.repeat and given.reference):
@@ -99,7 +98,7 @@ def executed(runner: onnxruntime.InferenceSession, arrays: Mapping[str, np.ndarr
 
 def referenced(given: argparse.Namespace, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
     """The same in the reference evaluator, which logs to the terminal."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logger.setLevel(logging.INFO)  # `command_line` puts it back
     evaluator = ExtendedReferenceEvaluator(given.model, verbose=1)
     results = evaluator.run(None, dict(arrays), intermediate=True)
     nodes = onnx.load(given.model, load_external_data=False).graph.node

@@ -16,7 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import all_graphs, loaded, writable
+from experimental_experiment.command_line.model_file import all_graphs, loaded, sound, writable
 from experimental_experiment.torch_interpreter.files import save
 
 ALIGNMENT = 64
@@ -56,7 +56,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def lighten(given: argparse.Namespace) -> int:
     """Write the light model, and the weights when a file is given."""
-    model = loaded(given.model)
+    model = sound(given.model)
     writable(given.output)
     base = os.path.dirname(os.path.abspath(given.model))
     beside = os.path.dirname(os.path.abspath(given.output))
@@ -84,6 +84,8 @@ def lighten(given: argparse.Namespace) -> int:
         if given.weights:
             os.replace(written, given.weights)
     onnx.save(model, given.output)
+    if given.quiet:
+        return 0
     size = os.path.getsize(given.output)
     where = f" to {given.weights}" if given.weights else ""
     print(f"{given.output}: {size / 2**10:.1f} kB without {count} weights of {total / 2**20:.1f} MB{where}")
@@ -149,7 +151,7 @@ def statistics(array: np.ndarray) -> dict[str, str]:
 
 def unlighten(given: argparse.Namespace) -> int:
     """Write the model with its weights."""
-    light = loaded(given.model)
+    light = sound(given.model, reads_weights=False)
     writable(given.output)
     removed = {
         tensor.name: tensor for tensor in weights(light) if tensor.data_location == onnx.TensorProto.EXTERNAL
@@ -166,6 +168,8 @@ def unlighten(given: argparse.Namespace) -> int:
         save(model, given.output)
     except OSError as error:
         raise CommandError(f"the model cannot be written: {error}") from error
+    if given.quiet:
+        return 0
     origin = f"from {given.weights}" if given.weights else f"of random numbers, seed {given.seed}"
     print(f"{given.output}: {len(removed)} weights {origin}")
     return 0

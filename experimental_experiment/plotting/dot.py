@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from experimental_experiment.helpers import module_path, subgraphs, value_text
+from experimental_experiment.helpers import KNOWN_DTYPES, module_path, subgraphs, value_text
 from experimental_experiment.plotting.folding import Folding, Layer, Step, folded
 
 Drawable = onnx.ModelProto | onnx.GraphProto | onnx.FunctionProto
@@ -381,7 +381,7 @@ def short_type(kind: onnx.TypeProto) -> str:
     if kind.WhichOneof("value") != "tensor_type":
         return (kind.WhichOneof("value") or "").removesuffix("_type")
     tensor = kind.tensor_type
-    dtype = ir.DataType(tensor.elem_type).name.lower() if tensor.elem_type else ""
+    dtype = ir.DataType(tensor.elem_type).name.lower() if tensor.elem_type in KNOWN_DTYPES - {0} else ""
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
     sizes = [
         str(size.dim_value) if size.HasField("dim_value") else size.dim_param or "?"

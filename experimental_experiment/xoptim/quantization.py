@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
+from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter.emitter import Names
 from experimental_experiment.xoptim.blocks import quantize_blocks
 from experimental_experiment.xoptim.graphs import nodes_of
@@ -112,6 +113,7 @@ def quantize_weights(
     domain: str = MICROSOFT,
     accuracy_level: int = 4,
     report: QuantizationReport | None = None,
+    progress: Progress = silent,
 ) -> ir.Model | onnx.ModelProto:
     """Round the constant matrices of MatMul, Gemm and Gather to a few bits, one scale for each block of a row.
 
@@ -133,6 +135,7 @@ def quantize_weights(
             64 rows take 1.05 and 1.5, with 0 1.0 and 4.4: quantization pays for few rows.
             With ``domain=""``, onnxruntime's session decides: ``session.qdq_matmulnbits_accuracy_level``, 4 by default.
         report: filled with the error of each weight.
+        progress: as for `to_onnx`, a step a weight.
 
     Returns the model, of the type that was given; an ``onnx_ir.Model`` for a file.
     Raises ValueError for arguments out of range, a name in *exclude* that nothing has, and ``domain=""`` before opset 21;
@@ -146,7 +149,7 @@ def quantize_weights(
     if is_proto:
         target = ir.from_proto(model)
     else:
-        target = model if isinstance(model, ir.Model) else ir.load(model)
+        target = model if isinstance(model, ir.Model) else ir.load(os.path.abspath(model))
     opset = target.graph.opset_imports.get("", 1)
     if not domain and opset < 21:
         raise ValueError(
@@ -160,13 +163,14 @@ def quantize_weights(
     for graph in target.graphs():
         for value in (*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)):
             names.count[value.name] = 0
-    for graph in list(target.graphs()):
-        for weight in list(graph.initializers.values()):
-            if is_matrix(weight):
-                try:
-                    report.weights += quantized(weight, settings, names)
-                except Kept as reason:
-                    report.kept.append((weight.name, str(reason)))
+    matrices = [w for graph in target.graphs() for w in graph.initializers.values() if is_matrix(w)]
+    step = progress("quantize", len(matrices))
+    for weight in matrices:
+        try:
+            report.weights += quantized(weight, settings, names)
+        except Kept as reason:
+            report.kept.append((weight.name, str(reason)))
+        step()
     if report.weights and domain:
         target.opset_imports.setdefault(domain, 1)
     if report.weights and not domain:

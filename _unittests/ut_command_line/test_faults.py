@@ -1,0 +1,282 @@
+"""Files that are no models, models that make no sense, a disk that is full: each command says it in one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import pathlib
+import random
+import re
+import tempfile
+import textwrap
+import unittest
+import unittest.mock
+
+import numpy as np
+import onnx
+import onnx.parser
+
+from experimental_experiment.command_line import main, parser
+from experimental_experiment.logs import logger
+
+PRODUCT = """
+<ir_version: 8, opset_import: ["" : 18]>
+product (float[batch,8] x) => (float[batch,4] y)
+{
+    h = MatMul(x, weight)
+    y = Relu(h)
+}
+"""
+
+MODELS = textwrap.dedent(
+    """
+    import torch
+
+    def product():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(8, 4, bias=False), torch.nn.ReLU()), (torch.ones(2, 8),)
+
+    def interrupted():
+        raise KeyboardInterrupt
+    """
+)
+
+
+def product() -> onnx.ModelProto:
+    """A small model with a weight of 128 bytes."""
+    model = onnx.parser.parse_model(PRODUCT)
+    weight = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "weight"))
+    return model
+
+
+def external(location: str, **entries: str) -> onnx.ModelProto:
+    """The same, its weight in another file."""
+    model = product()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    return model
+
+
+def changed(change) -> onnx.ModelProto:
+    """A model after *change*."""
+    model = product()
+    change(model.graph)
+    return model
+
+
+class FaultsTestCase(unittest.TestCase):
+    """Runs commands in this process, in a temporary folder that is the current one."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        os.mkdir("inside")
+        os.chdir("inside")
+        onnx.save(product(), "model.onnx")
+        with open("models.py", "w") as file:
+            file.write(MODELS)
+
+    def command(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit status, standard output and errors of a command."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main(arguments)
+        return status, out.getvalue(), err.getvalue()
+
+    def commands(self, model: str) -> dict[str, list[str]]:
+        """Every command that reads a model."""
+        return {
+            "check": [model, "models.py:product"],
+            "compare": [model, "model.onnx"],
+            "find": [model, "y"],
+            "investigate": ["models.py:product", "--onnx", model],
+            "lighten": [model, "-o", "out.onnx"],
+            "optimize": [model, "-o", "out.onnx", "--quantize", "int8"],
+            "plot": [model, "-o", "out.dot"],
+            "print": [model],
+            "profile": [model, "--runs", "1"],
+            "run": [model],
+            "unlighten": [model, "-o", "out.onnx"],
+        }
+
+    def assert_refused(self, model: str, *but: str, message: str = "") -> None:
+        """Each command ends with 1 or 2 and one sentence."""
+        for name, arguments in self.commands(model).items():
+            if name in but:
+                continue
+            with self.subTest(command=name):
+                status, out, err = self.command(name, *arguments)
+                self.assertIn(status, (1, 2), out)
+                self.assertRegex(err, rf"\Aerror: .*{message}")
+                self.assertEqual(err.count("error: "), 1)
+                self.assertFalse(os.path.exists("out.onnx"))
+
+
+class TestMalformed(FaultsTestCase):
+    def test_what_is_no_model(self):
+        content = product().SerializeToString()
+        generator = random.Random(0)
+        contents = {
+            "empty": b"",
+            "text": b"no model",
+            "random": generator.randbytes(200),
+            "zeros": bytes(100),
+            **{f"first {end} bytes": content[:end] for end in (1, 7, 20, 60, 150, len(content) - 1)},
+        }
+        for kind, data in contents.items():
+            with self.subTest(kind):
+                with open("bad.onnx", "wb") as file:
+                    file.write(data)
+                self.assert_refused("bad.onnx", message="'bad.onnx' is not an ONNX model, or it is truncated")
+
+    def test_what_makes_no_sense(self):
+        def unknown_dtype(graph):
+            graph.initializer[0].data_type = 99
+
+        def unknown_input(graph):
+            graph.input[0].type.tensor_type.elem_type = 99
+
+        def circle(graph):
+            graph.node[0].input[0] = "y"
+
+        def nothing_gives(graph):
+            graph.node[0].input[0] = "lost"
+
+        def second_time(graph):
+            graph.node.add().CopyFrom(graph.node[0])
+
+        def no_output(graph):
+            graph.output[0].name = "lost"
+
+        def short(graph):
+            graph.initializer[0].raw_data = b"1234"
+
+        def negative(graph):
+            graph.initializer[0].dims[0] = -8
+
+        cases = {
+            circle: "the node '' \\(MatMul\\) reads 'y' before it is computed",
+            negative: "the weight 'weight' has the shape \\[-8, 4\\]",
+            no_output: "nothing gives the output 'lost'",
+            nothing_gives: "reads 'lost' which nothing gives",
+            second_time: "gives 'h' a second time",
+            short: "holds 4 bytes, and its shape \\[8, 4\\] has 128",
+            unknown_dtype: "'weight' has the unknown dtype 99",
+            unknown_input: "'x' has the unknown dtype 99",
+        }
+        for change, message in cases.items():
+            with self.subTest(change.__name__):
+                onnx.save(changed(change), "bad.onnx")
+                showing = ("find", "plot", "print", "unlighten")
+                self.assert_refused("bad.onnx", *showing, message=f"'bad.onnx' is malformed: .*{message}")
+                for name in showing:
+                    self.assertIn(self.command(name, *self.commands("bad.onnx")[name])[0], (0, 2))
+
+    def test_weights_that_are_elsewhere(self):
+        with open("../outside.bin", "wb") as file:
+            file.write(bytes(128))
+        os.symlink("../outside.bin", "link.bin")
+        with open("short.bin", "wb") as file:
+            file.write(bytes(100))
+        outside = "which is outside of the folder of the model"
+        cases = {
+            "climbs": (external("../outside.bin"), outside),
+            "absolute": (external(os.path.abspath("../outside.bin")), outside),
+            "a link": (external("link.bin"), outside),
+            "missing": (external("missing.bin"), "is in the file 'missing.bin', which does not exist"),
+            "too short": (external("short.bin"), "up to the byte 128, and the file has 100"),
+            "too far": (external("short.bin", offset="64", length="128"), "up to the byte 192"),
+            "another length": (external("short.bin", length="64"), "has 64 bytes, and its shape"),
+            "no number": (external("short.bin", offset="far"), "which are no numbers"),
+        }
+        for kind, (model, message) in cases.items():
+            with self.subTest(kind):
+                onnx.save(model, "bad.onnx")
+                self.assert_refused("bad.onnx", "find", "plot", "print", "unlighten", message=message)
+
+    def test_a_sound_model_is_taken(self):
+        with open("weights.bin", "wb") as file:
+            file.write(bytes(128))
+        onnx.save(external("weights.bin"), "model.onnx")
+        for name, arguments in self.commands("model.onnx").items():
+            with self.subTest(name):
+                if name == "check" or name == "investigate":
+                    continue  # other weights
+                status, _, err = self.command(name, *arguments)
+                self.assertEqual((status, err), (0, ""))
+
+
+class TestSystem(FaultsTestCase):
+    def test_a_full_disk(self):
+        full = OSError(errno.ENOSPC, "No space left on device", "out.onnx")
+        with unittest.mock.patch("os.replace", side_effect=full):
+            for name in ("optimize", "unlighten"):
+                onnx.save(product() if name == "optimize" else external("lost.bin"), "model.onnx")
+                status, _, err = self.command(name, *self.commands("model.onnx")[name])
+                self.assertIn("No space left on device", err)
+                self.assertIn(status, (1, 2))
+            status, _, err = self.command("export", "models.py:product", "-o", "out.onnx")
+        self.assertEqual((status, err), (1, "error: No space left on device: 'out.onnx'\n"))
+        self.assertNotIn("out.onnx", os.listdir())
+
+    def test_the_device_that_is_always_full(self):
+        status, _, err = self.command("lighten", "model.onnx", "-o", "/dev/full")
+        self.assertEqual((status, err), (1, "error: No space left on device\n"))
+
+    def test_a_disk_that_fails_to_read(self):
+        with unittest.mock.patch("onnx_ir.serde.deserialize_tensor", side_effect=OSError("a bad sector")):
+            status, _, err = self.command("lighten", "model.onnx", "-o", "out.onnx")
+        message = "error: the weight 'weight' of 'model.onnx' cannot be read: a bad sector\n"
+        self.assertEqual((status, err), (2, message))
+
+    def test_an_interruption(self):
+        before = set(os.listdir())
+        status, _, err = self.command("export", "models.py:interrupted", "-o", "out.onnx")
+        self.assertEqual((status, err), (130, "interrupted\n"))
+        self.assertEqual(set(os.listdir()) - before, {"__pycache__"})
+
+
+class TestAmount(FaultsTestCase):
+    def test_quiet_and_verbose(self):
+        export = ["export", "models.py:product", "-o", "out.onnx"]
+        status, out, err = self.command(*export)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("input: input", out)
+        self.assertEqual(self.command(*export, "--quiet"), (0, "", ""))
+        status, _, err = self.command(*export, "--verbose")
+        for stage in ("capture", "translate", "optimize", "write"):
+            self.assertRegex(err, rf"(?m)^{stage}: [\d.]+ s$")
+        self.assertEqual((logger.level, logger.handlers), (0, []))
+        optimize = ["optimize", "model.onnx", "-o", "out.onnx"]
+        self.assertIn("out.onnx: ", self.command(*optimize)[1])
+        self.assertEqual(self.command(*optimize, "-q"), (0, "", ""))
+
+    def test_every_command_takes_them(self):
+        commands = parser()._subparsers._group_actions[0].choices
+        self.assertGreater(len(commands), 15)
+        for name, command in commands.items():
+            with self.subTest(name):
+                self.assertLess({"-q", "--quiet", "-v", "--verbose"}, set(command._option_string_actions))
+
+    def test_the_statuses_are_those_of_the_documents(self):
+        page = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "command_line.md"
+        found = re.findall(r"^\| (\d+) \|", page.read_text(), re.M)
+        self.assertEqual(found, ["0", "1", "2", "130"])
+        self.assertEqual(re.findall(r"\b(0|1|2|130)\b", parser().epilog), found)
+
+    def test_verbose_shows_where_an_error_comes_from(self):
+        status, _, err = self.command("print", "missing.onnx", "-v")
+        self.assertEqual(status, 2)
+        self.assertRegex(err, r"\ATraceback [\s\S]*\nerror: the file 'missing.onnx' does not exist\n\Z")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,105 @@
+"""What is wrong with a model that a file holds: names that nothing gives, circles, unknown dtypes, weights that are elsewhere or too short.
+
+onnx.checker is not asked: it refuses models that onnxruntime writes and runs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+
+import onnx
+import onnx_ir as ir
+
+from experimental_experiment.helpers import KNOWN_DTYPES, subgraphs
+
+KNOWN = KNOWN_DTYPES - {onnx.TensorProto.UNDEFINED}
+"""The dtypes of tensors."""
+
+
+def problems(model: onnx.ModelProto, path: str, reads_weights: bool = True) -> Iterator[str]:
+    """What nobody can make sense of in the model of a file, a sentence each.
+
+    *reads_weights*: whether the files of the weights are looked at too.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    yield from graph_problems(model.graph, set(), folder if reads_weights else None)
+    for function in model.functions:
+        yield from node_problems(function.node, set(function.input), folder if reads_weights else None)
+
+
+def graph_problems(graph: onnx.GraphProto, outside: set[str], folder: str | None) -> Iterator[str]:
+    """The problems of a graph in which the names *outside* are known."""
+    for value in [*graph.input, *graph.output]:
+        kind = value.type.tensor_type
+        if value.type.HasField("tensor_type") and kind.elem_type not in KNOWN | {onnx.TensorProto.UNDEFINED}:
+            yield f"{value.name!r} has the unknown dtype {kind.elem_type}"
+    known = outside | {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        known.add(tensor.name)
+        yield from tensor_problems(tensor, folder)
+    known.update(tensor.values.name for tensor in graph.sparse_initializer)
+    yield from node_problems(graph.node, known, folder)
+    for value in graph.output:
+        if value.name not in known:
+            yield f"nothing gives the output {value.name!r}"
+
+
+def node_problems(nodes: list[onnx.NodeProto], known: set[str], folder: str | None) -> Iterator[str]:
+    """The problems of nodes in their order; *known* is extended by what they give."""
+    later = {name for node in nodes for name in node.output}
+    for node in nodes:
+        title = f"the node {node.name!r} ({node.op_type})"
+        for name in node.input:
+            if name and name not in known:
+                what = "before it is computed" if name in later else "which nothing gives"
+                yield f"{title} reads {name!r} {what}"
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield from tensor_problems(attribute.t, folder)
+            for _, body in subgraphs(attribute):
+                yield from graph_problems(body, set(known), folder)
+        for name in node.output:
+            if name and name in known:
+                yield f"{title} gives {name!r} a second time"
+            known.add(name)
+
+
+def tensor_problems(tensor: onnx.TensorProto, folder: str | None) -> Iterator[str]:
+    """The problems of a weight; those of its file in *folder*, when there is one."""
+    title = f"the weight {tensor.name!r}"
+    if tensor.data_type not in KNOWN:
+        yield f"{title} has the unknown dtype {tensor.data_type}"
+        return
+    if any(size < 0 for size in tensor.dims):
+        yield f"{title} has the shape {list(tensor.dims)}"
+        return
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return
+    needed = math.ceil(math.prod(tensor.dims) * ir.DataType(tensor.data_type).bitwidth / 8)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if folder is not None:
+            yield from file_problems(tensor, folder, needed)
+    elif tensor.HasField("raw_data") and len(tensor.raw_data) != needed:
+        yield f"{title} holds {len(tensor.raw_data)} bytes, and its shape {list(tensor.dims)} has {needed}"
+
+
+def file_problems(tensor: onnx.TensorProto, folder: str, needed: int) -> Iterator[str]:
+    """The problems of the file of a weight of so many bytes."""
+    title = f"the weight {tensor.name!r}"
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    offset, length = entries.get("offset", "0"), entries.get("length", str(needed))
+    if not offset.isdecimal() or not length.isdecimal():
+        yield f"{title} stands at {offset!r} and has {length!r} bytes, which are no numbers"
+        return
+    file = os.path.realpath(os.path.join(folder, location))
+    if os.path.commonpath([file, os.path.realpath(folder)]) != os.path.realpath(folder):
+        yield f"{title} is in {location!r}, which is outside of the folder of the model"
+    elif not os.path.isfile(file):
+        yield f"{title} is in the file {location!r}, which does not exist"
+    elif int(length) != needed:
+        yield f"{title} has {length} bytes, and its shape {list(tensor.dims)} has {needed}"
+    elif int(offset) + needed > os.path.getsize(file):
+        yield f"{title} is in {location!r} up to the byte {int(offset) + needed}, and the file has {os.path.getsize(file)}"
