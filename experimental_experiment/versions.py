@@ -6,7 +6,7 @@ those that everything is tested with are in ``constraints.txt``.
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib
 import re
 
 OLDEST = {
@@ -21,20 +21,13 @@ OLDEST = {
 
 def numbers(version: str) -> tuple[int, ...]:
     """The numbers of a version, to compare: ``"2.13.0+cpu"`` is (2, 13, 0)."""
-    release = re.match(r"[\d.]*", version).group()
-    return tuple(int(part) for part in release.split(".") if part)
+    return tuple(int(part) for part in re.split(r"[^\d.]", version)[0].split(".") if part)
 
 
 def require(*packages: str) -> None:
-    """Raise ImportError, in one sentence, when one of these packages is older than what is supported.
-
-    A package that is not installed under its own name (onnxruntime-gpu, a build of one's own) is taken as it is.
-    """
+    """Raise ImportError, in one sentence, when one of these packages is older than what is supported."""
     for package in packages:
-        try:
-            found = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        found = importlib.import_module(package).__version__
         if numbers(found) < OLDEST[package]:
             oldest = ".".join(map(str, OLDEST[package]))
             raise ImportError(

@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter.export_options import ExportOptio
 from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 from experimental_experiment.torch_interpreter.registry import translates
 
-versions.require("onnx", "onnx_ir", "torch")
+versions.require("onnx", "torch")
 
 __all__ = [
     "CaptureError",

@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 import experimental_experiment.torch_interpreter.translations  # noqa: F401 (they register)
+from experimental_experiment import versions
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import registry
@@ -41,6 +42,8 @@ from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
 from experimental_experiment.torch_interpreter.weights import give, opened
 from experimental_experiment.xoptim.options import OptimizationOptions
+
+versions.require("onnx_ir")
 
 OPSETS = range(13, 27)
 """Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
