@@ -201,7 +201,7 @@ class Emitter:
     ) -> Any:
         """Write one node; see the class. Raises Untranslatable when the inputs do not fit the operator."""
         attributes = {name: value for name, value in (attributes or {}).items() if value is not None}
-        inputs = [sizes.plain(value) for value in inputs]
+        inputs = sizes.all_plain(inputs)
         opset = self.context.opset
         rows = self.context.rows.get(op_type, ()) if not domain else ()
         kinds = dtypes.constraints(op_type, table.written_as(opset, rows), domain)
@@ -237,7 +237,7 @@ class Emitter:
         domain: str = "",
     ) -> ir.Node:
         """Write one node as it is, with its names, origin, dtypes and shapes."""
-        inputs = [sizes.plain(value) for value in inputs]
+        inputs = sizes.all_plain(inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
         context, origin = self.context, self.context.origin
@@ -277,16 +277,16 @@ class Emitter:
         self, op_type: str, kinds: dtypes.Constraints | None, inputs: Sequence[Any]
     ) -> list[ir.Value | None]:
         """The inputs as values: numbers take the dtype of the tensors that share their type variable."""
-        if all(value is None or isinstance(value, ir.Value) for value in inputs):
+        if {*map(type, inputs)} <= sizes.PLAIN:
             return list(inputs)
         known: dict[str, ir.DataType] = {}
         for position, value in enumerate(inputs):
-            if isinstance(value, ir.Value) and kinds is not None:
+            if type(value) is ir.Value and kinds is not None:
                 known.setdefault(kinds.variable(position), value.dtype)
-        first = next((value.dtype for value in inputs if isinstance(value, ir.Value)), None)
+        first = next((value.dtype for value in inputs if type(value) is ir.Value), None)
         values = []
         for position, value in enumerate(inputs):
-            if value is not None and not isinstance(value, ir.Value):
+            if value is not None and type(value) is not ir.Value:
                 kind = kinds.variable(position) if kinds is not None else ""
                 dtype = dtypes.concrete(kind) or known.get(kind)
                 if dtype is None and first in dtypes.FLOATS and holds_floats(value):
@@ -303,12 +303,20 @@ class Emitter:
         Without *dtype*: INT64 for ints, FLOAT for floats, BOOL for bools. The same constant is stored once a model.
         Raises Untranslatable when *dtype* does not hold the value.
         """
+        written = spelling(value)
+        if written is not None and (written, dtype) in self.context.constants:
+            return self.context.constants[written, dtype]
         if isinstance(value, ir.Value):
             return value
         if isinstance(value, (list, tuple)) and any(isinstance(item, ir.Value) for item in value):
             return self.shape(value)
-        if isinstance(dtype, torch.dtype):
-            dtype = dtypes.onnx_dtype(dtype)
+        result = self.stored(value, dtypes.onnx_dtype(dtype) if isinstance(dtype, torch.dtype) else dtype)
+        if written is not None:
+            self.context.constants[written, dtype] = result
+        return result
+
+    def stored(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
+        """The constant of a number, a list or an array: the one that holds the same, a new one when there is none."""
         array = as_array(value, dtype)
         key = (array.dtype, array.shape, array.tobytes()) if array.size <= LIMIT else None
         if key is not None and key in self.context.constants:
@@ -383,6 +391,16 @@ def attribute(name: str, value: Any) -> ir.Attr:
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, int) for item in value):
         return ir.AttrInt64s(name, value)
     return ir.convenience.convert_attribute(name, value)
+
+
+NUMBERS = frozenset((bool, float, int))
+"""Python's numbers."""
+
+
+def spelling(value: Any) -> str | None:
+    """How Python writes a number or a list of numbers, None for anything else: found sooner than the array that it makes."""
+    kinds = {*map(type, value)} if type(value) is list else {type(value)}
+    return repr(value) if kinds <= NUMBERS else None
 
 
 def holds_floats(value: Any) -> bool:

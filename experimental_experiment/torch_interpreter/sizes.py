@@ -115,9 +115,17 @@ def rank(value: ir.Value) -> int:
 
 def plain(value: Any) -> Any:
     """The value that a number stands for; anything else as it is."""
-    if type(value) is ir.Value:  # the most usual, and asking for a Number takes long
-        return value
-    return value.read() if isinstance(value, Number) else value
+    return value.read() if Number in type(value).__mro__ else value  # isinstance asks onnx-ir's protocols
+
+
+def all_plain(values: Iterable[Any]) -> list[Any]:
+    """The same of several; mostly there is nothing to do."""
+    values = list(values)
+    return values if {*map(type, values)} <= PLAIN else [plain(value) for value in values]
+
+
+PLAIN = frozenset((ir.Value, type(None)))
+"""What stands in a node as it is."""
 
 
 class Dimensions:
