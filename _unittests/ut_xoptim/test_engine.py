@@ -287,6 +287,29 @@ class TestEngine(unittest.TestCase):
         feeds = {"x": np.array([-1, 2], np.float32)}
         np.testing.assert_equal(session(model).run(None, feeds), session(optimized).run(None, feeds))
 
+    def test_constants_of_a_local_function_stand_where_they_are_read(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20, "local" : 1]>
+            agraph (float[2] x) => (float[2] y) { y = local.twice(x) }
+            <opset_import: ["" : 20], domain: "local"> twice (a) => (c) { b = Neg(a) d = Relu(b) e = Exp(d) c = Neg(e) }"""
+        )
+
+        @rule(P.Neg(x, name="node"))
+        def neg_as_product(op, x, node):
+            product = op.Mul(op.CastLike(-1.0, x), x)
+            return product if x.producer() is not None else no("it has written the constant")
+
+        @rule(P.Relu(x))
+        def relu_as_max(op, x):
+            return op.Max(x, op.CastLike(op.Neg(op.constant(-1.0)), x))
+
+        optimized = optimize(model, **only(neg_as_product, relu_as_max))
+        onnx.checker.check_model(optimized, full_check=True)
+        self.assertIn("Mul", [node.op_type for node in optimized.functions[0].node])
+        feeds = {"x": np.array([-1, 2], np.float32)}
+        expected = np.exp(np.maximum(-feeds["x"], 1))
+        np.testing.assert_allclose(-expected, session(optimized).run(None, feeds)[0], rtol=1e-6)
+
     def test_the_origin_of_nodes(self):
         model = parsed("agraph (float[2] x) => (float[2] y) { n = Neg(x) y = Relu(n) }")
         model.graph.node[1].metadata_props.add(key="namespace", value="here")
@@ -310,6 +333,33 @@ class TestEngine(unittest.TestCase):
         self.assertEqual(
             session(model).run(None, feeds)[0].tolist(), session(optimized).run(None, feeds)[0].tolist()
         )
+
+    def test_a_sequence_out_of_a_body_keeps_its_type(self):
+        full, empty = "r = SequenceConstruct(x)", "s = SequenceEmpty<dtype=1>()"
+        body = f"then_branch = t () => (seq(float[2]) r) {{ {full} }}, else_branch = o () => (seq(float[2]) s) {{ {empty} }}"
+        model = parsed(
+            f"agraph (float[2] x, bool c) => (seq(float[2]) y, float[2] z) {{ q = If (c) <{body}> y = SequenceInsert(q, x) z = Neg(x) }}"
+        )
+        optimized = optimize(model)
+        self.assertEqual(model.graph.output[0], optimized.graph.output[0])
+        self.assertNotIn("q", [info.name for info in optimized.graph.value_info])
+        (node,) = (item for item in optimized.graph.node if item.op_type == "If")
+        self.assertTrue(all(item.g.output[0].type.HasField("sequence_type") for item in node.attribute))
+        feeds = {"x": np.ones(2, np.float32), "c": np.array(True)}
+        np.testing.assert_equal(session(model).run(None, feeds), session(optimized).run(None, feeds))
+
+    def test_shapes_that_constants_tell_are_known_at_once(self):
+        values = "int64 i = {-2}, int64 zero = {0}, int64 one = {1}"
+        text = "n = Neg(i) axes = Range(zero, n, one) y = ReduceSum<keepdims=0>(x, axes)"
+        model = parsed(f"agraph (float[2,3,4] x) => (float[4] y) <{values}> {{ {text} }}")
+        report = Report()
+        optimized = optimize(model, report=report)
+        self.assertEqual((["ReduceSum"], 3), (operators(optimized), report.nodes_before))
+        for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+        report = Report()
+        self.assertEqual(optimized, optimize(optimized, report=report))
+        self.assertEqual([], report.applications)
 
 
 class TestSharing(unittest.TestCase):
@@ -432,6 +482,12 @@ class TestOptions(unittest.TestCase):
         self.assertEqual(
             ["Neg", "Relu"], operators(optimize(model, OptimizationOptions(None, remove_unused=False)))
         )
+
+    def test_what_only_the_bodies_of_unused_nodes_read(self):
+        body = "then_branch = t () => (float[2] r) { r = Neg(a) }, else_branch = o () => (float[2] s) { s = Abs(a) }"
+        text = f"a = Exp(x) c = ReduceMax<keepdims=0>(x) d = Cast<to=9>(c) z = If (d) <{body}> y = Relu(x)"
+        model = parsed(f"agraph (float[2] x) => (float[2] y) {{ {text} }}")
+        self.assertEqual(["Relu"], operators(optimize(model, OptimizationOptions(None))))
 
 
 if __name__ == "__main__":

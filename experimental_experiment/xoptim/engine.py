@@ -17,8 +17,15 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer
 from experimental_experiment.torch_interpreter.marks import MODULES
-from experimental_experiment.xoptim.graphs import detach
-from experimental_experiment.xoptim.pattern import CONSTANT, P, inner_nodes, kinds_of, matches_of, may_match
+from experimental_experiment.xoptim.graphs import detach, is_read
+from experimental_experiment.xoptim.pattern import (
+    P,
+    inner_nodes,
+    is_constant,
+    kinds_of,
+    matches_of,
+    may_match,
+)
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Declined, Rule, no, rule
 
@@ -66,7 +73,7 @@ class Place:
     @property
     def modules(self) -> tuple[tuple[str, str, str], ...]:
         """The calls of modules."""
-        return self.replaced.meta.get(MODULES, ())
+        return self.replaced.meta.data.get(MODULES, ())
 
 
 class Rewriter(Emitter):
@@ -76,6 +83,8 @@ class Rewriter(Emitter):
         super().__init__(anchor.graph, context)
         self.anchor = anchor
         self.written: list[ir.Node] = []
+        if type(context.root) is ir.Function:
+            context.constants.clear()  # they are nodes of the function, which may stand behind this one or be gone
 
     def insert(self, node: ir.Node) -> None:
         """Put a node where this emitter writes."""
@@ -138,7 +147,8 @@ def index_of(rules: tuple[Rule, ...], folds: bool) -> Index:
 class Engine:
     """Applies rules to one graph, or to one local function, until nothing changes.
 
-    Only the rules whose operators stand before a node are tried on it; with *folds*, constants are computed too.
+    Only the rules whose operators stand before a node are tried on it; with *folds*, constants are computed too. ``found_constants``
+    says whether a value has become one.
     """
 
     def __init__(
@@ -162,6 +172,7 @@ class Engine:
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
         self.limit = 100
+        self.found_constants = False
 
     def run(self, nodes: Collection[ir.Node], stop_after: int | None = None) -> None:
         """Apply the rules to these nodes and to what changes; at most *stop_after* rewritings in all.
@@ -205,7 +216,7 @@ class Engine:
             if may_match(item.pattern, kinds)
             and not any(group.isdisjoint(self.present) for group in item.needed)
         ]
-        if self.folds and not domain and operator in FOLDED and inputs and set(inputs) <= {CONSTANT}:
+        if self.folds and not domain and operator in FOLDED and inputs and all(map(is_constant, inputs)):
             members.insert(0, constant_folding)
         return tuple(members)
 
@@ -232,9 +243,7 @@ class Engine:
             self.context.origin = Place(root)
             result = member.rewrite(op, found, root)
             if self.context.repaired > repaired and len(op.written) >= len(found[""]):
-                result = no(
-                    "the runtime needs it otherwise"
-                )  # what it needs stood there: the rule would not end
+                result = no("the runtime needs it otherwise")  # what it needs stood there: no end
             if result is None or isinstance(result, Declined):
                 self.withdraw(op)
                 if result is not None:
@@ -247,8 +256,8 @@ class Engine:
 
     def withdraw(self, op: Rewriter) -> None:
         """Remove what a rule wrote before it declined."""
-        for node in reversed(op.written):
-            op.graph.remove(node, safe=True)
+        if op.written:
+            op.graph.remove(op.written, safe=True)
 
     def replace(self, member: Rule, op: Rewriter, root: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
         """Use other values instead of the results of *root* and of nodes before it, and queue what this may allow."""
@@ -258,6 +267,7 @@ class Engine:
             check_types(member, old, new)
             if old is new:
                 continue
+            self.found_constants |= new.const_value is not None
             if old.is_graph_output():
                 new = self.as_output(op, old, new)
             elif new.shape is None or (old.shape is not None and new.producer() in op.written):
@@ -309,13 +319,14 @@ class Engine:
 
     def remove_unused(self, nodes: list[ir.Node]) -> None:
         """Remove nodes whose results nothing uses, and those that only they used; queue what now has fewer users."""
+        removed = collections.defaultdict(list)
         while nodes:
             node = nodes.pop()
-            if node.graph is None or any(out.is_graph_output() or out.uses() for out in node.outputs):
+            if node.graph is None or is_read(node):
                 continue
             inputs = dict.fromkeys(node.inputs)
             detach(node)
-            node.graph.remove(node)
+            removed[node.graph].append(node)
             for value in inputs:
                 producer = value.producer() if value is not None else None
                 if producer is None:
@@ -325,6 +336,8 @@ class Engine:
                     nodes.append(producer)
                 elif left <= FEW and (producer.domain, producer.op_type) in self.index.inner:
                     self.push(self.users_within_reach(value, through_patterns=True))
+        for graph, members in removed.items():  # together: each call looks at all outputs of the graph
+            graph.remove(members)
 
 
 def may_be_output(value: ir.Value, graph: ir.Graph | ir.Function) -> bool:

@@ -62,7 +62,7 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
     """Remove the nodes and the optional results that neither a node nor an output reads, then the weights that no node reads."""
     removed = []
     for node in reversed(list(graph)):
-        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+        if not is_read(node):
             detach(node)
             removed.append(node)
             continue
@@ -75,6 +75,14 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
         for name, value in list(graph.initializers.items()):
             if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
                 del graph.initializers[name]
+
+
+def is_read(node: ir.Node) -> bool:
+    """Whether a node or an output of a graph reads a result of a node."""
+    for value in node.outputs:
+        if value.uses() or value.is_graph_output():
+            return True
+    return False
 
 
 def remove_unused_outputs(node: ir.Node, opset: int) -> None:
@@ -110,7 +118,9 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
         key = None if bodies or node.domain or node.op_type in RANDOM else key_of(node)
         if key is None:
             continue
-        first = next((known[key] for known in scope if key in known), None)
+        first = None
+        for known in scope:
+            first = first or known.get(key)
         if first is None:
             here[key] = node
             continue
@@ -127,10 +137,13 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
 
 
 def detach(node: ir.Node) -> None:
-    """Have a node read nothing: what it read no longer counts it among its users."""
+    """Have a node and its bodies read nothing: what they read no longer counts them among its users."""
     for position, value in enumerate(node.inputs):
         if value is not None:
             node.replace_input_with(position, None)
+    for body in bodies_of(node):
+        for inner in body:
+            detach(inner)
 
 
 def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:

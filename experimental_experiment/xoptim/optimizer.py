@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -27,6 +27,9 @@ SEQUENCES = frozenset(
     "Optional SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceMap SplitToSequence".split()
 )
 """Operators whose results are no tensors: onnx-ir's inference gives them the type of what they hold."""
+
+COPYING = frozenset(("Identity", "OptionalGetElement"))
+"""Operators whose results may be no tensors either, as their inputs."""
 
 
 @contextlib.contextmanager
@@ -74,8 +77,12 @@ def optimize(
         remove_unused(target)
     if everything or options.constant_folding:
         prepare(target)
-    for root in (target.graph, *target.functions.values()):
-        rewrite(root, everything, options, report, runtime, special_values)
+    roots = (target.graph, *target.functions.values())
+    report.nodes_before += sum(len(nodes_of(root)) for root in roots)
+    learned = True
+    while learned:
+        constants = [rewrite(root, everything, options, report, runtime, special_values) for root in roots]
+        learned = any(constants) and has_open_sizes(target) and infer_shapes(target)
     if options.remove_unused:
         remove_unused(target)
         if target.functions:
@@ -99,14 +106,42 @@ def remove_unused(model: ir.Model) -> None:
 
 def prepare(model: ir.Model) -> None:
     """Constants become initializers, and shapes are known: what rules look at."""
-    nodes = nodes_of(model.graph)
-    if any(node.op_type == "Constant" for node in nodes):
+    if any(node.op_type == "Constant" for node in nodes_of(model.graph)):
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if any(value.shape is None for node in model.graph for value in node.outputs):
-        ShapeInferencePass()(model)
-        for node in nodes_of(model.graph):
-            if node.op_type in SEQUENCES or (node.op_type == "Identity" and node.inputs[0].type is None):
-                node.outputs[0].type = node.outputs[0].shape = None
+        infer_shapes(model)
+
+
+def has_open_sizes(model: ir.Model) -> bool:
+    """Whether inference did not find a size: what rules have made constant since then may tell it."""
+    return any(
+        value.shape is None or any(is_open(size) for size in value.shape)
+        for node in model.graph
+        for value in node.outputs
+    )
+
+
+def is_open(size: int | ir.SymbolicDim) -> bool:
+    """Whether a size has no name but the one that onnx's inference makes up."""
+    return not isinstance(size, int) and (size.value is None or size.value.startswith("unk__"))
+
+
+def infer_shapes(model: ir.Model) -> bool:
+    """Infer the shapes of the main graph and its bodies; whether anything was learned."""
+    nodes = nodes_of(model.graph)
+    given = {value: value.type for node in nodes for value in node.outputs}
+    inference = ShapeInferencePass(
+        check_type=False, strict_mode=False
+    )  # a node that is refused stays as it is
+    modified = inference(model).modified
+    for node in nodes:
+        sources = [output for body in bodies_of(node) for output in body.outputs]
+        sources += node.inputs if node.op_type in COPYING else ()
+        if node.op_type in SEQUENCES or not all(type(value.type) is ir.TensorType for value in sources):
+            for value in node.outputs:
+                if given[value] is None:
+                    value.type = value.shape = None
+    return modified
 
 
 def rewrite(
@@ -116,16 +151,18 @@ def rewrite(
     report: Report,
     runtime: str,
     special_values: bool,
-) -> None:
-    """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything."""
+) -> bool:
+    """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
+
+    Returns whether a value has become constant.
+    """
     nodes = nodes_of(root)
-    report.nodes_before += len(nodes)
     engine = Engine(
         root, context_of(root, nodes, runtime, special_values), rules, report, folds=options.constant_folding
     )
-    if options.common_subexpressions:
-        share_expressions(root)
-    waiting = nodes_of(root)
+    if options.common_subexpressions and share_expressions(root):
+        nodes = nodes_of(root)
+    waiting: Sequence[ir.Node] = nodes
     while waiting:
         before = len(report.applications)
         engine.run(waiting, options.stop_after)
@@ -133,6 +170,7 @@ def rewrite(
         if options.common_subexpressions and len(report.applications) > before:
             kept = share_expressions(root)
             waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
+    return engine.found_constants
 
 
 def context_of(

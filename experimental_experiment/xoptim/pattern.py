@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -36,7 +36,8 @@ COMMUTATIVE = frozenset(
 SMALL = 64
 """Constants of more elements are not read as numbers."""
 
-Found = Mapping[str, Any]
+Found = dict[str, Any]
+"""What names stand for. Who is asked for a match owns what was found so far: it may write into it, also before it finds nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +60,12 @@ class Var:
 
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with this value, or nothing."""
-        if value is None:
-            return ({**found, self.name: None},) if self.is_optional else ()
-        if self.is_constant and constant_of(value) is None:
+        if value is None and self.is_optional:
+            found[self.name] = None
+            return (found,)
+        if value is None or (self.is_constant and constant_of(value) is None):
             return ()
-        if self.name not in found:
-            return ({**found, self.name: value},)
-        return (found,) if found[self.name] is value else ()
+        return (found,) if found.setdefault(self.name, value) is value else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +91,11 @@ class NodePattern:
     is_shared: bool = False
 
     @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the operators, to look them up."""
+        return frozenset(self.operators)
+
+    @functools.cached_property
     def depth(self) -> int:
         """Number of nodes on the longest path."""
         return 1 + max(map(depth_of, self.inputs or ()), default=0)
@@ -101,7 +106,7 @@ class NodePattern:
 
     def fits(self, node: ir.Node) -> bool:
         """Whether a node has the operator and the attributes."""
-        if node.op_type not in self.operators or node.domain != self.domain:
+        if node.op_type not in self.names or node.domain != self.domain:
             return False
         return not self.attributes or all(
             attribute_of(node, name) == value for name, value in self.attributes
@@ -121,7 +126,6 @@ class NodePattern:
 
     def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
         """What is found when the inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
-        found = dict(found)
         if not self.is_shared:
             found[""] = (*found.get("", ()), node)
         if self.name:
@@ -133,10 +137,10 @@ class NodePattern:
             inputs += (None,) * (asked - len(inputs))
         elif len(inputs) > asked and any(value is not None for value in inputs[asked:]):
             return ()
-        matches = matches_all(self.operands, inputs, found)
         if len(inputs) == 2 and node.op_type in COMMUTATIVE and inputs[0] is not inputs[1]:
+            matches = matches_all(self.operands, inputs, dict(found))
             return [*matches, *matches_all(self.operands, inputs[::-1], found)]
-        return matches
+        return matches_all(self.operands, inputs, found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,12 +178,12 @@ class Either:
             more
             for pattern in self.patterns
             if pattern.fits(node)
-            for more in pattern.matches_node(node, found)
+            for more in pattern.matches_node(node, dict(found))
         ]
 
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with each of the patterns."""
-        return [more for pattern in self.patterns for more in pattern.matches(value, found)]
+        return [more for pattern in self.patterns for more in pattern.matches(value, dict(found))]
 
 
 def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern, ...]:
@@ -201,10 +205,16 @@ def inner_nodes(pattern: Any) -> Iterator[NodePattern]:
 def needed_by(pattern: Any) -> frozenset[frozenset[str]]:
     """Groups of operators: every match has one of each group."""
     if isinstance(pattern, Either):
-        return frozenset.intersection(*map(needed_by, pattern.patterns))
+        return functools.reduce(either_of, map(needed_by, pattern.patterns))
     if not isinstance(pattern, NodePattern):
         return frozenset()
     return frozenset([frozenset(pattern.operators)]).union(*map(needed_by, pattern.inputs or ()))
+
+
+def either_of(a: frozenset[frozenset[str]], b: frozenset[frozenset[str]]) -> frozenset[frozenset[str]]:
+    """What every match of one of two patterns has; groups that hold another one say nothing."""
+    joined = {one | other for one in a for other in b}
+    return frozenset(group for group in joined if not any(smaller < group for smaller in joined))
 
 
 def depth_of(pattern: Any) -> int:
@@ -250,32 +260,45 @@ def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Iterator[Found]:
 
 
 CONSTANT = "#"
-"""The kind of an input that is a constant, beside the operators that may write one."""
+"""The kind of an input that is a constant of several elements, or of none; that of one element is its number."""
 
 ABSENT = "-"
 """The kind of an input that is not given."""
 
 
-def kinds_of(node: ir.Node) -> tuple[str, ...]:
-    """Domain and operator of a node, then what writes each of its inputs: an operator, a constant, ``""`` for the graph's inputs."""
-    kinds = [node.domain, node.op_type]
-    for value in node.inputs:
-        if value is None:
-            kinds.append(ABSENT)
-        elif (producer := value.producer()) is not None:
-            operator = producer.op_type
-            kinds.append(CONSTANT if operator == "Constant" else operator)
-        else:
-            kinds.append("" if constant_of(value) is None else CONSTANT)
-    return tuple(kinds)
+Kind = str | float
+"""What stands before an input: an operator, `CONSTANT` or the number of a constant, `ABSENT`, ``""`` for the graph's inputs."""
 
 
-def may_match(pattern: NodePattern | Either, kinds: Sequence[str]) -> bool:
+def kinds_of(node: ir.Node) -> tuple[Kind, ...]:
+    """Domain and operator of a node, then the kind of each of its inputs."""
+    return (node.domain, node.op_type, *map(kind_of, node.inputs))
+
+
+def kind_of(value: ir.Value | None) -> Kind:
+    """What stands before an input."""
+    if value is None:
+        return ABSENT
+    producer = value.producer()
+    if producer is not None and producer.op_type != "Constant":
+        return producer.op_type
+    number = number_of(value)
+    if number is not None:
+        return number
+    return "" if constant_of(value) is None else CONSTANT
+
+
+def is_constant(kind: Kind) -> bool:
+    """Whether an input of this kind is known."""
+    return kind == CONSTANT or not isinstance(kind, str)
+
+
+def may_match(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> bool:
     """Whether a node and what stands right before it are what a pattern asks for."""
     if isinstance(pattern, Either):
         return any(may_match(item, kinds) for item in pattern.patterns)
     _, operator, *inputs = kinds
-    if operator not in pattern.operators:
+    if operator not in pattern.names:
         return False
     if pattern.inputs is None:
         return True
@@ -286,23 +309,23 @@ def may_match(pattern: NodePattern | Either, kinds: Sequence[str]) -> bool:
     return any(all(may_be(item, kind) for item, kind in zip(pattern.inputs, order)) for order in orders)
 
 
-def may_be(pattern: Any, kind: str) -> bool:
+def may_be(pattern: Any, kind: Kind) -> bool:
     """Whether an input of this kind may match a pattern."""
     if isinstance(pattern, Either):
         return any(may_be(item, kind) for item in pattern.patterns)
     if isinstance(pattern, NodePattern):
-        return kind in pattern.operators
+        return kind in pattern.names
     if isinstance(pattern, Var):
-        return kind == CONSTANT if pattern.is_constant else kind != ABSENT or pattern.is_optional
-    return kind == (ABSENT if pattern is None else CONSTANT)
+        return is_constant(kind) if pattern.is_constant else kind != ABSENT or pattern.is_optional
+    return kind == (ABSENT if pattern is None else pattern)
 
 
 def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:
     """Whether only these nodes use the results of a node."""
-    return not any(
-        value.is_graph_output() or any(user.node not in nodes for user in value.uses())
-        for value in node.outputs
-    )
+    for value in node.outputs:
+        if value.is_graph_output() or any(user.node not in nodes for user in value.uses()):
+            return False
+    return True
 
 
 # ---- what rules ask of values and nodes
@@ -322,7 +345,7 @@ def numbers_of(value: ir.Value | None) -> list | None:
     tensor = constant_of(value)
     if tensor is None:
         return None
-    numbers = value.meta.get(NUMBERS)
+    numbers = value.meta.data.get(NUMBERS)
     if numbers is None and tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING:
         numbers = value.meta[NUMBERS] = tensor.numpy().reshape(-1).tolist()
     return numbers

@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -78,7 +78,7 @@ class Rule:
     before: int | None = None
     special_values: bool = True
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The name of the function in capitals: ``transpose_transpose`` is TransposeTranspose."""
         return "".join(part.capitalize() for part in self.function.__name__.split("_"))
@@ -93,18 +93,23 @@ class Rule:
         """Groups of operators, one of which each match has."""
         return needed_by(self.pattern)
 
+    @functools.cached_property
+    def absent(self) -> Mapping[str, None]:
+        """What the names of the pattern stand for where no part of a match has them."""
+        return dict.fromkeys(names_of(self.pattern))
+
     def is_for(self, opset: int, special_values: bool) -> bool:
         """Whether it is a rule for this version of ai.onnx, and one that keeps special values when these are to stay."""
         if special_values and not self.special_values:
             return False
         return self.since <= opset and (self.before is None or opset < self.before)
 
-    def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:
+    def rewrite(self, op: Any, found: Mapping[str, Any], root: ir.Node) -> Any:
         """What the function makes of a match."""
-        known = {**found, "root": root}
+        known = {**self.absent, **found, "root": root}
         if "found" in self.parameters:
-            known["found"] = {**dict.fromkeys(names_of(self.pattern)), **found}
-        return self.function(op, **{name: known.get(name) for name in self.parameters})
+            known["found"] = {**self.absent, **found}
+        return self.function(op, **{name: known[name] for name in self.parameters})
 
 
 def rule(
