@@ -240,6 +240,31 @@ class TestMemory(BackendTestCase):
         result.add_(1)
         self.assertGreater(detached._version, version)
 
+    def test_views_of_a_result_show_its_memory(self):
+        def function(x):
+            y = x * 2
+            return y[1:], y, y.t()[:, ::2], y.view(-1)[3]
+
+        for dynamic in (False, True):
+            with self.subTest(dynamic=dynamic):
+                torch._dynamo.reset()
+                compiled, x = self.compiled(function, dynamic), torch.randn(3, 4)
+                ours, theirs = compiled(x), function(x)
+                self.assert_close(ours, theirs, "results")
+                self.assertEqual([a.stride() for a in ours], [b.stride() for b in theirs])
+                ours[1].fill_(7)
+                self.assertEqual([bool((a == 7).all()) for a in ours], [True] * 4)
+        self.assertEqual(len(self.instances[0]["onnx"].graph.output), 4)
+
+    def test_a_graph_that_only_gives_its_inputs(self):
+        module = torch.fx.experimental.proxy_tensor.make_fx(lambda x: (x, x), tracing_mode="fake")(
+            torch.ones(3)
+        )
+        x = torch.ones(3)
+        backend = onnx_custom_backend(module, [x])
+        self.assertEqual(backend.providers, ["CPUExecutionProvider"])
+        self.assertEqual([item is x for item in backend([x])], [True, True])
+
     def test_parameters_changed_in_place_are_seen(self):
         model = Layers()
         compiled = self.compiled(model)
@@ -311,6 +336,12 @@ class TestErrors(BackendTestCase):
             self.compiled(lambda x: x + 1, providers=["CUDAExecutionProvider"])(torch.ones(3))
         self.assertIsInstance(caught.exception.inner_exception, ProviderError)
         self.assertIn("has no CUDAExecutionProvider here, only", str(caught.exception))
+
+    def test_a_dtype_that_onnxruntime_does_not_exchange(self):
+        with self.assertRaises(BackendCompilerFailed) as caught:
+            self.compiled(lambda x: x.float() * 2)(torch.ones(3).to(torch.float8_e4m3fn))
+        self.assertIsInstance(caught.exception.inner_exception, ExportError)
+        self.assertIn("onnxruntime takes and gives no torch.float8_e4m3fn by DLPack", str(caught.exception))
 
     def test_a_wrong_target(self):
         with self.assertRaises(BackendCompilerFailed) as caught:

@@ -60,7 +60,7 @@ def onnx_custom_backend(
 
     def make(converted: Converted, device: torch.device, instance: dict[str, Any]) -> OrtBackend:
         backend = OrtBackend(converted, device, outputs_seen(), providers_for(device, providers))
-        instance["providers"] = backend.session.get_providers()
+        instance["providers"] = backend.providers
         return backend
 
     return compiled(graph_module, args, make, target, export_options, storage)

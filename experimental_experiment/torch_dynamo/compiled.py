@@ -10,10 +10,14 @@ import torch
 from onnxruntime.capi._pybind_state import OrtDevice, OrtValueVector, RunOptions
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
+from experimental_experiment.torch_dynamo.aliasing import viewing
 from experimental_experiment.torch_dynamo.conversion import Converted, is_computed
 from experimental_experiment.torch_dynamo.interface import BOOL, CONSTANT, DIM, FLOAT, TENSOR, Entry
 from experimental_experiment.torch_dynamo.layout import laid_out, permutation
 from experimental_experiment.torch_dynamo.providers import Provider
+from experimental_experiment.torch_interpreter.errors import ExportError
+
+with_effects = torch.ops.higher_order.with_effects
 
 NUMBERS = {DIM: torch.int64, FLOAT: torch.float64, BOOL: torch.bool}
 
@@ -51,6 +55,11 @@ class CompiledGraph:
             for position, entry in enumerate(self.outputs)
             if entry.twin is not None and entry.source is None
         ]
+        self.views = [
+            (position, entry.base, viewing(entry, self.inputs))
+            for position, entry in enumerate(self.outputs)
+            if entry.base is not None
+        ]
         self.computed = [
             (position, completion(entry, seen is None or position < seen))
             for position, entry in enumerate(self.outputs)
@@ -78,6 +87,8 @@ class CompiledGraph:
                 results[position] = value if complete is None else complete(value)
             for position, twin in self.twins:
                 results[position] = results[twin].detach()
+            for position, base, view in self.views:
+                results[position] = view(results[base], args)
         args.clear()
         return results
 
@@ -92,7 +103,8 @@ class OrtBackend(CompiledGraph):
     Several threads may call at the same time. The outputs own their memory, an output that is an input excepted: it is that tensor.
 
     Attributes:
-        session: what runs the model.
+        session: what runs the model; None when every output is an input or a constant.
+        providers: the names of what it runs on.
     """
 
     def __init__(
@@ -103,7 +115,14 @@ class OrtBackend(CompiledGraph):
         providers: Sequence[Provider] = ("CPUExecutionProvider",),
     ):
         super().__init__(converted, device, seen)
-        self.session = session(converted.run.SerializeToString(), providers)
+        refuse_short([*self.inputs, *self.outputs])
+        # onnxruntime refuses a graph without nodes
+        self.session = session(converted.run.SerializeToString(), providers) if self.computed else None
+        self.providers = (
+            self.session.get_providers()
+            if self.session
+            else [provider if isinstance(provider, str) else provider[0] for provider in providers]
+        )
         self.booleans = [
             *(is_bool(self.inputs[position]) for position, _ in self.given),
             *(noise.fake.dtype == torch.bool for noise in converted.noises),
@@ -134,9 +153,25 @@ def session(model: bytes, providers: Sequence[Provider]) -> onnxruntime.Inferenc
     return onnxruntime.InferenceSession(model, options, providers=providers)
 
 
+def refuse_short(entries: Sequence[Entry]) -> None:
+    """Raise ExportError when a tensor has a dtype that onnxruntime does not exchange."""
+    for entry in entries:
+        if entry.kind == TENSOR and entry.fake.dtype.itemsize == 1 and entry.fake.dtype.is_floating_point:
+            raise ExportError(
+                f"onnxruntime takes and gives no {entry.fake.dtype} by DLPack",
+                entry.node,
+                "cast it outside of the compiled function",
+            )
+
+
 def is_bool(entry: Entry) -> bool:
     """Whether an input is made of booleans."""
     return entry.kind == BOOL or (entry.kind == TENSOR and entry.fake.dtype == torch.bool)
+
+
+def is_token(node: torch.fx.Node) -> bool:
+    """Whether an input only orders effects, such as checks: at a call it is None."""
+    return any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
 def preparation(entry: Entry, device: torch.device) -> Callable | None:
@@ -145,6 +180,8 @@ def preparation(entry: Entry, device: torch.device) -> Callable | None:
         dtype = NUMBERS[entry.kind]
         return lambda value: torch.tensor([value], dtype=dtype, device=device)
     dtype = entry.fake.dtype
+    if is_token(entry.node):
+        return lambda value: torch.empty(0, dtype=dtype, device=device)
     if dtype.is_complex:
         return lambda value: torch.view_as_real(value.resolve_conj())
     if entry.fake.device != device:

@@ -13,6 +13,7 @@ from onnx_ir.passes import PassManager
 from onnx_ir.passes.common import RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
+from experimental_experiment.torch_dynamo.aliasing import with_bases
 from experimental_experiment.torch_dynamo.interface import (
     CONSTANT,
     DIM,
@@ -69,7 +70,8 @@ class Converted:
 
 def is_computed(entry: Entry) -> bool:
     """Whether the model has to compute an output."""
-    return entry.kind not in (CONSTANT, NONE) and entry.source is None and entry.twin is None
+    known = entry.source, entry.twin, entry.base
+    return entry.kind not in (CONSTANT, NONE) and all(position is None for position in known)
 
 
 def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
@@ -85,7 +87,7 @@ def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
         op = emitter_for("compiled", target.target_opset, target.translations, target.runtime)
         options = options_of(target.optimize, op.context.domains)
         inputs = input_entries(module)
-        outputs = output_entries(module, inputs)
+        outputs = with_bases(output_entries(module, inputs), inputs)
         drawn = noises(module, inputs, op.context.translations)
         write(op, module, inputs, outputs, drawn)
         seed(op.graph)

@@ -33,6 +33,7 @@ class Entry:
         value: the Python value of a constant.
         source: the position of the input that an output is, None for any other.
         twin: the position of an output before this one that has the same memory, None without.
+        base: the position of an output of which this one is a view, None without.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Entry:
     value: Any = None
     source: int | None = None
     twin: int | None = None
+    base: int | None = None
 
     @property
     def fake(self) -> Any:
