@@ -51,6 +51,8 @@ class TestPointwise(GradientTestCase):
         "lerp, addcmul, addcdiv": (
             lambda x, y: (torch.lerp(x, y, 0.3), torch.addcmul(x, y, y), torch.addcdiv(x, y, y)),
             FLAT, POSITIVE),
+        "sgn": (lambda x: torch.sgn(x) * x, FLAT),
+        "a sum, whose gradients are given": (lambda x, y: x + y, FLAT, POSITIVE),
         "masked_fill": (lambda x: x.masked_fill(x > 0, 2.0), FLAT),
         "float16": (F.gelu, FLAT.half()),
         "bfloat16": (F.silu, FLAT.bfloat16()),

@@ -15,6 +15,8 @@ from _unittests.ut_torch_dynamo.gradient_case import (
     normal,
 )
 
+MATRICES = normal(2, 3, 3) + 3 * torch.eye(3)
+
 
 class TestReductionsAndShapes(GradientTestCase):
     CASES = {
@@ -31,6 +33,7 @@ class TestReductionsAndShapes(GradientTestCase):
         "gather": (lambda x, i: x.gather(1, i), FLAT, integers(5, 3, 2)),
         "scatter": (lambda x, i, y: x.scatter(1, i, y), FLAT, torch.tensor([[0], [2], [4]]), normal(3, 1)),
         "scatter_add": (lambda x, i, y: x.scatter_add(1, i, y), FLAT, integers(5, 3, 2), normal(3, 2)),
+        "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), FLAT, normal(4, 5)),
         "index": (lambda x, i: (x[i], x[:, i], x[i, i]), normal(4, 4), integers(4, 3)),
         "index_select": (lambda x, i: x.index_select(1, i), FLAT, integers(5, 4)),
         "index_add": (lambda x, i, y: x.index_add(0, i, y), FLAT, integers(3, 2), normal(2, 5)),
@@ -55,6 +58,12 @@ class TestReductionsAndShapes(GradientTestCase):
                              SEQUENCE, normal(2, 8, 3)),
         "triangular solve": (lambda x, y: torch.linalg.solve_triangular(x.tril() + 4 * torch.eye(3), y, upper=False),
                              normal(3, 3), normal(3, 2)),
+        "inverse, solve, power": (
+            lambda x, y: (torch.linalg.inv(x), torch.linalg.solve(x, y), torch.linalg.matrix_power(x, -2)),
+            MATRICES, normal(2, 3, 2)),
+        "determinants": (
+            lambda x: (x.det(), torch.linalg.slogdet(x), x.logdet(), x.mT.det()), MATRICES),
+        "cholesky": (lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(3)), MATRICES),
     }  # fmt: skip
 
     def test_same_as_eager(self):

@@ -112,6 +112,9 @@ class TestBackward(ExporterTestCase):
         "batch": (
             aten.native_batch_norm_backward.default, normal(2, 6, 5), FLAT, WEIGHT, None, None, *BY_BATCH,
             True, 1e-5, EVERY),
+        "batch, as _batch_norm_with_update": (
+            aten.batch_norm_backward.default, normal(2, 6, 5), FLAT, WEIGHT, None, None, *BY_BATCH,
+            True, 1e-5, EVERY, torch.zeros(0, dtype=torch.uint8)),
         "nearest, one axis": (aten.upsample_nearest1d_backward.default, normal(2, 3, 11), [11], [2, 3, 5]),
         "nearest, two axes": (aten.upsample_nearest2d_backward.default, BIG, [11, 4], [2, 3, 5, 7]),
         "nearest, three axes": (

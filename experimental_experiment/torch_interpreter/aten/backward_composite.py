@@ -112,6 +112,7 @@ def cdist_backward(grad, x1, x2, p, cdist):
 
 composite(aten._cdist_backward.default, function=cdist_backward)
 composite(
+    aten.batch_norm_backward.default,
     aten.cummaxmin_backward.default,
     aten.cumprod_backward.default,
     aten.embedding_backward.default,

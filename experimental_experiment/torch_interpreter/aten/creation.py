@@ -55,7 +55,7 @@ def empty_strided(op, size, stride, dtype):
     return zeros(op, size, dtype)
 
 
-@translates(aten.empty.memory_format, aten.zeros.default)
+@translates(aten._efficientzerotensor.default, aten.empty.memory_format, aten.zeros.default)
 def zeros(op, size, dtype):
     """Zero everywhere."""
     return filled(op, size, 0, dtype or torch.get_default_dtype())

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
+from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
+from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
@@ -243,14 +244,27 @@ def linalg_det(op, A):
 
 @translates(aten._linalg_det.default)
 def _linalg_det(op, A):
-    """`det`; its factors, those of A or of its transpose, are for the gradient."""
-    return det(op, A), *zeros_for_gradient(op)
+    """`det`, then what the gradient reads: factors and pivots."""
+    return det(op, A), *factors_for_gradient(op, A, 1)
 
 
 @translates(aten._linalg_slogdet.default)
 def _linalg_slogdet(op, A):
-    """`linalg_slogdet`; its factors, those of A or of its transpose, are for the gradient."""
-    return *linalg_slogdet(op, A), *zeros_for_gradient(op, 2)
+    """`linalg_slogdet`, then what the gradient reads: factors and pivots."""
+    return *linalg_slogdet(op, A), *factors_for_gradient(op, A, 2)
+
+
+def factors_for_gradient(op, A, first: int):
+    """The factors and the pivots of A, or of its transpose where A lies in memory row after row, as torch has them.
+
+    Zeros when the program reads no result from *first* on.
+    """
+    if not reads_result(op, first):
+        yield from zeros_for_gradient(op, first)
+        return
+    taken = swapped(op, A, -2, -1) if op.context.node.args[0].meta["val"].is_contiguous() else A
+    factors, _, pivots, _ = lu(op, op.Cast(taken, to=DOUBLE))
+    yield from (op.Cast(factors, to=A.dtype), one_based(op, pivots))
 
 
 @translates(aten.linalg_slogdet.default)

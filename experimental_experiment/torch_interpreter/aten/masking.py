@@ -13,7 +13,7 @@ from experimental_experiment.torch_interpreter.aten.shaping import expanded, res
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import broadcast_sizes
+from experimental_experiment.torch_interpreter.sizes import broadcast_sizes, minus, volume
 
 aten = torch.ops.aten
 
@@ -44,6 +44,15 @@ def masked_select(op, self, mask):
     return op.Compress(
         flat(op, expanded(op, self, sizes)), flat(op, expanded(op, op.Cast(mask, to=BOOL), sizes)), axis=0
     )
+
+
+@translates(aten.masked_scatter_backward.default)
+def masked_scatter_backward(op, grad_output, mask, sizes):
+    """The gradient of the source: the elements where the mask is true, in order, then zeros."""
+    used = masked_select(op, grad_output, mask)
+    unused = op.shape([minus(op, volume(op, sizes), op.size(used, 0))])
+    zeros = op.Expand(op.constant(0, grad_output.dtype), unused)
+    return reshaped(op, op.Concat(used, zeros, axis=0), sizes)
 
 
 @translates(aten.nonzero.default, aten.argwhere.default)
