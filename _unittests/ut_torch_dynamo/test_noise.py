@@ -37,6 +37,13 @@ class TestEagersNumbers(BackendTestCase):
         "like": lambda x: (torch.rand_like(x), torch.randn_like(x) + x, torch.randint_like(x, 9)),
         "integers": lambda x: (torch.randint(3, 9, (x.shape[0],)), torch.randperm(7), torch.bernoulli(x, 0.4)),
         "in place": in_place,
+        "normal of tensors": lambda x: (
+            torch.normal(x, x.abs()), torch.normal(x.t(), 0.5), torch.normal(1.0, x.abs() + 1), torch.normal(x, x[:1].abs())),
+        "bernoulli of tensors": lambda x: (torch.bernoulli(x.sigmoid()), torch.bernoulli(x.t().double().sigmoid())),
+        "distributions": lambda x: (
+            torch.distributions.Normal(x, 2.0, validate_args=False).sample(),
+            torch.distributions.Normal(x, x.exp(), validate_args=False).rsample(),
+            torch.distributions.Bernoulli(logits=x, validate_args=False).sample()),
         "half precision": lambda x: (torch.rand_like(x, dtype=torch.float16), torch.randn(3, dtype=torch.bfloat16)),
     }  # fmt: skip
 

@@ -23,8 +23,7 @@ from experimental_experiment.torch_dynamo.interface import (
     input_entries,
     output_entries,
 )
-from experimental_experiment.torch_dynamo.noise import DROPOUT, Noise, noises, seed
-from experimental_experiment.torch_interpreter.aten import dropout
+from experimental_experiment.torch_dynamo.noise import Noise, finished, noises, seed
 from experimental_experiment.torch_interpreter.conversion import emitter_for, model_of
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import Emitter
@@ -32,7 +31,6 @@ from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.interface import add_input, number_dtype, output
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.passes import finish, options_of
-from experimental_experiment.torch_interpreter.registry import Translation
 from experimental_experiment.torch_interpreter.signature import Input, symbol_of
 from experimental_experiment.torch_interpreter.sizes import GivenNumber, declare, remember, vector_of
 from experimental_experiment.torch_interpreter.storage import View
@@ -141,22 +139,14 @@ def write(
 
 def add_noises(op: Emitter, walk: Walk, drawn: Sequence[Noise]) -> None:
     """Make inputs of what torch draws, and read them where random operators were."""
-    masks: dict[torch.fx.Node, ir.Value] = {}
+    parts: dict[torch.fx.Node, ir.Value] = {}
     for noise in drawn:
         value = tensor_input(op, noise.name, noise.fake)
-        if noise.node.target is DROPOUT:
-            masks[noise.node] = value
+        if noise.is_part:
+            parts[noise.node] = value
         else:
             walk.env[noise.node] = as_view(value)
-
-    def native_dropout(op, input, p, train):
-        mask = masks.get(op.context.node)
-        if mask is None:
-            return dropout.native_dropout(op, input, p, train)
-        return dropout.masked(op, input, mask, p), mask
-
-    if masks:
-        op.context.translations[DROPOUT] = Translation(DROPOUT, native_dropout)
+    op.context.translations.update(finished(parts))
 
 
 def tensor_input(op: Emitter, name: str, fake: torch.Tensor) -> ir.Value:

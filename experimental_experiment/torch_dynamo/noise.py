@@ -1,8 +1,8 @@
 """Random operators: torch draws the numbers, the model takes them as inputs ``noise_0``, ``noise_1``, ...
 
 So a compiled model follows eager from the same seed, and dropout in training is eager's: onnxruntime cannot follow torch's generator.
-Operators whose tensors decide the distribution, such as multinomial, are drawn by onnxruntime with seeds from
-``torch.initial_seed()``: reproducible, with the right distribution, but not eager's numbers.
+Where tensors decide the distribution, `finished` makes the result of drawn numbers; what cannot be made so, such as multinomial, is
+drawn by onnxruntime with seeds from ``torch.initial_seed()``: reproducible, with the right distribution, but not eager's numbers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,24 @@ import torch
 
 from experimental_experiment.torch_dynamo.interface import Entry
 from experimental_experiment.torch_dynamo.symbols import evaluation
+from experimental_experiment.torch_interpreter.aten import dropout
+from experimental_experiment.torch_interpreter.registry import Translation
 
 aten = torch.ops.aten
 
 DROPOUT = aten.native_dropout.default
 
+FILLED = {
+    aten.bernoulli.default: torch.Tensor.uniform_,
+    aten.normal.float_Tensor: torch.Tensor.normal_,
+    aten.normal.Tensor_float: torch.Tensor.normal_,
+    aten.normal.Tensor_Tensor: torch.Tensor.normal_,
+}
+"""Random operators whose tensors decide the distribution, and the numbers that they are made of."""
+
 DRAWN = frozenset(
     {
+        *FILLED,
         DROPOUT,
         aten.bernoulli.p,
         aten.cauchy.default,
@@ -45,7 +56,7 @@ DRAWN = frozenset(
         aten.uniform.default,
     }
 )
-"""Random operators that read nothing of their tensors but sizes and dtypes."""
+"""Random operators whose numbers are drawn from sizes and dtypes alone."""
 
 SEEDED = (
     "Bernoulli",
@@ -65,13 +76,18 @@ class Noise:
         name: the input of the model.
         fake: what is drawn.
         draw: gives it, called with the inputs of the graph.
-        node: the node of the graph; for a dropout what is drawn is its mask.
+        node: the node of the graph, which is what is drawn, or made of it: see `finished`.
     """
 
     name: str
     fake: torch.Tensor
     draw: Callable[[Sequence[Any]], torch.Tensor]
     node: torch.fx.Node
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the result of the node is made of what is drawn, instead of being it."""
+        return self.node.target is DROPOUT or self.node.target in FILLED
 
 
 def noises(
@@ -100,6 +116,10 @@ def drawing(node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Entry]) ->
     if node.target is DROPOUT:
         given, kept = laid_out_as(node, node.args[0].meta["val"], torch.bool, inputs), 1 - node.args[1]
         return lambda args: given(args).bernoulli_(kept)
+    if node.target in FILLED:
+        result = node.meta["val"]
+        given, fill = laid_out_as(node, result, result.dtype, inputs), FILLED[node.target]
+        return lambda args: fill(given(args))
 
     def resolved(item: Any) -> Callable:
         if isinstance(item, torch.fx.Node):
@@ -135,6 +155,29 @@ def laid_out_as(
         return torch.empty_strided(found[:count], found[count:], dtype=dtype, device=like.device)
 
     return empty
+
+
+def finished(drawn: Mapping[torch.fx.Node, ir.Value]) -> dict[Any, Translation]:
+    """Translations of the operators that are made of what is drawn for their nodes."""
+
+    def native_dropout(op, input, p, train):
+        mask = drawn.get(op.context.node)
+        if mask is None:
+            return dropout.native_dropout(op, input, p, train)
+        return dropout.masked(op, input, mask, p), mask
+
+    def bernoulli(op, self):
+        return op.Cast(op.Less(drawn[op.context.node], self), to=self.dtype)
+
+    def normal(op, mean, std):
+        return op.Add(op.Mul(drawn[op.context.node], std), mean)
+
+    functions = {target: normal for target in FILLED} | {
+        DROPOUT: native_dropout,
+        aten.bernoulli.default: bernoulli,
+    }
+    targets = {node.target for node in drawn}
+    return {target: Translation(target, functions[target]) for target in targets}
 
 
 def seed(graph: ir.Graph) -> None:
