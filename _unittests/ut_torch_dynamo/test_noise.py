@@ -4,6 +4,7 @@ import unittest
 
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
 from experimental_experiment.torch_interpreter import ExportError
@@ -67,6 +68,20 @@ class TestEagersNumbers(BackendTestCase):
         self.assert_same_gradients(model, [(X,), (X[:3],)], dynamic=True)
         self.assertIn("noise", self.instances[0]["inputs"])
         self.assertIn("noise_0", [item.name for item in self.instances[0]["onnx"].graph.input])
+
+    def test_dropout_that_is_computed_again_for_the_gradients(self):
+        class Checkpointed(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                layers = torch.nn.Linear(40, 20), torch.nn.ReLU(), torch.nn.Dropout(0.4)
+                self.inner, self.last = torch.nn.Sequential(*layers), torch.nn.Linear(20, 3)
+
+            def forward(self, x):
+                return self.last(checkpoint(self.inner, x, use_reentrant=False) + torch.rand(20))
+
+        self.assert_same_gradients(Checkpointed(), [(X,), (X * 2,)])
+        torch._dynamo.reset()
+        self.assert_same_gradients(Checkpointed(), [(X,), (X[:3],)], dynamic=True)
 
     def test_dropout_of_attention(self):
         layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)

@@ -14,10 +14,12 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 
 from experimental_experiment.logs import logger
+from experimental_experiment.torch_dynamo.checkpointing import unwrap
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph, OrtBackend
 from experimental_experiment.torch_dynamo.conversion import Converted, Target, convert
 from experimental_experiment.torch_dynamo.debug import DebugBackend
 from experimental_experiment.torch_dynamo.decompositions import decomposed, table_of
+from experimental_experiment.torch_dynamo.noise import DRAWN
 from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.xoptim.options import OptimizationOptions
@@ -113,6 +115,7 @@ def compiled(
 
     def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
         device = device_of(inputs)
+        unwrap(module, DRAWN)
         module = decomposed(module, table)
         converted = convert(module, target)
         instance: dict[str, Any] = {

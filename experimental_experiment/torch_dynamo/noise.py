@@ -14,6 +14,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_dynamo.checkpointing import STATE, from_state, state_of_generator
 from experimental_experiment.torch_dynamo.interface import Entry
 from experimental_experiment.torch_dynamo.symbols import evaluation
 from experimental_experiment.torch_interpreter.aten import dropout
@@ -99,10 +100,15 @@ def noises(
     """
     found: list[Noise] = []
     for node in module.graph.nodes:  # those without users too: eager draws them
-        if node.target in DRAWN and node.target not in translations and is_random(node):
-            name = f"noise_{len(found)}"
+        name = f"noise_{len(found)}"
+        if node.target is state_of_generator:
+            found.append(Noise(name, node.meta["val"], lambda args: torch.get_rng_state(), node))
+        elif node.target in DRAWN and node.target not in translations and is_random(node):
             fake = node.meta["val"][1] if node.target is DROPOUT else node.meta["val"]
-            found.append(Noise(name, fake, drawing(node, fake, inputs), node))
+            draw = drawing(node, fake, inputs)
+            if STATE in node.meta:
+                draw = from_state(draw, [entry.node for entry in inputs].index(node.meta[STATE]))
+            found.append(Noise(name, fake, draw, node))
     return found
 
 
