@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (t
     packed,
     quantizers,
     recurrent,
+    scans,
     shortcuts,
     vision,
 )
