@@ -2,62 +2,256 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import transformers
 
 VOCABULARY = 99
+WORDS = 60
+"""Ids from here on are those of special tokens, of images for example."""
+
+LAYERS = {
+    2: "decoder_layers depth encoder_layers n_layer n_layers num_decoder_layers num_encoder_layers num_hidden_layers num_layers",
+    VOCABULARY: "vocab_size",
+}
+"""Small numbers of layers, and the names of what they stand for in the configurations."""
 
 SIZES = {
-    2: "decoder_layers encoder_layers n_layer n_layers num_decoder_layers num_experts_per_tok num_hidden_layers num_key_value_heads "
-    "num_layers num_encoder_layers top_k n_group topk_group first_k_dense_replace moe_topk num_kv_heads",
+    1: "first_k_dense_replace",
+    2: "num_experts_per_tok num_key_value_heads top_k n_group topk_group moe_topk num_kv_heads hc_mult",
     4: "decoder_attention_heads encoder_attention_heads n_head n_heads n_routed_experts num_attention_heads num_experts num_heads "
     "num_local_experts qk_rope_head_dim num_attention_heads_per_layer",
-    8: "d_kv head_dim kv_lora_rank qk_nope_head_dim v_head_dim state_size mamba_d_state",
+    8: "d_kv head_dim kv_lora_rank qk_nope_head_dim v_head_dim state_size mamba_d_state global_head_dim",
     12: "q_lora_rank max_source_positions",
     16: "moe_intermediate_size shared_expert_intermediate_size embedding_size mamba_d_head expert_ffn_hidden_size",
     24: "image_size max_target_positions num_mel_bins",
     6: "patch_size",
-    32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed",
+    32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed out_hidden_size projection_dim",
     48: "d_ff decoder_ffn_dim encoder_ffn_dim ffn_dim ffn_hidden_size intermediate_size n_inner hidden_dim d_inner",
     64: "max_position_embeddings n_positions max_seq_len n_ctx",
-    VOCABULARY: "vocab_size",
 }  # fmt: skip
-"""Small numbers, and the names of what they stand for in the configurations."""
+"""The same of everything else."""
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+LISTS = {"deepstack_visual_indexes": [0], "fullatt_block_indexes": [1]}
+"""Numbers of layers in lists."""
 
 
-def small_model(name: str) -> torch.nn.Module:
-    """A small model of this class, with the same random weights every time."""
+def small_model(name: str, sizes: bool = True) -> torch.nn.Module:
+    """A small model of this class, with the same random weights every time; see `small_config`."""
     cls = getattr(transformers, name)
     torch.manual_seed(0)
-    return cls(small_config(cls.config_class)).eval()
+    return cls(small_config(cls.config_class, sizes)).eval()
 
 
-def small_config(cls: type) -> Any:
-    """A configuration with small numbers."""
-    known = cls().to_dict()
-    numbers = {name: size for size, names in SIZES.items() for name in names.split()}
-    given = {name: size for name, size in (numbers | SPECIAL).items() if known.get(name) is not None}
+def small_config(cls: type, sizes: bool = True) -> Any:
+    """A configuration with small numbers, in its parts too; without *sizes* only few layers, and the rest as it is by default."""
+    default = cls()
+    known = default.to_dict()
+    parts = {
+        name: small_config(type(part), sizes)
+        for name, part in vars(default).items()
+        if isinstance(part, transformers.PretrainedConfig) and not name.startswith("_")
+    }
+    numbers = {
+        name: size for size, names in (LAYERS | SIZES if sizes else LAYERS).items() for name in names.split()
+    }
+    given = {
+        name: size
+        for name, size in (numbers | SPECIAL).items()
+        if known.get(name) is not None and isinstance(known[name], (int, float))
+    }
     given |= {name: value for name, value in SPECIAL.items() if name in known}
+    given |= {name: value for name, value in LISTS.items() if known.get(name)}
+    markers = [name for name, value in known.items() if is_marker(name, value)]
+    given |= {name: VOCABULARY - 1 - place for place, name in enumerate(markers)}
+    kinds = list(dict.fromkeys(known.get("layer_types") or ()))
+    if len(kinds) > 1 and "num_hidden_layers" in given:
+        given |= {"layer_types": kinds, "num_hidden_layers": len(kinds)}
+    if isinstance(known.get("image_size"), int):
+        given["image_size"] = 24 if sizes else min(128, known["image_size"])
+    if "depths" in known:
+        given |= stages(known)
+        given.pop("patch_size", None)
+    if sizes and "mrope_section" in (known.get("rope_parameters") or {}):
+        given["rope_parameters"] = known["rope_parameters"] | {"mrope_section": [1, 1, 2]}
     if "moe_layer_start_index" in known:
         given["moe_layer_start_index"] = 0
-    return cls(**given)
+    return cls(**(given | parts))
 
 
-def inputs_of(model: torch.nn.Module, batch: int, length: int) -> dict[str, torch.Tensor]:
-    """Random inputs of a call: *batch* rows of *length* tokens, the first row padded on the left; or images."""
-    config = model.config
-    if model.main_input_name == "pixel_values":
-        return {"pixel_values": torch.randn(batch, config.num_channels, config.image_size, config.image_size)}
-    ids = torch.randint(3, VOCABULARY, (batch, length))
+def stages(known: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a model whose images shrink from stage to stage: one layer each."""
+    count = len(known["depths"])
+    given = {"depths": [1] * count, "image_size": 64, "num_heads": [2] * count}
+    return {
+        name: value
+        for name, value in given.items()
+        if name == "depths" or type(known.get(name)) is type(value)
+    }
+
+
+def is_marker(name: str, value: Any) -> bool:
+    """Whether an entry of a configuration is the id of a special token that a small vocabulary lacks."""
+    return name.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= WORDS
+
+
+# ---- calls
+
+
+def inputs_of(
+    model: torch.nn.Module, batch: int, length: int, size: int | None = None, form: str = ""
+) -> dict[str, Any]:
+    """Random inputs of a call in one of the `FORMS`, by default that of the model's main input.
+
+    *batch* rows of *length* tokens, the first row padded on the left, images of *size*, the configuration's when it is None.
+    Raises ValueError when the model does not take this form.
+    """
+    default = {"pixel_values": "images", "input_features": "spectrograms"}
+    media = FORMS[form or default.get(model.main_input_name, "text")](model, batch, length, size)
+    accepted = inspect.signature(model.forward).parameters
+    unknown = sorted(set(media) - set(accepted))
+    if unknown or not (media or "input_ids" in accepted):
+        raise ValueError(f"the model does not take {unknown or 'text'}")
+    inputs = {"use_cache": False} if "use_cache" in accepted else {}
+    if "input_ids" in accepted:
+        inputs |= with_places(model, texts(model, batch, length), media)
+    elif "decoder_input_ids" in accepted:
+        inputs["decoder_input_ids"] = torch.randint(3, WORDS, (batch, length - 2))
+    return inputs | media
+
+
+def texts(model: torch.nn.Module, batch: int, length: int) -> dict[str, torch.Tensor]:
+    """Ids and their mask, those of the decoder too."""
+    ids = torch.randint(3, WORDS, (batch, length))
     mask = torch.ones_like(ids)
     mask[0, :2] = 0
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if model.main_input_name == "input_features":
-        inputs = {"input_features": torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)}
-    if config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.randint(3, VOCABULARY, (batch, length - 2))
-    return inputs
+    accepted = inspect.signature(model.forward).parameters
+    if "decoder_input_ids" in accepted:
+        inputs["decoder_input_ids"] = torch.randint(3, WORDS, (batch, length - 2))
+    if "bbox" in accepted:
+        inputs["bbox"] = torch.randint(0, 20, (batch, length, 2)).repeat(1, 1, 2)
+    return {name: value for name, value in inputs.items() if name in accepted}
+
+
+def with_places(
+    model: torch.nn.Module, text: dict[str, torch.Tensor], media: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The text with a place for every feature of its images, and the positions where the model reads them from lists."""
+    marker = part(model.config, None, "image_token_id", "image_token_index")
+    if marker is None or "pixel_values" not in media:
+        return text
+    features = model.get_image_features(**media)
+    features = getattr(features, "pooler_output", features)
+    features = torch.cat(list(features)) if isinstance(features, (list, tuple)) else features
+    ids, mask = text["input_ids"], text["attention_mask"]
+    places = torch.full((len(ids), features.numel() // features.shape[-1] // len(ids)), marker)
+    text |= {"input_ids": torch.cat([ids[:, :4], places, ids[:, 4:]], 1)}
+    text |= {"attention_mask": torch.cat([mask[:, :4], torch.ones_like(places), mask[:, 4:]], 1)}
+    rope = getattr(getattr(model, "model", model), "get_rope_index", None)
+    if rope is not None and "image_grid_thw" in media:
+        given = text | {"mm_token_type_ids": (text["input_ids"] == marker).int()} | media
+        known = inspect.signature(rope).parameters
+        text["position_ids"] = rope(**{name: given[name] for name in given if name in known})[0]
+    return text
+
+
+def part(config: Any, default: Any, *names: str) -> Any:
+    """An entry of a configuration or of its parts, the first that there is."""
+    parts = [
+        getattr(config, name, None)
+        for name in ("vision_config", "audio_config", "encoder_config", "backbone_config")
+    ]
+    for owner in (config, *parts):
+        for name in names:
+            value = getattr(owner, name, None)
+            if value is not None:
+                return value
+    return default
+
+
+def pictures(model: torch.nn.Module, batch: int, size: int | None) -> torch.Tensor:
+    """Square images."""
+    known = part(model.config, 64, "image_size", "img_size")
+    known = (
+        known["height"]
+        if isinstance(known, dict)
+        else known[0]
+        if isinstance(known, (list, tuple))
+        else known
+    )
+    channels = part(model.config, 3, "num_channels", "in_channels", "in_chans")
+    return torch.randn(batch, channels, known + (size or 0), known + (size or 0))
+
+
+def packed(model: torch.nn.Module, batch: int, size: int | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The patches of all images, one after the other, and the rows and columns of each."""
+    patch, frames = part(model.config, 14, "patch_size"), part(model.config, 1, "temporal_patch_size")
+    channels = part(model.config, 3, "num_channels", "in_channels", "in_chans")
+    grid = torch.tensor([[1, 4, 8 if size else 4]] * batch)
+    return torch.randn(int(grid.prod(1).sum()), channels * frames * patch * patch), grid
+
+
+def spectrogram(model: torch.nn.Module, batch: int, length: int) -> torch.Tensor:
+    """Frames of sounds, as long as the model wants them."""
+    bins = part(
+        model.config,
+        80,
+        "num_mel_bins",
+        "feature_size",
+        "input_feat_per_channel",
+        "feature_projection_input_dim",
+    )
+    frames = part(model.config, 8 * length, "max_source_positions")
+    return torch.randn(batch, bins, frames if frames == 8 * length else 2 * frames)
+
+
+def series(model: torch.nn.Module, batch: int) -> dict[str, torch.Tensor]:
+    """Time series with their features."""
+    config = model.config
+    steps = config.context_length + max(config.lags_sequence)
+    return {
+        "past_values": torch.randn(batch, steps),
+        "past_time_features": torch.randn(batch, steps, config.num_time_features),
+        "past_observed_mask": torch.ones(batch, steps),
+        "future_values": torch.randn(batch, config.prediction_length),
+        "future_time_features": torch.randn(batch, config.prediction_length, config.num_time_features),
+    }
+
+
+def several(model: torch.nn.Module, batch: int) -> torch.Tensor:
+    """Time series of several channels."""
+    return torch.randn(batch, model.config.context_length, part(model.config, 1, "num_input_channels"))
+
+
+FORMS: dict[str, Callable[[torch.nn.Module, int, int, int | None], dict[str, Any]]] = {
+    "packed images": lambda model, batch, length, size: dict(
+        zip(("pixel_values", "image_grid_thw"), packed(model, batch, size))
+    ),
+    "packed patches": lambda model, batch, length, size: dict(
+        zip(("pixel_values", "grid_thw"), packed(model, batch, size))
+    ),
+    "patches": lambda model, batch, length, size: dict(
+        zip(("hidden_states", "grid_thw"), packed(model, batch, size))
+    ),
+    "images": lambda model, batch, length, size: {"pixel_values": pictures(model, batch, size)},
+    "lists of images": lambda model, batch, length, size: {"pixel_values": pictures(model, batch, size)[:, None]},
+    "images of sizes": lambda model, batch, length, size: {
+        "pixel_values": (images := pictures(model, batch, size)),
+        "image_sizes": torch.tensor([images.shape[2:]] * batch),
+    },
+    "spectrograms": lambda model, batch, length, size: {"input_features": spectrogram(model, batch, length)},
+    "spectrograms by frame": lambda model, batch, length, size: {
+        "input_features": spectrogram(model, batch, length).mT
+    },
+    "sounds": lambda model, batch, length, size: {"input_values": torch.randn(batch, 400 * length)},
+    "channels of sounds": lambda model, batch, length, size: {"input_values": torch.randn(batch, 1, 400 * length)},
+    "time series": lambda model, batch, length, size: series(model, batch),
+    "several time series": lambda model, batch, length, size: {"past_values": several(model, batch)},
+    "text": lambda model, batch, length, size: {},
+}  # fmt: skip
+"""What a model takes besides text, by what it is."""
