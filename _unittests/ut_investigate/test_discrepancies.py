@@ -123,6 +123,7 @@ class TestPlantedFaults(ExporterTestCase):
         found = discrepancies(branches, (torch.rand(2, 3),), translations={aten.softmax.int: wrong_softmax})
         self.assertEqual((found.first.operator, found.first.written), ("higher_order.cond", "If"))
         self.assertIn("torch.cond(", found.first.source[3])
+        self.assertIn("or that of a node in its bodies, whose results are not compared", found.first.note)
 
     def test_wrong_rule_of_the_optimizer(self):
         @rule(P.Sin(var("x")))
