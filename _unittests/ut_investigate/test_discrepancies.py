@@ -160,6 +160,15 @@ class TestPlantedFaults(ExporterTestCase):
         self.assertEqual((found.verdict, found.overflow.name), ("agreement", "mul"))
         self.assertIn("eager itself is not finite from %mul = aten.mul.Tensor on", str(found))
 
+    def test_overflow_that_onnxruntime_does_not_have(self):
+        found = discrepancies(lambda x: (x.half() * 300 * 2).float(), (torch.full((2, 4), 200.0),))
+        self.assertEqual((found.verdict, found.first), ("rounding", None))
+        self.assertIn(
+            "the outputs differ from eager, which overflows where ONNX does not, no node is wrong:\n",
+            str(found),
+        )
+        self.assertIn("eager is not finite here, float64 is: ONNX keeps more digits before", str(found))
+
     def test_infinities_and_nan_are_counted(self):
         def division(op, self, other):
             return op.Div(self, op.Sub(other, other))

@@ -206,6 +206,34 @@ class TestPieces(ExporterTestCase):
                 self.assertIn("everything is exported and agrees with eager", str(found))
                 self.assertEqual(found.root.is_dynamic, promise in ("a list of tensors", "keywords"))
 
+    def test_module_in_two_places(self):
+        class Both(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                choice = Choice()
+                self.first, self.second = torch.nn.Sequential(choice), torch.nn.Sequential(choice)
+                self.third = self.first
+
+            def forward(self, x):
+                return self.third(self.second(self.first(x)))
+
+        found = piece_by_piece(Both(), CALLS)
+        self.assertEqual([failure.path for failure in found.failures], ["first.0"])
+        told = {piece.path: piece.told for _, piece in found.root.walk()}
+        self.assertEqual(told["second.0"], "torch.export failed, the same as first.0")
+        self.assertEqual(told["third"], "torch.export failed, the same as first")
+        self.assertEqual(told["second"], "torch.export failed, by its parts")
+
+    def test_progress_ends_at_its_total(self):
+        totals, steps = {}, []
+
+        def progress(stage, total):
+            totals[stage] = total
+            return lambda: steps.append(stage)
+
+        piece_by_piece(Deep(), CALLS, progress=progress)
+        self.assertEqual({stage: steps.count(stage) for stage in totals}, totals)
+
     def test_buffers_that_are_written(self):
         model = Written()
         found = piece_by_piece(model, [torch.ones(2, 4), torch.ones(3, 4)])

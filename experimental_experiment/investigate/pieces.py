@@ -129,27 +129,39 @@ class Taker:
         self.seen = seen
         self.options = options
         self.step = step
+        self.taken: dict[torch.nn.Module, Piece] = {}
 
     def piece(self, path: str, module: torch.nn.Module) -> Piece:
         """Export one module, and its submodules when it fails."""
         self.step()
-        recording = self.seen.get(path)
-        piece = Piece(path, type(module).__name__, count=recording.count if recording else 0)
-        if recording is None or not recording.calls:
+        recording = self.seen[path]
+        same = self.taken.get(module)
+        if same is not None:
+            self.pass_over(module)
+            return Piece(path, same.kind, same.status, same_as=same.path, count=same.count)
+        piece = self.taken[module] = Piece(path, type(module).__name__, count=recording.count)
+        if not recording.calls:
             piece.status = "container" if any(self.called(path, module)) else "not called"
         else:
             begin = time.perf_counter()
             self.export(piece, module, recording.calls)
             piece.seconds = time.perf_counter() - begin
         if piece.status == "ok" or piece.status == "not called":
+            self.pass_over(module)
             return piece
-        for name, child in module.named_children():
-            piece.children.append(self.piece(f"{path}.{name}".lstrip("."), child))
+        for name, child in module._modules.items():
+            if child is not None:
+                piece.children.append(self.piece(f"{path}.{name}".lstrip("."), child))
         if piece.failed and piece.broken_parts:
             self.without_parts(piece, module, recording.calls[0])
         elif piece.is_dynamic and piece.status in ("torch.export failed", "untranslatable"):
             piece.note = self.with_static_sizes(module, recording.calls[0])
         return piece
+
+    def pass_over(self, module: torch.nn.Module) -> None:
+        """The parts of a module need no look of their own: say that they are done."""
+        for _ in list(module.named_modules(remove_duplicate=False))[1:]:
+            self.step()
 
     def called(self, path: str, module: torch.nn.Module) -> Iterator[bool]:
         """Whether each module inside was called."""

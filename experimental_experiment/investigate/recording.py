@@ -49,14 +49,16 @@ class Recording:
 def record(
     model: torch.nn.Module, inputs: Sequence[tuple[tuple, dict[str, Any]]], step: Callable[[], object]
 ) -> dict[str, Recording]:
-    """Run the model on each input; what was seen of it, ``""``, and of every submodule by its qualified name.
+    """Run the model on each input; what was seen of it, ``""``, and of every submodule by its qualified names.
 
     Each run begins with the buffers that the model has, and the model keeps them.
     """
-    seen = {path: Recording() for path, _ in model.named_modules()}
+    found: dict[torch.nn.Module, Recording] = {}
     handles = []
-    for path, module in model.named_modules():
-        handles += hooks(module, seen[path])
+    for module in model.modules():
+        found[module] = Recording()
+        handles += hooks(module, found[module])
+    seen = {path: found[module] for path, module in model.named_modules(remove_duplicate=False)}
     try:
         for run, (args, kwargs) in enumerate(inputs):
             args, kwargs = copy.deepcopy((args, kwargs))

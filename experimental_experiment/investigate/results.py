@@ -43,6 +43,12 @@ class Result:
     status: str = "ok"
     note: str = ""
 
+    @property
+    def eager_overflows(self) -> bool:
+        """Whether eager has infinities or NaN where ONNX has numbers."""
+        expected, got = (nan + inf for nan, inf in zip(self.gap.nan, self.gap.inf))
+        return expected > got
+
     def __str__(self) -> str:
         lines = [f"%{self.name} = {self.operator}, written as {self.written} {self.onnx!r}: {self.own}"]
         if self.note:
@@ -122,6 +128,8 @@ class Discrepancies:
         begin = next((result for result in self.results if not result.gap.within), None)
         if begin is None:
             return f"every node is right, {self.runtime}"
+        if begin.eager_overflows:
+            return f"the outputs differ from eager, which overflows where ONNX does not, no node is wrong:\n{begin}"
         return (
             "the outputs differ from eager by rounding that grows from node to node, each node alone is right; "
             f"beyond the tolerance first in:\n{begin}"

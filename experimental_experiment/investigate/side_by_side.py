@@ -155,6 +155,8 @@ class Comparison:
             result.status, result.note = "tie", str(found)
         elif self.rounds(pair, runner, ours, theirs):
             result.status, result.note = "rounding", "no further from float64 than eager"
+            if result.eager_overflows:
+                result.note = "eager is not finite here, float64 is: ONNX keeps more digits before"
         else:
             result.status = "error"
         return result

@@ -41,6 +41,7 @@ class Piece:
         count: how often it was called.
         is_dynamic: whether it was exported with dynamic dimensions.
         is_smallest: whether its own code fails, not only that of its parts.
+        same_as: path of the module that it is, when that stands in the tree before.
         script: the file that reproduces the failure.
         children: its submodules; none when it is ok: they were exported with it.
     """
@@ -58,6 +59,7 @@ class Piece:
     count: int = 0
     is_dynamic: bool = False
     is_smallest: bool = False
+    same_as: str = ""
     script: str = ""
     children: list[Piece] = dataclasses.field(default_factory=list)
 
@@ -83,6 +85,8 @@ class Piece:
     @property
     def told(self) -> str:
         """Status and reason, on one line."""
+        if self.same_as:
+            return f"{self.status}, the same as {self.same_as}"
         if not self.failed:
             return self.status
         if self.broken_parts and not self.is_smallest:
@@ -111,7 +115,7 @@ class Pieces:
         return [
             piece
             for _, piece in self.root.walk()
-            if piece.failed and (piece.is_smallest or not piece.broken_parts)
+            if piece.failed and not piece.same_as and (piece.is_smallest or not piece.broken_parts)
         ]
 
     @property
