@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from _unittests.ut_torch_interpreter.test_runtime_float64 import digits
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import ExporterTestCase, each
 
 F = torch.nn.functional
 INF, NAN = float("inf"), float("nan")
@@ -21,11 +21,31 @@ def network(build, **options):
     return lambda x: (module(x)[0] - rounded) * 1e7, x
 
 
+NEGATIVE = -X.float().abs() - 1
+
+PADDED = {
+    "without pads": lambda x: F.max_pool2d(F.pad(x, (0, 1, 1, 0)), 2, 1),
+    "wider than a window": lambda x: F.max_pool2d(F.pad(x, (3, 0, 0, 4)), 2),
+    "with pads": lambda x: F.max_pool2d(F.pad(x, (1, 1)), 3, 2, 1),
+    "a last window that is cut": lambda x: F.max_pool2d(F.pad(x, (1, 1)), 2, 3, 1, ceil_mode=True),
+    "a last window that is cut, without pads": lambda x: F.max_pool2d(F.pad(x, (1, 1)), 3, 2, ceil_mode=True),
+    "with dilation": lambda x: F.max_pool2d(F.pad(x, (2, 1, 1, 0)), 2, 1, dilation=2),
+    "cast": lambda x: F.max_pool2d(F.pad(x, (1, 0)).double(), 2),
+    "halves": lambda x: F.max_pool2d(F.pad(x.half(), (1, 0)), 2, padding=1),
+    "bytes": lambda x: F.max_pool2d(F.pad(x.to(torch.int8), (1, 0)), 2, padding=1),
+    "of a signal": lambda x: F.max_pool1d(F.pad(x[0], (1, 0)), 2),
+    "between transpositions": lambda x: F.max_pool2d(F.pad(x.transpose(1, 3), (1, 0)), 2).transpose(1, 3),
+    "of a constant that is not 0": lambda x: F.max_pool2d(F.pad(x, (1, 0), value=-7.0), 2),
+    "reflected": lambda x: F.max_pool2d(F.pad(x, (1, 0, 1, 0), mode="reflect"), 2),
+}
+"""Maxima of what is padded before."""
+
 ROWS = {
     "AveragePool.sums_of_windows": digits(lambda x: F.avg_pool2d(x, 3, 2, 1), X),
     "GRU.scanned_steps": network(torch.nn.GRU, bidirectional=True),
     "GlobalAveragePool.mean_of_axes": digits(lambda x: F.adaptive_avg_pool2d(x, 1), X),
     "LSTM.scanned_steps": network(torch.nn.LSTM),
+    "MaxPool.of_padded": (lambda x: F.max_pool2d(F.pad(x, (1, 0, 0, 1)), 2), NEGATIVE),
     "MaxPool.last_nan": (lambda x: F.max_pool1d(x, 2), torch.tensor([[[0.0, NAN, -INF, -INF, 1.0, 2.0]]])),
     "RNN.scanned_steps": network(torch.nn.RNN),
     "Unique.runs_of_equals": (torch.unique, torch.tensor([1.0, NAN, 2.0, NAN])),
@@ -35,6 +55,9 @@ ROWS = {
 class TestPools(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+
+    def test_maxima_of_what_is_padded(self):
+        self.assert_same_as_eager(each(*PADDED.values()), NEGATIVE, others=[(NEGATIVE[:1, :, :5],)])
 
     def test_special_values(self):
         x = X.float()

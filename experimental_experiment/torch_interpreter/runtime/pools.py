@@ -1,11 +1,12 @@
-"""Pooling: averages of float64, maxima of NaN and of infinities."""
+"""Pooling: averages of float64, maxima of NaN and of infinities, of what is padded before."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.spatial import padded_along, window_positions
+from experimental_experiment.torch_interpreter.aten.pooling import lowest
+from experimental_experiment.torch_interpreter.aten.spatial import padded, padded_along, window_positions
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 from experimental_experiment.torch_interpreter.sizes import plus, smaller
@@ -61,6 +62,36 @@ def elements(op, size, begin: int, end: int, more: int, count_include_pad: int) 
 def mean_of_axes(op, x):
     """The mean over the axes after the second one."""
     return op.ReduceMean(x, list(range(2, rank(x))), keepdims=1) if x.dtype == DOUBLE else None
+
+
+@repairs(
+    "MaxPool",
+    when="of what a Pad surrounds with 0",
+    because="the pool takes over what is padded, with -inf in the place of 0, or is refused where that is wider than a window",
+    nodes="0; 1 where the pool pads as well",
+)
+def of_padded(op, x, *, outputs, kernel_shape, strides, pads=None, dilations=None, ceil_mode=0):
+    """``auto_pad="VALID"``, which takes no pads; those of the pool are a Pad with the lowest number."""
+    if outputs == 2 or not is_padded_with_zeros(x):
+        return None
+    axes = len(kernel_shape)
+    begin, end = (pads[:axes], pads[axes:]) if pads else ([0] * axes, [0] * axes)
+    if ceil_mode:
+        end = [after + stride - 1 for after, stride in zip(end, strides)]
+    if any([*begin, *end]):
+        x = padded(op, x, begin, end, lowest(x.dtype))
+    return op.MaxPool(x, auto_pad="VALID", kernel_shape=kernel_shape, strides=strides, dilations=dilations)
+
+
+def is_padded_with_zeros(x: ir.Value) -> bool:
+    """Whether a value is the result of a Pad with a constant that may be 0, cast or not."""
+    node = x.producer()
+    if node is not None and node.op_type == "Cast":
+        node = node.inputs[0].producer()
+    if node is None or node.op_type != "Pad" or node.attributes.get_string("mode", "constant") != "constant":
+        return False
+    value = node.inputs[2] if len(node.inputs) > 2 else None
+    return value is None or value.const_value is None or not value.const_value.numpy().any()
 
 
 @repairs(
