@@ -383,6 +383,25 @@ class TestPrograms(ExporterTestCase):
         self.assertEqual(int(new_calls), 5)
         self.assertTrue(torch.equal(result, expected * 5))
 
+    def test_a_submodule_that_gives_its_buffer_another_tensor(self):
+        class Remembering(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("seen", floats(3))
+
+            def forward(self, x):
+                self.seen = self.seen * 0.5 + x
+                return self.seen * 2
+
+        model = torch.nn.Sequential(Remembering())
+        logging.disable(logging.NOTSET)
+        with self.assertLogs("experimental_experiment", "WARNING") as logged:
+            self.export_and_compare(model, (floats(3),))
+        self.assertIn("the model writes 0.seen: the new values are not part", logged.output[0])
+        words = "the new value of the buffer 0.seen is lost: torch.export does not follow a submodule that gives its buffer"
+        with self.assertRaisesRegex(ExportError, words):
+            to_onnx(model, (floats(3),), mutated_buffers="outputs")
+
     def test_a_functionalized_program_returns_what_it_writes(self):
         class Written(Counter):
             def forward(self, x):

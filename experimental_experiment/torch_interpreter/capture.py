@@ -87,6 +87,7 @@ def capture(
         off_the_meta_device(module),
         without_parallel_wrappers(module),
         naming_scripts(module),
+        assignments_to_submodules(module) as assigned,
     ):
         try:
             exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
@@ -105,6 +106,7 @@ def capture(
         )
         program = program_of(exported, names, minima)
         program.autocast = surrounding_autocast(program)
+        program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
     judge(program.inputs, decisions)
     warn_about_training(program.module)
     return program
@@ -273,6 +275,28 @@ def without_parallel_wrappers(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for wrapper in wrappers:
             del wrapper.forward
+
+
+@contextlib.contextmanager
+def assignments_to_submodules(module: torch.nn.Module) -> Iterator[dict[str, tuple]]:
+    """Yield the buffers of submodules that get another tensor meanwhile: the first and the last tensor of each, by name.
+
+    torch.export follows such an assignment in the module that it is given, and loses that in a submodule.
+    """
+    names = {id(part._buffers): path for path, part in module.named_modules() if part is not module}
+    assigned: dict[str, tuple] = {}
+
+    def note(part: torch.nn.Module, name: str, value: Any) -> None:
+        path = names.get(id(part._buffers))
+        if path is not None:
+            first, _ = assigned.get(f"{path}.{name}", (part._buffers.get(name), None))
+            assigned[f"{path}.{name}"] = first, value
+
+    hook = torch.nn.modules.module.register_module_buffer_registration_hook(note)
+    try:
+        yield assigned
+    finally:
+        hook.remove()
 
 
 @contextlib.contextmanager

@@ -175,6 +175,12 @@ def translate(
     progress: Progress,
 ) -> None:
     """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
+    if keep_written and program.assigned:
+        raise ExportError(
+            f"the new value of the buffer {program.assigned[0]} is lost: torch.export does not follow a submodule that gives "
+            "its buffer another tensor",
+            hint="write into the buffer: self.name.copy_(value)",
+        )
     rename_inputs(program, input_names)
     dimensions = op.context.dimensions
     name_dimensions(program.inputs, dimensions)
@@ -218,6 +224,7 @@ def translate(
             op.graph.outputs.append(output(op, dimensions, name, view.read(op), entry.node))
         return
     lost = [entry.name for entry, view in written if all(view.read(op) is not value for value in returned)]
+    lost += program.assigned
     if lost:
         logger.warning(
             "the model writes %s: the new values are not part of the ONNX model (mutated_buffers='outputs' adds them)",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,6 +56,7 @@ class Program:
         writes: the leaves of the graph's result that are new values of an input, None for a token: a functionalized
             program returns what it would write.
         autocast: the region of ``torch.autocast`` that the program was captured in: it shows none of its casts.
+        assigned: the buffers of submodules that were given another tensor, which the program does not show.
     """
 
     module: torch.fx.GraphModule
@@ -63,6 +64,7 @@ class Program:
     output_names: list[str]
     writes: dict[int, Input | None] = dataclasses.field(default_factory=dict)
     autocast: Any = None
+    assigned: Sequence[str] = ()
 
 
 def program_of(
