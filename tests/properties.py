@@ -88,7 +88,7 @@ class RandomPrograms(unittest.TestCase):
 
 
 def is_as_near(name: str, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether a result is within the tolerance of eager's, or of the exact one in float64, or as near to it as eager's.
+    """Whether a result is within the tolerance of eager's, or of the exact one in float64, or not twice as far from it as eager's.
 
     Eager rounds every step to the dtype of a program in half precision, and sums in another order.
     """
@@ -99,7 +99,7 @@ def is_as_near(name: str, expected: torch.Tensor, got: torch.Tensor, exact: torc
     if difference(name, exact.to(got.dtype), got).within:
         return True
     ours, eagers = (float((x.double() - exact).abs().max()) for x in (got, expected))
-    return ours <= eagers < float("inf")
+    return ours <= 2 * eagers < float("inf")
 
 
 class Written(torch.nn.Module):
