@@ -383,6 +383,39 @@ class TestPrograms(ExporterTestCase):
         self.assertEqual(int(new_calls), 5)
         self.assertTrue(torch.equal(result, expected * 5))
 
+    def test_a_tensor_that_was_a_buffer_keeps_its_elements(self):
+        class Delay(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("seen", floats(3))
+                self.register_buffer("count", torch.tensor(2))
+
+            def forward(self, x):
+                before, count = self.seen, self.count
+                self.seen, self.count = self.seen * 0.5 + x, self.count + 1
+                return before, before[1:], self.seen, count, {"more": self.count}
+
+        self.export_and_compare(Delay(), (floats(3),))
+        model = to_onnx(Delay(), (floats(3),), mutated_buffers="outputs")
+        results = run(session(model), [floats(3), floats(3) + 1, torch.tensor(5)])
+        new = floats(3) * 1.5 + 0.5
+        for expected, found in zip(
+            [floats(3) + 1, floats(3)[1:] + 1, new, 5, 6, new, 6], results, strict=True
+        ):
+            self.assertTrue(torch.equal(torch.as_tensor(expected), found))
+        file = io.BytesIO()
+        torch.export.save(torch.export.export(Delay(), (floats(3),)), file)
+        file.seek(0)
+        self.assert_matches(to_onnx(torch.export.load(file)), Delay(), (floats(3),))
+
+        class Overwritten(Delay):
+            def forward(self, x):
+                before = self.seen
+                self.seen.copy_(x * 2)
+                return before
+
+        self.export_and_compare(Overwritten(), (floats(3),))
+
     def test_a_submodule_that_gives_its_buffer_another_tensor(self):
         class Remembering(torch.nn.Module):
             def __init__(self):

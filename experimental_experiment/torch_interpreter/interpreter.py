@@ -119,15 +119,18 @@ class Walk:
         regions = vmap_regions(graph, live)
         given = iter(operands)
         context = self.op.context
-        results: list[Any] = []
+        results: list[Any] | None = None
+        assigned = assignments(graph)
         for node in graph.nodes:
             if self.progress is not None:
                 self.progress()
+            if node in assigned and results is None:
+                results = [value_of(self.op, item) for item in flat(self.env_of(graph.output_node().args[0]))]
             if node.op == "placeholder":
                 self.env[node] = as_view(next(given))
                 self.mutation.add_input(node)
             elif node.op == "output":
-                results = flat(self.env_of(node.args[0]))
+                results = flat(self.env_of(node.args[0])) if results is None else results
             elif node not in live or node in self.env:
                 continue
             elif node.op == "get_attr":
@@ -140,7 +143,7 @@ class Walk:
                         self.env[node] = self.translated(node)
             else:
                 raise ExportError(f"a node {node.op!r} is not part of an exported program", node)
-        return results
+        return results or []
 
     def origin_of(self, node: torch.fx.Node) -> Origin:
         """What is written for a node comes from it, or from the node of the user's program that it is a part of."""
@@ -384,6 +387,20 @@ def is_call_of_overload(target: Any) -> bool:
 def without_effect(target: Any) -> bool:
     """Whether an operator only checks or prints."""
     return is_call_of_overload(target) and target._schema.name.split("::")[-1] in WITHOUT_EFFECT
+
+
+def assignments(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The copies that torch.export adds at the end for buffers that the model gives another tensor, the last one first.
+
+    In eager the tensor that was a buffer before keeps its elements: what is returned is read before these copies.
+    """
+    found = []
+    for node in list(reversed(graph.nodes))[1:]:
+        is_added = node.target is torch.ops.aten.copy_.default and node.name.startswith("copy__default")
+        if not is_added or node.users:
+            break
+        found.append(node)
+    return found
 
 
 def live_nodes(graph: torch.fx.Graph) -> set[torch.fx.Node]:
