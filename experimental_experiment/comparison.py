@@ -140,24 +140,26 @@ def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:
 
 def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Difference:
     """Compare one output: dtype, shape, NaN and infinities exactly, numbers within *scale* times the tolerance."""
-    kinds = [f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}" for tensor in (expected, got)]
-    if kinds[0] != kinds[1]:
-        return Difference(name, *kinds, float("inf"), float("inf"), False)
+    kind, found = (
+        f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}" for tensor in (expected, got)
+    )
+    if kind != found:
+        return Difference(name, kind, found, float("inf"), float("inf"), False)
     if expected.numel() == 0:
-        return Difference(name, *kinds, 0.0, 0.0, True)
+        return Difference(name, kind, found, 0.0, 0.0, True)
     relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
     if not expected.dtype.is_floating_point:
         equal = torch.equal(expected, got)
         gap = 0.0 if equal else float((expected.double() - got.double()).abs().max())
-        return Difference(name, *kinds, gap, gap / max(1.0, float(expected.double().abs().max())), equal)
+        relative = gap / max(1.0, float(expected.double().abs().max()))
+        return Difference(name, kind, found, gap, relative, equal)
     a, b = expected.double(), got.double()
     same = (a == b) | (a.isnan() & b.isnan())
     gap = torch.where(same, 0.0, (a - b).abs()).nan_to_num(float("inf"), float("inf"))
     ratio = torch.where(same, 0.0, gap / a.abs().clamp_min(1e-30)).nan_to_num(float("inf"), float("inf"))
     within = bool((same | (gap <= scale * (absolute + relative * a.abs()))).all())
-    return Difference(
-        name, *kinds, float(gap.max()), float(ratio.max()), within and bool(gap.isfinite().all())
-    )
+    is_finite = bool(gap.isfinite().all())
+    return Difference(name, kind, found, float(gap.max()), float(ratio.max()), within and is_finite)
 
 
 @contextlib.contextmanager

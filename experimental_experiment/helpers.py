@@ -107,7 +107,7 @@ class Printer:
 
     def nodes(self, nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
         """One line a node, its subgraphs under it."""
-        depth, above = 0, frozenset()
+        depth, above = 0, frozenset[str]()
         for node in nodes:
             depth = min(depth + 1, DEEPEST) if above.intersection(node.input) else 0
             above = frozenset(name for name in node.output if name)

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 Progress = Callable[[str, int], Callable[[], object]]
 
@@ -21,7 +22,7 @@ def terminal_progress(quiet: bool = False) -> Iterator[Progress]:
         yield silent
         return
     tqdm = importlib.import_module("tqdm")
-    bars = []
+    bars: list[Any] = []
 
     def progress(stage: str, steps: int) -> Callable[[], object]:
         for bar in bars:

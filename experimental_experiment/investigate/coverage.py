@@ -109,8 +109,8 @@ def coverage(
     op = emitter_for("coverage", target_opset, translations, "onnxruntime")
     options = export_options or ExportOptions()
     with one_at_a_time(), options.patched() as converted:
-        call = converted((args, dict(kwargs or {})))
-        program = capture(model, *call, dynamic_shapes, options)
+        args, named = converted((args, dict(kwargs or {})))
+        program = capture(model, args, named, dynamic_shapes, options)
         with without_autocast(), op.context.inside(program.autocast):
             survey = Survey(program.module, op, op.context.dimensions)
             survey.run(operands(op, program))

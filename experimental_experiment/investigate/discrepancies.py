@@ -71,7 +71,8 @@ def discrepancies(
     )
     call = ((), {}) if is_program else (args, kwargs)
     with one_at_a_time(), once.patched() as converted:
-        program = capture(model, *converted(call), dynamic_shapes, once)
+        positional, named = converted(call)
+        program = capture(model, positional, named, dynamic_shapes, once)
         args, kwargs = converted((args, kwargs))
     exported = model if isinstance(model, torch.export.ExportedProgram) else once.program
     leaves = ordered_leaves(exported, args, kwargs)
@@ -99,7 +100,7 @@ def before_optimization(
     feeds = {name: tensor.numpy() for name, tensor in zip(plain.input_names, plain.inputs)}
     rules = options_of(options.get("optimize", True), opsets(options.get("target_opset"))[1])
     found = bisect(plain.onnx, feeds, tolerance=1e-3, options=rules)
-    if found is not None:
+    if found is not None and optimized.first is not None:
         optimized.first.note = (
             f"right before optimization: the rule {found.rule} of the optimizer is wrong, at {found.node}"
         )

@@ -102,7 +102,7 @@ def calls_of(args: Any, kwargs: Mapping[str, Any] | None) -> list[tuple[tuple, d
         raise TypeError("kwargs belongs to a single call: give pairs (args, kwargs) in the list")
     if not args:
         raise TypeError("the list of calls is empty")
-    calls = []
+    calls: list[tuple[tuple, dict[str, Any]]] = []
     for call in args:
         if isinstance(call, torch.Tensor):
             calls.append(((call,), {}))
@@ -152,6 +152,8 @@ class Taker:
         for name, child in module._modules.items():
             if child is not None:
                 piece.children.append(self.piece(f"{path}.{name}".lstrip("."), child))
+        if recording is None:
+            return piece
         if piece.failed and piece.broken_parts:
             self.without_parts(piece, module, recording.calls[0])
         elif piece.is_dynamic and piece.status in ("torch.export failed", "untranslatable"):

@@ -180,9 +180,9 @@ def table(title: str, shares: Sequence[Share]) -> str:
         )
     if len(shares) > MOST:
         others = shares[MOST:]
-        time, calls = sum(share.milliseconds for share in others), sum(share.calls for share in others)
+        time, number = sum(share.milliseconds for share in others), sum(share.calls for share in others)
         rows.append(
-            [f"{len(others)} others", f"{calls:g}", f"{time:.3f}", f"{1 - sum_of_parts:.1%}", "100.0%"]
+            [f"{len(others)} others", f"{number:g}", f"{time:.3f}", f"{1 - sum_of_parts:.1%}", "100.0%"]
         )
     align = ("left", "right", "right", "right", "right")
     return tabulate(rows, [title, "calls", "ms", "share", "sum"], disable_numparse=True, colalign=align)

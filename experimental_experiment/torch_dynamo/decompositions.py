@@ -45,7 +45,7 @@ def filter_decomposition_table(
 
 def table_of(choice: str | Mapping[Any, Callable] | None) -> Table:
     """What ``ExportOptions.decomposition_table`` asks for."""
-    if choice == "default":
+    if isinstance(choice, str):  # "default"
         return dict(core_aten_decompositions())
     return dict(choice or {})
 

@@ -46,7 +46,7 @@ def providers_for(device: torch.device, given: Sequence[Provider] | None) -> lis
         stream = torch.cuda.current_stream(device).cuda_stream
         options = {"device_id": str(device.index or 0), "user_compute_stream": str(stream)}
         given = [(PROVIDERS["cuda"], options), PROVIDERS["cpu"]]
-    chosen = [PROVIDERS["cpu"]] if given is None else list(given)
+    chosen: list[Provider] = [PROVIDERS["cpu"]] if given is None else list(given)
     available = onnxruntime.get_available_providers()
     for provider in chosen:
         name = provider if isinstance(provider, str) else provider[0]

@@ -23,7 +23,7 @@ from experimental_experiment.torch_interpreter.control_flow.autocast import Auto
 from experimental_experiment.torch_interpreter.decisions import Decisions, judge
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
-from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
@@ -52,7 +52,11 @@ class FunctionModule(torch.nn.Module):
 
 
 def capture(
-    mod: Any, args: Any, kwargs: dict[str, Any], dynamic_shapes: Any, options: ExportOptions
+    mod: Any,
+    args: Any,
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    options: ExportOptions | CapturedOnce,
 ) -> Program:
     """The program to translate.
 
@@ -118,7 +122,7 @@ def suggest(
     args: tuple,
     kwargs: dict[str, Any],
     shapes: DynamicShapes,
-    options: ExportOptions,
+    options: ExportOptions | CapturedOnce,
 ) -> None:
     """Add to an error about sizes what the user said of them, and what a capture that may choose makes of it, to be pasted."""
     with unmarked(args, kwargs):

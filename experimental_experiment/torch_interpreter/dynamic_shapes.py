@@ -36,7 +36,7 @@ class DynamicShapes:
     has_small_sizes: bool = False
     said: list[dict[int | None, Any]] = dataclasses.field(default_factory=list)
 
-    def add(self, sizes: Mapping[int | None, Any], value: Any) -> None:
+    def add(self, sizes: Mapping[Any, Any], value: Any) -> None:
         """Note what is said about one leaf, *value*: the entry of each axis, or of None for a number."""
         self.said.append({axis: entry for axis, entry in sizes.items() if entry is not None})
         self.names.append({axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)})
@@ -173,7 +173,7 @@ def by_argument(
     signature: inspect.Signature, args: tuple, kwargs: dict[str, Any], shapes: Any
 ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """(name, entry) of each positional argument, and the entries of the others by name: None where nothing is said."""
-    arguments = signature.bind(*args, **kwargs).arguments
+    arguments: dict[Any, Any] = dict(signature.bind(*args, **kwargs).arguments)
     gathering = {
         parameter.kind: name for name, parameter in signature.parameters.items() if name in arguments
     }
@@ -362,13 +362,14 @@ def by_layer(value: Any, children: list, spec: list | tuple) -> list | None:
     if layers is None or len(spec) != 2 or not all(isinstance(part, (list, tuple)) for part in spec):
         return None
     places = {id(tensor): place for place, tensor in enumerate(children)}
-    entries = [None] * len(children)
+    entries: list[Any] = [None] * len(children)
     for part, attribute in zip(spec, ("keys", "values")):
         held = [places.get(id(getattr(layer, attribute, None))) for layer in layers]
         if len(part) != len(held) or None in held:
             return None
         for place, entry in zip(held, part):
-            entries[place] = entry
+            if place is not None:
+                entries[place] = entry
     return entries
 
 

@@ -114,7 +114,7 @@ class ExportOptions:
 
     def decompositions(self) -> dict[Any, Callable]:
         """The decompositions asked for."""
-        if self.decomposition_table == "default":
+        if isinstance(self.decomposition_table, str):
             return dict(torch.export.default_decompositions())
         return dict(self.decomposition_table or {})
 
@@ -123,7 +123,7 @@ class ExportOptions:
         if self.decomposition_table is None:
             return program
         kept = layers_over_symbols(program)  # what they decompose into has the length of the example
-        if self.decomposition_table == "default":
+        if isinstance(self.decomposition_table, str):
             table = torch.export.default_decompositions()
             for layer in kept:
                 table.pop(layer, None)

@@ -90,13 +90,14 @@ def to_onnx(
     refuse_foreign_arguments(kwargs, export_options)
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
-    options = export_options or ExportOptions()
+    given = export_options or ExportOptions()
+    options: ExportOptions | CapturedOnce = given
     if verify or report is not None:
         follow_up = importlib.import_module(
             "experimental_experiment.investigate.follow_up"
         )  # brings onnxruntime
         follow_up.refuse_unknown_format(report)
-        options = CapturedOnce(options)
+        options = CapturedOnce(given)
     conversion = importlib.import_module(
         "experimental_experiment.torch_interpreter.conversion"
     )  # brings every translation, and onnx_ir with sympy: what an import need not load

@@ -102,7 +102,7 @@ def translates(*targets, views: bool = False, table: dict[Any, Translation] = TR
 
 def registering_line() -> tuple[str, int]:
     """The line that is registering a translation now: outside this file, `composite`, and ``register`` of other decorators."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     inside = (__name__, f"{__package__}.composite")
     while frame.f_globals.get("__name__") in inside or frame.f_code.co_name == "register":
         frame = frame.f_back
@@ -194,7 +194,7 @@ def check_names(target: Any, function: Callable, *others: str) -> None:
 
 def takes(function: Callable, names: torch._ops.OpOverload | Sequence[str]) -> Callable:
     """*function*, written with ``**arguments``, takes arguments of these names, or all those of an overload."""
-    function.takes = names
+    setattr(function, "takes", names)  # noqa: B010 (a function has no such attribute for a type checker)
     return function
 
 

@@ -262,8 +262,8 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
     for graph, served, blocks, error in rounded:
         place = Place(weight, graph, names, settings.accuracy_level)
         write(place, blocks, served)
-        called = tuple(dict.fromkeys(reader.node.name or reader.node.op_type for reader in served))
-        lines.append(QuantizedWeight(weight.name, called, blocks.bits, error, tensor.nbytes, place.written))
+        nodes = tuple(dict.fromkeys(reader.node.name or reader.node.op_type for reader in served))
+        lines.append(QuantizedWeight(weight.name, nodes, blocks.bits, error, tensor.nbytes, place.written))
     for node in reversed(transposes):
         if not node.outputs[0].uses():
             node.graph.remove(node, safe=True)

@@ -44,8 +44,9 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
 
 def computes(op: Any, op_type: str, dtype: ir.DataType | None) -> bool:
     """Whether the runtime computes an operator of ONNX in this dtype without a cast around it."""
-    variable = dtypes.constraints(op_type, op.opset).variable(0)
-    return dtype in kernels.computed(op_type, op.opset, op.context.runtime).get(variable, ())
+    known = dtypes.constraints(op_type, op.opset)
+    computed = kernels.computed(op_type, op.opset, op.context.runtime)
+    return known is not None and dtype in computed.get(known.variable(0), ())
 
 
 def no(reason: str) -> Declined:
@@ -133,7 +134,8 @@ def rule(
 
     def made(function: Callable) -> Rule:
         roots = alternatives(pattern)
-        if any(not isinstance(root, NodePattern) or root.domain != roots[0].domain for root in roots):
+        domains = {root.domain if isinstance(root, NodePattern) else None for root in roots}
+        if len(domains) > 1 or None in domains:
             raise TypeError(f"{function.__name__}: a rule replaces nodes of one domain")
         parameters = tuple(inspect.signature(function).parameters)[1:]
         unknown = {*parameters} - names_of(pattern) - {"root", "found"}
