@@ -231,6 +231,20 @@ class TestSystem(FaultsTestCase):
         status, _, err = self.command("lighten", "model.onnx", "-o", "/dev/full")
         self.assertEqual((status, err), (1, "error: No space left on device\n"))
 
+    def test_where_nothing_can_be_written(self):
+        for name in ("export", "lighten", "optimize", "unlighten"):
+            onnx.save(external("lost.bin") if name == "unlighten" else product(), "model.onnx")
+            first = "models.py:product" if name == "export" else "model.onnx"
+            for target, expected, message in (
+                ("../inside", 2, "'../inside' is a folder"),
+                ("nowhere/out.onnx", 2, "the folder '.*nowhere' does not exist"),
+                ("/proc/out.onnx", 1, ""),
+            ):
+                with self.subTest(name, target=target):
+                    status, _, err = self.command(name, first, "-o", target)
+                    self.assertRegex(err, rf"\Aerror: {message}.*\n\Z")
+                    self.assertIn(status, (expected, 2))
+
     def test_a_disk_that_fails_to_read(self):
         with unittest.mock.patch("onnx_ir.serde.deserialize_tensor", side_effect=OSError("a bad sector")):
             status, _, err = self.command("lighten", "model.onnx", "-o", "out.onnx")

@@ -17,6 +17,7 @@ import torch
 
 from experimental_experiment.command_line import check, pretrained, source
 from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.model_file import writable
 from experimental_experiment.helpers import type_text
 from experimental_experiment.progress import terminal_progress
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
@@ -103,9 +104,7 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError(
             "--check compares with the model that the function makes, which has not those weights"
         )
-    folder = os.path.dirname(os.path.abspath(given.output))
-    if not os.path.isdir(folder):
-        raise CommandError(f"the folder {folder!r} does not exist")
+    writable(given.output)
     example = source.load(given.source)
     shapes = with_dynamic(example, given.dynamic)
     begin = time.perf_counter()

@@ -90,6 +90,8 @@ def to_onnx(
     refuse_foreign_arguments(kwargs, export_options)
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
+    if filename is not None and os.path.isdir(filename):
+        raise IsADirectoryError(f"{os.fspath(filename)!r} is a folder")
     given = export_options or ExportOptions()
     options: ExportOptions | CapturedOnce = given
     if verify or report is not None:
