@@ -63,3 +63,9 @@ def grouped(op, q: ir.Value, x: ir.Value, groups: int) -> ir.Value:
 def last(value: ir.Value) -> int:
     """The size of the last axis, 0 to keep one that is not static."""
     return value.shape[-1] if isinstance(value.shape[-1], int) else 0
+
+
+def is_grouping(target: ir.Value, count: int, size: int | ir.SymbolicDim) -> bool:
+    """Whether a Reshape shows the positions of *count* heads: [batch, count, -1, last], the last being *size*."""
+    sizes = ints_of(target)
+    return sizes is not None and len(sizes) == 4 and sizes[:3] == [0, count, -1] and sizes[3] in (0, size)

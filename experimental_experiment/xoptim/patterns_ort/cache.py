@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, ints_of, number_of, var
 from experimental_experiment.xoptim.patterns.attention import counts, is_row_of
+from experimental_experiment.xoptim.patterns.heads import is_grouping
 from experimental_experiment.xoptim.patterns.masks import causal_of, source_of, starts_at_zero
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT, is_bias
 from experimental_experiment.xoptim.rules import no, rule
@@ -128,12 +129,6 @@ def joined(found: dict, root: ir.Node) -> bool | None:
         return False
     fits = target is not None and 0 not in target[2:] and not attribute_of(root, "allowzero", 0)
     return True if fits else None
-
-
-def is_grouping(target: ir.Value, count: int, size: int) -> bool:
-    """Whether a Reshape shows the positions of *count* heads: [batch, count, -1, last]."""
-    sizes = ints_of(target)
-    return sizes is not None and len(sizes) == 4 and sizes[:3] == [0, count, -1] and sizes[3] in (0, size)
 
 
 def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
