@@ -183,6 +183,36 @@ class TestConditions(RuleTestCase):
             f"{text} {closed} w = Where (m, a, closed) y = Add (x, w) }}", ["Add"], rule="AddWhereTrue"
         )
 
+    TOKEN = """
+    before = Shape <start=0, end=1> (past) P = Squeeze (before) T = Add (P, {more}) keys = Range (first, T, one)
+    {query} k = Unsqueeze (keys, along) le = LessOrEqual (k, q) a = And (le, m) y = Not (a)
+    """
+
+    def test_one_token_after_a_past(self):
+        """It sees all keys: those of the past and its own."""
+        far, other = (
+            "far = Add (one, P) q = Unsqueeze (far, both)",
+            "at = Shape <end=1> (other) q = Unsqueeze (at, along)",
+        )
+        twice = "far = Add (before, before) q = Unsqueeze (far, along)"
+        at_end = "q = Unsqueeze (before, along)"
+        cases = {
+            "at the end of the past": (at_end, "one", True),
+            "two after the past": (far, "one", True),
+            "a key after it": (at_end, "two", False),
+            "the position of another past": (other, "one", False),
+            "twice the past": (twice, "one", False),
+        }
+        for promise, (query, more, fires) in cases.items():
+            with self.subTest(promise):
+                size = {"one": 4, "two": 5}[more]
+                text = f"""agraph (float[P,2] past, float[Q,2] other, bool[1,{size}] m) => (bool[1,{size}] y) {{ {CONSTANTS}
+                    both = Constant <value=int64[2]{{0,1}}> () {self.TOKEN.format(more=more, query=query)} }}"""
+                if fires:
+                    self.assert_becomes(text, ["Not"], rule="AndTrue")
+                else:
+                    self.assert_stays(text, rule="AndTrue")
+
     def test_positions_that_are_not_negative(self):
         text = """agraph (float[3,4] x) => (float[3,4] y)
         {{ zero = Constant <value=int64 {{0}}> () bound = Constant <value=int64 {{{bound}}}> () one = Constant <value=int64 {{1}}> ()

@@ -172,8 +172,40 @@ def is_true(mask: ir.Value, reach: int = REACH) -> bool:
         return all(is_true(value, reach - 1) for value in node.inputs)
     if node.op_type == "GreaterOrEqual":
         bound = number_of(node.inputs[1])
-        return bound is not None and bound <= 0 and is_not_negative(node.inputs[0])
-    return False
+        if bound is not None and bound <= 0 and is_not_negative(node.inputs[0]):
+            return True
+    causal = causal_of(mask)
+    return causal is not None and is_after(*causal)
+
+
+def is_after(keys: ir.Value, queries: ir.Value) -> bool:
+    """Whether there is one query, at the position of the last key or later: one token after a past."""
+    if not starts_at_zero(keys) or any(size != 1 for size in queries.shape):
+        return False
+    number, last = sum_of(source_of(keys, {"Unsqueeze"}).producer().inputs[1]), sum_of(queries)
+    return None not in (number, last) and number[0] == last[0] and number[1] <= last[1] + 1
+
+
+def sum_of(value: ir.Value, reach: int = REACH) -> tuple[str | None, int] | None:
+    """The name of a dimension and what is added to it, or None and a number, when an integer is such a sum; None when it is not."""
+    number = number_of(value)
+    if number is not None:
+        return (None, number) if isinstance(number, int) else None
+    node = value.producer()
+    if node is None or not reach:
+        return None
+    if node.op_type in ("Reshape", "Squeeze", "Unsqueeze"):
+        return sum_of(node.inputs[0], reach - 1)
+    if node.op_type == "Add":
+        terms = [sum_of(item, reach - 1) for item in node.inputs]
+        if None in terms or all(name is not None for name, _ in terms):
+            return None
+        return terms[0][0] or terms[1][0], terms[0][1] + terms[1][1]
+    shape = node.inputs[0].shape if node.op_type == "Shape" else None
+    sizes = [] if shape is None else list(shape)[attribute_of(node, "start", 0) : attribute_of(node, "end")]
+    if len(sizes) != 1:
+        return None
+    return (None, sizes[0]) if isinstance(sizes[0], int) else sizes[0].value and (sizes[0].value, 0)
 
 
 def opens_each_row(mask: ir.Value, reach: int = REACH) -> bool:
