@@ -361,6 +361,17 @@ class TestEngine(unittest.TestCase):
         self.assertEqual(optimized, optimize(optimized, report=report))
         self.assertEqual([], report.applications)
 
+    def test_a_node_whose_result_becomes_an_output_has_its_shape(self):
+        text = """n = Reshape(x, d) t = Transpose<perm=[0, 2, 1]>(n) l = LogSoftmax<axis=2>(t) r = Transpose<perm=[0, 2, 1]>(l)
+            s = Shape(x) b = Reshape(r, s) y = Identity(b)"""
+        model = parsed(
+            f"agraph (float[3,5,6] x) => (float[3,5,6] y) <int64[3] d = {{0, 0, -1}}> {{ {text} }}", opset=13
+        )
+        optimized = optimize(model)
+        self.assertEqual(["LogSoftmax"], operators(optimized))
+        for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+
 
 class TestSharing(unittest.TestCase):
     def shared(self, nodes: str, outputs: str = "float[2] y, float[2] z") -> list[str]:

@@ -268,10 +268,13 @@ class Engine:
             if old is new:
                 continue
             self.found_constants |= new.const_value is not None
+            shape = new.shape
             if old.is_graph_output():
                 new = self.as_output(op, old, new)
             elif new.shape is None or (old.shape is not None and new.producer() in op.written):
                 new.shape = old.shape
+            if new.shape is not shape and new.producer() is not None:
+                self.push([new.producer()])  # rules may ask for the shape that it has now
             new.type = new.type or old.type
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.push_new(op.written)
