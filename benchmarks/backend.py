@@ -4,7 +4,8 @@
 
 First line: microseconds of a call of a compiled graph of 10 tensors, of ``session.run`` on the same feeds in numpy, and the difference.
 Then one line a model: milliseconds of a training step (forward, backward, Adam) in eager; the same step compiled by onnx_custom_backend
-and by torch.compile's default backend, relative to eager; seconds that both need for the first step; relative difference of the losses.
+and by torch.compile's default backend, relative to eager; seconds that both need for the first step, without caches on disk; relative
+difference of the losses.
 Candidates run in turns, the median of all rounds counts.
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Callable
 
 import torch
 from tabulate import tabulate
+from torch._inductor.utils import fresh_cache
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from experimental_experiment.torch_dynamo import onnx_custom_backend
@@ -143,7 +145,8 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     call, run, difference = overhead(given.rounds)
     print(f"a call: {call:.1f} us, session.run: {run:.1f} us, overhead: {difference:.1f} us")
-    rows = [compared(name, given.rounds) for name in given.models]
+    with fresh_cache():
+        rows = [compared(name, given.rounds) for name in given.models]
     headers = ["model", "eager ms", "onnxruntime", "default", "compile s", "default s", "loss"]
     print(tabulate(rows, headers, floatfmt=".3g"))
 
