@@ -13,6 +13,7 @@ from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (t
     image_sizes,
     inputs,
     packed,
+    pieces,
     quantizers,
     recurrent,
     scans,

@@ -1,0 +1,118 @@
+"""Features of images that a model of transformers splits, an image each, and concatenates again."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from experimental_experiment.torch_interpreter.decisions import asking_frame
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.vision import is_modeling, modeling_modules
+
+
+@patch(
+    "transformers",
+    replaces=("torch._subclasses.fake_tensor.FakeTensor.tolist", "torch.split", "torch.cat"),
+    since="5.0",
+    default=True,
+)
+def pieces_of_images() -> Iterator[None]:
+    """The number of images is the example's: their features are split by a list of lengths, and concatenated again."""
+    with contextlib.ExitStack() as stack:
+        if modeling_modules():
+            stack.enter_context(replaced(FakeTensor, "tolist", listed(FakeTensor.tolist)))
+            stack.enter_context(replaced(torch, "split", split_later(torch.split)))
+            stack.enter_context(replaced(torch, "cat", joined(torch.cat)))
+        yield
+
+
+class Lengths(Sequence):
+    """The list of a tensor's numbers, which is made when somebody looks into it."""
+
+    def __init__(self, tensor: torch.Tensor, tolist: Callable):
+        self.tensor, self.tolist = tensor, tolist
+
+    @functools.cached_property
+    def numbers(self) -> list[Any]:
+        """The numbers: as many as the tensor of the example has."""
+        return self.tolist(self.tensor)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.numbers[place]
+
+
+class Pieces(Sequence):
+    """The parts of a tensor, which are made when somebody looks into them."""
+
+    def __init__(self, whole: torch.Tensor, lengths: Lengths, split: Callable):
+        self.whole, self.lengths, self.split = whole, lengths, split
+
+    @functools.cached_property
+    def parts(self) -> tuple[torch.Tensor, ...]:
+        """The parts: as many as there are lengths in the example."""
+        return self.split(self.whole, self.lengths.numbers)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.parts[place]
+
+
+def listed(tolist: Callable) -> Callable:
+    """``FakeTensor.tolist`` that gives `Lengths` to a model, for a row of numbers that is not known to be of any length."""
+
+    def called(self: FakeTensor) -> Any:
+        is_row = self.dim() == 1 and isinstance(self.shape[0], torch.SymInt)
+        if is_row and is_within_forward(asking_frame(sys._getframe(1))):
+            return Lengths(self, tolist)
+        return tolist(self)
+
+    return called
+
+
+def is_within_forward(frame: FrameType | None) -> bool:
+    """Whether a function of a model is called by the forward of a model beside it: what it returns is no output."""
+    names = frame.f_globals
+    if not is_modeling(names.get("__name__", "")):
+        return False
+    while frame is not None and (frame.f_globals is not names or frame.f_code.co_name != "forward"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def split_later(split: Callable) -> Callable:
+    """``torch.split`` that makes `Pieces` of `Lengths`."""
+
+    def called(tensor: torch.Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
+        if isinstance(split_size_or_sections, Lengths):
+            if dim == 0:
+                return Pieces(tensor, split_size_or_sections, split)
+            split_size_or_sections = split_size_or_sections.numbers
+        return split(tensor, split_size_or_sections, dim)
+
+    return called
+
+
+def joined(cat: Callable) -> Callable:
+    """``torch.cat`` that gives the whole tensor for its `Pieces`."""
+
+    def called(tensors: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if isinstance(tensors, Pieces):
+            if (not args and not kwargs) or args == (0,) or kwargs == {"dim": 0}:
+                pieces_of_images.used()
+                return tensors.whole
+            tensors = tensors.parts
+        return cat(tensors, *args, **kwargs)
+
+    return called
