@@ -29,7 +29,7 @@ TOKENS = {
 
 
 def reader_of_images(model: torch.nn.Module) -> Architecture:
-    """A model that reads text and three packed images: any sizes of the images, any length; the positions are an input."""
+    """A model that reads text and packed images: any number and sizes of images, any length; the positions are an input."""
     model.eval()
     tower = model.config.vision_config
 
@@ -58,9 +58,9 @@ def reader_of_images(model: torch.nn.Module) -> Architecture:
 
     shapes = {
         "input_ids": {1: "length"}, "attention_mask": {1: "length"}, "position_ids": {2: "length"},
-        "pixel_values": {0: "patches"}, "image_grid_thw": None, "use_cache": None,
+        "pixel_values": {0: "patches"}, "image_grid_thw": {0: "images"}, "use_cache": None,
     }  # fmt: skip
-    others = [call([(12, 8), (8, 4), (4, 4)], 60), call([(8, 8), (4, 4), (4, 8)], 53)]
+    others = [call([(12, 8), (8, 4)], 60), call([(8, 8), (4, 4), (4, 8), (4, 4)], 53)]
     return Architecture(model, call([(4, 8), (8, 4), (4, 4)], 40), others, shapes)
 
 
