@@ -91,7 +91,7 @@ class Row:
 
 def build(name: str) -> tuple[torch.nn.Module, str]:
     """A small model, and the form of what it takes."""
-    said = "no configuration"
+    said = ""
     for sizes in (True, False):
         try:
             with torch.device("meta"):
@@ -100,13 +100,13 @@ def build(name: str) -> tuple[torch.nn.Module, str]:
                 raise NotJudged(f"{count // 1_000_000} million parameters")
             model = small_model(name, sizes)
         except Exception as error:  # whatever a configuration or a model says
-            said = f"{type(error).__name__}: {error}"
+            said = said or f"{type(error).__name__}: {error}"
             continue
         for form in FORMS:
             with contextlib.suppress(NotTaken):
                 call(model, form, *EXAMPLE)
                 return model, form
-    raise NotJudged(said)
+    raise NotJudged(said or "takes none of the inputs of this sweep")
 
 
 def call(

@@ -15,7 +15,7 @@ WORDS = 60
 
 LAYERS = {
     2: "decoder_layers depth encoder_layers n_layer n_layers num_decoder_layers num_encoder_layers num_hidden_layers num_layers",
-    VOCABULARY: "vocab_size",
+    VOCABULARY: "vocab_size vocab_size_per_layer_input",
 }
 """Small numbers of layers, and the names of what they stand for in the configurations."""
 
@@ -24,12 +24,12 @@ SIZES = {
     2: "num_experts_per_tok num_key_value_heads top_k n_group topk_group moe_topk num_kv_heads hc_mult",
     4: "decoder_attention_heads encoder_attention_heads n_head n_heads n_routed_experts num_attention_heads num_experts num_heads "
     "num_local_experts qk_rope_head_dim num_attention_heads_per_layer",
-    8: "d_kv head_dim kv_lora_rank qk_nope_head_dim v_head_dim state_size mamba_d_state global_head_dim",
+    8: "d_kv head_dim kv_lora_rank qk_nope_head_dim v_head_dim state_size mamba_d_state global_head_dim hidden_size_per_layer_input",
     12: "q_lora_rank max_source_positions",
-    16: "moe_intermediate_size shared_expert_intermediate_size embedding_size mamba_d_head expert_ffn_hidden_size",
+    16: "moe_intermediate_size shared_expert_intermediate_size mamba_d_head expert_ffn_hidden_size",
     24: "image_size max_target_positions num_mel_bins",
     6: "patch_size",
-    32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed out_hidden_size projection_dim",
+    32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed out_hidden_size projection_dim embedding_size",
     48: "d_ff decoder_ffn_dim encoder_ffn_dim ffn_dim ffn_hidden_size intermediate_size n_inner hidden_dim d_inner",
     64: "max_position_embeddings n_positions max_seq_len n_ctx",
 }  # fmt: skip
