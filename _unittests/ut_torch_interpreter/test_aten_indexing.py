@@ -165,6 +165,19 @@ class TestIndexing(ExporterTestCase):
         args = [(floats(6, 5), torch.tensor([1, 0, 4]))]
         self.assert_same_as_eager(indexed, floats(3, 4), torch.tensor([2, 0]), others=args)
 
+    def test_sizes_that_are_one_at_run_time_broadcast(self):
+        def put(x, i, j, y):
+            return x.index_put((i, j), y, accumulate=True)
+
+        def args(*counts):
+            i, j, y = counts
+            return floats(4, 3), torch.arange(i) % 4, torch.arange(j) % 3 - 1, floats(y) + 1
+
+        others = [args(*counts) for counts in ((1, 6, 6), (6, 1, 6), (6, 6, 1), (1, 1, 1), (5, 1, 1))]
+        model = self.assert_same_as_eager(put, *args(2, 2, 2), others=others)
+        expected = ["Where", "Transpose", "Shape", "Expand", "ScatterND"]
+        self.assertEqual(expected, [node.op_type for node in model.graph.node])
+
     def test_one_index_is_one_node(self):
         model = self.assert_same_as_eager(lambda x, i: x[:, i], X, ROWS)
         self.assertEqual([node.op_type for node in model.graph.node], ["Gather"])

@@ -5,9 +5,9 @@ Source of semantics: https://numpy.org/doc/stable/user/basics.indexing.html#adva
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -160,14 +160,16 @@ def without_masks(
 def positions_of(op, indices: Sequence[ir.Value]) -> tuple[ir.Value, int]:
     """The indices broadcast together and stacked in a last axis; the number of axes they broadcast to.
 
-    How many elements a mask selects is only known at run time: it may be 1, or what an index of size 1 broadcasts to.
+    Where broadcasts while it stacks in a first axis: a size that is not known to be that of another index may be 1 at run time.
     """
-    sizes = broadcast_sizes(op, *indices)
-    lasts = {label(size) for index in indices for size in sizes_of(op, index)[-1:]}
-    if None in lasts and len(lasts) > 1:
-        sizes = sizes_of(op, functools.reduce(op.Add, indices))
-    columns = [op.Unsqueeze(expanded(op, index, sizes), [-1]) for index in indices]
-    return op.Concat(*columns, axis=-1), len(sizes)
+    labels = [[label(size) for size in sizes_of(op, index)] for index in indices]
+    if len(indices) == 1 or (None not in labels[0] and all(sizes == labels[0] for sizes in labels)):
+        return op.Concat(*(op.Unsqueeze(index, [-1]) for index in indices), axis=-1), len(labels[0])
+    width, stacked = max(rank(index) for index in indices), indices[-1]
+    for position in range(len(indices) - 2, -1, -1):
+        is_its_place = np.arange(len(indices)) == position
+        stacked = op.Where(is_its_place.reshape(-1, *[1] * width), indices[position], stacked)
+    return op.Transpose(stacked, perm=[*range(1, width + 1), 0]), width
 
 
 def to_front(picked: list[int], kept: list[int], width: int) -> list[int]:
