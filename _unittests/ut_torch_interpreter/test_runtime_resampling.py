@@ -1,5 +1,6 @@
 """Rows of Resize, and resizing between transpositions, which onnxruntime moves."""
 
+import functools
 import time
 import unittest
 
@@ -20,6 +21,7 @@ ROWS = {
 
 OTHER_ROWS = {
     "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
+    "Resize.neighbours_of_less": (lambda x: interpolate(x, scale_factor=0.5, mode="bicubic"), IMAGE.mT),
     "Resize.smoothed_nowhere": (lambda x: interpolate(x, scale_factor=1.5, mode="bicubic"), IMAGE.mT),
 }
 """Rows for speed."""
@@ -69,11 +71,30 @@ class TestResampling(ExporterTestCase):
         self.assert_rows_needed(ROWS)
 
     def test_rows_for_speed(self):
-        name, image = "Resize.smoothed_nowhere", torch.randn(1, 3, 112, 112)
-        function = OTHER_ROWS[name][0]
-        with without_row(name):
-            slow = to_onnx(function, (image,))
-        self.assertGreater(seconds(slow, image), 4 * seconds(to_onnx(function, (image,)), image))
+        image = torch.randn(1, 3, 112, 112)
+        for name, times in (("Resize.smoothed_nowhere", 4), ("Resize.neighbours_of_less", 2)):
+            with self.subTest(name):
+                function = OTHER_ROWS[name][0]
+                with without_row(name):
+                    slow = to_onnx(function, (image,))
+                self.assertGreater(seconds(slow, image), times * seconds(to_onnx(function, (image,)), image))
+
+    def test_cubics_that_shrink(self):
+        """In six nodes for every way to say the size, at the edges, and where one axis is as it was or grows."""
+        image = torch.randn(2, 3, 41, 90) / 10  # positions are rounded in float32
+        cases = {
+            "a factor": ({"scale_factor": 0.3}, 6),
+            "a factor that float32 does not say": ({"scale_factor": (1.0, 0.7)}, 6),
+            "a size": ({"size": (41, 17)}, 6),
+            "corners": ({"size": (13, 17), "align_corners": True}, 6),
+            "one element": ({"size": (1, 1)}, 6),
+            "one axis grows": ({"scale_factor": (2.0, 0.5)}, 1),
+        }
+        for promise, (arguments, count) in cases.items():
+            with self.subTest(promise):
+                function = functools.partial(interpolate, mode="bicubic", **arguments)
+                model = self.assert_same_as_eager(function, image, dynamic=False)
+                self.assertEqual(count, len(model.graph.node))
 
     def test_cubics_that_do_not_shrink(self):
         """At the edges, and where one axis is as it was."""

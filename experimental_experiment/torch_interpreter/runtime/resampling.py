@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.aten.resize import by_matrices, hat, target, triangle
+from experimental_experiment.torch_interpreter.aten.resize import (
+    by_matrices,
+    cubic_taps,
+    hat,
+    sum_of_taps,
+    target,
+    triangle,
+)
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
@@ -73,6 +81,34 @@ def smoothed_nowhere(op, x, roi=None, scales=None, sizes=None, *, mode="nearest"
     if not all(factor == 1 or factor >= 1.5 or grows(size, factor) for size, factor in axes):
         return None
     return op.Resize(x, roi, scales, mode=mode, antialias=1, **attributes)
+
+
+@repairs(
+    "Resize",
+    when="mode cubic, two axes of static sizes, one that shrinks and none that grows",
+    because="it takes 4 to 7 times as long",
+    nodes=5,
+)
+def neighbours_of_less(
+    op, x, roi=None, scales=None, sizes=None, *, mode="nearest", antialias=0, **attributes
+):
+    """The four neighbours on an axis are gathered, weighted and added, then those on the other axis."""
+    transformation = attributes.pop("coordinate_transformation_mode", "half_pixel")
+    if mode != "cubic" or antialias or transformation not in ("half_pixel", "align_corners"):
+        return None
+    if attributes != {"cubic_coeff_a": -0.75} or scales is None or scales.const_value is None or rank(x) != 4:
+        return None
+    inner, factors = list(x.shape)[2:], scales.const_value.numpy()[2:]
+    if not all(isinstance(size, int) and size for size in inner) or max(factors) > 1 or min(factors) == 1:
+        return None
+    outs = [int(np.float32(size) * factor) for size, factor in zip(inner, factors)]
+    given = [as_given(*axis) for axis in zip(inner, outs, factors)]
+    return sum_of_taps(op, x, outs, given, transformation == "align_corners", cubic_taps)
+
+
+def as_given(size: int, out: int, factor: np.float32) -> float | None:
+    """The factor of an axis in float64 as torch was given it, None when the sizes say it."""
+    return None if np.float32(out) / np.float32(size) == factor else float(str(factor))
 
 
 def grows(size: int | ir.SymbolicDim, factor: float) -> bool:
