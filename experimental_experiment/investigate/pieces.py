@@ -152,8 +152,6 @@ class Taker:
         for name, child in module._modules.items():
             if child is not None:
                 piece.children.append(self.piece(f"{path}.{name}".lstrip("."), child))
-        if recording is None:
-            return piece
         if piece.failed and piece.broken_parts:
             self.without_parts(piece, module, recording.calls[0])
         elif piece.is_dynamic and piece.status in ("torch.export failed", "untranslatable"):
