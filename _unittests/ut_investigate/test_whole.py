@@ -10,7 +10,8 @@ from unittest import mock
 import onnx
 import torch
 
-from experimental_experiment.investigate import discrepancies, whole
+from experimental_experiment.investigate import discrepancies, piece_by_piece, whole
+from experimental_experiment.investigate.written import is_large, tensors_of
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 
@@ -69,6 +70,21 @@ class TestWays(ExporterTestCase):
             found = discrepancies(module, (x,), onnx=path)
         self.assertEqual((self.agreeing(found), found.first.name), ([False] * 3, "softmax"))
         self.assertIn("onnx.reference agrees with onnxruntime", found.first.note)
+
+    def test_weights_beyond_what_protobuf_holds(self):
+        x = torch.rand(2, 4)
+        with mock.patch("experimental_experiment.investigate.written.PROTOBUF_LIMIT", 10):
+            self.assertTrue(is_large(tensors_of(Probabilities())))
+            self.assertTrue(is_large(tensors_of(torch.export.export(Probabilities(), (x,)))))
+            self.assertFalse(is_large(tensors_of(torch.sin)))
+            found = discrepancies(Probabilities(), (x,), translations=WRONG)
+            self.assertEqual((found.first.name, len(found.ways)), ("softmax", 3))
+            (failure,) = piece_by_piece(Probabilities(), x, translations=WRONG).failures
+            self.assertEqual((failure.status, failure.verdict, failure.nodes), ("differs", "error", 3))
+        weight = torch.zeros(2**20)
+        with mock.patch("experimental_experiment.investigate.written.PROTOBUF_LIMIT", 6 * 2**20):
+            self.assertFalse(is_large([weight, weight]))  # one memory
+            self.assertTrue(is_large([weight, weight.clone()]))
 
     def test_what_the_reference_does_not_run(self):
         arguments = (torch.rand(2, 4),)

@@ -7,11 +7,11 @@ eager, by `ROUNDING`), or an error.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from onnx import ModelProto
 
 from experimental_experiment.investigate.onnx_side import Given
 from experimental_experiment.investigate.replay import (
@@ -19,10 +19,10 @@ from experimental_experiment.investigate.replay import (
 )
 from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
+from experimental_experiment.investigate.written import written
 from experimental_experiment.torch_interpreter.capture import capture, carries_values
 from experimental_experiment.torch_interpreter.conversion import opsets
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 from experimental_experiment.torch_interpreter.passes import options_of
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time
 from experimental_experiment.xoptim.bisection import bisect
@@ -79,15 +79,18 @@ def discrepancies(
     if onnx is not None:
         return Comparison(program, onnx, leaves, scale).told(at_once)
 
-    def written(**others: Any) -> ModelProto:
-        return to_onnx(model, *call, dynamic_shapes=dynamic_shapes, export_options=once, **options | others)
+    with tempfile.TemporaryDirectory() as folder:
 
-    report = Comparison(program, written(), leaves, scale).told(at_once)
-    if report.first is None or options.get("optimize") is False:
-        return report
-    return before_optimization(
-        Comparison(program, written(optimize=False), leaves, scale), report, at_once, options
-    )
+        def exported(**others: Any) -> Given:
+            return written(
+                model, *call, folder, dynamic_shapes=dynamic_shapes, export_options=once, **options | others
+            )[1]
+
+        report = Comparison(program, exported(), leaves, scale).told(at_once)
+        if report.first is None or options.get("optimize") is False:
+            return report
+        plain = Comparison(program, exported(optimize=False), leaves, scale)
+        return before_optimization(plain, report, at_once, options)
 
 
 def before_optimization(

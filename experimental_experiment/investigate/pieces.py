@@ -8,22 +8,25 @@ import io
 import logging
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import onnx
 import onnxruntime
 import torch
 
 from experimental_experiment.comparison import Difference, compare, session
 from experimental_experiment.investigate.discrepancies import discrepancies
 from experimental_experiment.investigate.fusions import FAILURES
+from experimental_experiment.investigate.onnx_side import Given
 from experimental_experiment.investigate.recording import Call, Recording, inferred_shapes, record, unchanged
 from experimental_experiment.investigate.reproduction import Unreproducible, write_script
 from experimental_experiment.investigate.tree import Piece, Pieces
+from experimental_experiment.investigate.written import written
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError
-from experimental_experiment.torch_interpreter.onnx_export import to_onnx
 
 FAMILIES = (
     (
@@ -174,12 +177,18 @@ class Taker:
         """Export, run, compare; the status of the piece."""
         shapes = inferred_shapes(calls)
         piece.is_dynamic = has_dynamic(shapes)
-        try:
-            model = self.exported(module, calls[0], shapes)
-        except ExportError as error:
-            self.failed(piece, error)
-            return
-        piece.nodes = len(model.graph.node) + sum(len(function.node) for function in model.functions)
+        with contextlib.ExitStack() as stack:
+            try:
+                graph, model = stack.enter_context(self.exported(module, calls[0], shapes))
+            except ExportError as error:
+                self.failed(piece, error)
+                return
+            piece.nodes = len(graph.graph.node) + sum(len(function.node) for function in graph.functions)
+            self.run(piece, module, model, calls)
+
+    def run(self, piece: Piece, module: torch.nn.Module, model: Given, calls: Sequence[Call]) -> None:
+        """Run and compare what was exported; the status of the piece."""
+        shapes = inferred_shapes(calls)
         try:
             runner = session(model)
             found = [(call, item) for call in calls for item in self.differences(module, runner, call)]
@@ -211,10 +220,14 @@ class Taker:
         with unchanged(module):
             return compare(module, runner, call.args, call.kwargs)
 
-    def exported(self, module: torch.nn.Module, call: Call, shapes: Any) -> Any:
-        """The ONNX model of a module."""
+    @contextlib.contextmanager
+    def exported(
+        self, module: torch.nn.Module, call: Call, shapes: Any
+    ) -> Iterator[tuple[onnx.ModelProto, Given]]:
+        """The graph of a module's ONNX model, and what can be run while this lasts."""
         args, kwargs = copy.deepcopy((call.args, call.kwargs))
-        return to_onnx(module, args, kwargs, dynamic_shapes=shapes, **self.options)
+        with tempfile.TemporaryDirectory() as folder:
+            yield written(module, args, kwargs, folder, dynamic_shapes=shapes, **self.options)
 
     def failed(self, piece: Piece, error: ExportError) -> None:
         """Note why an export stopped."""
@@ -229,7 +242,8 @@ class Taker:
     def with_static_sizes(self, module: torch.nn.Module, call: Call) -> str:
         """What is different without dynamic dimensions."""
         try:
-            self.exported(module, call, None)
+            with self.exported(module, call, None):
+                pass
         except ExportError:
             return ""
         return "it is exported with static sizes: a dynamic dimension makes it fail"
@@ -241,7 +255,8 @@ class Taker:
                 child = module.get_submodule(part.path.removeprefix(piece.path).lstrip("."))
                 stack.enter_context(returning(child, self.seen[part.path].calls[0].result))
             try:
-                self.exported(module, call, None)
+                with self.exported(module, call, None):
+                    pass
             except ExportError as error:
                 self.failed(piece, error)
                 piece.is_smallest = True
