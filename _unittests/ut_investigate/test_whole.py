@@ -97,6 +97,11 @@ class TestWays(ExporterTestCase):
                 str(found.ways[2]), "onnx.reference: not run, it copies weights and these are 0.0 GB"
             )
 
+        self.assertEqual(
+            str(whole.compared("onnx.reference", {}, {}, 1.0)),
+            "onnx.reference: no output is a result of the program",
+        )
+
         def foreign(op, self, dim):
             return op.emit("QuickGelu", (op.emit("NhwcMaxPool", (self,), domain="nobody"),), domain="nobody")
 
