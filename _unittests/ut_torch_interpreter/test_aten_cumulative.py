@@ -53,6 +53,7 @@ class TestCumulative(ExporterTestCase):
         "differences": (aten.diff.default, CUBE, 1, 1),
         "twice, with more": (aten.diff.default, CUBE, 2, -1, CUBE[:, :, :1], CUBE[:, :, 1:]),
         "of booleans": (aten.diff.default, BYTES > 100),
+        "not once, whatever stands beside it": (aten.diff.default, CUBE, 0, -1, CUBE, CUBE[:, :, 1:]),
         "of nothing": (aten.diff.default, torch.zeros(3, 0)),
         "more often than there are": (aten.diff.default, CUBE, 3, 0),
         "gradients": (aten.gradient.scalarint, CUBE),

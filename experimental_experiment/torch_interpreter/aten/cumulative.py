@@ -68,7 +68,9 @@ def cumsum(op, self, dim, dtype):
 
 @translates(aten.diff.default)
 def diff(op, self, n, dim, prepend, append):
-    """The differences of neighbours, *n* times; of booleans, whether they differ."""
+    """The differences of neighbours, *n* times; of booleans, whether they differ. None, of *self* alone, when *n* is 0."""
+    if n == 0:
+        return self
     parts = promote(op, *(part for part in (prepend, self, append) if part is not None))
     self = op.Concat(*parts, axis=dim) if len(parts) > 1 else self
     for _ in range(n):
