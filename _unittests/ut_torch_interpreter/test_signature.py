@@ -366,15 +366,49 @@ class TestDimensions(ExporterTestCase):
                 )
 
     def test_same_bytes_in_another_process(self):
-        """Whatever the order of sets is."""
+        """Whatever the order of sets is, with each option."""
         script = """
             import hashlib, torch
-            from experimental_experiment.torch_interpreter import to_onnx
-            module = torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True).requires_grad_(False)
-            for weight in module.parameters():
-                weight.fill_(0.5)
-            model = to_onnx(module, (torch.zeros(5, 2, 3),), dynamic_shapes=({1: "batch"},))
-            print(hashlib.sha256(model.SerializeToString()).hexdigest())
+            from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+
+            class Model(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.heads = torch.nn.ModuleList([torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)])
+                    self.register_buffer("seen", torch.zeros(4))
+
+                def forward(self, x, scale):
+                    parts = [torch.nn.functional.gelu(head(x)) for head in self.heads]
+                    self.seen.add_(parts[0].sum((0, 1)))
+                    z = torch.softmax(parts[0] @ parts[1].transpose(1, 2), -1)
+                    return {"z": z * scale, "norm": torch.nn.functional.layer_norm(parts[0], (4,))}
+
+            def exported(module, args, shapes, **options):
+                for weight in module.requires_grad_(False).parameters():
+                    weight.fill_(0.5)
+                model = to_onnx(module, args, dynamic_shapes=shapes, **options)
+                print(hashlib.sha256(model.SerializeToString()).hexdigest())
+
+            x = torch.zeros(5, 2, 3)
+            exported(torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True), (x,), ({1: "batch"},))
+            module = Model()
+            for options in (
+                {"optimize": False},
+                {"target_opset": {"": 23, "com.microsoft": 1}},
+                {"modules_as_functions": True},
+                {"modules_as_functions": {torch.nn.Linear}, "inline": True},
+                {"mutated_buffers": "outputs"},
+                {"runtime": "onnx"},
+                {"special_values": True},
+                {"input_names": ["a", "b"], "output_names": ["c", "d"], "target_opset": 15},
+                {"weights": module.state_dict()},
+                {"export_options": ExportOptions(strict=True)},
+                {"export_options": ExportOptions(decomposition_table="default")},
+                {"export_options": ExportOptions(tracing="make_fx")},
+                {"export_options": ExportOptions(patches=True)},
+                {"translations": {torch.ops.aten.softmax.int: lambda op, self, dim: op.Softmax(self, axis=dim)}},
+            ):
+                exported(module, (x, torch.ones(1)), ({1: "batch"}, None), **options)
         """
         command = [sys.executable, "-c", textwrap.dedent(script)]
         found = {
@@ -384,6 +418,7 @@ class TestDimensions(ExporterTestCase):
             for seed in "12"
         }
         self.assertEqual(1, len(found))
+        self.assertEqual(15, len(found.pop().split()))
 
     def test_same_bytes_twice(self):
         def build():
