@@ -303,6 +303,81 @@ class TestMemory(BackendTestCase):
         self.assertEqual(len(self.instances), 1)
 
 
+class TestCalls(BackendTestCase):
+    """What surrounds a call: threads, modes, marks, breaks of the graph."""
+
+    def test_threads_with_other_sizes_and_gradients(self):
+        model = Layers()
+        compiled = self.compiled(model, dynamic=True)
+        wrong = []
+
+        def gradient(function, x):
+            x = x.clone().requires_grad_()
+            return torch.autograd.grad(function(x).square().sum(), x)[0]
+
+        gradient(compiled, torch.randn(3, 10))
+
+        def calls(rows):
+            x = torch.randn(rows, 10)
+            expected = gradient(model, x)
+            for _ in range(20):
+                if not torch.allclose(gradient(compiled, x), expected, atol=1e-5):
+                    wrong.append(rows)
+
+        threads = [threading.Thread(target=calls, args=(rows,)) for rows in (5, 7)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(len(self.instances), 2)
+
+    def test_a_size_marked_dynamic(self):
+        model = Layers()
+        compiled, x = self.compiled(model, dynamic=None), torch.randn(5, 10)
+        torch._dynamo.mark_dynamic(x, 0)
+        for given in (x, torch.randn(8, 10)):
+            self.assert_close(compiled(given), model(given), "result")
+        self.assertEqual(len(self.instances), 2)  # torch compiles the gradients of dynamic sizes at once
+
+    def test_a_break_of_the_graph(self):
+        def function(x):
+            y = x * 2
+            torch._dynamo.graph_break()
+            return y.sum() + x
+
+        backend = functools.partial(onnx_custom_backend, storage=self.storage)
+        ours, theirs = (torch.arange(3.0, requires_grad=True) for _ in range(2))
+        found, expected = torch.compile(function, backend=backend)(ours), function(theirs)
+        found.sum().backward()
+        expected.sum().backward()
+        self.assert_close((found, ours.grad), (expected, theirs.grad), "result and gradient")
+        self.assertEqual(len(self.instances), 4)
+
+    def test_inference_mode(self):
+        model, x = Layers(), torch.randn(5, 10)
+        compiled = self.compiled(model)
+        for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+            with self.subTest(mode.__name__), mode():
+                found, expected = compiled(x), model(x)
+                self.assert_close(found, expected, "result")
+                self.assertEqual(found.requires_grad, expected.requires_grad)
+
+    def test_autocast(self):
+        model, x = Layers(), torch.randn(5, 10)
+        with torch.autocast("cpu", torch.bfloat16):
+            self.assert_close(self.compiled(model)(x), model(x), "result")
+
+    def test_written_inputs_that_share_memory(self):
+        def function(x, y):
+            x.add_(1)
+            return y * 2
+
+        ours, theirs = torch.zeros(4), torch.zeros(4)
+        found, expected = self.compiled(function)(ours, ours[1:]), function(theirs, theirs[1:])
+        self.assert_close((found, ours), (expected, theirs), "result and input")
+
+
 @torch.library.custom_op("ut_torch_dynamo::unknown", mutates_args=())
 def unknown(x: torch.Tensor) -> torch.Tensor:
     """An operator without translation."""

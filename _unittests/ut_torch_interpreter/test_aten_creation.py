@@ -21,6 +21,10 @@ class TestCreation(ExporterTestCase):
         "zeros": (lambda x: (aten.zeros.default([2, 3]), x), floats(2)),
         "zeros of a dtype": (lambda x: aten.zeros.default([2, x.shape[0]], dtype=torch.bool), floats(2)),
         "zeros of complex": (lambda x: aten.zeros.default([x.shape[0]], dtype=torch.complex64), floats(2)),
+        "zeros that torch does not store": (
+            lambda x: aten._efficientzerotensor.default([x.shape[0], 3]) + x[0],
+            floats(2),
+        ),
         "ones": (lambda x: aten.ones.default([x.shape[0], 3]), floats(2)),
         "nothing": (lambda x: aten.ones.default([0, x.shape[0]]), floats(2)),
         "full of a float": (lambda x: aten.full.default([x.shape[0]], 2.5), floats(2)),

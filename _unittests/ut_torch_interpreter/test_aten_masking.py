@@ -42,6 +42,11 @@ class TestMasking(ExporterTestCase):
             MASK[0],
             -floats(2, 3),
         ),
+        "gradient of masked_scatter": (
+            lambda x, mask: aten.masked_scatter_backward.default(x, mask, [4, 2]),
+            floats(2, 3),
+            MASK,
+        ),
         "masked_scatter of a 0-d tensor": (
             aten.masked_scatter.default,
             floats(),

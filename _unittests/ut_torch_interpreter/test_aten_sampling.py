@@ -124,6 +124,14 @@ class TestSampling(ExporterTestCase):
                     self.assertEqual(expected, [name for name in found if name != "Cast"])
                     self.assertEqual(casts, found.count("Cast"))
 
+    def test_gradients_of_volumes(self):
+        # with dynamic sizes among the gradients of layers
+        gradient = aten.grid_sampler_3d_backward.default
+        tensors = normal(1, 2, 2, 3, 4), normal(1, 2, 3, 4, 5), normal(1, 2, 3, 4, 3).clamp(-1, 1)
+        self.assert_same_as_eager(
+            gradient, *tensors, 0, 1, True, [True, True], dynamic=False, target_opset=20
+        )
+
     def test_image_of_its_own_grid(self):
         def sample(x, theta):
             grid = aten.affine_grid_generator.default(theta, list(x.shape), False)
