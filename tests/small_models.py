@@ -56,9 +56,8 @@ def small_config(cls: type, sizes: bool = True) -> Any:
         for name, part in vars(default).items()
         if isinstance(part, transformers.PretrainedConfig) and not name.startswith("_")
     }
-    numbers = {
-        name: size for size, names in (LAYERS | SIZES if sizes else LAYERS).items() for name in names.split()
-    }
+    tables = (LAYERS, SIZES) if sizes else (LAYERS,)
+    numbers = {name: size for table in tables for size, names in table.items() for name in names.split()}
     given = {
         name: size
         for name, size in (numbers | SPECIAL).items()
@@ -116,7 +115,7 @@ def inputs_of(
     unknown = sorted(set(media) - set(accepted))
     if unknown or not (media or "input_ids" in accepted):
         raise ValueError(f"the model does not take {unknown or 'text'}")
-    inputs = {"use_cache": False} if "use_cache" in accepted else {}
+    inputs: dict[str, Any] = {}
     if "input_ids" in accepted:
         inputs |= with_places(model, texts(model, batch, length), media)
     elif "decoder_input_ids" in accepted:
