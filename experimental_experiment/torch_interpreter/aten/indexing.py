@@ -162,10 +162,15 @@ def positions_of(op, indices: Sequence[ir.Value]) -> tuple[ir.Value, int]:
 
     Where broadcasts while it stacks in a first axis: a size that is not known to be that of another index may be 1 at run time.
     """
+    width = max(rank(index) for index in indices)
     labels = [[label(size) for size in sizes_of(op, index)] for index in indices]
-    if len(indices) == 1 or (None not in labels[0] and all(sizes == labels[0] for sizes in labels)):
-        return op.Concat(*(op.Unsqueeze(index, [-1]) for index in indices), axis=-1), len(labels[0])
-    width, stacked = max(rank(index) for index in indices), indices[-1]
+    aligned = zip(*([1] * (width - len(sizes)) + sizes for sizes in labels))
+    if len(indices) == 1 or all(None not in axis and len({*axis} - {1}) < 2 for axis in aligned):
+        sizes = broadcast_sizes(op, *indices)
+        return op.Concat(
+            *(op.Unsqueeze(expanded(op, index, sizes), [-1]) for index in indices), axis=-1
+        ), width
+    stacked = indices[-1]
     for position in range(len(indices) - 2, -1, -1):
         is_its_place = np.arange(len(indices)) == position
         stacked = op.Where(is_its_place.reshape(-1, *[1] * width), indices[position], stacked)
