@@ -124,6 +124,10 @@ class TestMixtures(RandomPrograms):
     """Compared without optimizer, and optimized with the rules for onnxruntime."""
 
     EXAMPLES = 25
+    REFUSED = (
+        "as_strided of a tensor of symbolic sizes that is not contiguous",
+        "as_strided reads elements of the memory that the tensor does not have",
+    )
 
     def drawn(self, random: random.Random) -> tuple[Chain, torch.Tensor] | None:
         """A chain and its input, None when no operators fit each other."""
@@ -201,6 +205,8 @@ class TestMixtures(RandomPrograms):
             except CaptureError:
                 return False
             except ExportError as error:
+                if any(words in str(error) for words in self.REFUSED):
+                    return False
                 raise AssertionError(f"{error}\n{chain}") from error
             (got,) = run(session(model), [x])
             found = difference("output", expected, got)
