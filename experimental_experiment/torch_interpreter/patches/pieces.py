@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.decisions import asking_frame
+from experimental_experiment.torch_interpreter.frames import asking_frame
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import is_modeling, modeling_modules
 
