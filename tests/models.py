@@ -216,7 +216,10 @@ def is_rounding(model: torch.nn.Module, runner: InferenceSession, inputs: dict[s
     """Whether the ONNX model is as near to the model in float64 as eager is, within a factor of 2."""
     with known_caches():
         doubled = tree_map_only(torch.Tensor, lambda x: x.double() if x.is_floating_point() else x, inputs)
-    exact = tensor_leaves(copy.deepcopy(model).double()(**doubled))
+    try:
+        exact = tensor_leaves(copy.deepcopy(model).double()(**doubled))
+    except (RuntimeError, TypeError):  # a kernel for halves or float32 only: nothing tells rounding apart
+        return False
     eager = tensor_leaves(model(**copy.deepcopy(inputs)))
     got = run(runner, [leaf for leaf in leaves_of(inputs) if isinstance(leaf, torch.Tensor)])
     return all(

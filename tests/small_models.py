@@ -41,10 +41,18 @@ LISTS = {"deepstack_visual_indexes": [0], "fullatt_block_indexes": [1]}
 
 
 def small_model(name: str, sizes: bool = True) -> torch.nn.Module:
-    """A small model of this class, with the same random weights every time; see `small_config`."""
+    """A small model of this class, with the same random weights every time; see `small_config`.
+
+    Matrices that begin with equal numbers are random too: a router of zeros chooses among equal experts.
+    """
     cls = getattr(transformers, name)
     torch.manual_seed(0)
-    return cls(small_config(cls.config_class, sizes)).eval()
+    model = cls(small_config(cls.config_class, sizes)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1 and weight.is_floating_point() and not weight.is_meta and weight.std() == 0:
+                weight.normal_(0.0, 0.02)
+    return model
 
 
 def small_config(cls: type, sizes: bool = True) -> Any:
