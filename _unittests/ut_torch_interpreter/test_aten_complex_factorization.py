@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter.errors import ExportError
 
 torch.manual_seed(0)
 
@@ -78,6 +79,14 @@ class TestComplexFactorization(ExporterTestCase):
         for function in (aten.linalg_lu.default, aten.det.default, aten.linalg_qr.default):
             with self.subTest(function):
                 self.assert_same_as_eager(function, A, others=[(other,)])
+
+    def test_the_factors_of_a_determinant_are_refused(self):
+        for function in (
+            lambda x: aten._linalg_det.default(x)[1],
+            lambda x: aten._linalg_slogdet.default(x)[3],
+        ):
+            with self.assertRaisesRegex(ExportError, "a result that only the gradient needs is read"):
+                self.assert_same_as_eager(function, A)
 
 
 if __name__ == "__main__":
