@@ -10,13 +10,19 @@ import random
 import sys
 import tempfile
 import unittest
+from collections.abc import Callable
 from typing import Any
 
+import onnx
+import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.torch_interpreter.patches.patch import PATCHES
 from experimental_experiment.torch_interpreter.torch_state import LOCK, REMARKS
+from experimental_experiment.xoptim import optimize
+from experimental_experiment.xoptim.quantization import quantize_weights
 
 POINTS = 6
 """Calls of Python functions, drawn at random, at which the export is interrupted."""
@@ -93,34 +99,82 @@ class TestInterrupted(unittest.TestCase):
         expected = export(module, file)
         before = state(module)
         generator = random.Random(0)
-        total = self.interrupted_after(sys.maxsize, module, file)
+        total = interrupted_after(sys.maxsize, lambda: export(module, file))
         self.assertGreater(total, 10_000)
         for call in [*generator.sample(range(1, total), POINTS - 1), total - 300]:
             with self.subTest(call=call):
-                self.interrupted_after(call, module, file)
+                interrupted_after(call, lambda: export(module, file))
                 self.assertEqual(before, state(module))
                 self.assertEqual([file], list(file.parent.iterdir()))
         self.assertEqual(expected, export(module, file))
 
-    def interrupted_after(self, calls: int, module: torch.nn.Module, file: pathlib.Path) -> int:
-        """Export, interrupted at a call of a Python function, generators of sympy left alone; how many there were."""
-        count = 0
+    def test_functions_of_files(self):
+        """`optimize`, `quantize_weights` and `save` alone: what they read stays, what they write is the old file or the new one."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        source, target = (pathlib.Path(folder.name) / name for name in ("source.onnx", "target.onnx"))
+        module = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval()
+        to_onnx(module, (torch.ones(2, 32),), filename=source, optimize=False)
+        save(ir.load(source), target)
+        given, new = source.read_bytes(), target.read_bytes()
+        acts = {
+            "optimize": lambda: optimize(onnx.load(source)).SerializeToString(),
+            "quantize_weights": lambda: ir.to_proto(quantize_weights(source)).SerializeToString(),
+            "save": lambda: save(ir.load(source), target).SerializeToString(),
+        }
+        held = Counter().eval()
+        before = state(held)
+        generator = random.Random(0)
+        for name, act in acts.items():
+            expected = act()
+            total = interrupted_after(sys.maxsize, act)
+            for call in sorted(generator.sample(range(1, total), POINTS)):
+                with self.subTest(name, call=call):
+                    target.write_bytes(b"old")
+                    interrupted_after(call, act)
+                    self.assertEqual(before, state(held))
+                    self.assertEqual({source, target}, {*source.parent.iterdir()})
+                    self.assertEqual(given, source.read_bytes())
+                    self.assertIn(target.read_bytes(), (b"old", new))
+            self.assertEqual(expected, act())
 
-        def profile(frame, event, argument):
-            nonlocal count
-            count += event == "call"
-            if event == "call" and count >= calls and frame.f_code.co_name != "<genexpr>":
-                sys.setprofile(None)
-                raise KeyboardInterrupt
 
-        sys.setprofile(profile)
-        try:
-            export(module, file)
-        except KeyboardInterrupt:
-            pass
-        finally:
+def interrupted_after(calls: int, act: Callable[[], object]) -> int:
+    """Act, interrupted at a call of a Python function; how many there were.
+
+    Generators of sympy are left alone, and what makes and removes temporary folders: the next `save` removes those.
+    """
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+        if (
+            event == "call"
+            and count >= calls
+            and frame.f_code.co_name != "<genexpr>"
+            and not is_tidying(frame)
+        ):
             sys.setprofile(None)
-        return count
+            raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        act()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def is_tidying(frame: Any) -> bool:
+    """Whether a call is made by the module that makes and removes temporary folders."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "tempfile":
+            return True
+        frame = frame.f_back
+    return False
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ COPYING = frozenset(("Identity", "OptionalGetElement"))
 def paused_collection() -> Iterator[None]:
     """While this lasts, Python does not look for cycles: it would look at the whole graph, again and again as it changes."""
     enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if enabled:
