@@ -22,7 +22,7 @@ from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.conversion import to_ir
-from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save
+from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save, workplace
 
 torch.manual_seed(0)
 
@@ -195,6 +195,61 @@ class TestFiles(ExporterTestCase):
             any(y.shape == got.shape and torch.allclose(got, y, rtol=1e-4, atol=1e-3) for y in expected)
         )
         self.assertEqual(set(), set(self.files()) - {"model.onnx", "model.onnx.data"})
+
+    KILLED = """
+        import os, shutil, signal, sys
+        import numpy, onnx, onnx_ir
+        from experimental_experiment.torch_interpreter.files import save
+
+        def model(size):
+            tensor = onnx_ir.tensor(numpy.ones(size, numpy.float32), name="w")
+            weight = onnx_ir.val("w", onnx_ir.DataType.FLOAT, [size], const_value=tensor)
+            node = onnx_ir.node("Neg", [weight])
+            node.outputs[0].name = "y"
+            graph = onnx_ir.Graph([], node.outputs, nodes=[node], initializers=[weight], opset_imports={"": 18})
+            return onnx_ir.Model(graph, ir_version=8)
+
+        def dies(*arguments, **options):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        large = model(2**22 + 1)
+        for owner, name in ((onnx, "load"), (os, "replace"), (shutil, "copyfile"), (os, "remove")):
+            process = os.fork()
+            if not process:
+                save(large, sys.argv[1])
+                setattr(owner, name, dies)
+                save(large, sys.argv[1])
+                os._exit(0)
+            _, status = os.waitpid(process, 0)
+            left = sorted(os.listdir(os.path.dirname(sys.argv[1])))
+            onnx_ir.load(sys.argv[1])
+            save(large if name == "copyfile" else model(8), sys.argv[1])
+            print(status, len(left), *sorted(os.listdir(os.path.dirname(sys.argv[1]))), sep="|")
+    """
+
+    @unittest.skipUnless(hasattr(os, "fork"), "processes are killed as POSIX does")
+    def test_what_a_killed_process_left_is_removed(self):
+        """A real one, killed while it reads the new file, before the first renaming, and between the others."""
+        kept = {".model.onnx.mine", ".model.onnx.mine.data", ".other.onnx.abcdefgh.writing"}
+        for name in kept:
+            (self.folder / name).mkdir()
+        command = [sys.executable, "-c", textwrap.dedent(self.KILLED), str(self.folder / "model.onnx")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        lines = [line.split("|") for line in done.stdout.splitlines()]
+        self.assertEqual(4, len(lines))
+        for status, left, *files in lines:
+            self.assertEqual("9", status)
+            self.assertGreater(int(left), len(kept) + 2)
+            self.assertEqual({*kept, "model.onnx"}, {*files} - {"model.onnx.data"})
+        self.assertEqual([False, False, True, False], ["model.onnx.data" in files for _, _, *files in lines])
+
+    def test_the_folder_of_a_writer_at_work_stays(self):
+        with workplace(str(self.folder), "model.onnx") as first:
+            with workplace(str(self.folder), "model.onnx") as second:
+                self.assertEqual({first, second}, {str(self.folder / name) for name in self.files()})
+            self.assertEqual([os.path.basename(first)], self.files())
+        self.assertEqual([], self.files())
 
     @contextlib.contextmanager
     def ending_after(self, steps):

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 
 import onnx
@@ -20,6 +19,9 @@ EXTERNAL_THRESHOLD = 16 * 2**20
 
 SMALL = 256
 """Weights of as many bytes stay in the model's file whatever the others do: shapes and numbers are read there."""
+
+WRITING = ".writing"
+"""How the name ends of what is there while a model is written."""
 
 PROTOBUF_LIMIT = 2**31 - 2**20
 """A protobuf holds less than 2 GB."""
@@ -40,7 +42,7 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
 
     Both files are written in a temporary folder beside the target, then renamed so that at any moment the graph in the folder
     stands beside its own weights: a failure, or the end of the process, leaves the old model or the new one. The data file of
-    a model that is replaced by a small one is removed.
+    a model that is replaced by a small one is removed, as is what a process left that was killed while it wrote this model.
     Returns the model that was written; it refers to the data file by its name. Raises IsADirectoryError on a folder.
     """
     path = os.path.abspath(filename)
@@ -49,12 +51,13 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     folder, name = os.path.split(path)
     data = os.path.join(folder, f"{name}.data")
     is_large = weight_bytes(model) > EXTERNAL_THRESHOLD
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as temporary:
+    with workplace(folder, name) as temporary:
         written = os.path.join(temporary, name)
         with placed(model, folder, temporary, f"{name}.data" if is_large else None):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
-        with alone_in(folder), without_stale_data(path) as between:
+        between = os.path.join(folder, f"{os.path.basename(temporary)[1:]}.data")
+        with alone_in(folder), without_stale_data(path, between):
             if not os.path.exists(f"{written}.data"):
                 os.replace(written, path)
             elif os.path.exists(data):
@@ -66,31 +69,63 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
 
 
 @contextlib.contextmanager
-def alone_in(folder: str) -> Iterator[None]:
-    """While this lasts, no other thread and no other process renames the files of a model in *folder*, where systems lock folders."""
+def workplace(folder: str, name: str) -> Iterator[str]:
+    """A temporary folder to write the model *name* in, locked while it is used: systems unlock what a killed process held."""
+    with contextlib.ExitStack() as stack:
+        with alone_in(folder) as alone:
+            if alone:
+                remove_left(folder, name)
+            temporary = stack.enter_context(
+                tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.", suffix=WRITING)
+            )
+            stack.enter_context(alone_in(temporary))
+        yield temporary
+
+
+def remove_left(folder: str, name: str) -> None:
+    """Remove what processes left that were killed while they wrote the model *name*: nobody locks it, no graph refers to it.
+
+    What cannot be removed, because it is another user's, stays.
+    """
+    path = os.path.join(folder, name)
+    left = re.compile(rf"\.?{re.escape(name)}\.\w+{re.escape(WRITING)}(\.data)?")
+    for found in {os.path.join(folder, entry) for entry in os.listdir(folder) if left.fullmatch(entry)}:
+        if os.path.isdir(found):
+            with contextlib.suppress(OSError), alone_in(found, waits=False) as unused:
+                if unused:
+                    shutil.rmtree(found, ignore_errors=True)
+        elif found not in data_files(path):
+            with contextlib.suppress(OSError):
+                os.remove(found)
+
+
+@contextlib.contextmanager
+def alone_in(folder: str, waits: bool = True) -> Iterator[bool]:
+    """While this lasts, no other thread and no other process is here with *folder*; whether that is so: not all systems lock folders.
+
+    The files of a model are renamed so. Without *waits*, it is not so while another one is here.
+    """
     if os.name != "posix":
-        yield
+        yield False
         return
     fcntl = importlib.import_module("fcntl")
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # some network file systems know no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        alone = False
+        with contextlib.suppress(OSError):  # taken, or some network file system that knows no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            alone = True
+        yield alone
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def without_stale_data(path: str) -> Iterator[str]:
-    """However this ends, the files of weights that the model had, or has for a while, and no longer refers to are removed.
-
-    Yields the name of the weights for a while: one that no other thread and no other process has.
-    """
-    between = f"{path}.{os.getpid()}{threading.get_ident()}.data"
+def without_stale_data(path: str, between: str) -> Iterator[None]:
+    """However this ends, the files of weights that the model had, or has *between*, and no longer refers to are removed."""
     before = {*data_files(path), between}
     try:
-        yield between
+        yield
     finally:
         for stale in before - data_files(path):
             with contextlib.suppress(FileNotFoundError):
@@ -127,7 +162,7 @@ def data_files(path: str) -> set[str]:
         proto = onnx.load(path, load_external_data=False)
     except DecodeError:
         return set()
-    ours = re.compile(re.escape(os.path.basename(path)) + r"(\.\d+)?\.data")
+    ours = re.compile(re.escape(os.path.basename(path)) + rf"(\.\w+{re.escape(WRITING)})?\.data")
     names = {entry.value for entry in locations(proto) if ours.fullmatch(entry.value)}
     files = (os.path.join(os.path.dirname(path), name) for name in names)
     return {file for file in files if os.path.isfile(file)}
