@@ -1,4 +1,4 @@
-"""Draws the tables of ``benchmarks.md`` and ``conformance.md`` while the site is built."""
+"""Draws the tables of README, of ``benchmarks.md`` and of ``conformance.md`` while the site is built."""
 
 import os
 
@@ -70,9 +70,29 @@ def conformance(path):
     plt.close(figure)
 
 
+def export_time(path):
+    """Seconds that an export takes, by the number of layers of a decoder."""
+    rows = table("../README.md", "layers")
+    kinds = {"torch.export": GREY, "this exporter": "#3b82c4", "`torch.onnx.export(dynamo=True)`": "#d9a441"}
+    figure, axes = plt.subplots(figsize=(7, 0.5 * len(rows) + 1))
+    for position, (kind, color) in enumerate(kinds.items()):
+        (column,) = (name for name in rows[0] if name.split(",")[0] == kind)
+        seconds = [float(row[column].removesuffix(" s")) for row in rows]
+        places = [index + 0.27 * (position - 1) for index in range(len(rows))]
+        bars = axes.barh(places, seconds, 0.25, color=color, label=column.strip("`"))
+        axes.bar_label(bars, fmt="%.1f", padding=3, color=GREY)
+    axes.set_yticks(range(len(rows)), [f"{row['layers']} layers" for row in rows])
+    axes.invert_yaxis()
+    axes.margins(x=0.08)
+    axes.set_xlabel("seconds on one core")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(kinds), frameon=False)
+    figure.savefig(path, bbox_inches="tight")
+    plt.close(figure)
+
+
 def draw(app):
     """Write ``_figures``, before pages are read."""
     folder = os.path.join(FOLDER, "_figures")
     os.makedirs(folder, exist_ok=True)
-    for function in (operators, conformance):
+    for function in (export_time, operators, conformance):
         function(os.path.join(folder, f"{function.__name__}.svg"))
