@@ -21,7 +21,8 @@ OLDEST = {
 
 def numbers(version: str) -> tuple[int, ...]:
     """The numbers of a version, to compare: ``"2.13.0+cpu"`` is (2, 13, 0)."""
-    return tuple(int(part) for part in re.split(r"[^\d.]", version)[0].split(".") if part)
+    found = [int(part) for part in re.split(r"[^\d.]", version)[0].split(".") if part]
+    return (*found, *[0] * (3 - len(found)))
 
 
 def require(*packages: str) -> None:
