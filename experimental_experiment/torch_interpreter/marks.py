@@ -9,6 +9,9 @@ STAMPED = "stamped"
 PARTS = "parts"
 """On a value of a complex tensor: its real and imaginary parts, when they were computed apart and joined."""
 
+PADDED = "padded"
+"""On a value of packed sequences: the padded batch that they were packed from."""
+
 PROTO = "proto"
 """On a constant: its TensorProto, as onnx's inference reads it."""
 

@@ -12,15 +12,13 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.masking import flat
+from experimental_experiment.torch_interpreter.marks import PADDED
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import counted, rank
 
 aten = torch.ops.aten
 
 INT64 = ir.DataType.INT64
-
-PADDED = "experimental_experiment.padded"
-"""The key in the ``meta`` of a packed value for the batch that it was packed from."""
 
 
 @dataclasses.dataclass(frozen=True)
