@@ -32,7 +32,7 @@ def over_windows(op, x, weight, bias=None, *, strides, dilations, group=1, pads=
 )
 def of_float64(op, x, weight, bias=None, **attributes):
     """A matrix product over sliding windows of the elements with zeros between them."""
-    return spread(op, x, weight, bias, **attributes) if x.dtype == ir.DataType.DOUBLE else None
+    return with_zeros_between(op, x, weight, bias, **attributes) if x.dtype == ir.DataType.DOUBLE else None
 
 
 @repairs(
@@ -45,10 +45,12 @@ def with_much_padding(op, x, weight, bias=None, *, strides, output_padding, **at
     """A convolution of the elements with zeros between them."""
     if all(more < step for more, step in zip(output_padding, strides)):
         return None
-    return spread(op, x, weight, bias, strides=strides, output_padding=output_padding, **attributes)
+    return with_zeros_between(
+        op, x, weight, bias, strides=strides, output_padding=output_padding, **attributes
+    )
 
 
-def spread(op, x, weight, bias, *, strides, pads, output_padding, dilations, group):
+def with_zeros_between(op, x, weight, bias, *, strides, pads, output_padding, dilations, group):
     """Zeros between the elements, then a convolution with the flipped weight; *pads* are the same at both ends."""
     padding = pads[: len(strides)]
     return spread_conv_transpose(op, x, weight, bias, strides, padding, output_padding, group, dilations)
