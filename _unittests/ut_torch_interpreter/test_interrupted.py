@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import logging
 import pathlib
 import sys
@@ -67,13 +68,13 @@ def export(module: torch.nn.Module, file: pathlib.Path) -> bytes:
 
 
 def held(path: str) -> Any:
-    """What stands at a dotted name, None where nothing does."""
+    """What stands at a dotted name, None where nothing does. Looking imports nothing: transformers does so at an attribute."""
     parts = path.split(".")
     for end in range(len(parts), 0, -1):
         found = sys.modules.get(".".join(parts[:end]))
         if found is not None:
             for part in parts[end:]:
-                found = getattr(found, part, None)
+                found = inspect.getattr_static(found, part, None)
             return found
     return None
 
