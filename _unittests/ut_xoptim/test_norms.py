@@ -187,8 +187,12 @@ class TestResiduals(NormTestCase):
                     None,
                 ),
                 "a bias": (graph(f"{SCALE} {BIAS} a = Add(x, b) y = LayerNormalization(a, w)"), None),
-                "unknown length": (
-                    graph(text, "float[2,S,4] y", "float[2,S,4] x, float[2,S,4] z"),
+                "sizes by name": (
+                    graph(text, "float[N,S,4] y", "float[N,S,4] x, float[N,S,4] z"),
+                    ["Sum", "LayerNormalization"],
+                ),
+                "two lengths": (
+                    graph(text, "float[2,S,4] y", "float[2,S,4] x, float[2,T,4] z"),
                     None,
                 ),
                 "two axes": (

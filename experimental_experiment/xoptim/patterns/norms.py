@@ -179,13 +179,13 @@ def norm_of_halves(op, x, scale, norm, cast):
 def sum_before_layer_normalization(op, x, y, scale, bias, root):
     """A residual that only a LayerNormalization reads is written Sum, not Add.
 
-    onnxruntime makes SkipLayerNormalization of an Add of three axes with known sizes, which is slow on CPU, and wrong unless the
+    onnxruntime makes SkipLayerNormalization of an Add of three axes of the same sizes, which is slow on CPU, and wrong unless the
     last axis alone is normalized. Measured with onnxruntime 1.31: (2, 128, 384) 61 us instead of 488, BERT 0.95 of the time.
     """
     if op.context.runtime != "onnxruntime" or x.dtype != FLOAT:
         return no("onnxruntime keeps the Add")
     if not is_skip(x, y):
-        return no("onnxruntime keeps the Add: it is not of three axes of the same known sizes")
+        return no("onnxruntime keeps the Add: it is not of three axes of the same sizes")
     attributes = {name: item.value for name, item in root.attributes.items()}
     inputs = [op.Sum(x, y), scale, bias]
     return op.append("LayerNormalization", inputs, attributes, len(root.outputs)).outputs
@@ -195,5 +195,4 @@ def is_skip(x: ir.Value, y: ir.Value) -> bool:
     """Whether onnxruntime takes the sum of two values for a residual."""
     if x.shape is None or y.shape is None or [len(x.shape), len(y.shape)] != [3, 3]:
         return False
-    batch, *sizes = zip(x.shape, y.shape)
-    return is_same(*batch) and all(isinstance(a, int) and a == b for a, b in sizes)
+    return all(is_same(*sizes) for sizes in zip(x.shape, y.shape))
