@@ -166,7 +166,14 @@ class TestPinned(ExporterTestCase):
         def counted(x):
             return sum([x for _ in range(x.shape[0])])  # constant
 
-        for function in (compared, counted):
+        def reshaped(x):
+            return x.reshape(2, 6)  # constant
+
+        def added(x):
+            doubled = torch.cat([x, x])
+            return doubled + torch.ones(6, 1)  # constant
+
+        for function in (compared, counted, reshaped, added):
             for strict in (False, True):
                 with self.subTest(function.__name__, strict=strict):
                     with self.assertRaises(CaptureError) as caught:
@@ -181,6 +188,17 @@ class TestPinned(ExporterTestCase):
                         r"You marked L\['x'\]\.size\(\)\[0\] as dynamic but your code specialized it to be a constant "
                         r"\(3\)(.|\n)*test_decisions\.py(.|\n)*# constant\n  hint   a dimension declared dynamic",
                     )
+
+    def test_the_line_of_a_constant_that_has_the_name_of_its_dim(self):
+        def reshaped(x):
+            return x.reshape(2, 6)  # constant
+
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(Function(reshaped), (X,), dynamic_shapes=({0: Dim("batch")},))
+        self.assertRegex(
+            str(caught.exception),
+            r"You marked batch as dynamic but your code specialized it(.|\n)*# constant\n  hint",
+        )
 
 
 if __name__ == "__main__":

@@ -399,6 +399,12 @@ class TestSuggestions(ExporterTestCase):
             ({0: "n", 1: "m"}, {"a": [{0: "k", 1: "c"}], "n": None}),
             """{"x": {0: "n", 1: "m"}, "y": {'a': [{1: "c"}], 'n': None}}""",
         ),
+        "a size that indices of another size keep at 1 is left out": (
+            Function(lambda x, i, j: x[i, j]),
+            ((X, torch.tensor([1, 0, 1]), torch.tensor([1])), {}),
+            ({}, {0: "a"}, {0: Dim("b")}),
+            '{"x": {}, "i": {0: "a"}, "j": {}}',
+        ),
         "keywords": (
             Keywords(),
             ((X,), {"w": Y, "z": X + 1}),
@@ -419,6 +425,18 @@ class TestSuggestions(ExporterTestCase):
                     self.assertEqual(f"  try    dynamic_shapes={expected}", better)
                     pasted = eval(expected, {"Dim": Dim})
                     self.assertTrue(to_onnx(model, args, kwargs, dynamic_shapes=pasted, **options).graph.node)
+
+    def test_nothing_to_paste_when_a_capture_that_may_choose_keeps_all_sizes(self):
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(
+                Function(lambda x: x.reshape(2, 6)),
+                (torch.ones(3, 4),),
+                dynamic_shapes=({0: Dim("n"), 1: Dim("m")},),
+            )
+        text = str(caught.exception)
+        self.assertIn("Not all values of n", text)
+        self.assertNotIn("  given  ", text)
+        self.assertTrue(text.endswith("name equal dimensions alike, or use Dim.AUTO"), text)
 
 
 if __name__ == "__main__":

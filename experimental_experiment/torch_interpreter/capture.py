@@ -20,7 +20,12 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
-from experimental_experiment.torch_interpreter.decisions import Decisions, judge
+from experimental_experiment.torch_interpreter.decisions import (
+    Decisions,
+    environment_of,
+    judge,
+    replace_constants,
+)
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
@@ -135,6 +140,9 @@ def suggest(
         return
     program = exported if isinstance(exported, Program) else program_of(exported)
     given = [entry for entry in program.inputs if entry.tensor is None]
+    environment = environment_of(given)
+    if environment is not None:
+        replace_constants(environment)
     positions = range(len(given))
     if not isinstance(exported, Program):
         positions = in_order_of_placeholders(exported, args, kwargs, list(positions))
@@ -145,7 +153,8 @@ def suggest(
     arguments = {**inspect.signature(module.forward).bind_partial(*args).arguments, **kwargs}
     said = f"dynamic_shapes={shapes.written(arguments)}"
     better = f"dynamic_shapes={shapes.written(arguments, [found[place] for place in sorted(found)])}"
-    error.args = (f"{error}\n  given  {said}\n  try    {better}",)
+    if better != said:
+        error.args = (f"{error}\n  given  {said}\n  try    {better}",)
 
 
 def module_of(mod: Any) -> torch.nn.Module:

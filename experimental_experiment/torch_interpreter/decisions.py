@@ -16,6 +16,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from experimental_experiment.logs import logger
@@ -95,12 +96,17 @@ class Decisions:
             environments.evaluate_expr = evaluate
 
     def pin(self, text: str) -> Decision | None:
-        """The first decision that made a size constant which *text*, a message of torch, names as ``L['x'].size()[0]``."""
+        """The first decision that made a size constant which *text*, a message of torch, names: ``L['x'].size()[0]``, or
+        the name of its Dim.
+        """
         for decision in self:
             pinned = solved(decision.condition)
-            if pinned is not None and decision.source is not None:
-                names = decision.environment.var_to_sources.get(pinned[0], ())
-                if any(source.name in text for source in names):
+            if pinned is None or decision.source is None:
+                continue
+            environment = decision.environment
+            for source in environment.var_to_sources.get(pinned[0], ()):
+                called = environment.source_name_to_debug_name.get(source.name, source.name)
+                if source.name in text or f"marked {called} as dynamic" in text:
                     return decision
         return None
 
@@ -111,11 +117,12 @@ class Decisions:
 
 
 def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:
-    """The symbol and the number that a condition sets equal, None when it is of another form."""
-    if isinstance(condition, sympy.Eq):
-        for left, right in (condition.args, condition.args[::-1]):
-            if left.is_Symbol and right.is_Integer:
-                return left, right
+    """The symbol and the number that a condition sets equal, as ``4*s0 == 8`` does; None when it is of another form."""
+    if isinstance(condition, sympy.Eq) and len(condition.free_symbols) == 1:
+        (symbol,) = condition.free_symbols
+        found = try_solve(condition, symbol)
+        if found is not None and found[1].is_Integer:
+            return symbol, found[1]
     return None
 
 
@@ -179,7 +186,7 @@ def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
 
 def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> None:
     """Make the sizes constants that a guard keeps at one value: torch allows it when an example size is 0 or 1."""
-    constants = dict(filter(None, (solved(guard.expr) for guard in environment.guards)))
+    constants = constants_of(environment)
     for entry, axis, size in list(symbolic_sizes(inputs)):
         symbol = size.node.expr
         if symbol in constants:
@@ -190,7 +197,17 @@ def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> 
                 constants[symbol],
                 f"\n{located(source)}" if source else "",
             )
-    for symbol, number in constants.items():
+    replace_constants(environment)
+
+
+def constants_of(environment: Any) -> dict[sympy.Symbol, sympy.Integer]:
+    """The sizes that a guard keeps at one value."""
+    return dict(filter(None, (solved(guard.expr) for guard in environment.guards)))
+
+
+def replace_constants(environment: Any) -> None:
+    """Put their values in the place of the sizes that a guard keeps at one."""
+    for symbol, number in constants_of(environment).items():
         # torch replaces no size that it was told to treat as if it were not 1
         environment.size_like.discard(symbol)
         environment._set_replacement(symbol, number, "kept at its size in the example")
