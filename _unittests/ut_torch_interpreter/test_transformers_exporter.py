@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.command_line import main, pretrained
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+from experimental_experiment.torch_interpreter.weights import WeightsError
 
 HAS_EXPORTERS = importlib.util.find_spec("transformers.exporters") is not None
 if HAS_EXPORTERS:
@@ -72,6 +73,17 @@ class TestExporter(unittest.TestCase):
             again = ExportedModel.from_pretrained(folder)
             self.assertIsInstance(again(**inputs(1, 4)), transformers.modeling_outputs.CausalLMOutputWithPast)
             self.assert_same(again, model, inputs(4, 2))
+
+    def test_weights_that_are_written_after_the_export(self):
+        model = llama()
+        exported = transformers_exporter.Exporter().export(model, inputs(2, 5), OnnxConfig(dynamic=True))
+        with torch.no_grad():
+            model.lm_head.weight.mul_(2)
+        message = "the weight .*weight was written after the export: export the model again"
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(WeightsError, message):
+                exported.save_pretrained(folder)
+            self.assertEqual([file for file in os.listdir(folder) if "onnx" in file], [])
 
     def test_names_of_caches_are_those_of_to_onnx_again(self):
         model = llama()

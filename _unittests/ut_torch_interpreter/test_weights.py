@@ -5,6 +5,7 @@ import os
 import tempfile
 import unittest
 
+import onnx_ir as ir
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -12,7 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
-from experimental_experiment.torch_interpreter.weights import WeightsError
+from experimental_experiment.torch_interpreter.conversion import to_ir
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.torch_interpreter.weights import WeightsError, refuse_written
 
 ROWS = ({0: "rows"},)
 X = torch.randn(3, 8)
@@ -230,6 +233,43 @@ class TestWeights(ExporterTestCase):
             to_onnx(empty("meta"), (X,), weights=self.path("complex.safetensors"))
         with self.assertRaises(FileNotFoundError):
             to_onnx(empty("meta"), (X,), weights=self.path("none.safetensors"))
+
+    def test_weights_that_are_written_after_the_export(self):
+        """A weight itself, one that is cast, those of a recurrent network that are joined, a tensor of a closure."""
+        double = {name: value.double() for name, value in Network().state_dict().items()}
+        recurrent = nn.LSTM(8, 4)
+        scale = torch.rand(8)
+        cases = {
+            "a parameter": (Network(), {}, lambda model: model.first.weight),
+            "one given apart": (empty("meta"), {"weights": double}, lambda model: double["first.weight"]),
+            "a recurrent one": (recurrent, {}, lambda model: model.weight_hh_l0),
+            "a closure's": (lambda x: x * scale, {}, lambda model: scale),
+        }
+        message = "the weight .* was written after the export: export the model again"
+        for kind, (model, options, written) in cases.items():
+            with self.subTest(kind):
+                exported = to_ir(model, (X,), **options)
+                refuse_written(exported)
+                save(exported, self.path("model.onnx"))
+                with torch.no_grad():
+                    written(model).add_(1)
+                with self.assertRaisesRegex(WeightsError, message):
+                    refuse_written(exported)
+                with self.assertRaises((WeightsError, ir.serde.SerdeError)):
+                    save(exported, self.path("model.onnx"))
+                self.assertEqual(["model.onnx"], os.listdir(self.folder))
+
+    def test_weights_that_are_replaced_after_the_export(self):
+        """The model keeps those that it was made of; what torch does not count is no write."""
+        model = Network()
+        expected = Network()
+        expected.load_state_dict(model.state_dict())
+        with torch.inference_mode():
+            model.scale = model.scale.clone()
+        exported = to_ir(model, (X,), dynamic_shapes=ROWS)
+        model.first.weight.data = torch.zeros(16, 8)
+        refuse_written(exported)
+        self.assert_is(ir.to_proto(exported), expected)
 
     def test_no_weights(self):
         for kind in ("meta", "fake"):

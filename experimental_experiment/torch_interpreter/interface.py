@@ -12,7 +12,6 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir.tensor_adapters import TorchTensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -24,6 +23,7 @@ from experimental_experiment.torch_interpreter.interpreter import Walk, flat
 from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.sizes import Dimensions, Number, plain
 from experimental_experiment.torch_interpreter.storage import storage_of
+from experimental_experiment.torch_interpreter.weights import Weight
 
 
 def is_input(entry: Input) -> bool:
@@ -154,7 +154,7 @@ class Weights:
             dtypes.onnx_dtype(tensor.dtype)
         except Untranslatable as error:
             raise ExportError(f"the weight {name} cannot be translated: {error}", entry.node) from error
-        self.seen[key] = self.op.initializer(name, TorchTensor(tensor.detach(), name=name))
+        self.seen[key] = self.op.initializer(name, Weight(tensor, name))
         return self.seen[key]
 
     def stored(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:

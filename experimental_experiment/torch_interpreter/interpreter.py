@@ -30,6 +30,7 @@ from experimental_experiment.torch_interpreter.mutation import Mutation
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
 from experimental_experiment.torch_interpreter.storage import Cell, View, written_nodes
+from experimental_experiment.torch_interpreter.weights import Weight
 
 aten = torch.ops.aten
 
@@ -165,8 +166,7 @@ class Walk:
             )
         if isinstance(held, torch.Tensor):
             name = self.op.context.names.unique(node.target)
-            tensor = ir.tensor_adapters.TorchTensor(held.detach(), name=name)
-            return View(Cell(self.op.initializer(name, tensor)))
+            return View(Cell(self.op.initializer(name, Weight(held, name))))
         return held
 
     # ---- reading

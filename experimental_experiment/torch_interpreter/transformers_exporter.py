@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
@@ -42,6 +43,7 @@ from transformers.exporters.utils import (  # noqa: E402
 from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET, to_ir  # noqa: E402
 from experimental_experiment.torch_interpreter.messages import stage  # noqa: E402
 from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
+from experimental_experiment.torch_interpreter.weights import refuse_written  # noqa: E402
 
 OURS = ("codec_padding", "one_chunk", "packed_attention", "vision_grids")
 """Patches of this package that are applied besides those of transformers."""
@@ -103,3 +105,9 @@ class Exporter(OnnxExporter):
         )
         record_output_structure(metadata, returned[-1])
         return quantize_converted_model(written, sample_inputs, config), metadata
+
+    @classmethod
+    def save_program(cls, program: ir.Model, path: str | os.PathLike) -> None:
+        """Write a graph as `OnnxExporter` does. Raises WeightsError when torch has written one of its weights after the export."""
+        refuse_written(program)
+        super().save_program(program, path)

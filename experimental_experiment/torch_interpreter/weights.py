@@ -24,6 +24,9 @@ from experimental_experiment.torch_interpreter.signature import Program
 INDEX = "model.safetensors.index.json"
 """The file of a folder that says which tensor is in which file."""
 
+SOURCES = "sources"
+"""Where the ``meta`` of a weight that is computed when it is written holds the weights that it is computed from."""
+
 DTYPES = {
     "BF16": ir.DataType.BFLOAT16,
     "BOOL": ir.DataType.BOOL,
@@ -50,7 +53,42 @@ Values = Mapping[str, torch.Tensor | ir.ExternalTensor]
 
 
 class WeightsError(ValueError):
-    """The weights given are not those of the model: what is missing, what is too much, what has another shape."""
+    """The weights are not those of the model: what is missing, too much or of another shape, what was written since."""
+
+
+class Weight(TorchTensor):
+    """A tensor of torch in a model, by reference: it raises WeightsError when it is read after torch has written it.
+
+    Constants that were folded from the old values would stand beside the new ones. What torch does not count is not seen: writes
+    through ``.data`` or numpy, and those of tensors made in ``torch.inference_mode``.
+    """
+
+    def __init__(self, tensor: torch.Tensor, name: str | None = None):
+        super().__init__(tensor.detach(), name=name)
+        self.writes = writes(self._raw)
+
+    @property
+    def raw(self) -> torch.Tensor:
+        """The tensor, as it was when the model was made."""
+        if writes(self._raw) != self.writes:
+            raise WeightsError(f"the weight {self.name} was written after the export: export the model again")
+        return self._raw
+
+
+def writes(tensor: torch.Tensor) -> int:
+    """How often torch has written the memory of a tensor; 0 when it does not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def refuse_written(model: ir.Model) -> None:
+    """Raise WeightsError when torch has written a weight of a model after the export."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            sources = [] if tensor is None else [tensor, *tensor.meta.get(SOURCES, ())]
+            for source in sources:
+                if isinstance(source, Weight):
+                    source.raw  # noqa: B018 (reading it checks it)
 
 
 def opened(weights: Any) -> Values:
@@ -167,7 +205,7 @@ def give(program: Program, module: torch.nn.Module, values: Values) -> None:
             dtype = entry.node.meta["val"].dtype
             key = found, dtype
             if key not in converted_once:
-                converted_once[key] = as_dtype(values[found], dtype)
+                converted_once[key] = as_dtype(found, values[found], dtype)
             entry.tensor = converted_once[key]
 
 
@@ -195,12 +233,15 @@ def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor:
     return getattr(module.get_submodule(path), attribute)
 
 
-def as_dtype(value: torch.Tensor | ir.ExternalTensor, dtype: torch.dtype) -> Any:
+def as_dtype(name: str, value: torch.Tensor | ir.ExternalTensor, dtype: torch.dtype) -> Any:
     """A weight in the dtype of the model, as ``load_state_dict`` casts it: the same tensor, or one that is cast when written."""
     if isinstance(value, torch.Tensor):
         if value.dtype == dtype:
             return value
-        return lazy(lambda: TorchTensor(value.detach().to(dtype)), dtype, value.shape)
+        held = Weight(value, name)
+        tensor = lazy(lambda: TorchTensor(held.raw.to(dtype)), dtype, value.shape)
+        tensor.meta[SOURCES] = [held]
+        return tensor
     expected = dtypes.onnx_dtype(dtype)
     if value.dtype == expected:
         return value

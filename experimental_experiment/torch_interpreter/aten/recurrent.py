@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.packing import Padded, elements, present, unpacked
 from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.weights import SOURCES
 
 aten = torch.ops.aten
 
@@ -234,18 +235,21 @@ def arranged(op, kind: Kind, matrices: list[list[ir.Value | None]]) -> ir.Value 
 
 def initializer(op, kind: Kind, matrices: list[list[ir.Value]]) -> ir.Value:
     """Like `arranged`, for constants: a weight of the model named after the first of them."""
-    tensors = [[matrix.const_value.raw for matrix in row] for row in matrices]
+    tensors = [[matrix.const_value for matrix in row] for row in matrices]
     name = op.context.names.unique(f"{matrices[0][0].name}_{kind.op_type.lower()}")
 
     def compute():
         rows = [
-            torch.cat([m.chunk(len(kind.gates))[gate] for m in row for gate in kind.gates]) for row in tensors
+            torch.cat([m.raw.chunk(len(kind.gates))[gate] for m in row for gate in kind.gates])
+            for row in tensors
         ]
         return TorchTensor(torch.stack(rows).detach(), name=name)
 
     rows = sum(tensor.shape[0] for tensor in tensors[0])
     shape = ir.Shape([len(tensors), rows, *tensors[0][0].shape[1:]])
-    return op.initializer(name, ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name))
+    tensor = ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name)
+    tensor.meta[SOURCES] = [matrix for row in tensors for matrix in row]
+    return op.initializer(name, tensor)
 
 
 def scanned(op, kind, x, initial, blocks, lengths):
