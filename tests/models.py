@@ -78,6 +78,18 @@ STATUSES = {
 }
 
 
+USUAL = (
+    "LlamaModel",
+    "Qwen3VLModel",
+    "RTDetrModel",
+    "Wav2Vec2Model",
+    "MambaModel",
+    "EncodecModel",
+    "SwinModel",
+)
+"""Models whose modules most others import."""
+
+
 class NotJudged(Exception):
     """A model that cannot be judged."""
 
@@ -270,6 +282,19 @@ def work(name: str, pipe: Connection) -> None:
         pipe.send(judged(name))
 
 
+def import_first() -> None:
+    """Import what most exports import, once instead of in each process: these are copies of this one."""
+    for name in USUAL:
+        getattr(transformers, name)
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        to_onnx(
+            small_model("LlamaModel"),
+            (),
+            {"input_ids": torch.ones(2, 3, dtype=torch.int64), "use_cache": False},
+        )
+
+
 def in_a_process(name: str) -> Row:
     """The row of one model, whatever happens to the process."""
     context = multiprocessing.get_context("fork")
@@ -344,6 +369,7 @@ def main(arguments: list[str]) -> int:
             elif name not in rows:
                 yield name
 
+    import_first()
     for name in list(wanted())[: asked.limit]:
         rows[name] = in_a_process(name)
         print(*dataclasses.astuple(rows[name]), sep="\t", flush=True)

@@ -23,19 +23,29 @@ SIZES = {
     1: "first_k_dense_replace",
     2: "num_experts_per_tok num_key_value_heads top_k n_group topk_group moe_topk num_kv_heads hc_mult",
     4: "decoder_attention_heads encoder_attention_heads n_head n_heads n_routed_experts num_attention_heads num_experts num_heads "
-    "num_local_experts qk_rope_head_dim num_attention_heads_per_layer",
-    8: "d_kv head_dim kv_lora_rank qk_nope_head_dim v_head_dim state_size mamba_d_state global_head_dim hidden_size_per_layer_input",
+    "num_local_experts qk_rope_head_dim num_attention_heads_per_layer rotary_dim mamba_n_heads n_mamba_heads",
+    8: "d_kv head_dim kv_lora_rank qk_nope_head_dim v_head_dim state_size mamba_d_state global_head_dim hidden_size_per_layer_input "
+    "attention_head_dim num_queries",
+    5: "two_stage_num_proposals",
     12: "q_lora_rank max_source_positions",
-    16: "moe_intermediate_size shared_expert_intermediate_size mamba_d_head expert_ffn_hidden_size",
+    16: "mamba_headdim moe_intermediate_size shared_expert_intermediate_size mamba_d_head expert_ffn_hidden_size",
     24: "image_size max_target_positions num_mel_bins",
     6: "patch_size",
     32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed out_hidden_size projection_dim embedding_size",
     48: "d_ff decoder_ffn_dim encoder_ffn_dim ffn_dim ffn_hidden_size intermediate_size n_inner hidden_dim d_inner",
-    64: "max_position_embeddings n_positions max_seq_len n_ctx",
+    64: "attention_hidden_size max_position_embeddings n_positions max_seq_len n_ctx",
 }  # fmt: skip
 """The same of everything else."""
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+PARTICULAR: dict[str, dict[str, Any]] = {
+    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_theta": 10000.0, "rope_type": "default"}}},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": {"head_dim": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+}  # fmt: skip
+"""What some configurations lack by default, or want to have in common, by their model_type."""
 LISTS = {"deepstack_visual_indexes": [0], "fullatt_block_indexes": [1]}
 """Numbers of layers in lists."""
 
@@ -75,25 +85,29 @@ def small_config(cls: type, sizes: bool = True) -> Any:
     given |= {name: value for name, value in LISTS.items() if known.get(name)}
     markers = [name for name, value in known.items() if is_marker(name, value)]
     given |= {name: VOCABULARY - 1 - place for place, name in enumerate(markers)}
-    kinds = list(dict.fromkeys(known.get("layer_types") or ()))
-    if len(kinds) > 1 and "num_hidden_layers" in given:
-        given |= {"layer_types": kinds, "num_hidden_layers": len(kinds)}
+    for name in ("layer_types", "layers_block_type"):
+        kinds = list(dict.fromkeys(known.get(name) or ()))
+        if kinds and "num_hidden_layers" in given:
+            kinds = kinds * 2 if len(kinds) == 1 else kinds
+            given |= {name: kinds, "num_hidden_layers": len(kinds)}
+    if sizes and "qk_rope_head_dim" in known:
+        given |= {name: 4 for name in ("head_dim", "num_key_value_heads") if name in known}
     if isinstance(known.get("image_size"), int):
         given["image_size"] = 24 if sizes else min(128, known["image_size"])
     if "depths" in known:
         given |= stages(known)
         given.pop("patch_size", None)
-    if sizes and "mrope_section" in (known.get("rope_parameters") or {}):
+    if sizes and {"mrope_section", "rope_theta"} & set(known.get("rope_parameters") or ()):
         given["rope_parameters"] = known["rope_parameters"] | {"mrope_section": [1, 1, 2]}
     if "moe_layer_start_index" in known:
         given["moe_layer_start_index"] = 0
-    return cls(**(given | parts))
+    return cls(**(given | parts | (PARTICULAR.get(cls.model_type, {}) if sizes else {})))
 
 
 def stages(known: dict[str, Any]) -> dict[str, Any]:
     """The entries of a model whose images shrink from stage to stage: one layer each."""
     count = len(known["depths"])
-    given = {"depths": [1] * count, "image_size": 64, "num_heads": [2] * count}
+    given = {"depths": [1] * count, "image_size": 64, "num_heads": [2] * count, "window_size": 2}
     return {
         name: value
         for name, value in given.items()
