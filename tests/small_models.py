@@ -15,7 +15,7 @@ WORDS = 60
 
 LAYERS = {
     2: "decoder_layers depth encoder_layers n_layer n_layers num_decoder_layers num_encoder_layers num_hidden_layers num_layers",
-    VOCABULARY: "vocab_size vocab_size_per_layer_input",
+    VOCABULARY: "entity_vocab_size vocab_size vocab_size_per_layer_input",
 }
 """Small numbers of layers, and the names of what they stand for in the configurations."""
 
@@ -31,18 +31,35 @@ SIZES = {
     16: "mamba_headdim moe_intermediate_size shared_expert_intermediate_size mamba_d_head expert_ffn_hidden_size",
     24: "image_size max_target_positions num_mel_bins",
     6: "patch_size",
-    32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed out_hidden_size projection_dim embedding_size",
+    32: "d_model dim emb_dim embed_dim hidden_size n_embd word_embed_proj_dim n_embed out_hidden_size projection_dim embedding_size "
+    "upsample_groups fpn_hidden_size entity_emb_size text_hidden_size",
     48: "d_ff decoder_ffn_dim encoder_ffn_dim ffn_dim ffn_hidden_size intermediate_size n_inner hidden_dim d_inner",
     64: "attention_hidden_size max_position_embeddings n_positions max_seq_len n_ctx",
 }  # fmt: skip
 """The same of everything else."""
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+TIMES = {"prediction_length": 4, "context_length": 16, "num_time_features": 2, "lags_sequence": [1, 2, 3]}
 PARTICULAR: dict[str, dict[str, Any]] = {
+    "autoformer": TIMES | {"label_length": 4, "moving_average": 5},
+    "blt_local_decoder": {"hidden_size_global": 32},
+    "blt_local_encoder": {"hidden_size_global": 32},
+    "blt": {"encoder_hash_byte_group_vocab": 50, "vocab_size": 260},
+    "chameleon": {"vocabulary_map": {"<image>": 90} | {f"IMGIMGBS{letter}Z": 60 + place for place, letter in enumerate("ABCDEFGHIJ")}},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"], "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
+    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "glm4v_moe_text": {"head_dim": 16},
+    "granite4_vision": {"deepstack_layer_map": [[0, 0]], "downsample_rate": "2/4"},
+    "blip_2_qformer": {"cross_attention_frequency": 1},
+    "informer": TIMES,
+    "kimi_linear": {"num_expert_group": 1, "topk_group": 1, "num_experts_per_token": 2},
+    "moonshine_streaming": {"num_key_value_heads": 4},
+    "time_series_transformer": TIMES,
+    "zamba": {"layers_block_type": ["linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 3},
+    "zaya": {"num_experts_per_tok": 1},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_theta": 10000.0, "rope_type": "default"}}},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
-    "hunyuan_v1_dense": {"head_dim": 8},
-    "hunyuan_v1_moe": {"head_dim": 8},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
 }  # fmt: skip
 """What some configurations lack by default, or want to have in common, by their model_type."""
@@ -65,12 +82,19 @@ def small_model(name: str, sizes: bool = True) -> torch.nn.Module:
     return model
 
 
-def small_config(cls: type, sizes: bool = True) -> Any:
-    """A configuration with small numbers, in its parts too; without *sizes* only few layers, and the rest as it is by default."""
+def small_config(cls: type, sizes: bool = True, kept: dict[str, Any] | None = None) -> Any:
+    """A configuration with small numbers, in its parts too; without *sizes* only few layers, and the rest as it is by default.
+
+    *kept* is what the whole wants its part to have.
+    """
     default = cls()
     known = default.to_dict()
     parts = {
-        name: small_config(type(part), sizes)
+        name: small_config(
+            type(part),
+            sizes,
+            {kept: getattr(part, kept) for kept in ("out_features",) if hasattr(part, kept)},
+        )
         for name, part in vars(default).items()
         if isinstance(part, transformers.PretrainedConfig) and not name.startswith("_")
     }
@@ -101,7 +125,9 @@ def small_config(cls: type, sizes: bool = True) -> Any:
         given["rope_parameters"] = known["rope_parameters"] | {"mrope_section": [1, 1, 2]}
     if "moe_layer_start_index" in known:
         given["moe_layer_start_index"] = 0
-    return cls(**(given | parts | (PARTICULAR.get(cls.model_type, {}) if sizes else {})))
+    if sizes and "head_dim" in known:
+        given.setdefault("head_dim", numbers["head_dim"])
+    return cls(**(given | parts | (kept or {}) | (PARTICULAR.get(cls.model_type, {}) if sizes else {})))
 
 
 def stages(known: dict[str, Any]) -> dict[str, Any]:
@@ -135,14 +161,19 @@ def inputs_of(
     media = FORMS[form or default.get(model.main_input_name, "text")](model, batch, length, size)
     accepted = inspect.signature(model.forward).parameters
     unknown = sorted(set(media) - set(accepted))
-    if unknown or not (media or "input_ids" in accepted):
-        raise ValueError(f"the model does not take {unknown or 'text'}")
     inputs: dict[str, Any] = {}
     if "input_ids" in accepted:
         inputs |= with_places(model, texts(model, batch, length), media)
     elif "decoder_input_ids" in accepted:
         inputs["decoder_input_ids"] = torch.randint(3, WORDS, (batch, length - 2))
-    return inputs | media
+    inputs |= media
+    required = [name for name, parameter in accepted.items() if parameter.default is parameter.empty]
+    inputs |= {
+        name: NEEDED[name](model, batch, length) for name in required if name in NEEDED.keys() - inputs
+    }
+    if unknown or not inputs:
+        raise ValueError(f"the model does not take {unknown or 'text'}")
+    return inputs
 
 
 def texts(model: torch.nn.Module, batch: int, length: int) -> dict[str, torch.Tensor]:
@@ -248,6 +279,29 @@ def several(model: torch.nn.Module, batch: int) -> torch.Tensor:
     """Time series of several channels."""
     return torch.randn(batch, model.config.context_length, part(model.config, 1, "num_input_channels"))
 
+
+def features(name: str) -> Callable[[torch.nn.Module, int, int], torch.Tensor]:
+    """Random vectors of the width that the configuration has under this name, by default its hidden_size."""
+    return lambda model, batch, length: torch.randn(
+        batch, length, part(model.config, model.config.hidden_size, name)
+    )
+
+
+NEEDED: dict[str, Callable[[torch.nn.Module, int, int], Any]] = {
+    "action_embeds": features("hidden_size"),
+    "encoder_hidden_states": features("encoder_hidden_size"),
+    "hidden_states": features("hidden_size"),
+    "inputs_embeds": features("hidden_size"),
+    "input_features_mask": lambda model, batch, length: torch.ones(batch, 8 * length, dtype=torch.int64),
+    "merge_sizes": lambda model, batch, length: torch.full((batch,), 2),
+    "prompt_masks": lambda model, batch, length: pictures(model, batch, None),
+    "prompt_pixel_values": lambda model, batch, length: pictures(model, batch, None),
+    "query_embeds": features("hidden_size"),
+    "state": lambda model, batch, length: torch.randn(batch, part(model.config, 32, "max_state_dim")),
+    "visual_feats": features("visual_feat_dim"),
+    "visual_pos": features("visual_pos_dim"),
+}
+"""What forward wants and has no default for."""
 
 FORMS: dict[str, Callable[[torch.nn.Module, int, int, int | None], dict[str, Any]]] = {
     "packed images": lambda model, batch, length, size: dict(
