@@ -61,11 +61,13 @@ EXAMPLE = (2, 9)
 """Batch and length of the example."""
 OTHERS = {
     "dynamic": ((3, 12, 24), (3, 12, None), (3, 9, None)),
+    "one size": ((3, 12, None),),
     "one batch": ((2, 12, 24), (2, 12, None)),
 }
 """Batch, length and more pixels of the second call, by the status that it shows: the first that eager takes."""
 STATUSES = {
     "dynamic": "agrees with eager, also on a batch, lengths and sizes that are not those of the example",
+    "one size": "the same for images of the sizes of the example only",
     "one batch": "the same for the batch of the example only",
     "static": "agrees with eager on the sizes of the example only",
     "not captured": "torch.export refuses the model",
@@ -317,7 +319,7 @@ def table(rows: dict[str, Row], total: int) -> str:
     counts = collections.Counter(row.status for row in rows.values())
     judged_rows = len(rows) - counts["not judged"]
     share = {status: f"{counts[status] / max(judged_rows, 1):.1%}" for status in STATUSES}
-    agrees = sum(counts[status] for status in ("dynamic", "one batch", "static")) / max(judged_rows, 1)
+    agrees = sum(counts[status] for status in (*OTHERS, "static")) / max(judged_rows, 1)
     lines = [
         "# Models of transformers",
         "",

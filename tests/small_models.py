@@ -59,6 +59,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "zamba": {"layers_block_type": ["linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 3},
     "zaya": {"num_experts_per_tok": 1},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_theta": 10000.0, "rope_type": "default"}}},
+    "donut-swin": {"window_size": 2},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
 }  # fmt: skip
@@ -133,7 +134,7 @@ def small_config(cls: type, sizes: bool = True, kept: dict[str, Any] | None = No
 def stages(known: dict[str, Any]) -> dict[str, Any]:
     """The entries of a model whose images shrink from stage to stage: one layer each."""
     count = len(known["depths"])
-    given = {"depths": [1] * count, "image_size": 64, "num_heads": [2] * count, "window_size": 2}
+    given = {"depths": [1] * count, "image_size": 64, "num_heads": [2] * count}
     return {
         name: value
         for name, value in given.items()

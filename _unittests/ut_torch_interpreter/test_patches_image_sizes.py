@@ -71,6 +71,12 @@ class TestTower(ExporterTestCase):
         example = (torch.randn(2, 3, 8, 16),)
         self.export_and_compare(model, example, others=others, dynamic_shapes=shapes, target_opset=20)
 
+    def test_images_given_by_their_name(self):
+        shapes = {"pixel_values": {0: "images", 2: "height", 3: "width"}}
+        example = {"pixel_values": torch.randn(2, 3, 8, 16)}
+        others = [((), {"pixel_values": torch.randn(3, 3, 12, 20)})]
+        self.export_and_compare(tower(), (), example, others=others, dynamic_shapes=shapes, target_opset=20)
+
 
 class TestMergers(ExporterTestCase):
     def test_any_sizes(self):

@@ -6,11 +6,13 @@ import types
 import unittest
 
 import torch
+import transformers  # noqa: F401 (its patches apply when it is imported)
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 NAME = "transformers.models.of_pieces.modeling_of_pieces"
+FLATTENING = "transformers.models.smolvlm.modeling_smolvlm"
 MODEL = textwrap.dedent(
     """
     import torch
@@ -24,7 +26,13 @@ MODEL = textwrap.dedent(
         def get_image_features(self, features, grid):
             return torch.split(features * 2, grid.prod(-1).tolist())
 
+        def get_rows(self, features, grid):
+            pieces = (features * 2)[:, None].split(grid.prod(-1).tolist())
+            return [piece.reshape(-1, piece.shape[-1]) for piece in pieces]
+
         def forward(self, features, grid):
+            if self.use == "rows":
+                return torch.cat(self.get_rows(features, grid), dim=0)
             pieces = self.get_image_features(features, grid)
             if self.use == "joined":
                 return torch.cat(pieces, dim=0) + 1, torch.cat(pieces)
@@ -42,11 +50,19 @@ def call(*sizes):
 class TestPieces(ExporterTestCase):
     def setUp(self):
         super().setUp()
-        module = types.ModuleType(NAME)
+        self.model = self.model_of(NAME)
+
+    def model_of(self, name):
+        """The model, in a module of this name."""
+        module = types.ModuleType(name)
         exec(MODEL, vars(module))
-        sys.modules[NAME] = module
-        self.addCleanup(sys.modules.pop, NAME)
-        self.model = module.Model
+        before = sys.modules.get(name)
+        sys.modules[name] = module
+        if before is None:
+            self.addCleanup(sys.modules.pop, name)
+        else:
+            self.addCleanup(sys.modules.update, {name: before})
+        return module.Model
 
     def test_any_number_of_images(self):
         shapes = ({0: "features"}, {0: "images"})
@@ -59,9 +75,20 @@ class TestPieces(ExporterTestCase):
                 options = ExportOptions(patches=patches)
                 to_onnx(self.model(use), example, dynamic_shapes=shapes, export_options=options)
 
+    def test_rows_of_any_number_of_images(self):
+        """Of a model that is known to make rows of the pieces, and to concatenate them."""
+        shapes = ({0: "features"}, {0: "images"})
+        example, others = call((2, 3), (4, 2)), [call((1, 1)), call((2, 2), (5, 1), (3, 3))]
+        model = self.model_of(FLATTENING)("rows")
+        self.export_and_compare(model, example, others=others, dynamic_shapes=shapes, target_opset=20)
+        with self.assertRaises(CaptureError):
+            to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
+        with self.assertRaises(CaptureError):
+            to_onnx(self.model("rows"), example, dynamic_shapes=shapes)
+
     def test_the_number_of_the_example(self):
         shapes = ({0: "features"}, None)
-        for use in ("joined", "joined beside each other"):
+        for use in ("joined", "joined beside each other", "rows"):
             with self.subTest(use):
                 others = [call((2, 2), (3, 3))]
                 self.export_and_compare(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,14 +49,15 @@ def images_of_sizes() -> Iterator[None]:
 def for_tensors(original: Callable, forward: Callable) -> Callable:
     """*forward* for sizes that are a tensor, or not given; *original* for a list of numbers."""
 
+    signature = inspect.signature(original)
+
     @functools.wraps(original)
-    def called(
-        self: torch.nn.Module, images: torch.Tensor, image_sizes: Any = None, **kwargs: Any
-    ) -> torch.Tensor:
-        if image_sizes is not None and not isinstance(image_sizes, torch.Tensor):
-            return original(self, images, image_sizes, **kwargs)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        sizes = signature.bind(*args, **kwargs).arguments.get("image_sizes")
+        if sizes is not None and not isinstance(sizes, torch.Tensor):
+            return original(*args, **kwargs)
         images_of_sizes.used()
-        return forward(self, images, image_sizes, **kwargs)
+        return forward(*args, **kwargs)
 
     return called
 

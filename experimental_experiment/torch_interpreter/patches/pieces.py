@@ -16,10 +16,21 @@ from experimental_experiment.torch_interpreter.frames import asking_frame
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import is_modeling, modeling_modules
 
+FLATTENING = tuple(
+    f"transformers.models.{name}.modeling_{name}"
+    for name in ("idefics2", "idefics3", "modernvbert", "smolvlm", "ultravbert")
+)
+"""Models that make rows of the pieces, and of nothing else, before they concatenate them."""
+
 
 @patch(
     "transformers",
-    replaces=("torch._subclasses.fake_tensor.FakeTensor.tolist", "torch.split", "torch.cat"),
+    replaces=(
+        "torch._subclasses.fake_tensor.FakeTensor.tolist",
+        "torch.split",
+        "torch.Tensor.split",
+        "torch.cat",
+    ),
     since="5.0",
     default=True,
 )
@@ -29,6 +40,7 @@ def pieces_of_images() -> Iterator[None]:
         if modeling_modules():
             stack.enter_context(replaced(FakeTensor, "tolist", listed(FakeTensor.tolist)))
             stack.enter_context(replaced(torch, "split", split_later(torch.split)))
+            stack.enter_context(replaced(torch.Tensor, "split", rows_of_all(torch.Tensor.split)))
             stack.enter_context(replaced(torch, "cat", joined(torch.cat)))
         yield
 
@@ -100,6 +112,20 @@ def split_later(split: Callable) -> Callable:
                 return Pieces(tensor, split_size_or_sections, split)
             split_size_or_sections = split_size_or_sections.numbers
         return split(tensor, split_size_or_sections, dim)
+
+    return called
+
+
+def rows_of_all(split: Callable) -> Callable:
+    """``Tensor.split`` that gives all at once to a model that makes rows of the pieces and concatenates them."""
+
+    def called(self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
+        if isinstance(split_size, Lengths):
+            if dim == 0 and sys._getframe(1).f_globals.get("__name__") in FLATTENING:
+                pieces_of_images.used()
+                return (self,)
+            split_size = split_size.numbers
+        return split(self, split_size, dim)
 
     return called
 
