@@ -65,6 +65,27 @@ class TestFunctions(ExporterTestCase):
             sorted(init.name for init in model.graph.initializer), sorted(dict(Model().named_parameters()))
         )
 
+    def test_equal_layers_share_a_function_whatever_is_computed_of_their_weights(self):
+        layers = {
+            "a transposed matrix": (lambda: torch.nn.Linear(3, 3), torch.randn(2, 4, 3)),
+            "a reshaped slope": (torch.nn.PReLU, torch.randn(2, 4)),
+            "a norm cast to float32": (lambda: torch.nn.GroupNorm(3, 3), torch.randn(2, 3, 4).half()),
+            "a deviation": (lambda: torch.nn.BatchNorm1d(3), torch.randn(2, 3).half()),
+            "many": (lambda: torch.nn.TransformerEncoderLayer(8, 2, 16), torch.randn(2, 4, 8)),
+        }
+        for promise, (make, x) in layers.items():
+            with self.subTest(promise):
+                stack = torch.nn.Sequential(make(), make(), make()).to(x.dtype).eval()
+                with torch.no_grad():
+                    for position, weight in enumerate((*stack.parameters(), *stack.buffers())):
+                        if weight.is_floating_point():
+                            weight.copy_(
+                                (torch.arange(weight.numel()).view(weight.shape) % 5 + 1 + position % 7) / 8
+                            )
+                model = self.export_and_compare(stack, (x,), modules_as_functions=True)
+                called = {node.op_type for node in model.graph.node}
+                self.assertEqual({type(stack[0]).__name__}, called)
+
     def test_chosen_classes_only(self):
         model = self.export(modules_as_functions={torch.nn.Linear})
         self.assertEqual([function.name for function in model.functions], ["Linear"])

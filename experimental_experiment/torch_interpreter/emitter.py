@@ -270,8 +270,9 @@ class Emitter:
         arrays = fold(node, self.opset)
         if arrays is None:
             return None
+        read = list(node.inputs)
         self.graph.remove(node, safe=True)
-        return [self.constant(array) for array in arrays]
+        return [self.computed(node.op_type, read, array) for array in arrays]
 
     def typed(
         self, op_type: str, kinds: dtypes.Constraints | None, inputs: Sequence[Any]
@@ -336,6 +337,22 @@ class Emitter:
         )
         self.context.root.register_initializer(value)
         return value
+
+    def computed(
+        self, op_type: str, inputs: Sequence[ir.Value], value: Any, dtype: ir.DataType | None = None
+    ) -> ir.Value:
+        """The constant *value* that an operator makes of constant inputs.
+
+        Nothing shares what is computed from weights while modules become functions: their functions take it as an input,
+        as they take weights.
+        """
+        if self.context.keeps_modules:
+            shared = set(self.context.constants.values())
+            weight = next((read for read in inputs if read not in shared), None)
+            if weight is not None:
+                name = self.context.names.unique(f"{weight.name}_{op_type.lower()}")
+                return self.initializer(name, ir.Tensor(as_array(value, dtype), dtype=dtype, name=name))
+        return self.constant(value, dtype)
 
     # ---- sizes
 

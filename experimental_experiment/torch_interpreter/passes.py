@@ -6,7 +6,6 @@ a subgraph with a value of the outer graph. The emitter writes an Identity only 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
 
 import onnx_ir as ir
@@ -55,11 +54,10 @@ def finish(
     """
     if inline:
         InlinePass()(model)
-    reports = []
     if context.keeps_modules:
-        reports += improve(model, options and dataclasses.replace(options, patterns=None), context)
+        improve(model, None, context)  # not more: what calls of equal modules share would make them differ
         extract(model, context, classes)
-    return reports + improve(model, options, context)
+    return improve(model, options, context)
 
 
 def improve(model: ir.Model, options: OptimizationOptions | None, context: Context) -> list[Report]:

@@ -95,7 +95,7 @@ def cast(op, x, *, to, saturate=None):
     if x.dtype == to:
         return x
     if x.dtype in HALVES and to in WIDE and is_small(x):
-        return op.constant(x.const_value.numpy(), to)
+        return op.computed("Cast", [x], x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:
         return None
     return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN))

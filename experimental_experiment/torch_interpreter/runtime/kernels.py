@@ -143,7 +143,7 @@ def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir
     if wide is not None and wide.dtype == dtype and op_type in CONTINUOUS:
         return wide
     if is_small(value) and value.dtype in dtypes.FLOATS:
-        return op.constant(value.const_value.numpy(), dtype)
+        return op.computed("Cast", [value], value.const_value.numpy(), dtype)
     return op.Cast(value, to=dtype)
 
 
