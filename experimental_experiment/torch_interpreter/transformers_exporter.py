@@ -43,7 +43,7 @@ from transformers.exporters.utils import (  # noqa: E402
 from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET, to_ir  # noqa: E402
 from experimental_experiment.torch_interpreter.messages import stage  # noqa: E402
 from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
-from experimental_experiment.torch_interpreter.weights import refuse_written  # noqa: E402
+from experimental_experiment.torch_interpreter.weights import weights_errors  # noqa: E402
 
 OURS = ("codec_padding", "one_chunk", "packed_attention", "vision_grids")
 """Patches of this package that are applied besides those of transformers."""
@@ -109,5 +109,5 @@ class Exporter(OnnxExporter):
     @classmethod
     def save_program(cls, program: ir.Model, path: str | os.PathLike) -> None:
         """Write a graph as `OnnxExporter` does. Raises WeightsError when torch has written one of its weights after the export."""
-        refuse_written(program)
-        super().save_program(program, path)
+        with weights_errors():
+            super().save_program(program, path)

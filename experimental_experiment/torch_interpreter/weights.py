@@ -24,9 +24,6 @@ from experimental_experiment.torch_interpreter.signature import Program
 INDEX = "model.safetensors.index.json"
 """The file of a folder that says which tensor is in which file."""
 
-SOURCES = "sources"
-"""Where the ``meta`` of a weight that is computed when it is written holds the weights that it is computed from."""
-
 DTYPES = {
     "BF16": ir.DataType.BFLOAT16,
     "BOOL": ir.DataType.BOOL,
@@ -80,15 +77,18 @@ def writes(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def refuse_written(model: ir.Model) -> None:
-    """Raise WeightsError when torch has written a weight of a model after the export."""
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            tensor = value.const_value
-            sources = [] if tensor is None else [tensor, *tensor.meta.get(SOURCES, ())]
-            for source in sources:
-                if isinstance(source, Weight):
-                    source.raw  # noqa: B018 (reading it checks it)
+@contextlib.contextmanager
+def weights_errors() -> Iterator[None]:
+    """A WeightsError stands alone: onnx-ir wraps one that is raised while it writes a model."""
+    try:
+        yield
+    except ir.serde.SerdeError as error:
+        cause = error.__cause__
+        while isinstance(cause, ir.serde.SerdeError):
+            cause = cause.__cause__
+        if isinstance(cause, WeightsError):
+            raise cause from None
+        raise
 
 
 def opened(weights: Any) -> Values:
@@ -239,9 +239,7 @@ def as_dtype(name: str, value: torch.Tensor | ir.ExternalTensor, dtype: torch.dt
         if value.dtype == dtype:
             return value
         held = Weight(value, name)
-        tensor = lazy(lambda: TorchTensor(held.raw.to(dtype)), dtype, value.shape)
-        tensor.meta[SOURCES] = [held]
-        return tensor
+        return lazy(lambda: TorchTensor(held.raw.to(dtype)), dtype, value.shape)
     expected = dtypes.onnx_dtype(dtype)
     if value.dtype == expected:
         return value

@@ -19,7 +19,6 @@ from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.packing import Padded, elements, present, unpacked
 from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.weights import SOURCES
 
 aten = torch.ops.aten
 
@@ -247,9 +246,7 @@ def initializer(op, kind: Kind, matrices: list[list[ir.Value]]) -> ir.Value:
 
     rows = sum(tensor.shape[0] for tensor in tensors[0])
     shape = ir.Shape([len(tensors), rows, *tensors[0][0].shape[1:]])
-    tensor = ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name)
-    tensor.meta[SOURCES] = [matrix for row in tensors for matrix in row]
-    return op.initializer(name, tensor)
+    return op.initializer(name, ir.LazyTensor(compute, matrices[0][0].dtype, shape, name=name))
 
 
 def scanned(op, kind, x, initial, blocks, lengths):
