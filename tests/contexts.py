@@ -97,8 +97,9 @@ class Scaled(InContext):
         for value in values:
             if isinstance(value, torch.Tensor) and is_float(value):
                 value = torch.relu(value * 2 + 1)
-                # back to the wide dtype, where a node uses it; the result is a half so that it is compared as one
-                halves.append((value.to(torch.float16).to(value.dtype) / 2).to(torch.float16))
+                # back to the wide dtype, where a node uses it; the result is a half so that it is compared as one.
+                # Doubled: onnxruntime computes float16 in float32, where what eager's half overflows to could become small again
+                halves.append((value.to(torch.float16).to(value.dtype) * 2).to(torch.float16))
             results.append(value)
         return halves + results
 
