@@ -13,13 +13,22 @@ import tempfile
 import textwrap
 import unittest
 import unittest.mock
+from collections.abc import Iterator
 
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir
 
 from experimental_experiment.command_line import main, parser
 from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.whole import whole
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None
 
 PRODUCT = """
 <ir_version: 8, opset_import: ["" : 18]>
@@ -61,6 +70,17 @@ def external(location: str, **entries: str) -> onnx.ModelProto:
     for key, value in {"location": location, **entries}.items():
         tensor.external_data.add(key=key, value=value)
     return model
+
+
+@contextlib.contextmanager
+def limited(size: int) -> Iterator[None]:
+    """No file is written further than *size* bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def changed(change) -> onnx.ModelProto:
@@ -227,9 +247,115 @@ class TestSystem(FaultsTestCase):
         self.assertEqual((status, err), (1, "error: No space left on device: 'out.onnx'\n"))
         self.assertNotIn("out.onnx", os.listdir())
 
-    def test_the_device_that_is_always_full(self):
-        status, _, err = self.command("lighten", "model.onnx", "-o", "/dev/full")
-        self.assertEqual((status, err), (1, "error: No space left on device\n"))
+    @unittest.skipIf(resource is None, "needs a limit of the system on files")
+    def test_a_file_that_cannot_be_written_to_its_end(self):
+        """The system stops every file after some bytes: what was there stays as it was, and nothing else is left."""
+        small, out = ["model.onnx", "-o", "out.onnx"], ["-o", "out.onnx"]
+        cases = {
+            "export": (100, ["models.py:product", *out]),
+            "export with a report": (5000, ["models.py:product", "-o", "new.onnx", "--report", "out.html"]),
+            "investigate": (100, ["models.py:product", "--html", "out.html"]),
+            "lighten": (100, [*small, "--larger-than", "1000"]),
+            "lighten with weights": (100, [*small, "--larger-than", "1", "--weights", "out.data"]),
+            "optimize": (100, small),
+            "plot": (100, ["model.onnx", "-o", "out.dot"]),
+            "run": (100, ["model.onnx", "--save", "out.npz"]),
+            "unlighten": (100, ["light.onnx", *out]),
+        }
+        self.assertEqual(
+            self.command("lighten", "model.onnx", "-o", "light.onnx", "--larger-than", "1")[0], 0
+        )
+        for name in ("out.onnx", "out.data", "out.html", "out.dot", "out.svg", "out.npz"):
+            pathlib.Path(name).write_text("what was there")
+        before = {*os.listdir(), "__pycache__", "new.onnx"}
+        for name, (limit, arguments) in cases.items():
+            with self.subTest(name):
+                with limited(limit):
+                    status, _, err = self.command(name.partition(" ")[0], *arguments)
+                self.assertEqual((status, err), (1, "error: File too large\n"))
+                self.assertEqual(set(os.listdir()) - before, set())
+                for path in pathlib.Path().glob("out.*"):
+                    self.assertEqual(path.read_text(), "what was there")
+
+        with limited(100):
+            status, _, err = self.command("profile", "model.onnx", "--plot", "out.svg")
+        self.assertEqual(status, 1)
+        self.assertRegex(err, r"\Aerror: onnxruntime did not write its profile to the end in '.*'\n\Z")
+        self.assertEqual(pathlib.Path("out.svg").read_text(), "what was there")
+
+    def test_a_device_is_not_replaced(self):
+        for name, *arguments in (
+            ("export", "models.py:product"),
+            ("lighten", "model.onnx"),
+            ("plot", "model.onnx"),
+        ):
+            with self.subTest(name):
+                status, _, err = self.command(name, *arguments, "-o", os.devnull)
+                self.assertEqual((status, err), (2, f"error: {os.devnull!r} is a device, not a file\n"))
+        with self.assertRaisesRegex(OSError, "is a device, not a file"):
+            save(onnx_ir.from_proto(product()), os.devnull)
+        with self.assertRaisesRegex(OSError, "is a device, not a file"), whole(os.devnull):
+            pass
+
+    def test_a_light_model_beside_weights_that_are_not_its_own(self):
+        """It would run with them, or the model would with those of the light one."""
+        onnx.save(
+            product(), "other.onnx", save_as_external_data=True, location="other.onnx.data", size_threshold=0
+        )
+        before = {path.name: path.read_bytes() for path in pathlib.Path().glob("*.onnx*")}
+        light = ["--larger-than", "1", "-o"]
+        taken = "is a file of the model: name another one for the weights"
+        for message, *arguments in (
+            (
+                "'model.onnx' would lose its weights: name another output",
+                "model.onnx",
+                *light,
+                "./model.onnx",
+            ),
+            (
+                "would take 'other.onnx.data', which is there, for its weights",
+                "model.onnx",
+                *light,
+                "other.onnx",
+            ),
+            (
+                f"'./other.onnx.data' {taken}",
+                "other.onnx",
+                *light,
+                "out.onnx",
+                "--weights",
+                "./other.onnx.data",
+            ),
+            (f"'out.onnx' {taken}", "model.onnx", *light, "out.onnx", "--weights", "out.onnx"),
+        ):
+            with self.subTest(message):
+                status, _, err = self.command("lighten", *arguments)
+                self.assertEqual(status, 2)
+                self.assertRegex(err, rf"\Aerror: .*{message}")
+                self.assertEqual(
+                    before, {path.name: path.read_bytes() for path in pathlib.Path().glob("*.onnx*")}
+                )
+
+    def test_a_light_model_and_its_weights_replace_another_pair(self):
+        lighten = [
+            "lighten",
+            "model.onnx",
+            "-o",
+            "light.onnx",
+            "--larger-than",
+            "1",
+            "--weights",
+            "light.bin",
+        ]
+        for seed in range(2):
+            model = product()
+            weight = np.random.default_rng(seed).normal(size=(8, 4)).astype(np.float32)
+            model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "weight"))
+            onnx.save(model, "model.onnx")
+            self.assertEqual(self.command(*lighten)[0], 0)
+            found = onnx.numpy_helper.to_array(onnx.load("light.onnx").graph.initializer[0])
+            np.testing.assert_array_equal(found, weight)
+            self.assertEqual({*os.listdir()}, {"light.bin", "light.onnx", "model.onnx", "models.py"})
 
     def test_where_nothing_can_be_written(self):
         for name in ("export", "lighten", "optimize", "unlighten"):

@@ -149,9 +149,7 @@ class TestLighten(ModelCommandsTestCase):
         light = self.path("light.onnx")
         self.succeeds("lighten", self.model, "-o", light)
         with unittest.mock.patch.object(weights, "save", side_effect=OSError("no space left on device")):
-            self.fails(
-                "the model cannot be written: no space left", "unlighten", light, "-o", self.path("full.onnx")
-            )
+            self.fails("no space left", "unlighten", light, "-o", self.path("full.onnx"), status=1)
 
     def test_random_weights_resemble_those_that_were(self):
         light, full, again = (self.path(name) for name in ("light.onnx", "full.onnx", "again.onnx"))

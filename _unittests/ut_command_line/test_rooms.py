@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = "experimental_experiment"
-SMALL = frozenset({"__main__", "comparison", "helpers", "logs", "progress", "testing", "versions"})
+SMALL = frozenset({"__main__", "comparison", "helpers", "logs", "progress", "testing", "versions", "whole"})
 """Single files that every room may import: no rooms."""
 
 BEGIN, END = "<!-- rooms: drawn from the imports -->", "<!-- end of the rooms -->"

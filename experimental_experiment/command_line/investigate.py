@@ -7,7 +7,7 @@ import sys
 
 from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import sound
+from experimental_experiment.command_line.model_file import sound, writable
 from experimental_experiment.investigate import coverage, discrepancies, piece_by_piece
 from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.pieces import calls_of
@@ -62,6 +62,8 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError("--folder and --html belong to the tree of modules")
     if given.at_once is not None and not compares:
         raise CommandError("--at-once belongs to --onnx and --discrepancies")
+    if given.html:
+        writable(given.html)
     if given.onnx is not None:
         sound(given.onnx)
     example = source.load(given.source)

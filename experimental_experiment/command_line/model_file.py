@@ -14,6 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.soundness import problems
 from experimental_experiment.helpers import subgraphs
+from experimental_experiment.whole import refuse_devices
 
 REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
 """What onnxruntime raises for a model that it cannot run: they share no class of their own."""
@@ -54,12 +55,14 @@ def to_ir(model: onnx.ModelProto, path: str) -> ir.Model:
 
 
 def writable(path: str) -> str:
-    """The path of a file to write. Raises CommandError when its folder does not exist or when it is a folder itself."""
+    """The path of a file to write. Raises CommandError when its folder does not exist or when it is a folder or a device itself."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise CommandError(f"the folder {folder!r} does not exist")
-    if os.path.isdir(path):
-        raise CommandError(f"{path!r} is a folder")
+    try:
+        refuse_devices(path)
+    except OSError as error:
+        raise CommandError(str(error)) from error
     return path
 
 

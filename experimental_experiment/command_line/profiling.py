@@ -9,6 +9,7 @@ from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import session, sound, writable
 from experimental_experiment.command_line.running import executed
 from experimental_experiment.investigate.profiling import profile
+from experimental_experiment.whole import whole
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -30,15 +31,17 @@ def run(given: argparse.Namespace) -> int:
     """Print the tables."""
     if given.runs < 1:
         raise CommandError("--runs takes a positive number")
+    if given.plot:
+        writable(given.plot)
     runner = session(sound(given.model), given.model)
     arrays = feeds.feeds_of(given, runner)
     executed(runner, arrays)  # says in one sentence what is wrong with the arrays
     found = profile(given.model, arrays, runs=given.runs, threads=given.threads)
     print(found)
     if given.plot:
-        path = writable(given.plot)
         try:
-            found.plot()[0].figure.savefig(path)
+            with whole(given.plot) as written:
+                found.plot()[0].figure.savefig(written)
         except (ImportError, ValueError) as error:
-            raise CommandError(f"--plot {path}: {error}") from error
+            raise CommandError(f"--plot {given.plot}: {error}") from error
     return 0

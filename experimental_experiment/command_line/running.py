@@ -22,6 +22,7 @@ from experimental_experiment.comparison import array_from_ort, array_to_ort
 from experimental_experiment.logs import logger
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.reference.statistics import described
+from experimental_experiment.whole import whole
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -64,7 +65,8 @@ def run(given: argparse.Namespace) -> int:
     if given.repeat:
         print(timed(runner, arrays, given.repeat))
     if given.save:
-        np.savez(given.save, **{name: np.asarray(value) for name, value in {**arrays, **results}.items()})
+        with whole(given.save) as written:
+            np.savez(written, **{name: np.asarray(value) for name, value in {**arrays, **results}.items()})
     return 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from typing import BinaryIO
 
 import numpy as np
@@ -17,7 +16,7 @@ import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import all_graphs, loaded, sound, writable
-from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.torch_interpreter.files import locations, put_in_place, save, workplace
 
 ALIGNMENT = 64
 """Bytes: each weight begins at a multiple of it in its file."""
@@ -57,39 +56,61 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 def lighten(given: argparse.Namespace) -> int:
     """Write the light model, and the weights when a file is given."""
     model = sound(given.model)
-    writable(given.output)
+    output = os.path.abspath(writable(given.output))
+    folder, name = os.path.split(output)
+    location = location_of(given, model, folder, name)
     base = os.path.dirname(os.path.abspath(given.model))
-    beside = os.path.dirname(os.path.abspath(given.output))
-    location = f"{os.path.basename(given.output)}.data"
-    if given.weights:
-        location = os.path.basename(writable(given.weights))
-        if os.path.dirname(os.path.abspath(given.weights)) != beside:
-            raise CommandError(f"the weights have to stand beside the output, in the folder {beside!r}")
     count = total = 0
-    with tempfile.TemporaryDirectory(dir=beside, prefix=f".{location}.") as temporary:
-        written = os.path.join(temporary, location)
-        with open(written if given.weights else os.devnull, "wb") as file:
+    with workplace(folder, name) as temporary:
+        with open(os.path.join(temporary, location) if given.weights else os.devnull, "wb") as file:
             for tensor in weights(model):
-                try:
-                    read = ir.serde.deserialize_tensor(tensor, base_path=base)
-                    if read.nbytes <= given.larger_than or read.dtype == ir.DataType.STRING:
-                        embed(tensor, read)
-                        continue
+                read = with_numbers(tensor, base, given.model)
+                if read.nbytes <= given.larger_than or read.dtype == ir.DataType.STRING:
+                    embed(tensor, read)
+                else:
                     total += remove(tensor, read, location, total, file)
                     count += 1
-                except (OSError, ValueError) as error:
-                    raise CommandError(
-                        f"the weight {tensor.name!r} of {given.model!r} cannot be read: {error}"
-                    ) from error
-        if given.weights:
-            os.replace(written, given.weights)
-    onnx.save(model, given.output)
+        written = os.path.join(temporary, name)
+        onnx.save(model, written)
+        put_in_place(written, output, location)
     if given.quiet:
         return 0
     size = os.path.getsize(given.output)
     where = f" to {given.weights}" if given.weights else ""
     print(f"{given.output}: {size / 2**10:.1f} kB without {count} weights of {total / 2**20:.1f} MB{where}")
     return 0
+
+
+def location_of(given: argparse.Namespace, model: onnx.ModelProto, folder: str, name: str) -> str:
+    """The name of the file that a light model *name* refers to for its weights, in the folder where it is written.
+
+    Raises CommandError when the weights were lost, or when others were taken for them.
+    """
+    if given.weights:
+        if os.path.dirname(os.path.abspath(writable(given.weights))) != folder:
+            raise CommandError(f"the weights have to stand beside the output, in the folder {folder!r}")
+        read = {os.path.join(os.path.dirname(given.model), entry.value) for entry in locations(model)}
+        if os.path.realpath(given.weights) in map(os.path.realpath, (given.output, *read)):
+            raise CommandError(f"{given.weights!r} is a file of the model: name another one for the weights")
+        return os.path.basename(given.weights)
+    if os.path.realpath(given.model) == os.path.realpath(given.output):
+        raise CommandError(f"{given.model!r} would lose its weights: name another output")
+    location = f"{name}.data"
+    if os.path.exists(os.path.join(folder, location)):
+        raise CommandError(
+            f"the light model would take {location!r}, which is there, for its weights: name another output"
+        )
+    return location
+
+
+def with_numbers(tensor: onnx.TensorProto, base: str, path: str) -> ir.TensorProtocol:
+    """A weight of the model *path*, as it can be read. Raises CommandError otherwise."""
+    try:
+        read = ir.serde.deserialize_tensor(tensor, base_path=base)
+        read.numpy()
+        return read
+    except (OSError, ValueError) as error:
+        raise CommandError(f"the weight {tensor.name!r} of {path!r} cannot be read: {error}") from error
 
 
 def weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:
@@ -164,10 +185,7 @@ def unlighten(given: argparse.Namespace) -> int:
         for value in graph.initializers.values():
             if value.name in removed:
                 value.const_value = found[value.name]  # read or drawn when it is written, never referred to
-    try:
-        save(model, given.output)
-    except OSError as error:
-        raise CommandError(f"the model cannot be written: {error}") from error
+    save(model, given.output)
     if given.quiet:
         return 0
     origin = f"from {given.weights}" if given.weights else f"of random numbers, seed {given.seed}"

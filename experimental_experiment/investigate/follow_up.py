@@ -23,6 +23,7 @@ from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
 from experimental_experiment.investigate.report import as_markdown, gathered
 from experimental_experiment.torch_interpreter.errors import VerificationError
 from experimental_experiment.torch_interpreter.journal import Journal
+from experimental_experiment.whole import whole
 
 FORMATS = (".html", ".md")
 """What a report can be, by the end of its name."""
@@ -59,7 +60,7 @@ def follow_up(
     if report is not None:
         content = gathered(journal, type(mod).__name__, args, kwargs, model)
         text = page(content) if os.fspath(report).endswith(".html") else as_markdown(content)
-        with open(report, "w", encoding="utf-8") as file:
+        with whole(report) as written, open(written, "w", encoding="utf-8") as file:
             file.write(text)
     if verify:
         differences = compared(journal, mod, args, kwargs, model)

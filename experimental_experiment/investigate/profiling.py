@@ -220,7 +220,8 @@ def profile(
         warmup: runs before them.
         threads: how many one operator may use; None leaves it to onnxruntime.
 
-    A body's time is that of its own nodes, so that the times of all kernels add up.
+    A body's time is that of its own nodes, so that the times of all kernels add up. Raises OSError when the system has no place
+    for onnxruntime's own file.
     """
     if runs < 1:
         raise ValueError(f"runs={runs} is not a number of runs")
@@ -244,7 +245,11 @@ def profile(
         for _ in range(warmup + runs):
             runner.run_with_ort_values(outputs, given)
         with open(runner.end_profiling()) as file:
-            events = json.load(file)
+            try:
+                events = json.load(file)
+            except json.JSONDecodeError as error:
+                folder = os.path.dirname(temporary)
+                raise OSError(f"onnxruntime did not write its profile to the end in {folder!r}") from error
     found = summed(events, modules, warmup)
     if any(not node.module for node in found.nodes) and any(modules.values()):
         modules |= modules_after_fusions(model, folder, modules)

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from experimental_experiment.whole import whole
+
 COLORS = {
     "ok": 32,
     "torch.export failed": 31,
@@ -158,7 +160,7 @@ class Pieces:
         """The tree as one page that needs nothing else; written to *path* when it is given."""
         page = PAGE.format(title=html.escape(self.root.kind), summary=self.summary, tree=branch(self.root))
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
+            with whole(path) as written, open(written, "w", encoding="utf-8") as file:
                 file.write(page)
         return page
 

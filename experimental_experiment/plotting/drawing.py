@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from experimental_experiment.plotting.dot import Drawable, dot_source
+from experimental_experiment.whole import whole
 
 PACKAGE = "the package {name} is not installed: pip install 'experimental_experiment[plot]'"
 PROGRAM = (
@@ -49,7 +50,7 @@ def plot_dot(
         if suffix not in FORMATS:
             raise ValueError(f"a drawing is a file of {', '.join(FORMATS)}, not {os.fspath(filename)!r}")
         content = source.encode() if suffix == "dot" else rendered(source, suffix)
-        with open(filename, "wb") as file:
+        with whole(filename) as written, open(written, "wb") as file:
             file.write(content)
         if ax is None:
             return None

@@ -14,6 +14,8 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
+from experimental_experiment.whole import refuse_devices
+
 EXTERNAL_THRESHOLD = 16 * 2**20
 """Weights of more bytes in all go to a file of their own: they are never copied into a protobuf."""
 
@@ -43,28 +45,19 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     Both files are written in a temporary folder beside the target, then renamed so that at any moment the graph in the folder
     stands beside its own weights: a failure, or the end of the process, leaves the old model or the new one. The data file of
     a model that is replaced by a small one is removed, as is what a process left that was killed while it wrote this model.
-    Returns the model that was written; it refers to the data file by its name. Raises IsADirectoryError on a folder.
+    Returns the model that was written; it refers to the data file by its name. Raises OSError on a folder or a device.
     """
+    refuse_devices(filename)
     path = os.path.abspath(filename)
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{os.fspath(filename)!r} is a folder")
     folder, name = os.path.split(path)
-    data = os.path.join(folder, f"{name}.data")
+    data = f"{name}.data"
     is_large = weight_bytes(model) > EXTERNAL_THRESHOLD
     with workplace(folder, name) as temporary:
         written = os.path.join(temporary, name)
-        with placed(model, folder, temporary, f"{name}.data" if is_large else None):
+        with placed(model, folder, temporary, data if is_large else None):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
-        between = os.path.join(folder, f"{os.path.basename(temporary)[1:]}.data")
-        with alone_in(folder), without_stale_data(path, between):
-            if not os.path.exists(f"{written}.data"):
-                os.replace(written, path)
-            elif os.path.exists(data):
-                replace_pair(written, path, between)
-            else:
-                os.replace(f"{written}.data", data)
-                os.replace(written, path)
+        put_in_place(written, path, data)
     return proto
 
 
@@ -80,6 +73,21 @@ def workplace(folder: str, name: str) -> Iterator[str]:
             )
             stack.enter_context(alone_in(temporary))
         yield temporary
+
+
+def put_in_place(written: str, path: str, data: str) -> None:
+    """Rename a model that was written in a `workplace` to *path*, and the weights beside it, if there are any, to the name *data*."""
+    temporary, folder = os.path.dirname(written), os.path.dirname(path)
+    weights, target = os.path.join(temporary, data), os.path.join(folder, data)
+    between = os.path.join(folder, f"{os.path.basename(temporary)[1:]}.data")
+    with alone_in(folder), without_stale_data(path, between):
+        if not os.path.exists(weights):
+            os.replace(written, path)
+        elif os.path.exists(target):
+            replace_pair(written, path, weights, target, between)
+        else:
+            os.replace(weights, target)
+            os.replace(written, path)
 
 
 def remove_left(folder: str, name: str) -> None:
@@ -132,25 +140,24 @@ def without_stale_data(path: str, between: str) -> Iterator[None]:
                 os.remove(stale)
 
 
-def replace_pair(written: str, path: str, between: str) -> None:
+def replace_pair(written: str, path: str, weights: str, target: str, between: str) -> None:
     """Put a graph and its weights in the place of another pair: for a while the graph reads its weights under the name *between*.
 
     They are copied then: a file with two names is refused as external data by onnx and onnx-ir.
     """
-    data = f"{path}.data"
     proto = onnx.load(written, load_external_data=False)
     for entry in locations(proto):
-        if entry.value == os.path.basename(data):
+        if entry.value == os.path.basename(target):
             entry.value = os.path.basename(between)
     intermediate = f"{written}.between"
     onnx.save(proto, intermediate)
-    os.replace(f"{written}.data", between)
+    os.replace(weights, between)
     os.replace(intermediate, path)
     try:
-        shutil.copyfile(between, f"{written}.data")
+        shutil.copyfile(between, weights)
     except OSError:  # the disk holds no third copy
-        os.link(between, f"{written}.data")
-    os.replace(f"{written}.data", data)
+        os.link(between, weights)
+    os.replace(weights, target)
     os.replace(written, path)
 
 
