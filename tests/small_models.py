@@ -62,6 +62,36 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "donut-swin": {"window_size": 2},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "align_vision_model": {"image_size": 64, "width_coefficient": 0.2, "depth_coefficient": 0.2},
+    "bailing_hybrid": {"num_expert_group": 2, "topk_group": 1, "num_experts_per_token": 2},
+    "blip-2": {"image_token_id": 90},
+    "bridgetower_vision_model": {"hidden_size": 64},
+    "dac": {"encoder_hidden_size": 4, "decoder_hidden_size": 64, "codebook_size": 50},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    "dots3_note_text": {"per_layer_config": {}, "num_key_value_heads": 4},
+    "efficientnet": {"image_size": 64, "width_coefficient": 0.2, "depth_coefficient": 0.2},
+    "emu3": {"vocabulary_map": {"<image>": 90, "<|extra_200|>": 91} | {f"<|visual token {place:06d}|>": 60 + place for place in range(9)}},
+    "esm": {"vocab_size": VOCABULARY, "mask_token_id": 3, "position_embedding_type": "rotary"},
+    "falcon_h1": {"mamba_d_ssm": 64},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "granite_speech5_encoder": {"context_size": 16},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"]},
+    "instructblip": {"image_token_id": 90},
+    "instructblipvideo": {"video_token_id": 90},
+    "janus_vqgan": {"base_channels": 32, "channel_multiplier": [1, 2], "latent_channels": 32},
+    "kosmos-2": {"latent_query_num": 4},
+    "kyutai_speech_to_text": {"codebook_vocab_size": 50},
+    "mamba2": {"num_heads": 8},
+    "nemotron": {"num_key_value_heads": 2},
+    "perceiver": {"d_latents": 32, "num_latents": 8, "num_self_attends_per_block": 2, "num_cross_attention_heads": 4},
+    "pp_ocrv5_mobile_rec": {"image_size": [48, 96]},
+    "pp_ocrv5_server_rec": {"image_size": [48, 96]},
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
+    "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 4, "indexer_compress_ratio": 2},
+    "step3p7_text": {"sliding_window": 8},
+    "t5gemma2_text": {"dropout_rate": 0.0},
+    "xmod": {"default_language": "en_XX"},
 }  # fmt: skip
 """What some configurations lack by default, or want to have in common, by their model_type."""
 LISTS = {"deepstack_visual_indexes": [0], "fullatt_block_indexes": [1]}
@@ -74,8 +104,11 @@ def small_model(name: str, sizes: bool = True) -> torch.nn.Module:
     Matrices that begin with equal numbers are random too: a router of zeros chooses among equal experts.
     """
     cls = getattr(transformers, name)
+    config = small_config(cls.config_class, sizes)
+    if name.endswith(("ForCausalLM", "LMHead", "LMHeadModel")) and hasattr(config, "is_decoder"):
+        config.is_decoder = True
     torch.manual_seed(0)
-    model = cls(small_config(cls.config_class, sizes)).eval()
+    model = cls(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1 and weight.is_floating_point() and not weight.is_meta and weight.std() == 0:
@@ -179,8 +212,9 @@ def inputs_of(
 
 def texts(model: torch.nn.Module, batch: int, length: int) -> dict[str, torch.Tensor]:
     """Ids and their mask, those of the decoder too."""
-    ids = torch.randint(3, WORDS, (batch, length))
-    mask = torch.ones_like(ids)
+    rows = batch * (model.config.num_codebooks if model.config.model_type.startswith("musicgen") else 1)
+    ids = torch.randint(3, WORDS, (rows, length))
+    mask = torch.ones(batch, length, dtype=torch.int64)
     mask[0, :2] = 0
     inputs = {"input_ids": ids, "attention_mask": mask}
     accepted = inspect.signature(model.forward).parameters
@@ -198,7 +232,8 @@ def with_places(
     marker = part(model.config, None, "image_token_id", "image_token_index")
     if marker is None or "pixel_values" not in media:
         return text
-    features = model.get_image_features(**media)
+    owner = model if hasattr(model, "get_image_features") else model.model
+    features = owner.get_image_features(**media)
     features = getattr(features, "pooler_output", features)
     features = torch.cat(list(features)) if isinstance(features, (list, tuple)) else features
     ids, mask = text["input_ids"], text["attention_mask"]
@@ -228,17 +263,30 @@ def part(config: Any, default: Any, *names: str) -> Any:
 
 
 def pictures(model: torch.nn.Module, batch: int, size: int | None) -> torch.Tensor:
-    """Square images."""
+    """Images, square ones by default."""
     known = part(model.config, 64, "image_size", "img_size")
-    known = (
-        known["height"]
-        if isinstance(known, dict)
-        else known[0]
-        if isinstance(known, (list, tuple))
-        else known
-    )
+    if isinstance(known, dict):
+        known = [known["height"], known["width"]]
+    height, width = known if isinstance(known, (list, tuple)) else (known, known)
     channels = part(model.config, 3, "num_channels", "in_channels", "in_chans")
-    return torch.randn(batch, channels, known + (size or 0), known + (size or 0))
+    return torch.randn(batch, channels, height + (size or 0), width + (size or 0))
+
+
+def videos(model: torch.nn.Module, batch: int, size: int | None) -> torch.Tensor:
+    """Square images, several of them in a row."""
+    frames = part(model.config, 4, "num_frames", "frames_per_clip")
+    return torch.stack([pictures(model, batch, size) for _ in range(frames)], 1)
+
+
+def patches(model: torch.nn.Module, batch: int, size: int | None) -> dict[str, torch.Tensor]:
+    """The patches of each image, and how many there are in a column and in a row."""
+    side, channels = part(model.config, 16, "patch_size"), part(model.config, 3, "num_channels")
+    rows = 6 if size else 4
+    return {
+        "pixel_values": torch.randn(batch, rows * 4, channels * side * side),
+        "pixel_attention_mask": torch.ones(batch, rows * 4, dtype=torch.int64),
+        "spatial_shapes": torch.tensor([[rows, 4]] * batch),
+    }
 
 
 def packed(model: torch.nn.Module, batch: int, size: int | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -284,7 +332,7 @@ def several(model: torch.nn.Module, batch: int) -> torch.Tensor:
 def features(name: str) -> Callable[[torch.nn.Module, int, int], torch.Tensor]:
     """Random vectors of the width that the configuration has under this name, by default its hidden_size."""
     return lambda model, batch, length: torch.randn(
-        batch, length, part(model.config, model.config.hidden_size, name)
+        batch, length, part(model.config, None, name, "hidden_size")
     )
 
 
@@ -298,6 +346,12 @@ NEEDED: dict[str, Callable[[torch.nn.Module, int, int], Any]] = {
     "prompt_masks": lambda model, batch, length: pictures(model, batch, None),
     "prompt_pixel_values": lambda model, batch, length: pictures(model, batch, None),
     "query_embeds": features("hidden_size"),
+    "inputs": features("d_model"),
+    "freq": lambda model, batch, length: torch.zeros(batch, 1, dtype=torch.int64),
+    "past_values_padding": lambda model, batch, length: torch.zeros(
+        batch, model.config.context_length, dtype=torch.int64
+    ),
+    "qformer_input_ids": lambda model, batch, length: torch.randint(3, WORDS, (batch, length)),
     "state": lambda model, batch, length: torch.randn(batch, part(model.config, 32, "max_state_dim")),
     "visual_feats": features("visual_feat_dim"),
     "visual_pos": features("visual_pos_dim"),
@@ -316,6 +370,20 @@ FORMS: dict[str, Callable[[torch.nn.Module, int, int, int | None], dict[str, Any
     ),
     "images": lambda model, batch, length, size: {"pixel_values": pictures(model, batch, size)},
     "lists of images": lambda model, batch, length, size: {"pixel_values": pictures(model, batch, size)[:, None]},
+    "pairs of images": lambda model, batch, length, size: {
+        "pixel_values": torch.stack([pictures(model, batch, size) for _ in range(2)], 1)
+    },
+    "videos": lambda model, batch, length, size: {"pixel_values": videos(model, batch, size)},
+    "videos by name": lambda model, batch, length, size: {"pixel_values_videos": videos(model, batch, size)},
+    "patches of images": lambda model, batch, length, size: patches(model, batch, size),
+    "places of images": lambda model, batch, length, size: {
+        "pixel_values": pictures(model, batch, size),
+        "image_embeds_position_mask": (torch.arange(length) < part(model.config, 4, "latent_query_num")).long().expand(batch, -1),
+    },
+    "features of images": lambda model, batch, length, size: {
+        "visual_feats": torch.randn(batch, 5, model.config.visual_feat_dim),
+        "visual_pos": torch.rand(batch, 5, model.config.visual_pos_dim),
+    },
     "images of sizes": lambda model, batch, length, size: {
         "pixel_values": (images := pictures(model, batch, size)),
         "image_sizes": torch.tensor([images.shape[2:]] * batch),
@@ -323,6 +391,27 @@ FORMS: dict[str, Callable[[torch.nn.Module, int, int, int | None], dict[str, Any
     "spectrograms": lambda model, batch, length, size: {"input_features": spectrogram(model, batch, length)},
     "spectrograms by frame": lambda model, batch, length, size: {
         "input_features": spectrogram(model, batch, length).mT
+    },
+    "spectrograms with a mask": lambda model, batch, length, size: {
+        "input_features": (frames := spectrogram(model, batch, length)),
+        "input_features_mask": torch.ones(batch, frames.shape[-1], dtype=torch.int64),
+    },
+    "spectrograms by frame with a mask": lambda model, batch, length, size: {
+        "input_features": (frames := spectrogram(model, batch, length).mT),
+        "input_features_mask": torch.ones(batch, frames.shape[1], dtype=torch.int64),
+    },
+    "spectrograms in a channel": lambda model, batch, length, size: {
+        "input_features": spectrogram(model, batch, length).mT[:, None]
+    },
+    "spectrograms as values": lambda model, batch, length, size: {
+        "input_values": torch.randn(batch, part(model.config, 64, "max_length"), model.config.num_mel_bins)
+    },
+    "decisions": lambda model, batch, length, size: {
+        "states": torch.randn(batch, length, model.config.state_dim),
+        "actions": torch.randn(batch, length, model.config.act_dim),
+        "returns_to_go": torch.randn(batch, length, 1),
+        "timesteps": torch.arange(length).expand(batch, -1),
+        "attention_mask": torch.ones(batch, length, dtype=torch.int64),
     },
     "sounds": lambda model, batch, length, size: {"input_values": torch.randn(batch, 400 * length)},
     "channels of sounds": lambda model, batch, length, size: {"input_values": torch.randn(batch, 1, 400 * length)},
