@@ -194,25 +194,38 @@ def inputs_among(model: Any, args: tuple, kwargs: Mapping[str, Any], names: Sequ
     ]
 
 
+def eager_outputs(
+    model: torch.nn.Module, args: tuple = (), kwargs: Mapping[str, Any] | None = None
+) -> list[torch.Tensor]:
+    """The outputs of a call, in order, on copies of the arguments.
+
+    The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile.
+    """
+    with without_gradients_of_parameters(model):
+        found = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(dict(kwargs or {}))))
+    return [tensor.detach() for tensor in found]
+
+
 def compare(
     model: torch.nn.Module,
     runner: onnxruntime.InferenceSession,
     args: tuple = (),
     kwargs: Mapping[str, Any] | None = None,
     scale: float = 1.0,
+    expected: Sequence[torch.Tensor] | None = None,
 ) -> list[Difference]:
     """Run both on copies of the same arguments and compare every output, in order.
 
-    The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile. Python ints, floats and
-    bools among the arguments are constants of the model unless they are inputs of it.
+    Python ints, floats and bools among the arguments are constants of the model unless they are inputs of it.
+    *expected*: what `eager_outputs` gave for this call, when it is compared with several ONNX models.
     """
     kwargs = dict(kwargs or {})
     inputs = inputs_among(model, args, kwargs, [argument.name for argument in runner.get_inputs()])
     feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]
-    with without_gradients_of_parameters(model):
-        expected = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    if expected is None:
+        expected = eager_outputs(model, args, kwargs)
     got = run(runner, feeds)
     names = [argument.name for argument in runner.get_outputs()]
     if len(expected) != len(got):
         raise ValueError(f"eager gives {len(expected)} outputs, the ONNX model {len(got)}")
-    return [difference(name, a.detach(), b, scale) for name, a, b in zip(names, expected, got)]
+    return [difference(name, a, b, scale) for name, a, b in zip(names, expected, got)]

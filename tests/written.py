@@ -169,7 +169,7 @@ def exports_alone() -> Iterator[None]:
             assert_same_as_eager=once,
             assert_as_near_as_eager=once,
             assert_rows_needed=nothing,
-            assert_matches=nothing,
+            assert_calls_match=nothing,
         ),
         mock.patch.object(Context, "__post_init__", for_the_standard),
         mock.patch.object(conversion, "finish", nothing),
