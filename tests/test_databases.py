@@ -31,7 +31,7 @@ class TestDatabases(unittest.TestCase):
 
         for context in ONE_IN.keys() - {"plain"}:
             with self.subTest(context):
-                self.check(operator_names() + module_names(), 40, context, samples=1, workers=1)
+                self.check(operator_names() + module_names(), 25, context, samples=1, workers=1)
 
 
 class TestContexts(unittest.TestCase):
