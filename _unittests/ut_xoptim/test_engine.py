@@ -145,6 +145,13 @@ class TestPatterns(unittest.TestCase):
             def wrong(op, z):
                 return z
 
+    def test_a_name_that_a_rule_of_another_set_has(self):
+        with self.assertRaisesRegex(ValueError, "there are two rules MultiHeadAttention"):
+
+            @rule(P.Relu(x), set="default")
+            def multi_head_attention(op, x):
+                return x
+
     def test_a_root_in_several_forms(self):
         """The rule is tried on nodes of any of its operators; names of other forms are None."""
 

@@ -153,5 +153,104 @@ class TestMultiHeadAttention(RuleTestCase):
                 self.assert_stays(text, opset=opset)
 
 
+class TestBiasesOfAttention(RuleTestCase):
+    RULE = "BiasesOfAttention"
+    BIASES = """
+    b = Constant <value=float[16]{1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}> () c = Constant <value=float[16]{1,1,1,1,1,1,1,1,-2,-2,-2,-2,3,3,3,3}> ()
+    one = Constant <value=float[1]{1.5}> ()
+    """
+    SUMS = "qb = Add (q, b) kb = Add (c, k) vb = Add (v, b)"
+
+    def attention(self, sums: str = SUMS, inputs: str = "qb, kb, vb", signature: str = "") -> str:
+        """Attention of two heads of queries, keys and values that have biases."""
+        rows = "float[B,S,16] q, float[B,T,16] k, float[B,T,16] v"
+        node = f"y = com.microsoft.MultiHeadAttention <num_heads=2, scale=0.25> ({inputs})"
+        return f"agraph ({rows}{signature}) => (float[B,S,16] y) {{ {self.BIASES} {sums} {node} }}"
+
+    def test_forms(self):
+        mask = ", float[B,1,S,T] m"
+        cases = {
+            "three biases": (self.attention(), []),
+            "a mask": (self.attention(inputs="qb, kb, vb, , , m", signature=mask), []),
+            "keys without a bias": (self.attention("qb = Add (q, b) vb = Add (v, c)", "qb, k, vb"), []),
+            "a number": (self.attention(self.SUMS.replace("(v, b)", "(v, one)")), ["Add"]),
+            "another user of the values": (self.attention().replace("y)", "y, float[B,T,16] vb)"), ["Add"]),
+        }
+        for promise, (text, others) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, [*others, "MultiHeadAttention"])
+
+    def test_what_it_declines(self):
+        cases = {
+            "one bias": self.attention("qb = Add (q, b)", "qb, k, v"),
+            "a bias that is computed": self.attention(
+                self.SUMS.replace("(q, b)", "(q, d)"), signature=", float[16] d"
+            )
+            .replace("kb = Add (c, k)", "")
+            .replace("qb, kb", "qb, k"),
+            "a bias of the operator": self.attention(
+                f"{self.SUMS} d = Concat <axis=0> (b, b, c)", "qb, kb, vb, d"
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
+class TestAttentionOfOneValue(RuleTestCase):
+    RULE = "AttentionOfOneValue"
+    WEIGHTS = """
+    w = Constant <value=float[4,8]{1,2,3,4,5,6,7,8,-1,-2,-3,-4,1,1,1,1,2,2,2,2,0,0,0,0,1,0,1,0,1,0,2,0}> ()
+    u = Constant <value=float[4,8]{1,0,1,0,0,1,2,0,1,0,1,2,2,0,1,0,2,0,1,1,0,1,1,1,1,0,3,0,0,0,2,1}> ()
+    t = Constant <value=float[4,8]{0,0,1,2,0,1,2,0,1,0,1,-2,2,0,1,0,2,0,1,1,0,-1,1,1,1,0,3,0,1,1,2,1}> ()
+    b = Constant <value=float[24]{1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}> ()
+    """
+    PRODUCTS = "q = MatMul (x, w) k = MatMul (x, u) v = MatMul (x, t)"
+
+    def attention(
+        self, inputs: str = "q, k, v", more: str = "", products: str = PRODUCTS, size: int = 65
+    ) -> str:
+        """Attention of two heads of products of one value, and of four."""
+        node = f"y = com.microsoft.MultiHeadAttention <num_heads=2, scale=0.125> ({inputs})"
+        text = f"agraph (float[B,N,4] x{more}) => (float[B,N,8] y) {{ {self.WEIGHTS} {products} {node} }}"
+        return text.replace("N", str(size)) if size else text
+
+    def test_forms(self):
+        cases = {
+            "without a bias": self.attention(),
+            "a bias": self.attention("q, k, v, b"),
+            "a mask": self.attention("q, k, v, , , m", ", float[B,1,N,N] m"),
+            "a bias and a mask of each head": self.attention("q, k, v, b, , m", ", float[1,2,N,N] m"),
+            "256 positions": self.attention("q, k, v, b", size=256),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ["Attention"])
+
+    def test_what_it_declines(self):
+        cases = {
+            "64 positions": self.attention(size=64),
+            "257 positions": self.attention(size=257),
+            "unknown positions": self.attention(size=0),
+            "another value": self.attention(
+                more=", float[B,N,4] z", products=self.PRODUCTS.replace("(x, u)", "(z, u)")
+            ),
+            "another user of the keys": self.attention().replace("y)", "y, float[B,65,8] k)"),
+            "a weight that is read twice": self.attention(
+                products=self.PRODUCTS.replace("q = MatMul (x, w)", "f = Abs (x) q = MatMul (f, u)")
+            ),
+            "another weight that is read elsewhere": self.attention()
+            .replace("y) {", "y, float[4,8] o) {")
+            .replace("k = MatMul", "o = Neg (t) k = MatMul"),
+            "values of other sizes": self.attention()
+            .replace("[B,65,8] y", "[B,65,16] y")
+            .replace("v = MatMul (x, t)", "s = Concat <axis=1> (t, t) v = MatMul (x, s)"),
+            "a mask of padding": self.attention("q, k, v, , p", ", int32[B,N] p"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -129,7 +129,7 @@ def rule(
 
     Raises:
         TypeError: the function lists a name that the pattern does not have, or the pattern may be a value without a node.
-        ValueError: the set has a rule of that name.
+        ValueError: a set has a rule of that name.
     """
 
     def made(function: Callable) -> Rule:
@@ -143,8 +143,8 @@ def rule(
             raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
         result = Rule(pattern, function, parameters, set or "", since, before, special_values)
         if set is not None:
-            if result.name in SETS[set]:
-                raise ValueError(f"the set {set} has two rules {result.name}")
+            if any(result.name in members for members in SETS.values()):
+                raise ValueError(f"there are two rules {result.name}")
             SETS[set][result.name] = result
         return result
 
