@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
-from torch._guards import TracingContext
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_dynamo.checkpointing import unwrap
@@ -21,6 +19,7 @@ from experimental_experiment.torch_dynamo.debug import DebugBackend
 from experimental_experiment.torch_dynamo.decompositions import decomposed, table_of
 from experimental_experiment.torch_dynamo.noise import DRAWN
 from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
+from experimental_experiment.torch_dynamo.training import Step, keep_inputs, metadata_now
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.xoptim.options import OptimizationOptions
 
@@ -115,6 +114,7 @@ def compiled(
 
     def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
         device = device_of(inputs)
+        keep_inputs()
         unwrap(module, DRAWN)
         module = decomposed(module, table)
         converted = convert(module, target)
@@ -137,7 +137,7 @@ def compiled(
 
     if is_aten(graph_module):
         return compiler(graph_module, args)
-    return aot_autograd(fw_compiler=compiler, decompositions=table)(graph_module, args)
+    return Step(graph_module, args, compiler, table).__call__
 
 
 def is_aten(module: torch.fx.GraphModule) -> bool:
@@ -149,6 +149,5 @@ def is_aten(module: torch.fx.GraphModule) -> bool:
 
 def outputs_seen() -> int | None:
     """How many of the first outputs aot_autograd shows to the user, the others being kept for the gradients; None: all."""
-    context = TracingContext.try_get()
-    metadata = context.fw_metadata if context is not None else None
+    metadata = metadata_now()
     return metadata.num_forward if metadata is not None else None

@@ -8,7 +8,8 @@ from typing import Any
 import onnxruntime
 import torch
 from onnxruntime.capi._pybind_state import OrtDevice, OrtValueVector, RunOptions
-from torch.utils.dlpack import from_dlpack, to_dlpack
+from torch._C import _from_dlpack as from_dlpack  # torch's own asks first what a capsule is
+from torch.utils.dlpack import to_dlpack
 
 from experimental_experiment.torch_dynamo.aliasing import viewing
 from experimental_experiment.torch_dynamo.conversion import Converted, is_computed
