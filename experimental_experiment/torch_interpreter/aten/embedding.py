@@ -170,11 +170,11 @@ def size_of(item) -> sympy.Expr:
 
 
 def bag_of_each(op, indices, starts):
-    """The bag that each index belongs to: how many bags start before it or there, less one."""
-    none = op.Expand(op.constant(0), op.Add(op.shape_of(indices), 1))
+    """The bag that each index belongs to: how many bags start before it or there, less the one that the first place holds."""
+    none = op.Concat(op.constant([-1]), op.Expand(op.constant(0), op.shape_of(indices)), axis=0)
     one = op.Expand(op.constant(1), op.shape_of(starts))
     begun = op.CumSum(op.ScatterElements(none, starts, one, axis=0, reduction="add"), 0)
-    return op.Slice(op.Sub(begun, 1), [0], [-1], [0])
+    return op.Slice(begun, [0], [-1], [0])
 
 
 def reads_result(op, first: int) -> bool:
