@@ -15,7 +15,7 @@ import figures  # noqa: E402
 
 project = "experimental_experiment"
 release = version = experimental_experiment.__version__
-html_title = f"experimental_experiment<br>{version}"
+html_title = f"experimental_experiment {version}"
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -16,9 +16,10 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors, patches
 
 # %%
-# The list of them. Those of the column *default* give an export that is right, and are on in every ``to_onnx``.
+# These are there; ``print(patches())`` is the table of :doc:`../patches`. Those of its column *default* give an export that is right, and
+# are on in every ``to_onnx``.
 
-print(patches())
+print(*(patch.name for patch in patches()), sep=", ")
 
 # %%
 # A recurrent layer with a dynamic length

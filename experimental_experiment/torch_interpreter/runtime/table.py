@@ -165,6 +165,8 @@ def markdown() -> str:
         "",
         "## Numbers and infinities",
         "",
+        "The version is the one of onnxruntime that the row was measured with.",
+        "",
         *markdown_rows([row for row in measured if not row.special_values]),
         "## Special values",
         "",
@@ -189,7 +191,7 @@ def markdown_rows(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         by_function[row.rewrite].append(row)
     lines = [
-        "| operator | when | without the row | instead | nodes | since | place |",
+        "| operator | when | without the row | instead | nodes | version | place |",
         "|---|---|---|---|---|---|---|",
     ]
     for function, same in sorted(
@@ -197,9 +199,9 @@ def markdown_rows(rows: Sequence[Row]) -> list[str]:
     ):
         row = same[0]
         promise = " ".join(inspect.getdoc(function).split("\n\n")[0].split()).rstrip(".")
-        since = f"before {row.before}" if row.before is not None else f"onnxruntime {row.measured}"
+        version = f"before {row.before}" if row.before is not None else row.measured
         operators = ", ".join(sorted(item.operator for item in same))
         lines.append(
-            f"| {operators} | {row.when} | {row.because} | {promise} | {row.nodes} | {since} | {row.place} |"
+            f"| {operators} | {row.when} | {row.because} | {promise} | {row.nodes} | {version} | {row.place} |"
         )
     return [*lines, ""]
