@@ -6,7 +6,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS
-from tests.written import Recorder, exports_alone
+from tests.written import Recorder, chosen, exports_alone
 
 aten = torch.ops.aten
 X = torch.randn(3, 4)
@@ -19,6 +19,14 @@ def written(function, *args, **options):
     with exports_alone(), recorder.recording():
         to_onnx(function, args, **options)
     return recorder.written
+
+
+class TestNames(unittest.TestCase):
+    def test_a_file_with_or_without_its_packages(self):
+        whole = "_unittests.ut_torch_interpreter.test_aten_loss"
+        self.assertEqual(chosen(["test_aten_loss", whole]), [whole, whole])
+        with self.assertRaisesRegex(SystemExit, "error: there is no test file 'test_aten_los'"):
+            chosen(["test_aten_los"])
 
 
 class TestRecorder(unittest.TestCase):

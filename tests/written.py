@@ -1,7 +1,7 @@
 """Measure what translations write: ``python -m tests.written`` updates ``experimental_experiment/torch_interpreter/written.json``.
 
-    python -m tests.written                                                  # all, a quarter of an hour of a core
-    python -m tests.written _unittests.ut_torch_interpreter.test_aten_loss   # what this file's tests reach
+    python -m tests.written                  # all, a quarter of an hour of a core
+    python -m tests.written test_aten_loss   # what this file's tests reach
 
 The file holds a section for each test file, which a run of that test file replaces. Tests run as exports alone, with static sizes
 unless the case names its own, for the default operator set and the plain standard: nothing is run nor compared.
@@ -200,11 +200,25 @@ def save(sections: dict[str, dict[str, list[str]]]) -> None:
         file.write("{\n" + ",\n".join(parts) + "\n}\n")
 
 
+def chosen(names: list[str]) -> list[str]:
+    """The test files of these names, with or without their packages, or all. Raises SystemExit when there is none of a name."""
+    files = runner.files()
+    if not names:
+        return [file for file in files if file.startswith(TESTS)]
+    found = []
+    for name in names:
+        matches = [file for file in files if file == name or file.endswith(f".{name}")]
+        if not matches:
+            raise SystemExit(f"error: there is no test file {name!r}")
+        found += matches
+    return found
+
+
 def main(names: list[str]) -> int:
     """Measure these test files, or all."""
     os.chdir(runner.ROOT)
     sections = dict(catalog.measured()) if names else {}
-    for name in names or [name for name in runner.files() if name.startswith(TESTS)]:
+    for name in chosen(names):
         start = time.monotonic()
         sections[name] = measured(name)
         print(f"{name}: {len(sections[name])} translations ({time.monotonic() - start:.0f} s)", flush=True)

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,27 @@ def _(x, by):
 
 def head():
     return Head(), (torch.randn(3, 3),)
+"""
+
+
+MODEL = """import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(10, 3)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+
+
+def build():
+    return Layer(), (torch.randn(2, 10),)
+
+
+def other_sizes():
+    return Layer(), (torch.randn(5, 10),)
 """
 
 
@@ -223,6 +245,23 @@ class TestReadme(unittest.TestCase):
             exec(code, {"__name__": "quickstart"})
         self.assertIn("input: name='input' type=dtype('float32') shape=['batch', 10]", out.getvalue())
         self.assertEqual(os.listdir(), ["mlp.onnx"])
+
+    def test_the_commands_run(self):
+        """As they stand, one after the other; the first two commands, which install, are those of `.ci/run`."""
+        with open("model.py", "w") as file:
+            file.write(MODEL)
+        prefix = "python -m experimental_experiment "
+        blocks = [block for block in readme_blocks("bash") if block.startswith(prefix)]
+        commands = [shlex.split(line, comments=True)[3:] for block in blocks for line in block.splitlines()]
+        self.assertGreater(len(commands), 8)
+        for arguments in commands:
+            with (
+                self.subTest(" ".join(arguments)),
+                contextlib.redirect_stdout(io.StringIO()) as out,
+                contextlib.redirect_stderr(io.StringIO()) as err,
+            ):
+                self.assertEqual(main(arguments), 0, err.getvalue())
+                self.assertNotEqual(out.getvalue(), "")
 
     def test_the_error_is_the_one_shown(self):
         (shown,) = [block for block in readme_blocks("") if block.startswith("error")]
