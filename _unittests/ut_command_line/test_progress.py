@@ -41,6 +41,7 @@ class TestProgress(unittest.TestCase):
         _, steps, done = stages[1]
         self.assertEqual(steps, done)
         self.assertGreaterEqual(steps, 6)
+        self.assertEqual(stages[2][1:], [2, 2])  # a step a node
 
     def test_nothing_is_shown_without_a_terminal(self):
         with contextlib.redirect_stderr(io.StringIO()) as err, terminal_progress() as progress:

@@ -76,8 +76,7 @@ def run(given: argparse.Namespace) -> int:
     expected = outputs(given.model) if given.check else []  # before the output may replace the model
     report = Report()
     with terminal_progress(given.quiet) as progress:
-        progress("optimize", 1)
-        rewrite(model, options, report=report)
+        rewrite(model, options, report=report, progress=progress)
         texts = [str(report)]
         if given.quantize:
             texts.append(str(quantize(model, given, progress)))

@@ -111,8 +111,7 @@ def to_ir(
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", journal.progress)
         journal.patches = used_patches()
     model = model_of(op)
-    journal.progress("optimize", 1)
-    journal.optimized = finish(model, context, options, bool(inline), classes)
+    journal.optimized = finish(model, context, options, bool(inline), classes, journal.progress)
     journal.program, journal.rows = program, context.applied
     journal.exported = getattr(capture_options, "program", None)
     return model

@@ -13,6 +13,7 @@ from onnx_ir.passes import PassManager
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
 from experimental_experiment.logs import logger
+from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.functions import extract
 from experimental_experiment.xoptim.optimizer import optimize
@@ -47,6 +48,7 @@ def finish(
     options: OptimizationOptions | None,
     inline: bool,
     classes: Collection[str] | None,
+    progress: Progress = silent,
 ) -> list[Report]:
     """Inline the local functions or extract those of *classes*, and optimize; without options only what nothing uses is removed.
 
@@ -57,15 +59,28 @@ def finish(
     if context.keeps_modules:
         improve(model, None, context)  # not more: what calls of equal modules share would make them differ
         extract(model, context, classes)
-    return improve(model, options, context)
+    return improve(model, options, context, progress)
 
 
-def improve(model: ir.Model, options: OptimizationOptions | None, context: Context) -> list[Report]:
+def improve(
+    model: ir.Model,
+    options: OptimizationOptions | None,
+    context: Context,
+    progress: Progress = silent,
+) -> list[Report]:
     """Optimize, or remove what nothing uses; what the optimizer did."""
     if options is None:
+        progress("optimize", 1)
         PassManager([RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()])(model)
         return []
     report = Report()
-    optimize(model, options, report=report, runtime=context.runtime, special_values=context.special_values)
+    optimize(
+        model,
+        options,
+        report=report,
+        runtime=context.runtime,
+        special_values=context.special_values,
+        progress=progress,
+    )
     logger.info("optimized: %s", report)
     return [report]

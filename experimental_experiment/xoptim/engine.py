@@ -8,12 +8,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import onnx_ir as ir
 
+from experimental_experiment.progress import nothing
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer
 from experimental_experiment.torch_interpreter.marks import MODULES
@@ -174,20 +176,27 @@ class Engine:
         self.limit = 100
         self.found_constants = False
 
-    def run(self, nodes: Collection[ir.Node], stop_after: int | None = None) -> None:
-        """Apply the rules to these nodes and to what changes; at most *stop_after* rewritings in all.
+    def run(
+        self,
+        nodes: Collection[ir.Node],
+        stop_after: int | None = None,
+        step: Callable[[], object] = nothing,
+    ) -> None:
+        """Apply the rules to these nodes and to what changes; at most *stop_after* rewritings in all, a *step* each of these nodes.
 
         Raises OptimizationError when a rule does not end.
         """
         self.push_new(nodes)
         self.limit = max(self.limit, len(self.report.applications) + BUDGET * len(self.queue) + 100)
         with self.context.at(self.context.origin):  # each rewriting has its own
-            self.empty_queue(stop_after)
+            self.empty_queue(stop_after, step)
 
-    def empty_queue(self, stop_after: int | None) -> None:
-        """Look at the nodes of the queue until none is left."""
+    def empty_queue(self, stop_after: int | None, step: Callable[[], object]) -> None:
+        """Look at the nodes of the queue until none is left; a *step* each of those that are there now."""
         queue, waiting, candidates = self.queue, self.waiting, self.candidates
+        steps = itertools.chain(itertools.repeat(step, len(queue)), itertools.repeat(nothing))
         while queue:
+            next(steps)()
             node = queue.popleft()
             waiting.discard(node)
             if node.graph is None:

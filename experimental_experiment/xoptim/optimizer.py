@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -15,6 +15,7 @@ from onnx_ir.passes.common import (
     ShapeInferencePass,
 )
 
+from experimental_experiment.progress import Progress, nothing, silent
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.xoptim.engine import Engine
@@ -53,6 +54,7 @@ def optimize(
     report: Report | None = None,
     runtime: str = "onnxruntime",
     special_values: bool = False,
+    progress: Progress = silent,
 ) -> ir.Model | onnx.ModelProto:
     """Rewrite a model by rules until none applies.
 
@@ -63,6 +65,7 @@ def optimize(
         report: filled with what was done.
         runtime: what the model is written for, as in `to_onnx`.
         special_values: leave out the rules that may change NaN or the sign of zero, as in `to_onnx`.
+        progress: as for `to_onnx`, a step a node.
 
     Returns the optimized model, of the type that was given.
     Raises OptimizationError when a rule does not end or changes a type.
@@ -78,10 +81,14 @@ def optimize(
     if everything or options.constant_folding:
         prepare(target)
     roots = (target.graph, *target.functions.values())
-    report.nodes_before += sum(len(nodes_of(root)) for root in roots)
-    learned = True
+    count = sum(len(nodes_of(root)) for root in roots)
+    report.nodes_before += count
+    learned, step = True, progress("optimize", count)
     while learned:
-        constants = [rewrite(root, everything, options, report, runtime, special_values) for root in roots]
+        constants = [
+            rewrite(root, everything, options, report, runtime, special_values, step) for root in roots
+        ]
+        step = nothing
         learned = any(constants) and has_open_sizes(target) and infer_shapes(target)
     if options.remove_unused:
         remove_unused(target)
@@ -151,10 +158,11 @@ def rewrite(
     report: Report,
     runtime: str,
     special_values: bool,
+    step: Callable[[], object],
 ) -> bool:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
 
-    Returns whether a value has become constant.
+    Each node that is there now is a *step*. Returns whether a value has become constant.
     """
     nodes = nodes_of(root)
     engine = Engine(
@@ -165,8 +173,8 @@ def rewrite(
     waiting: Sequence[ir.Node] = nodes
     while waiting:
         before = len(report.applications)
-        engine.run(waiting, options.stop_after)
-        waiting = []
+        engine.run(waiting, options.stop_after, step)
+        waiting, step = [], nothing
         if options.common_subexpressions and len(report.applications) > before:
             kept = share_expressions(root)
             waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
