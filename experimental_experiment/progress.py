@@ -9,8 +9,11 @@ import contextlib
 import importlib
 import importlib.util
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from experimental_experiment.logs import logger
 
 Progress = Callable[[str, int], Callable[[], object]]
 
@@ -35,6 +38,40 @@ def terminal_progress(quiet: bool = False) -> Iterator[Progress]:
     finally:
         for bar in bars:
             bar.close()
+
+
+class Timed:
+    """A progress that is shown by another one, while the time of each stage is noted and logged; the last stage ends with it.
+
+    Attributes:
+        stages: name and seconds of each stage that has ended, in order.
+    """
+
+    def __init__(self, shown: Progress):
+        self.shown = shown
+        self.stages: list[tuple[str, float]] = []
+        self.begun: tuple[str, float] | None = None
+
+    def __call__(self, stage: str, steps: int) -> Callable[[], object]:
+        """Begin a stage."""
+        self.end_stage()
+        self.begun = stage, time.perf_counter()
+        return self.shown(stage, steps)
+
+    def end_stage(self) -> None:
+        """Note the time of the stage that is open."""
+        if self.begun is not None:
+            stage, begin = self.begun
+            seconds = time.perf_counter() - begin
+            logger.info("%s: %.2f s", stage, seconds)
+            self.stages.append((stage, seconds))
+            self.begun = None
+
+    def __enter__(self) -> Timed:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end_stage()
 
 
 def silent(stage: str, steps: int) -> Callable[[], object]:

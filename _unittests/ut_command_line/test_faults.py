@@ -398,6 +398,11 @@ class TestAmount(FaultsTestCase):
         optimize = ["optimize", "model.onnx", "-o", "out.onnx"]
         self.assertIn("out.onnx: ", self.command(*optimize)[1])
         self.assertEqual(self.command(*optimize, "-q"), (0, "", ""))
+        _, _, err = self.command(*optimize, "-v", "--quantize", "int8")
+        self.assertEqual(re.findall(r"(?m)^(\w+): [\d.]+ s$", err), ["optimize", "quantize", "write"])
+        _, _, err = self.command("investigate", "models.py:product", "-v")
+        self.assertRegex(err, r"(?m)^run: [\d.]+ s$")
+        self.assertRegex(err, r"(?m)^export: [\d.]+ s$")
 
     def test_every_command_takes_them(self):
         commands = parser()._subparsers._group_actions[0].choices

@@ -12,7 +12,7 @@ from experimental_experiment.investigate import coverage, discrepancies, piece_b
 from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.pieces import calls_of
 from experimental_experiment.investigate.recording import Call, inferred_shapes
-from experimental_experiment.progress import terminal_progress
+from experimental_experiment.progress import Timed, terminal_progress
 from experimental_experiment.torch_interpreter import ExportError
 
 
@@ -112,7 +112,7 @@ def list_operators(example: source.Example) -> int:
 def take_apart(given: argparse.Namespace, example: source.Example) -> int:
     """Print what `piece_by_piece` finds."""
     calls = list(example.args) if given.calls else example.args
-    with terminal_progress(given.quiet) as progress:
+    with terminal_progress(given.quiet) as shown, Timed(shown) as progress:
         found = piece_by_piece(example.model, calls, example.kwargs, folder=given.folder, progress=progress)
     print(found.to_text(color=sys.stdout.isatty()))
     if given.html:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import REFUSALS, sound, to_ir, writable
 from experimental_experiment.comparison import session
-from experimental_experiment.progress import Progress, terminal_progress
+from experimental_experiment.progress import Progress, Timed, terminal_progress
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite
@@ -75,7 +75,7 @@ def run(given: argparse.Namespace) -> int:
     model = to_ir(proto, given.model)
     expected = outputs(given.model) if given.check else []  # before the output may replace the model
     report = Report()
-    with terminal_progress(given.quiet) as progress:
+    with terminal_progress(given.quiet) as shown, Timed(shown) as progress:
         rewrite(model, options, report=report, progress=progress)
         texts = [str(report)]
         if given.quantize:

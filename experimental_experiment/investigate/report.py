@@ -44,7 +44,7 @@ def gathered(
     return {
         "title": name,
         "summary": summary(graph_model, nodes, model),
-        "stages": [[stage, round(seconds, 3)] for stage, seconds in journal.stages],
+        "stages": [[stage, round(seconds, 3)] for stage, seconds in journal.progress.stages],
         "inputs": [described(value) for value in graph_model.graph.inputs],
         "outputs": [described(value) for value in graph_model.graph.outputs],
         "weights": weights(graph_model),
