@@ -17,7 +17,7 @@ import unittest
 from multiprocessing.connection import Connection, wait
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LONGEST = tuple(f"tests.test_{name}" for name in ("databases", "architectures", "documents", "exportdb"))
+LONGEST = tuple(f"tests.test_{name}" for name in ("databases", "architectures", "pieces", "tutorials"))
 PROCESSES = 2
 
 
