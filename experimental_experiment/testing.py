@@ -230,11 +230,12 @@ class ExporterTestCase(unittest.TestCase):
         scale: float = 1.0,
         target_opset: int | Mapping[str, int] | None = None,
         export_options: ExportOptions | None = None,
+        eager: Callable[..., list[torch.Tensor]] = eager_outputs,
         **options: Any,
     ) -> onnx.ModelProto:
         """Export a module, then compare on the example and on *others*: tuples of arguments, or (args, kwargs) pairs.
 
-        It is captured once, and run once in eager, then translated for each of `opsets`, or for *target_opset* alone.
+        It is captured once, and run once in eager by *eager*, then translated for each of `opsets`, or for *target_opset* alone.
         Returns the first model.
         """
         options["export_options"] = CapturedOnce(export_options or ExportOptions())
@@ -242,7 +243,7 @@ class ExporterTestCase(unittest.TestCase):
 
         @functools.cache  # once for all versions: eager compiles control flow
         def expected() -> list[list[torch.Tensor]]:
-            return [eager_outputs(copy.deepcopy(module), *call) for call in calls]
+            return [eager(copy.deepcopy(module), *call) for call in calls]
 
         models: dict[tuple, onnx.ModelProto] = {}
         for opset in self.opsets() if target_opset is None else (target_opset,):

@@ -60,7 +60,7 @@ class TestEachInEach(ControlFlowTestCase):
     }
 
     def test_same_as_eager(self):
-        self.assert_cases(self.CASES)
+        self.assert_cases(self.CASES, compiled=())
 
 
 if __name__ == "__main__":

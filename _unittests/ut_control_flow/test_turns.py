@@ -209,11 +209,13 @@ class TestTurns(ControlFlowTestCase):
         "integers only": (collatz, (N(6),), [(N(1),), (N(27),)]),
     }
 
+    COMPILED = ("nested structures",)
+
     def test_same_as_eager(self):
-        self.assert_cases(self.CASES)
+        self.assert_cases(self.CASES, self.COMPILED)
 
     def test_same_as_eager_strict(self):
-        self.assert_strict_cases(self.CASES)
+        self.assert_strict_cases(self.CASES, self.COMPILED)
 
 
 if __name__ == "__main__":
