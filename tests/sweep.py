@@ -32,6 +32,8 @@ SAMPLES = 3
 ONE_IN = {"plain": 20, "around": 160, "scaled": 160, "decomposed": 160, "reference": 160}
 """CI runs one case in so many of each context."""
 Name = tuple[str, str, str]
+Result = tuple[Name, str, str, int]
+"""Name, status, detail and number of dynamic samples of a case."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,21 +53,21 @@ class Run:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def worker(pipe: Connection, run: Run) -> None:
-    """Answer case names with verdicts until the pipe closes."""
+def worker(pipe: Connection) -> None:
+    """Answer cases with verdicts until the pipe closes."""
     import torch
 
     from tests.cases import Verdict, verdict
     from tests.contexts import CONTEXTS
 
-    context = CONTEXTS[run.context]
-    context = dataclasses.replace(context, options={**context.options, **run.options})
     torch.set_num_threads(1)
     while True:
         try:
-            name = pipe.recv()
+            run, name = pipe.recv()
         except EOFError:
             return
+        context = CONTEXTS[run.context]
+        context = dataclasses.replace(context, options={**context.options, **run.options})
         try:
             found = verdict(name, run.samples, run.seed, context)
         except Exception as error:  # reported as the verdict of this case
@@ -73,16 +75,16 @@ def worker(pipe: Connection, run: Run) -> None:
         pipe.send((found.status, found.detail, found.dynamic))
 
 
-def sweep(names: list[Name], run: Run, workers: int) -> Iterator[tuple[Name, str, str, int]]:
-    """Name, status, detail and number of dynamic samples of every case, in the order they end."""
+def sweep(cases: list[tuple[Run, Name]], workers: int) -> Iterator[tuple[Run, Result]]:
+    """The run and the result of every case, in the order they end. Starting a worker costs as much as ten cases."""
     context = multiprocessing.get_context("spawn")
-    waiting = collections.deque(names)
-    busy: dict[Connection, tuple[multiprocessing.Process, Name]] = {}
+    waiting = collections.deque(cases)
+    busy: dict[Connection, tuple[multiprocessing.Process, Run, Name]] = {}
     idle: list[tuple[multiprocessing.Process, Connection]] = []
 
     def start() -> tuple[multiprocessing.Process, Connection]:
         ours, theirs = context.Pipe()
-        process = context.Process(target=worker, args=(theirs, run), daemon=True)
+        process = context.Process(target=worker, args=(theirs,), daemon=True)
         process.start()
         theirs.close()
         return process, ours
@@ -90,22 +92,22 @@ def sweep(names: list[Name], run: Run, workers: int) -> Iterator[tuple[Name, str
     while waiting or busy:
         while waiting and len(busy) < workers:
             process, pipe = idle.pop() if idle else start()
-            name = waiting.popleft()
-            pipe.send(name)
-            busy[pipe] = (process, name)
+            run, name = waiting.popleft()
+            pipe.send((run, name))
+            busy[pipe] = (process, run, name)
         ready = wait(list(busy), timeout=TIMEOUT)
         for pipe in ready or list(busy):
-            process, name = busy.pop(pipe)
+            process, run, name = busy.pop(pipe)
             if not ready:
                 process.kill()
-                yield (name, "timeout", f"more than {TIMEOUT} s", 0)
+                yield run, (name, "timeout", f"more than {TIMEOUT} s", 0)
                 continue
             try:
-                yield (name, *pipe.recv())
+                yield run, (name, *pipe.recv())
                 idle.append((process, pipe))
             except EOFError:
                 process.join()
-                yield (name, "crash", f"the process ended with {process.exitcode}", 0)
+                yield run, (name, "crash", f"the process ended with {process.exitcode}", 0)
     for process, pipe in idle:
         pipe.close()
         process.join(timeout=5)
@@ -117,7 +119,7 @@ def fixed_part(names: list[Name], context: str) -> list[Name]:
     return [name for name in names if zlib.crc32("/".join(salt + name).encode()) % ONE_IN[context] == 0]
 
 
-def unexpected(results: list[tuple[Name, str, str, int]], run: Run) -> list[str]:
+def unexpected(results: list[Result], run: Run) -> list[str]:
     """What contradicts the list of known failures: a case that fails outside of it, one of it that passes."""
     lines = []
     listed = known_failures(run.context, bool(run.options.get("special_values")))
@@ -144,7 +146,7 @@ passes within the tolerance of the float64 result, or as near to it as eager's, 
 STATUSES = ("passed", "wrong", "refused", "not run", "crash", "timeout", "error", "not exported", "no sample")
 
 
-def report(results: list[tuple[Name, str, str, int]], run: Run, what: str) -> str:
+def report(results: list[Result], run: Run, what: str) -> str:
     """The figures of one context as a section of Markdown; *what* names the cases that were run."""
     from tests.contexts import CONTEXTS
 
@@ -236,12 +238,12 @@ def main() -> int:
         names = [name for name in names if name[0] in options.kinds]
     if options.fixed:
         names = fixed_part(names, options.context)
-    iterator = sweep(names, run, options.workers)
+    iterator = sweep([(run, name) for name in names], options.workers)
     if sys.stderr.isatty():
         from tqdm import tqdm
 
         iterator = tqdm(iterator, total=len(names))
-    results = sorted(iterator)
+    results = sorted(result for _, result in iterator)
     part = options.only or options.fixed
     what = " ".join(["some" if part else "all", "cases", *(options.dtypes and ["of", *options.dtypes])])
     what = ", ".join([what, *options.kinds])
