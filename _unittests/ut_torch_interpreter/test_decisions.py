@@ -47,6 +47,10 @@ def when_equal(x, y):
     return x.sum() + y.sum() if x.shape[0] != y.shape[0] else x + y  # the branch
 
 
+def in_one_block(x):
+    return x + 1 if (x.shape[0] + 7) // 8 == 1 else x * 2  # the branch
+
+
 def by_area(x):
     return x + 1 if x.shape[0] * x.shape[1] == 12 else x * 2  # the branch
 
@@ -57,6 +61,7 @@ class TestBranches(ExporterTestCase):
         "batch != 1": (branch, (X,), ROWS),
         "batch <= 10": (unless_large, (X,), ROWS),
         r"Mod\(batch, 2\) == 1|Mod\(batch, 2\) != 0": (when_even, (X,), ROWS),
+        r"\(\(batch \+ 7\)//8\) == 1": (in_one_block, (X,), ROWS),
         "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
         r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),
     }

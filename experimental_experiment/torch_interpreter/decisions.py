@@ -121,8 +121,8 @@ def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:
     if isinstance(condition, sympy.Eq) and len(condition.free_symbols) == 1:
         (symbol,) = condition.free_symbols
         found = try_solve(condition, symbol)
-        if found is not None and found[1].is_Integer:
-            return symbol, found[1]
+        if found is not None and isinstance(found[0], sympy.Eq) and found[1].is_Integer:
+            return symbol, found[1]  # of (s0 + 255) // 256 == 1 it makes s0 < 257
     return None
 
 
