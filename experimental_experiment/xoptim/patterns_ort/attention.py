@@ -180,8 +180,8 @@ def attention_of_one_value(op, attention, x, q, k, v, biases, bias):
     for fewer in large batches (2.3 for 8 samples of one position) and for 512 (1.03).
     """
     products = [q, k, v]
-    if x.shape is None or len(x.shape) != 3 or x.shape[1] not in POSITIONS:
-        return no("the number of positions is unknown, or one for which it is not faster")
+    if x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) != 3 or x.shape[1] not in POSITIONS:
+        return no("not in float32, or not known to be as many positions as it is faster for")
     if any(is_turned(node.inputs[1]) or not is_like(node, q) for node in products):
         return no("a weight is read elsewhere, or not transposed yet")
     weights = [node.inputs[1] for node in products]
