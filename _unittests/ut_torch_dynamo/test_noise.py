@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -117,6 +118,17 @@ class TestSeeds(BackendTestCase):
         self.assertFalse(torch.equal(first, second))
         self.assertFalse(torch.equal(first, other))
         self.assertLess(abs(first.double().mean().item() - 0.75), 0.1)
+
+    @torch._dynamo.config.patch(allow_rnn=True)
+    def test_dropout_that_torch_forgets_is_refused(self):
+        x = torch.randn(3, 2, 4, requires_grad=True)
+        message = "torch forgets dropout=0.5 between the layers of a recurrent module that it decomposes"
+        for layer in (torch.nn.LSTM, torch.nn.GRU):
+            model = layer(4, 4, num_layers=2, dropout=0.5)
+            with self.assertRaisesRegex(BackendCompilerFailed, message):
+                self.compiled(model)(x)
+            torch._dynamo.reset()
+        self.assert_close(self.compiled(model.eval())(x), model(x), "without training")
 
 
 if __name__ == "__main__":

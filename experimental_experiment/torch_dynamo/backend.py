@@ -17,7 +17,7 @@ from experimental_experiment.torch_dynamo.compiled import CompiledGraph, OrtBack
 from experimental_experiment.torch_dynamo.conversion import Converted, Target, convert
 from experimental_experiment.torch_dynamo.debug import DebugBackend
 from experimental_experiment.torch_dynamo.decompositions import decomposed, table_of
-from experimental_experiment.torch_dynamo.noise import DRAWN
+from experimental_experiment.torch_dynamo.noise import DRAWN, refuse_forgotten_dropout
 from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
 from experimental_experiment.torch_dynamo.training import Step, keep_inputs, metadata_now
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
@@ -137,6 +137,7 @@ def compiled(
 
     if is_aten(graph_module):
         return compiler(graph_module, args)
+    refuse_forgotten_dropout(graph_module)
     return Step(graph_module, args, compiler, table).__call__
 
 

@@ -18,6 +18,7 @@ from experimental_experiment.torch_dynamo.checkpointing import STATE, from_state
 from experimental_experiment.torch_dynamo.interface import Entry
 from experimental_experiment.torch_dynamo.symbols import evaluation
 from experimental_experiment.torch_interpreter.aten import dropout
+from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.registry import Translation
 
 aten = torch.ops.aten
@@ -68,6 +69,8 @@ SEEDED = (
     "RandomUniformLike",
 )
 
+RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
@@ -110,6 +113,25 @@ def noises(
                 draw = from_state(draw, [entry.node for entry in inputs].index(node.meta[STATE]))
             found.append(Noise(name, fake, draw, node))
     return found
+
+
+def refuse_forgotten_dropout(module: torch.fx.GraphModule) -> None:
+    """Raise ExportError when a graph of TorchDynamo's has a recurrent layer whose dropout torch forgets to draw.
+
+    Its decomposition, ``torch._decomp.decompositions._rnn_helper``, compares the layers the wrong way around (torch 2.13).
+    """
+    for graph in (part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
+        for node in graph.nodes:
+            if node.target not in RECURRENT:
+                continue
+            first = next(place for place, item in enumerate(node.args) if isinstance(item, bool))
+            layers, dropout, is_training = node.args[first + 1 : first + 4]
+            if is_training and dropout and layers > 1:
+                raise ExportError(
+                    f"torch forgets dropout={dropout} between the layers of a recurrent module that it decomposes",
+                    node,
+                    "write one module a layer, with torch.nn.Dropout between them",
+                )
 
 
 def is_random(node: torch.fx.Node) -> bool:
