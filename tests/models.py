@@ -157,7 +157,10 @@ def with_cache(model: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]
     """The call of one more token, after those of *inputs*."""
     if "input_ids" not in inputs or "use_cache" not in inputs:
         raise NotJudged("no cache")
-    result = model(**inputs | {"use_cache": True})
+    try:
+        result = model(**inputs | {"use_cache": True})
+    except Exception as error:  # whatever the model says
+        raise NotJudged(f"no cache: {type(error).__name__}: {error}") from error
     accepted = inspect.signature(model.forward).parameters
     name = next((name for name in ("past_key_values", "cache_params") if result.get(name) is not None), None)
     if name not in accepted:

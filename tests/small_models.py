@@ -89,6 +89,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "qwen2_5_omni_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
     "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 4, "indexer_compress_ratio": 2},
+    "recurrent_gemma": {"num_hidden_layers": 3},
     "step3p7_text": {"sliding_window": 8},
     "t5gemma2_text": {"dropout_rate": 0.0},
     "xmod": {"default_language": "en_XX"},
