@@ -12,10 +12,14 @@ from experimental_experiment.torch_interpreter import to_onnx
 
 interpolate = torch.nn.functional.interpolate
 IMAGE = torch.randn(2, 7, 5, 3)
+SIGNALS = torch.randn(2, 3, 6).index_put(
+    (torch.tensor(1), torch.tensor(1), torch.tensor(0)), torch.tensor(torch.inf)
+)
 
 ROWS = {
     "Resize.antialiased": (lambda x: interpolate(x, size=(4, 9), mode="bilinear", antialias=True), IMAGE.mT),
     "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
+    "Resize.one_row_high": (lambda x: interpolate(x, scale_factor=2, mode="linear"), SIGNALS),
     "Resize.repeated_elements": (lambda x: interpolate(x, scale_factor=(2, 3)), IMAGE.double() * 1e300),
 }
 
@@ -66,6 +70,19 @@ class TestResampling(ExporterTestCase):
         )
         others = [(torch.randn(3, 4, 11, 3), torch.randn(6, 8))]
         self.assert_same_as_eager(every, IMAGE, torch.randn(10, 4), others=others)
+
+    def test_signals(self):
+        """An infinity of one channel is in no other, for every way to say the size."""
+        every = each(
+            lambda x, y: interpolate(x, scale_factor=1.5, mode="linear"),
+            lambda x, y: interpolate(x, size=9, mode="linear", align_corners=True),
+            lambda x, y: interpolate(x, size=y.shape[0], mode="linear"),
+        )
+        others = [(torch.randn(4, 5, 7), torch.randn(3))]
+        for dtype in (torch.float32, torch.float16):
+            with self.subTest(dtype=dtype):
+                given = [(x.to(dtype), y) for x, y in others]
+                self.assert_same_as_eager(every, SIGNALS.to(dtype), torch.randn(12), others=given)
 
     def test_rows(self):
         self.assert_rows_needed(ROWS)
