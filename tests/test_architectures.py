@@ -1,5 +1,9 @@
-"""Real architectures: exported with dynamic dimensions, compared with eager on the example and on other sizes."""
+"""Real architectures: exported with dynamic dimensions, compared with eager on the example and on other sizes.
 
+CI leaves out those of `ALIKE`; ``ARCHITECTURES=all python -m unittest tests.test_architectures`` takes all.
+"""
+
+import os
 import unittest
 
 import torch
@@ -7,6 +11,15 @@ import torch
 from experimental_experiment.testing import ExporterTestCase
 from tests import families, networks  # noqa: F401 (they register their builders)
 from tests.architectures import BUILDERS, build
+
+ALIKE = frozenset(
+    """gpt2 llama mistral mistral_with_cache qwen2 qwen2_with_cache qwen3 gemma gemma_with_cache gemma2_with_cache phi phi3
+    phi3_with_cache opt mixtral deepseek_v3 gpt_oss roberta qwen2_5_vl gru rnn gpt2_float16 bert_float16 resnet_float16
+    llama_bfloat16 vit_bfloat16 t5_bfloat16 gpt2_float64 vit_float64""".split()
+)
+"""What another one holds too: a decoder with or without its cache or of the same layers, a model in a half or a double."""
+
+EVERY = os.environ.get("ARCHITECTURES") == "all"
 
 OTHER_DTYPES = {
     torch.float16: ("llama", "gpt2", "bert", "vit", "resnet", "t5"),
@@ -24,6 +37,9 @@ and 0.0025 in ONNX for float16, by 0.027 and 0.025 for bfloat16: one unit in the
 
 class TestArchitectures(ExporterTestCase):
     """One test for each builder is added below."""
+
+    def test_those_left_out_exist(self):
+        self.assertEqual(ALIKE - FORMS.keys(), set())
 
     def check(self, name: str, dtype: torch.dtype | None = None, scale: float = 1.0):
         """Export one architecture, with floating tensors of *dtype*, and compare both calls."""
@@ -47,21 +63,22 @@ class TestArchitectures(ExporterTestCase):
         )
 
 
-def add(name: str, dtype: torch.dtype | None = None) -> None:
+def label(name: str, dtype: torch.dtype | None) -> str:
+    """What the test of an architecture is called."""
+    return name if dtype is None else f"{name}_{str(dtype).removeprefix('torch.')}"
+
+
+def add(name: str, dtype: torch.dtype | None) -> None:
     """Add the test of one architecture."""
-    suffix = "" if dtype is None else f"_{str(dtype).removeprefix('torch.')}"
-    setattr(
-        TestArchitectures,
-        f"test_{name}{suffix}",
-        lambda self: self.check(name, dtype, SCALES.get((name, dtype), 1.0)),
-    )
+    scale = SCALES.get((name, dtype), 1.0)
+    setattr(TestArchitectures, f"test_{label(name, dtype)}", lambda self: self.check(name, dtype, scale))
 
 
-for _name in BUILDERS:
-    add(_name)
-for _dtype, _names in OTHER_DTYPES.items():
-    for _name in _names:
-        add(_name, _dtype)
+FORMS = {label(name, None): (name, None) for name in BUILDERS}
+FORMS |= {label(name, dtype): (name, dtype) for dtype, names in OTHER_DTYPES.items() for name in names}
+for _label, _form in FORMS.items():
+    if EVERY or _label not in ALIKE:
+        add(*_form)
 
 
 if __name__ == "__main__":
