@@ -1,5 +1,7 @@
 """What stops a command with one clear message."""
 
+import os
+
 
 class CommandError(Exception):
     """The command cannot go on: its message goes to the terminal, without a traceback.
@@ -11,3 +13,10 @@ class CommandError(Exception):
     def __init__(self, message: str, status: int = 2):
         super().__init__(message)
         self.status = status
+
+
+def existing(path: str) -> str:
+    """The path of a file to read. Raises CommandError when there is none."""
+    if not os.path.isfile(path):
+        raise CommandError(f"the file {path!r} does not exist")
+    return path

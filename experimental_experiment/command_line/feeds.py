@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import zipfile
 
 import ml_dtypes
 import numpy as np
 import onnxruntime
 
-from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.errors import CommandError, existing
 from experimental_experiment.xoptim.bisection import random_feeds
 
 BFLOAT16 = "tensor(bfloat16)"
@@ -67,8 +66,7 @@ def from_file(entry: str) -> dict[str, np.ndarray]:
         raise CommandError(f"--inputs {entry}: say which input it is, NAME={entry}")
     if not path.endswith((".npy", ".npz")):
         raise CommandError(f"--inputs {entry}: a .npz or a .npy file is needed")
-    if not os.path.isfile(path):
-        raise CommandError(f"the file {path!r} does not exist")
+    existing(path)
     try:
         content = np.load(path)
         return {name: content} if path.endswith(".npy") else {key: content[key] for key in content.files}

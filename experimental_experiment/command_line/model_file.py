@@ -14,6 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.soundness import problems
 from experimental_experiment.helpers import subgraphs
+from experimental_experiment.investigate.onnx_side import FOLDER
 from experimental_experiment.whole import refuse_devices
 
 REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
@@ -66,17 +67,15 @@ def writable(path: str) -> str:
     return path
 
 
-def session(
-    model: onnx.ModelProto, path: str, options: onnxruntime.SessionOptions | None = None
-) -> onnxruntime.InferenceSession:
+def session(model: onnx.ModelProto, path: str) -> onnxruntime.InferenceSession:
     """onnxruntime's session of a model that was read from *path*, where its external data is.
 
     Raises CommandError when onnxruntime refuses it.
     """
-    options = options or onnxruntime.SessionOptions()
+    options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     folder = os.path.dirname(os.path.abspath(path))
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    options.add_session_config_entry(FOLDER, folder)
     try:
         return onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.errors import CommandError, existing
 
 HELP = (
     "a function without parameters that returns (model, args, kwargs, dynamic_shapes), the last ones may be left out; "
@@ -86,8 +86,7 @@ def find(source: str) -> Callable:
 
 def from_file(path: str) -> Any:
     """The module that a Python file holds; its folder can be imported from."""
-    if not os.path.isfile(path):
-        raise CommandError(f"the file {path!r} does not exist")
+    existing(path)
     folder, file = os.path.split(os.path.abspath(path))
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from experimental_experiment.command_line.errors import CommandError
+from experimental_experiment.command_line.errors import CommandError, existing
 from experimental_experiment.command_line.model_file import all_graphs, loaded, sound, writable
 from experimental_experiment.torch_interpreter.files import locations, put_in_place, save, workplace
 
@@ -195,8 +195,7 @@ def unlighten(given: argparse.Namespace) -> int:
 
 def from_file(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.TensorProtocol]:
     """The weights that a file holds: that of ``lighten --weights``, or a model."""
-    if not os.path.isfile(path):
-        raise CommandError(f"the file {path!r} does not exist")
+    existing(path)
     if path.endswith(".onnx"):
         return from_model(path, removed)
     folder, name = os.path.split(os.path.abspath(path))

@@ -27,6 +27,7 @@ from tabulate import tabulate
 
 from experimental_experiment.comparison import array_to_ort, to_ort
 from experimental_experiment.helpers import module_path, subgraphs
+from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.xoptim.bisection import random_feeds
 
@@ -262,7 +263,7 @@ def session_options(folder: str) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        options.add_session_config_entry(FOLDER, folder)
     return options
 
 
@@ -275,7 +276,7 @@ def modules_after_fusions(model: onnx.ModelProto, folder: str, modules: Mapping[
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         options.optimized_model_filepath = os.path.join(temporary, "fused.onnx")
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+        options.add_session_config_entry(WRITTEN_BESIDE, "weights")
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         fused = onnx.load(options.optimized_model_filepath, load_external_data=False)
     for node in fused.graph.node:
