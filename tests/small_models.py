@@ -66,7 +66,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "bailing_hybrid": {"num_expert_group": 2, "topk_group": 1, "num_experts_per_token": 2},
     "blip-2": {"image_token_id": 90},
     "bridgetower_vision_model": {"hidden_size": 64},
-    "dac": {"encoder_hidden_size": 4, "decoder_hidden_size": 64, "codebook_size": 50},
+    "dac": {"encoder_hidden_size": 4, "decoder_hidden_size": 64, "codebook_size": 64},
     "deepseek_v2": {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
     "dots3_note_text": {"per_layer_config": {}, "num_key_value_heads": 4},
     "efficientnet": {"image_size": 64, "width_coefficient": 0.2, "depth_coefficient": 0.2},
