@@ -263,7 +263,11 @@ class TestCaptureError(ExporterTestCase):
             "a set has no order": (lambda x: {x, x + 1}, (X,), False),
             "call register_dynamic_cache_export_support": (lambda x, y: x, (X, DynamicCache()), False),
             "call register_pytree_node(OtherCache)": (lambda x, y: x, (X, OtherCache()), False),
-            "torch.export.register_dataclass": (lambda x, y: x, (X, object()), False),
+            "a class among the inputs is unknown to torch: register it with torch.export.register_dataclass": (
+                lambda x, y: x,
+                (X, object()),
+                False,
+            ),
             "to_onnx(weights=...) gives those of": (lambda x: without_values(x), (X,), True),  # line
             "cast the inputs, or the model": (float_tokens, (X,), True),
         }
@@ -274,6 +278,22 @@ class TestCaptureError(ExporterTestCase):
                 if has_line:
                     self.assertRegex(
                         text, r'\n  File ".*test_errors\.py", line \d+, in forward\n  .*# line\n'
+                    )
+
+    def test_outputs_that_torch_does_not_know(self):
+        class Result:
+            """A class that torch does not know."""
+
+        for options in (ExportOptions(), ExportOptions(strict=True), ExportOptions(tracing="make_fx")):
+            for advice, function in {
+                "a set has no order: take and return tensors in tuples": lambda x: {x, x + 1},
+                "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts": lambda x: (
+                    Result()
+                ),
+            }.items():
+                with self.subTest(advice, options=options):
+                    self.assertIn(
+                        advice, self.refused(function, (X,), export_options=options).splitlines()[-1]
                     )
 
     def test_a_layer_of_torch_is_a_line_of_the_model(self):

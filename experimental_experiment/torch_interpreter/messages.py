@@ -24,7 +24,7 @@ HINTS = (
         "a tensor becomes a numpy array in forward, where torch.export cannot follow: use torch's functions instead",
     ),
     (
-        r"<class 'set'>|<class 'frozenset'>",
+        r"<class 'set'>|<class 'frozenset'>|\bSetVariable",
         "a set has no order: take and return tensors in tuples, lists or dicts",
     ),
     (
@@ -78,6 +78,10 @@ HINTS = (
     (
         r"Constraints violated|ConstraintViolation|specialized|Specialized|not all values of",
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
+    ),
+    (
+        r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class",
+        "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
     (
         r"pytree|Unsupported input type|register_dataclass|register_constant|unregistered|is not supported as an input",
