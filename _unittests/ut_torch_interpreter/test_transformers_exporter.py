@@ -74,6 +74,15 @@ class TestExporter(unittest.TestCase):
             self.assertIsInstance(again(**inputs(1, 4)), transformers.modeling_outputs.CausalLMOutputWithPast)
             self.assert_same(again, model, inputs(4, 2))
 
+    def test_a_loop_over_tokens(self):
+        torch.manual_seed(0)
+        config = transformers.MambaConfig(
+            vocab_size=VOCABULARY, hidden_size=16, state_size=4, num_hidden_layers=1, pad_token_id=0
+        )
+        model = transformers.MambaForCausalLM(config).eval()
+        exported = transformers_exporter.Exporter().export(model, inputs(2, 5), OnnxConfig(dynamic=True))
+        self.assert_same(exported, model, inputs(3, 9))
+
     def test_weights_that_are_written_after_the_export(self):
         model = llama()
         exported = transformers_exporter.Exporter().export(model, inputs(2, 5), OnnxConfig(dynamic=True))

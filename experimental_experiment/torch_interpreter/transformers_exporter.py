@@ -45,7 +45,7 @@ from experimental_experiment.torch_interpreter.messages import stage  # noqa: E4
 from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
 from experimental_experiment.torch_interpreter.weights import weights_errors  # noqa: E402
 
-OURS = ("codec_padding", "one_chunk", "packed_attention", "vision_grids")
+OURS = ("chunk_loops", "codec_padding", "one_chunk", "packed_attention", "token_loops", "vision_grids")
 """Patches of this package that are applied besides those of transformers."""
 
 
