@@ -55,6 +55,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "informer": TIMES,
     "kimi_linear": {"num_expert_group": 1, "topk_group": 1, "num_experts_per_token": 2},
     "moonshine_streaming": {"num_key_value_heads": 4},
+    "rwkv": {"attention_hidden_size": 32, "hidden_size": 32},
     "time_series_transformer": TIMES,
     "zamba": {"layers_block_type": ["linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 3},
     "zaya": {"num_experts_per_tok": 1},
