@@ -81,6 +81,8 @@ class Context:
         root: the main graph; small constants are its initializers, seen from every subgraph.
         opset: version of ai.onnx.
         domains: the other operator sets in use, name to version.
+        constants: the small constants, by what they hold.
+        shared: the same constants, which every graph of the model may read.
         origin: what the nodes written now come from.
         region: the autocast region translated now, which adapts the translation of each node; None outside.
         functions: local functions of the model, callees first.
@@ -102,6 +104,7 @@ class Context:
     domains: dict[str, int] = dataclasses.field(default_factory=dict)
     names: Names = dataclasses.field(default_factory=Names)
     constants: dict[tuple, ir.Value] = dataclasses.field(default_factory=dict)
+    shared: set[ir.Value] = dataclasses.field(default_factory=set)
     origin: Origin = Origin()
     region: Any = None
     functions: list[ir.Function] = dataclasses.field(default_factory=list)
@@ -119,6 +122,11 @@ class Context:
 
     def __post_init__(self):
         self.rows = table.active(self.opset, self.runtime, self.special_values)
+
+    def share(self, key: tuple, constant: ir.Value) -> None:
+        """Let *constant* be the one of its *key* from now on."""
+        self.constants[key] = constant
+        self.shared.add(constant)
 
     @contextlib.contextmanager
     def at(self, origin: Origin) -> Iterator[None]:
@@ -313,7 +321,7 @@ class Emitter:
             return self.shape(value)
         result = self.stored(value, dtypes.onnx_dtype(dtype) if isinstance(dtype, torch.dtype) else dtype)
         if written is not None:
-            self.context.constants[written, dtype] = result
+            self.context.share((written, dtype), result)
         return result
 
     def stored(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
@@ -327,7 +335,7 @@ class Emitter:
         tensor = ir.Tensor(array, dtype=dtype, name=name)
         result = self.initializer(name, tensor)
         if key is not None:
-            self.context.constants[key] = result
+            self.context.share(key, result)
         return result
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
@@ -347,8 +355,7 @@ class Emitter:
         as they take weights.
         """
         if self.context.keeps_modules:
-            shared = set(self.context.constants.values())
-            weight = next((read for read in inputs if read not in shared), None)
+            weight = next((read for read in inputs if read not in self.context.shared), None)
             if weight is not None:
                 name = self.context.names.unique(f"{weight.name}_{op_type.lower()}")
                 return self.initializer(name, ir.Tensor(as_array(value, dtype), dtype=dtype, name=name))

@@ -216,8 +216,8 @@ def read_from_outside(nodes: Sequence[ir.Node], context: Context) -> tuple[list[
     bound = {value for node in inside for value in node.outputs}
     bound |= {value for node in inside for graph in graphs_of(node) for value in graph.inputs}
     used = dict.fromkeys(value for node in nodes for value in captured(node) if value not in bound)
-    small = set(context.constants.values())
-    return [value for value in used if value not in small], [value for value in used if value in small]
+    shared = context.shared
+    return [value for value in used if value not in shared], [value for value in used if value in shared]
 
 
 def forget_inputs(nodes: Iterable[ir.Node]) -> None:
