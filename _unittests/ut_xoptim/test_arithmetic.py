@@ -42,7 +42,7 @@ class TestArithmetic(RuleTestCase):
         "FactorOne": [
             ("float[3] x", "one = Constant <value_float=1.0> () y = Div(one, x)"),
             ("float[3] x", "two = Constant <value_float=2.0> () y = Mul(two, x)"),
-            ("float[N] x", "ones = Constant <value = float[1,1] {1}> () y = Mul(ones, x)", "float[1,N]"),
+            ("float[N] x", "ones = Constant <value = float[1,3] {1,1,1}> () y = Mul(ones, x)", "float[1,3]"),
         ],
         "TermZero": [("float[3] x", "zero = Constant <value_float=0.0> () y = Sub(zero, x)")],
     }
@@ -55,6 +55,16 @@ class TestArithmetic(RuleTestCase):
                     self.assert_becomes(
                         f"agraph ({inputs}) => (float{shape} y) {{ {nodes} }}", expected, rule=rule
                     )
+
+    def test_axes_of_the_constant_are_added(self):
+        cases = {
+            "FactorOne": "ones = Constant <value = float[1,1] {1}> () m = Mul(ones, x) y = Relu(m)",
+            "TermZero": "zeros = Constant <value = float[1,1] {0}> () m = Add(x, zeros) y = Relu(m)",
+        }
+        for rule, nodes in cases.items():
+            with self.subTest(rule):
+                text = f"agraph (float[N] x) => (float[1,N] y) {{ {nodes} }}"
+                self.assert_becomes(text, ["Unsqueeze", "Relu"], rule=rule)
 
     def test_they_do_not_fire(self):
         for rule, cases in self.STAY.items():

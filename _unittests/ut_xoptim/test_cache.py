@@ -43,6 +43,18 @@ float[B,4,S,8] a>"""
 TEXT = f"agraph ({INPUTS}) => ({OUTPUTS}) {SHAPES} {{ {APART} {MASK} {SCORES} {GUARD} {BACK} }}"
 
 
+def of_one_token() -> str:
+    """The text for one token of each sample, whose heads no Transpose moves."""
+    one = TEXT.replace(",S,", ",1,").replace("{0,0,4,8}> ()", "{0,4,1,8}> ()", 1)
+    one = one.replace(
+        "qs = Reshape (q, of_four) qh = Transpose <perm=[0,2,1,3]> (qs)", "qh = Reshape (q, of_four)"
+    )
+    one = one.replace("b = Transpose <perm=[0,2,1,3]> (g) y = Reshape (b, rows)", "y = Reshape (g, joined)")
+    return one.replace(
+        "rows = Constant <value=int64[3]{0,0,32}>", "joined = Constant <value=int64[3]{0,1,32}>"
+    )
+
+
 class TestGroupQueryAttention(unittest.TestCase):
     def optimized(self, text: str, opset: int = 20) -> tuple[onnx.ModelProto, onnx.ModelProto, Report]:
         """A model, the same after the rule, and the report."""
@@ -52,7 +64,12 @@ class TestGroupQueryAttention(unittest.TestCase):
 
     def assert_same(self, text: str, batch: int, new: int, past: int, padding: int = 0) -> None:
         """The rule fires and the results are the same; *padding* columns of the first row are masked."""
-        model, result, report = self.optimized(text)
+        self.assert_same_results(*self.optimized(text), batch, new, past, padding)
+
+    def assert_same_results(
+        self, model, result, report: Report, batch: int, new: int, past: int, padding: int
+    ) -> None:
+        """The rule has made *result* of a model, and both compute the same."""
         self.assertEqual(["GroupQueryAttention"], [name for name, _ in report.applications], report)
         self.assertIn("GroupQueryAttention", operators(result))
         self.assertNotIn("Softmax", operators(result))
@@ -80,16 +97,7 @@ class TestGroupQueryAttention(unittest.TestCase):
                 self.assert_same(TEXT, batch, new, past, padding)
 
     def test_forms(self):
-        one = TEXT.replace(",S,", ",1,").replace("{0,0,4,8}> ()", "{0,4,1,8}> ()", 1)
-        one = one.replace(
-            "qs = Reshape (q, of_four) qh = Transpose <perm=[0,2,1,3]> (qs)", "qh = Reshape (q, of_four)"
-        )
-        one = one.replace(
-            "b = Transpose <perm=[0,2,1,3]> (g) y = Reshape (b, rows)", "y = Reshape (g, joined)"
-        )
-        one = one.replace(
-            "rows = Constant <value=int64[3]{0,0,32}>", "joined = Constant <value=int64[3]{0,1,32}>"
-        )
+        one = of_one_token()
         same = TEXT.replace("B,S,16", "B,S,32").replace("B,2,", "B,4,").replace("{0,0,2,8}", "{0,0,4,8}")
         same = same.replace(
             "qg = Reshape (scaled, by_group) pg = MatMul (qg, kt) p = Reshape (pg, by_head)",
@@ -114,6 +122,17 @@ class TestGroupQueryAttention(unittest.TestCase):
         for promise, (text, batch, new) in cases.items():
             with self.subTest(promise):
                 self.assert_same(text, batch, new, 0 if new > 1 else 5)
+
+    def test_after_the_rules_of_onnxruntime(self):
+        """One token: the heads of groups stay together, and the product with the keys scales and transposes itself."""
+        model, report = parsed(of_one_token()), Report()
+        before = optimize(model, OptimizationOptions("default+onnxruntime"))
+        self.assertIn("FusedMatMul", operators(before))
+        self.assertEqual(1, operators(before).count("Softmax"))
+        result = optimize(before, OptimizationOptions(None), rules=[group_query_attention], report=report)
+        for past, padding in ((5, 0), (5, 6), (1, 1)):
+            with self.subTest(past=past, padding=padding):
+                self.assert_same_results(model, result, report, 2, 1, past, padding)
 
     def test_what_it_declines(self):
         mask = "the mask may let a query see later keys"

@@ -74,5 +74,105 @@ class TestGroupedHeads(RuleTestCase):
         )
 
 
+class TestHeadsOfOneToken(RuleTestCase):
+    """Heads of groups, and of queries, keys and values side by side."""
+
+    WEIGHTS = """
+    by_head = Constant <value=int64[4]{0,6,-1,0}> () by_group = Constant <value=int64[4]{0,2,-1,0}> ()
+    h = Reshape (x, by_head) s = Add (m, h) w = Softmax <axis=-1> (s) y = Reshape (w, by_group)
+    """
+
+    def weights(
+        self, mask: str = "float[B,1,1,T] m", nodes: str = WEIGHTS, x: str = "float[B,2,3,T] x"
+    ) -> str:
+        """The weights of two groups of three heads."""
+        return f"agraph ({x}, {mask}) => (float[B,2,3,T] y) {{ {nodes} }}"
+
+    def test_weights(self):
+        many = self.weights("float[1,1,1,T] m", x="float[B,2,12,T] x").replace("[B,2,3,T] y", "[B,2,12,T] y")
+        cases = {
+            "a mask": (self.weights(), ["Add", "Softmax"]),
+            "a mask of all rows": (self.weights("float[1,1,1,T] m"), ["Add", "Softmax"]),
+            "several queries": (many, ["Add", "Softmax"]),
+            "no mask": (
+                self.weights(nodes=self.WEIGHTS.replace("s = Add (m, h)", "").replace("(s)", "(h)")),
+                ["Softmax"],
+            ),
+        }
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected, rule="WeightsOfGroupedHeads")
+
+    def test_weights_that_stay(self):
+        queries = self.weights("float[B,1,4,T] m", x="float[B,2,12,T] x").replace(
+            "[B,2,3,T] y", "[B,2,12,T] y"
+        )
+        cases = {
+            "a mask of each head": (self.weights("float[B,6,1,T] m"), 20),
+            "a mask of each query": (queries, 20),
+            "a mask of more rows": (
+                self.weights("float[B,1,1,T] m", x="float[1,2,3,T] x"),
+                20,
+            ),
+            "another axis": (self.weights(nodes=self.WEIGHTS.replace("axis=-1", "axis=1")), 20),
+            "another group": (
+                self.weights(nodes=self.WEIGHTS.replace("{0,2,-1,0}", "{0,3,-1,0}")).replace(
+                    "[B,2,3,T] y", "[B,3,2,T] y"
+                ),
+                20,
+            ),
+            "opset 23": (self.weights(), 23),
+        }
+        for promise, (text, opset) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, rule="WeightsOfGroupedHeads", opset=opset)
+
+    GUARD = """
+    zero = Constant <value=float {0.0}> () by_head = Constant <value=int64[4]{0,6,1,8}> () rows = Constant <value=int64[3]{-1,1,48}> ()
+    h = Reshape (x, by_head) g = Where (c, zero, h) y = Reshape (g, rows)
+    """
+
+    def test_guard(self):
+        for shape in ("B,1,1,1", "1,1,1,1"):
+            with self.subTest(shape):
+                text = f"agraph (float[B,2,3,8] x, bool[{shape}] c) => (float[B,1,48] y) {{ {self.GUARD} }}"
+                self.assert_becomes(text, ["Where", "Reshape"], rule="GuardOfGroupedHeads")
+        for signature in ("float[B,2,3,8] x, bool[B,6,1,1] c", "float[1,2,3,8] x, bool[B,1,1,1] c"):
+            with self.subTest(signature):
+                text = f"agraph ({signature}) => (float[B,1,48] y) {{ {self.GUARD} }}"
+                self.assert_stays(text, rule="GuardOfGroupedHeads")
+
+    PARTS = """
+    sizes = Constant <value=int64[3]{32,16,16}> () four = Constant <value=int64[4]{0,4,1,8}> () two = Constant <value=int64[4]{0,2,1,8}> ()
+    a, b, c = Split <axis=-1> (x, sizes) q = Reshape (a, four) k = Reshape (b, two) v = Reshape (c, two)
+    y = Neg (q) z = Abs (k) w = Relu (v)
+    """
+    ROW = "agraph (float[B,1,64] x) => (float[B,4,1,8] y, float[B,2,1,8] z, float[B,2,1,8] w) {"
+
+    def test_parts_of_a_row(self):
+        self.assert_becomes(
+            f"{self.ROW} {self.PARTS} }}", ["Reshape", "Split", "Neg", "Abs", "Relu"], rule="HeadsOfOneRow"
+        )
+
+    def test_parts_that_stay(self):
+        cases = {
+            "several tokens": f"{self.ROW} {self.PARTS} }}".replace(",1,", ",3,"),
+            "another reader of a part": f"{self.ROW.replace('z,', 'z, float[B,1,16] u,')} {self.PARTS} u = Neg (b) }}",
+            "a part that is no heads": f"{self.ROW} {self.PARTS} }}".replace(
+                "v = Reshape (c, two)", "v = Identity (c)"
+            ).replace("float[B,2,1,8] w", "float[B,1,16] w"),
+            "heads of other sizes": f"{self.ROW} {self.PARTS} }}".replace(
+                "v = Reshape (c, two)", "v = Reshape (c, four)"
+            )
+            .replace("two = Constant", "other = Constant <value=int64[4]{0,1,1,16}> () two = Constant")
+            .replace("(c, four)", "(c, other)")
+            .replace("float[B,2,1,8] w", "float[B,1,1,16] w"),
+            "opset 23": f"{self.ROW} {self.PARTS} }}",
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, rule="HeadsOfOneRow", opset=23 if promise == "opset 23" else 20)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -62,16 +62,24 @@ def unchanged(x, node):
     return x if x.shape is not None and len(constant.shape) <= len(x.shape) else no("the constant adds axes")
 
 
+def with_axes(op, x, node):
+    """*x* with the axes that the constant beside it adds."""
+    if x.shape is None:
+        return no("the constant may add axes")
+    added = len(node.inputs[node.inputs[0] is x].shape) - len(x.shape)
+    return op.Unsqueeze(x, [*range(added)]) if added > 0 else x
+
+
 @rule(P.one_of("Mul", "Div")(x, 1.0, name="node"), set="default")
 def factor_one(op, x, node):
     """x * 1 and x / 1 are x."""
-    return unchanged(x, node)
+    return with_axes(op, x, node)
 
 
 @rule(P.one_of("Add", "Sub")(x, 0.0, name="node"), set="default", special_values=False)
 def term_zero(op, x, node):
     """x + 0 and x - 0 are x."""
-    return unchanged(x, node)
+    return with_axes(op, x, node)
 
 
 # ---- constants that meet

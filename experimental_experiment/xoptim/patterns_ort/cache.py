@@ -26,7 +26,10 @@ KEYS = P.Concat(var("past_key"), var("k"), name="keys", shared=True)
 VALUES = P.Concat(var("past_value"), var("v"), name="values", shared=True)
 SCALED = P.Mul(q, const("scale")) | q
 PRODUCT = P.MatMul(grouped(SCALED, "of_q"), P.Transpose(KEYS, perm=[0, 1, 3, 2], name="swap"))
-WEIGHTS = P.Softmax(P.Add(grouped(PRODUCT, "of_product"), bias), name="weights")
+FUSED = P.FusedMatMul(grouped(SCALED, "of_q"), KEYS, transB=1, name="fused", domain=MICROSOFT)
+WEIGHTS = P.Softmax(
+    P.Add(grouped(PRODUCT, "of_product") | grouped(FUSED, "of_product"), bias), name="weights"
+)
 ATTENDED = grouped(P.MatMul(grouped(WEIGHTS, "of_weights"), VALUES, name="attention"), "of_result")
 GUARDED = P.Where(var("closed"), 0.0, ATTENDED) | ATTENDED
 CACHED = P.Reshape(P.Transpose(GUARDED, perm=[0, 2, 1, 3], name="back") | GUARDED, var("shape"))
@@ -40,18 +43,18 @@ def group_query_attention(op, root, found):
     tokens, 1.10 after 1024; in one buffer 0.84 after 512. onnxruntime refuses several rows of several tokens after a past that is not empty.
     """
     keys, values = found["keys"].outputs[0], found["values"].outputs[0]
+    found["heads"] = heads_of_queries(found, keys)
     reason = unfit(found, keys, values) or unfit_mask(found, keys)
     if reason is not None:
         return no(reason)
-    scale, closed, heads = found["scale"], found["closed"], found["q"].shape[1]
-    factor = 1.0 if scale is None else number_of(scale)
+    closed, heads, factor = found["closed"], found["heads"][1], factor_of(found)
     if factor is None or not 0 < factor < math.inf:
         return no("the scale is no positive number")
     back = joined(found, root)
     if back is None:
         return no("the heads of the result are not joined")
     result, *presents = op.GroupQueryAttention(
-        *(rows_of(op, heads) for heads in (found["q"], found["k"], found["v"])),
+        *(rows_of(op, value) for value in (found["q"], found["k"], found["v"])),
         found["past_key"],
         found["past_value"],
         *lengths(op, found["bias"], found["q"]),
@@ -73,15 +76,22 @@ def group_query_attention(op, root, found):
     return dict(zip((root.outputs[0], keys, values), (result, *presents)))
 
 
+def heads_of_queries(found: dict, keys: ir.Value) -> ir.Shape | None:
+    """[batch, heads, positions, size] of the queries, which may be a row of heads that is grouped at once."""
+    shape = found["q"].shape
+    if shape is None or len(shape) != 3 or found["of_q"] is None or shape[1] != 1 or keys.shape is None:
+        return shape
+    width, size = shape[2], keys.shape[-1]
+    fits = isinstance(width, int) and isinstance(size, int) and size and not width % size
+    return ir.Shape([shape[0], width // size, 1, size]) if fits else None
+
+
 def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
     """Why the heads are not those of a GroupQueryAttention, None when they are."""
-    shape = found["q"].shape
+    shape = found["heads"]
     if keys.dtype != ir.DataType.FLOAT or any(
-        value.shape is None
-        or len(value.shape) != 4
-        or not isinstance(value.shape[1], int)
-        or value.shape[3] != shape[3]
-        for value in (found["q"], keys, values)
+        other is None or len(other) != 4 or not isinstance(other[1], int) or other[3] != shape[3]
+        for other in (shape, keys.shape, values.shape)
     ):
         return "no heads of one size in float32"
     of_k, of_v = found["k"].shape, found["v"].shape
@@ -94,21 +104,43 @@ def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
         return "the size of heads is no multiple of 8, or keys and values differ"
     if any(attribute_of(found[name], "axis") not in (2, -2) for name in ("keys", "values")):
         return "the cache grows along another axis"
-    inside = {found["swap"], found["attention"]}
+    inside = {found["swap"] or found["fused"], found["attention"]}
     if any(use.node not in inside for value in (keys, values) for use in value.uses()):
         return "something else reads the cache"
     counts_of_heads = {"of_q": groups, "of_weights": groups, "of_product": heads, "of_result": heads}
     if not all(
-        heads == groups if found[name] is None else is_grouping(found[name], count, size)
+        found[name] is None or is_grouping(found[name], count, size)
         for name, count in counts_of_heads.items()
     ):
         return "the heads are grouped otherwise"
+    return None if heads == groups else unfit_groups(found)
+
+
+def unfit_groups(found: dict) -> str | None:
+    """Why the heads do not stay grouped, or are not shown apart again, None when they are: one token need not be."""
+    absent = {name for name in ("of_product", "of_weights", "of_result") if found[name] is None}
+    is_one = found["heads"][2] == 1 and found["back"] is None
+    if found["of_q"] is None or (absent and not is_one) or len(absent & {"of_product", "of_weights"}) == 1:
+        return "the heads are grouped otherwise"
+    shape = found["bias"].shape
+    if "of_product" in absent and (shape is None or len(shape) != 4 or shape[1] != 1):
+        return "the mask differs between heads"
     return None
+
+
+def factor_of(found: dict) -> float | None:
+    """What queries or scores are multiplied by, None when it is not known."""
+    scale, fused = found["scale"], found["fused"]
+    factor = 1.0 if scale is None else number_of(scale)
+    if fused is None or factor is None:
+        return factor
+    turned = any(attribute_of(fused, name, 0) for name in ("transA", "transBatchA", "transBatchB"))
+    return None if turned else factor * attribute_of(fused, "alpha", 1.0)
 
 
 def unfit_mask(found: dict, keys: ir.Value) -> str | None:
     """Why the mask is not that of a GroupQueryAttention, None when it is."""
-    shape, closed = found["q"].shape, found["closed"]
+    shape, closed = found["heads"], found["closed"]
     if attribute_of(found["weights"], "axis", -1) not in (-1, 3) or not is_bias(
         found["bias"], shape, keys.shape
     ):
@@ -122,7 +154,7 @@ def unfit_mask(found: dict, keys: ir.Value) -> str | None:
 
 def joined(found: dict, root: ir.Node) -> bool | None:
     """Whether the rows of the result are read in another shape; None when the heads are not joined."""
-    shape, rows, target = found["q"].shape, root.outputs[0].shape, ints_of(found["shape"])
+    shape, rows, target = found["heads"], root.outputs[0].shape, ints_of(found["shape"])
     if found["back"] is None and shape[2] != 1:
         return None
     if rows is not None and is_row_of(rows, shape):
@@ -165,6 +197,8 @@ def lengths(op, bias: ir.Value, queries: ir.Value) -> tuple[ir.Value, ir.Value]:
 def rows_of(op, heads: ir.Value) -> ir.Value:
     """[batch, positions, heads * size] of [batch, heads, positions, size]: what stood there before heads were shown apart."""
     shape = heads.shape
+    if len(shape) == 3:
+        return heads
     node = heads.producer()
     if node is not None and node.op_type == "Transpose" and attribute_of(node, "perm") == [0, 2, 1, 3]:
         node = node.inputs[0].producer()

@@ -1,0 +1,153 @@
+"""Rules that write norms, activations and products in operators of onnxruntime."""
+
+import unittest
+
+from _unittests.ut_xoptim.cases import RuleTestCase
+
+
+class TestSkipSimplifiedLayerNormalization(RuleTestCase):
+    RULE = "SkipSimplifiedLayerNormalization"
+    NORM = """
+    w = Constant <value=float[4]{1,2,3,-4}> () two = Constant <value=float {2.0}> () last = Constant <value=int64[1]{-1}> ()
+    epsilon = Constant <value=float {0.001}> () s = Add (a, b) p = Pow (s, two) m = ReduceMean <keepdims=1> (p, last) e = Add (m, epsilon)
+    r = Sqrt (e) d = Div (s, r) n = Mul (d, w) y = Relu (n)
+    """
+    BECOMES = "SkipSimplifiedLayerNormalization Relu".split()
+
+    def graph(self, nodes: str = NORM, sizes: str = "B,1,4", more: str = "", inputs: str = "") -> str:
+        """The norm of a sum."""
+        results = f"float[{sizes}] y{more}"
+        return f"agraph (float[{sizes}] a, float[{sizes}] b{inputs}) => ({results}) {{ {nodes} }}"
+
+    def test_forms(self):
+        read = "z = Neg (s)"
+        before = self.NORM.replace("p = Pow", "z = Neg (s) p = Pow")
+        cases = {
+            "a norm": (self.graph(), self.BECOMES),
+            "the sum is read after the norm": (
+                self.graph(self.NORM + read, more=", float[B,1,4] z"),
+                [*self.BECOMES, "Neg"],
+            ),
+            "the sum is read before the norm": (
+                self.graph(before, more=", float[B,1,4] z"),
+                ["SkipSimplifiedLayerNormalization", "Neg", "Relu"],
+            ),
+            "the sum is a result": (self.graph(more=", float[B,1,4] s"), self.BECOMES),
+            "x * x": (self.graph(self.NORM.replace("Pow (s, two)", "Mul (s, s)")), self.BECOMES),
+            "a scale that is given": (
+                self.graph(self.NORM.replace("(d, w)", "(g, d)"), inputs=", float[4] g"),
+                self.BECOMES,
+            ),
+        }
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected)
+
+    def test_opset_23(self):
+        norm = "s = Add (a, b) n = RMSNormalization <axis=-1, epsilon=0.001> (s, g) y = Relu (n)"
+        self.assert_becomes(self.graph(norm, inputs=", float[4] g"), self.BECOMES, opset=23)
+
+    def test_what_it_declines(self):
+        cases = {
+            "several rows": self.graph(sizes="B,3,4"),
+            "rows whose number is unknown": self.graph(sizes="B,S,4"),
+            "two axes": self.graph(sizes="1,4"),
+            "a residual that broadcasts": self.graph().replace("float[B,1,4] b", "float[1,1,4] b"),
+            "float64": self.graph().replace("float", "double"),
+            "the mean of another axis": self.graph(self.NORM.replace("{-1}", "{0}"), sizes="3,1,4"),
+            "a scale of one number": self.graph(self.NORM.replace("(d, w)", "(d, two)")),
+            "a scale that is computed": self.graph(
+                self.NORM.replace("n = Mul (d, w)", "v = Exp (g) n = Mul (d, v)"), inputs=", float[4] g"
+            ),
+            "the norm of another value": self.graph(self.NORM.replace("Div (s, r)", "Div (a, r)")),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
+class TestQuickGelu(RuleTestCase):
+    RULE = "QuickGelu"
+
+    def test_forms(self):
+        cases = {
+            "Silu": "s = Sigmoid (x) y = Mul (x, s)",
+            "in the other order": "s = Sigmoid (x) y = Mul (s, x)",
+            "times a number": "a = Constant <value=float {1.702}> () p = Mul (a, x) s = Sigmoid (p) y = Mul (x, s)",
+        }
+        for promise, nodes in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(f"agraph (float[N,5] x) => (float[N,5] y) {{ {nodes} }}", ["QuickGelu"])
+
+    def test_what_it_declines(self):
+        cases = {
+            "another value": "agraph (float[3] x, float[3] z) => (float[3] y) { s = Sigmoid (z) y = Mul (x, s) }",
+            "the Sigmoid is read elsewhere": "agraph (float[3] x) => (float[3] y, float[3] z) { s = Sigmoid (x) y = Mul (x, s) z = Neg (s) }",
+            "float64": "agraph (double[3] x) => (double[3] y) { s = Sigmoid (x) y = Mul (x, s) }",
+            "several factors": """agraph (float[2] x) => (float[2] y)
+            { a = Constant <value=float[2] {1.0,2.0}> () p = Mul (a, x) s = Sigmoid (p) y = Mul (x, s) }""",
+            "a factor with another axis": """agraph (float[2] x) => (float[1,2] y)
+            { a = Constant <value=float[1,1] {2.0}> () p = Mul (a, x) s = Sigmoid (p) y = Mul (x, s) }""",
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
+class TestFusedMatMul(RuleTestCase):
+    RULE = "FusedMatmul"
+    SIGNATURE = "agraph (float[B,4,S,8] q, float[B,4,P,8] past, float[B,4,N,8] k) => (float[B,4,S,T] y)"
+    PRODUCT = """
+    c = Constant <value=float {0.3}> () keys = Concat <axis=2> (past, k) t = Transpose <perm=[0,1,3,2]> (keys) p = Mul (q, c)
+    y = MatMul (p, t)
+    """
+
+    def test_forms(self):
+        grouped = self.PRODUCT.replace(
+            "y = MatMul (p, t)",
+            "two = Constant <value=int64[4]{0,4,-1,8}> () r = Reshape (p, two) y = MatMul (r, t)",
+        )
+        plain = self.PRODUCT.replace("p = Mul (q, c)", "").replace("(p, t)", "(q, t)")
+        cases = {
+            "scaled": (self.SIGNATURE, self.PRODUCT, []),
+            "not scaled": (self.SIGNATURE, plain, []),
+            "scaled before heads are grouped": (
+                self.SIGNATURE.replace("4,S,8] q", "8,S,8] q"),
+                grouped,
+                ["Reshape"],
+            ),
+        }
+        for promise, (signature, nodes, more) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(f"{signature} {{ {nodes} }}", ["Concat", *more, "FusedMatMul"])
+
+    def test_factors_that_stay(self):
+        text = f"{self.SIGNATURE} {{ {self.PRODUCT} }}"
+        cases = {
+            "of each element": text.replace("float {0.3}", "float[2] {0.3,0.4}").replace(",8]", ",2]"),
+            "with another axis": text.replace("float {0.3}", "float[1,1,1,1,1] {0.3}").replace(
+                "[B,4,S,T] y", "[1,B,4,S,T] y"
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ["Concat", "Mul", "FusedMatMul"])
+
+    def test_what_it_declines(self):
+        text = f"{self.SIGNATURE} {{ {self.PRODUCT} }}"
+        cases = {
+            "keys that are no cache": text.replace("keys = Concat <axis=2> (past, k)", "keys = Neg (past)"),
+            "other axes": text.replace("perm=[0,1,3,2]", "perm=[0,3,1,2]")
+            .replace("[B,4,P,8] past", "[B,8,P,4] past")
+            .replace("[B,4,N,8] k", "[B,8,N,4] k")
+            .replace("4,S,T] y", "4,S,T] y"),
+            "float64": text.replace("float", "double"),
+            "another reader of the keys": text.replace("=> (", "=> (float[B,4,8,T] t, "),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+"""Products in operators of onnxruntime."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from experimental_experiment.xoptim.pattern import P, const, number_of, var
+from experimental_experiment.xoptim.patterns.transposing import perm
+from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
+from experimental_experiment.xoptim.rules import no, rule
+
+x, y = var("x"), var("y")
+SCALED = P.Mul(x, const("factor"))
+LEFT = P.Reshape(SCALED, var("shape")) | SCALED | x
+
+
+@rule(P.MatMul(LEFT, P.Transpose(y, name="swap")), set="onnxruntime")
+def fused_matmul(op, x, y, factor, shape, swap):
+    """A product with the keys of a cache transposes and scales itself.
+
+    onnxruntime does the same when it loads, but for a factor that is multiplied before heads are grouped: 0.99 of the time of a token.
+    """
+    axes, before = perm(swap), y.producer()
+    if x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) < 2 or axes is None:
+        return no("not in float32, or of unknown axes")
+    if axes != [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]:
+        return no("other axes than the last two are transposed")
+    if before is None or before.op_type != "Concat":
+        return no("keys that are no cache: other operators take them with their Transposes")
+    alpha = 1.0 if factor is None else number_of(factor)
+    if (
+        alpha is None
+        or not math.isfinite(alpha)
+        or len(factor.shape if factor is not None else ()) > len(x.shape)
+    ):
+        return no("the factor is no finite number")
+    if shape is not None:
+        x = op.Reshape(x, shape)
+    return op.FusedMatMul(x, y, alpha=float(alpha), transB=1, domain=MICROSOFT)
