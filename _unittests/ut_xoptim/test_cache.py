@@ -193,5 +193,107 @@ class TestGroupQueryAttention(unittest.TestCase):
         self.assertEqual([], self.optimized(TEXT, 23)[2].applications)
 
 
+ONE = """agraph (float[B,1,96] x, float[B,2,P,16] past_k, float[B,2,P,16] past_v, float[1,8] cos, float[1,8] sin, int32[B] last, int32 total,
+float[B,1,1,T] bias) => (float[B,1,64] y, float[B,2,T,16] keys, float[B,2,T,16] values)"""
+HEADS = """
+all = Constant <value=int64[4]{0,6,1,16}> () counts = Constant <value=int64[3]{2,2,2}> () first = Constant <value=int64[1]{0}> ()
+h = Reshape (x, all) qh, kh, vh = Split <axis=1> (h, counts)
+"""
+TURNED = """
+qt = com.microsoft.RotaryEmbedding (qh, first, cos, sin) kt = com.microsoft.RotaryEmbedding (kh, first, cos, sin)
+"""
+ROWS = """
+row = Constant <value=int64[3]{0,1,32}> () q = Reshape (qt, row) k = Reshape (kt, row) v = Reshape (vh, row)
+"""
+ATTENTION = """
+y, keys, values = com.microsoft.GroupQueryAttention <num_heads=2, kv_num_heads=2, scale=0.5>
+(q, k, v, past_k, past_v, last, total, , , , bias)
+"""
+
+
+class TestInputsOfGroupQueryAttention(unittest.TestCase):
+    """One token: rotary embeddings, and the parts of a row, that the operator takes itself."""
+
+    def assert_rewritten(self, text: str, rules: list[str], expected: list[str], **sizes: int) -> None:
+        """These rules make these operators, and the results are the same."""
+        model, report = parsed(text.replace("float[B,1,64] y", "float[B,1,32] y")), Report()
+        result = optimize(model, OptimizationOptions(rules, constant_folding=False), report=report)
+        onnx.checker.check_model(result)
+        self.assertEqual(expected, operators(result), report)
+        generator = np.random.default_rng(0)
+        for batch, past in ((1, 3), (3, 0), (2, 6)):
+            known = {"B": batch, "P": past, "T": past + 1, "S": 1, **sizes}
+            feeds = {}
+            for item in model.graph.input:
+                shape = [known.get(dim.dim_param, dim.dim_value) for dim in item.type.tensor_type.shape.dim]
+                feeds[item.name] = generator.normal(size=shape).astype(np.float32)
+            feeds["last"] = np.full(batch, past, np.int32)
+            feeds["total"] = np.array(past + 1, np.int32)
+            for a, b in zip(session(model).run(None, feeds), session(result).run(None, feeds), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        again = Report()
+        optimize(result, OptimizationOptions(rules, constant_folding=False), report=again)
+        self.assertEqual([], again.applications)
+
+    def test_rotary(self):
+        text = f"{ONE} {{ {HEADS} {TURNED} {ROWS} {ATTENTION} }}"
+        table = "Cast Reshape Concat Expand Expand".split()
+        rotary, packed = "RotaryOfGroupQueryAttention", "PackedGroupQueryAttention"
+        parts = "Reshape Split Reshape".split()
+        self.assert_rewritten(
+            text, [rotary], [*parts, *table[:2], *table[2:], "Reshape", "Reshape", "GroupQueryAttention"]
+        )
+        self.assert_rewritten(text, [rotary, packed], [*table, "GroupQueryAttention"])
+        for node in ("qt", "kt"):
+            text = text.replace(
+                f"{node} = com.microsoft.RotaryEmbedding",
+                f"{node} = com.microsoft.RotaryEmbedding <interleaved=1>",
+            )
+        self.assert_rewritten(text, [rotary, packed], [*table, "GroupQueryAttention"])
+
+    def test_packed_rows(self):
+        """Without rotary embeddings the heads are never apart."""
+        split = "sizes = Constant <value=int64[3]{32,32,32}> () q, k, v = Split <axis=-1> (x, sizes)"
+        self.assert_rewritten(
+            f"{ONE} {{ {split} {ATTENTION} }}", ["PackedGroupQueryAttention"], ["GroupQueryAttention"]
+        )
+
+    def test_what_stays(self):
+        text = f"{ONE} {{ {HEADS} {TURNED} {ROWS} {ATTENTION} }}"
+        split = "sizes = Constant <value=int64[3]{32,32,32}> () q, k, v = Split <axis=-1> (x, sizes)"
+        packed = f"{ONE} {{ {split} {ATTENTION} }}"
+        both = "RotaryEmbedding RotaryEmbedding".split()
+        heads = ["Reshape", "Split", *both, *["Reshape"] * 3, "GroupQueryAttention"]
+        rotary = [
+            (
+                "queries and keys at other positions",
+                text.replace("(kh, first, cos, sin)", "(kh, first, sin, cos)"),
+            ),
+            (
+                "one of both interleaved",
+                text.replace(
+                    "kt = com.microsoft.RotaryEmbedding", "kt = com.microsoft.RotaryEmbedding <interleaved=1>"
+                ),
+            ),
+        ]
+        for promise, item in rotary:
+            with self.subTest(promise):
+                self.assert_rewritten(item, ["RotaryOfGroupQueryAttention"], heads)
+        with self.subTest("positions of each sample"):
+            each = text.replace("float[1,8] cos, float[1,8] sin", "float[B,8] cos, float[B,8] sin")
+            each = each.replace("int32[B] last", "int64[B,1] numbers, int32[B] last").replace(
+                "first, cos", "numbers, cos"
+            )
+            result = optimize(parsed(each), OptimizationOptions(["RotaryOfGroupQueryAttention"]))
+            self.assertEqual(2, operators(result).count("RotaryEmbedding"))
+        others = [
+            ("another order", packed.replace("q, k, v = Split", "k, q, v = Split")),
+            ("values from elsewhere", packed.replace("(q, k, v, past", "(q, k, k, past")),
+        ]
+        for promise, item in others:
+            with self.subTest(promise):
+                self.assert_rewritten(item, ["PackedGroupQueryAttention"], ["Split", "GroupQueryAttention"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -158,6 +158,6 @@ def is_grouping(target: ir.Value, count: int, size: int | ir.SymbolicDim) -> boo
         sizes is not None
         and len(sizes) == 4
         and sizes[:2] == [0, count]
-        and sizes[2]
+        and sizes[2] != 0
         and sizes[3] in (0, size)
     )
