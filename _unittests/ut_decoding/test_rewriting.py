@@ -53,6 +53,14 @@ class TestInPlace(unittest.TestCase):
                 expected = self.generated(name, row, np.ones_like(row), 7)
                 np.testing.assert_array_equal(generator.generate(row, max_new_tokens=7), expected)
 
+    def test_opset_23(self):
+        """Attention of opset 23 is rewritten too: the tokens stay."""
+        tokens, mask = left_padded(PROMPTS)
+        generator = Generator(in_place(exported(self.models["Llama"], 2, target_opset=23)), 40, threads=1)
+        self.assertTrue(generator.interface.is_shared and generator.interface.reads_padding)
+        expected = self.generated("Llama", tokens, mask, 34)
+        np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
+
     def test_a_model_of_onnx_ir_is_changed(self):
         model = ir.from_proto(self.programs["Llama"])
         self.assertIs(model, in_place(model))
@@ -73,10 +81,14 @@ class TestInPlace(unittest.TestCase):
         """Nothing is guessed of a model that is no decoder of this form."""
         ids = "int64[B,S] ids, int64[B,T] mask"
         asked = TEXT.replace("int64[B,T] mask", ids)
-        nothing = "no attention of the model appends keys and values to a cache, before opset 23"
+        nothing = "no attention of the model appends keys and values to a cache"
         known = "mask and tokens tell how many tokens the cache holds: no input int64"
         cases = {
-            "opset 23": (asked, 23, nothing),
+            "opset 23, a cache that grows at its front": (
+                asked.replace("Concat <axis=2> (past_k, kh)", "Concat <axis=2> (kh, past_k)"),
+                23,
+                nothing,
+            ),
             "no cache": (
                 asked.replace("Concat <axis=2> (past_k, kh)", "Concat <axis=2> (kh, past_k)"),
                 20,

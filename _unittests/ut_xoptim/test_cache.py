@@ -8,7 +8,10 @@ import onnx
 from _unittests.ut_xoptim.cases import operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
-from experimental_experiment.xoptim.patterns_ort.cache import group_query_attention
+from experimental_experiment.xoptim.patterns_ort.cache import (
+    group_query_attention,
+    group_query_attention_of_attention,
+)
 
 INPUTS = "float[B,S,32] q, float[B,S,16] k, float[B,S,16] v, float[B,2,P,8] past_k, float[B,2,P,8] past_v, int64[B,T] mask"
 OUTPUTS = "float[B,S,32] y, float[B,2,T,8] keys, float[B,2,T,8] values"
@@ -56,11 +59,15 @@ def of_one_token() -> str:
 
 
 class TestGroupQueryAttention(unittest.TestCase):
-    def optimized(self, text: str, opset: int = 20) -> tuple[onnx.ModelProto, onnx.ModelProto, Report]:
+    RULE, OPSET = group_query_attention, 20
+
+    def optimized(
+        self, text: str, opset: int | None = None
+    ) -> tuple[onnx.ModelProto, onnx.ModelProto, Report]:
         """A model, the same after the rule, and the report."""
-        model, report = parsed(text, opset), Report()
+        model, report = parsed(text, opset or self.OPSET), Report()
         options = OptimizationOptions(None, constant_folding=False)
-        return model, optimize(model, options, rules=[group_query_attention], report=report), report
+        return model, optimize(model, options, rules=[self.RULE], report=report), report
 
     def assert_same(self, text: str, batch: int, new: int, past: int, padding: int = 0) -> None:
         """The rule fires and the results are the same; *padding* columns of the first row are masked."""
@@ -70,7 +77,7 @@ class TestGroupQueryAttention(unittest.TestCase):
         self, model, result, report: Report, batch: int, new: int, past: int, padding: int
     ) -> None:
         """The rule has made *result* of a model, and both compute the same."""
-        self.assertEqual(["GroupQueryAttention"], [name for name, _ in report.applications], report)
+        self.assertEqual([self.RULE.name], [name for name, _ in report.applications], report)
         self.assertIn("GroupQueryAttention", operators(result))
         self.assertNotIn("Softmax", operators(result))
         generator = np.random.default_rng(0)
@@ -191,6 +198,74 @@ class TestGroupQueryAttention(unittest.TestCase):
 
     def test_opset_23(self):
         self.assertEqual([], self.optimized(TEXT, 23)[2].applications)
+
+
+PAST = "float[B,2,P,8] past_k, float[B,2,P,8] past_v"
+PRESENT = "float[B,2,T,8] keys, float[B,2,T,8] values"
+ATTENDED = "y, keys, values = Attention <scale=0.25> (q, k, v, both, past_k, past_v)"
+APART_23 = f"""agraph (float[B,4,S,8] q, float[B,2,S,8] k, float[B,2,S,8] v, {PAST}, int64[B,T] mask) => (float[B,4,S,8] y, {PRESENT})
+<int64[1,1,S,1] ss, int64[1,1,1,T] tt, bool[1,1,S,T] causal, bool[B,1,S,T] both>
+{{ {MASK.replace("bias = Where (both, open, closed)", "").replace("new = Shape <start=1, end=2>", "new = Shape <start=2, end=3>")} {ATTENDED} }}"""
+ROWS_23 = (
+    APART_23.replace("float[B,4,S,8]", "float[B,S,32]")
+    .replace("float[B,2,S,8]", "float[B,S,16]")
+    .replace("new = Shape <start=2, end=3>", "new = Shape <start=1, end=2>")
+    .replace("<scale=0.25>", "<q_num_heads=4, kv_num_heads=2>")
+)
+
+
+class TestGroupQueryAttentionOfAttention(TestGroupQueryAttention):
+    """The rule for opset 23, which `decoding.in_place` asks for too."""
+
+    RULE, OPSET = group_query_attention_of_attention, 23
+    test_forms = test_after_the_rules_of_onnxruntime = test_opset_23 = None
+
+    def test_prompts_and_tokens(self):
+        """Rows that are padded on the left, queries without a key among them, whose result is 0."""
+        sizes = (1, 4, 0, 0), (3, 5, 0, 2), (2, 1, 6, 3), (2, 1, 6, 7), (1, 3, 4, 5)
+        given = APART_23.replace("Attention <scale=0.25>", "Attention <is_causal=1>")
+        for text in (APART_23, ROWS_23, given):
+            for batch, new, past, padding in sizes:
+                with self.subTest(f"{batch} rows of {new} tokens after {past}, {padding} masked: {text}"):
+                    self.assert_same(text, batch, new, past, padding)
+
+    def test_one_token_sees_all_keys(self):
+        text = APART_23.replace(",S,", ",1,").replace("And (causal, wide)", "Identity (wide)")
+        text = text.replace("bool[B,1,1,T] both", "bool[B,1,1,T] wide")
+        for past, padding in ((5, 0), (5, 6)):
+            with self.subTest(past=past, padding=padding):
+                self.assert_same(text, 2, 1, past, padding)
+
+    def test_what_it_declines(self):
+        added = APART_23.replace(ATTENDED, f"bias = Where (both, open, closed) {ATTENDED}")
+        cases = {
+            "a mask without order": (
+                APART_23.replace("And (causal, wide)", "Or (causal, wide)"),
+                "the mask may let a query see later keys",
+            ),
+            "a mask that is added": (
+                added.replace("both, past_k", "bias, past_k"),
+                "not in float32, no results for the cache, or scores that a number is added to",
+            ),
+            "a softcap": (
+                APART_23.replace("scale=0.25", "softcap=2.0"),
+                "a softcap, or a Softmax in another dtype",
+            ),
+            "heads of 4": (
+                APART_23.replace(",8]", ",4]"),
+                "the size of heads is no multiple of 8, or keys and values differ",
+            ),
+            "a mask of other keys": (
+                APART_23.replace("(q, k, v, both", "(q, k, v, kept"),
+                "the mask is not of queries and keys",
+            ),
+        }
+        for promise, (text, reason) in cases.items():
+            with self.subTest(promise):
+                _, result, report = self.optimized(text)
+                self.assertEqual([], report.applications)
+                self.assertIn(("GroupQueryAttentionOfAttention", reason), report.declined)
+                self.assertIn("Attention", operators(result))
 
 
 ONE = """agraph (float[B,1,96] x, float[B,2,P,16] past_k, float[B,2,P,16] past_v, float[1,8] cos, float[1,8] sin, int32[B] last, int32 total,

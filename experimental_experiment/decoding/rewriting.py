@@ -9,7 +9,10 @@ from experimental_experiment.decoding.interface import ATTENTION, DecodingError
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.pattern import attribute_of
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
-from experimental_experiment.xoptim.patterns_ort.cache import group_query_attention
+from experimental_experiment.xoptim.patterns_ort.cache import (
+    group_query_attention,
+    group_query_attention_of_attention,
+)
 
 CAPACITY = "capacity"
 """The name of the third dimension of the buffers."""
@@ -23,17 +26,18 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     empty past, as onnxruntime asks when there are several rows. Padding on the left is masked as before.
 
     Args:
-        model: what `to_onnx` writes for an opset before 23; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
+        model: what `to_onnx` writes; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
 
     Raises DecodingError when the model has no mask, or its attention is not rewritten: something else reads the cache.
     """
     is_proto = isinstance(model, onnx.ModelProto)
     target = ir.from_proto(model) if is_proto else model
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
-    optimize(target, OptimizationOptions("default+onnxruntime"), rules=[group_query_attention])
+    rules = [group_query_attention, group_query_attention_of_attention]
+    optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules)
     attentions = [node for node in target.graph if (node.domain, node.op_type) == (MICROSOFT, ATTENTION)]
     if not attentions:
-        raise DecodingError("no attention of the model appends keys and values to a cache, before opset 23")
+        raise DecodingError("no attention of the model appends keys and values to a cache")
     pasts = [node.inputs[position] for node in attentions for position in (3, 4)]
     presents = [node.outputs[position] for node in attentions for position in (1, 2)]
     read_sizes_elsewhere(target.graph, pasts)

