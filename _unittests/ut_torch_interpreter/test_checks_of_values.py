@@ -79,6 +79,19 @@ class TestChecks(ExporterTestCase):
                 assert (x > 0).all()
             return inner(x) * 2
 
+        def before_a_finally(x):
+            try:
+                assert (x > 0).all()
+            finally:
+                scale = 2
+            return x * scale
+
+        def raised_again(x):
+            try:
+                return inner(x)
+            except ValueError as error:
+                raise RuntimeError("below zero") from error
+
         def at_the_end(x):
             if (x > 0).all():
                 return x * 2
@@ -90,6 +103,8 @@ class TestChecks(ExporterTestCase):
                 "an if, a while": raised,
                 "numbers and sizes": numbers,
                 "in a with, in another function": in_a_context,
+                "before a finally": before_a_finally,
+                "another exception": raised_again,
                 "after the result": at_the_end,
             }
         )
@@ -136,11 +151,14 @@ class TestChecks(ExporterTestCase):
             except ValueError:
                 return -x
 
-        def finally_(x):
+        def caught_around_a_finally(x):
             try:
-                assert (x > 0).all()
-            finally:
-                x = x * 2
+                try:
+                    assert (x > 0).all()
+                finally:
+                    x = x * 2
+            except AssertionError:
+                x = -x
             return x
 
         def not_always(x):
@@ -156,7 +174,7 @@ class TestChecks(ExporterTestCase):
                 "caught": caught_here,
                 "caught around a with": caught_inside_of_a_context,
                 "caught by the caller": caught_by_the_caller,
-                "finally": finally_,
+                "caught around a finally": caught_around_a_finally,
                 "raises for some": not_always,
             }
         )

@@ -137,13 +137,13 @@ def target(steps: list[dis.Instruction], step: dis.Instruction) -> int:
     return next(i for i, other in enumerate(steps) if other.offset == step.argval)
 
 
-def always_raises(steps: list[dis.Instruction], position: int) -> bool:
-    """Whether all that can follow a position ends with ``raise``."""
+def always_raises(steps: list[dis.Instruction], position: int, again: bool = False) -> bool:
+    """Whether all that can follow a position ends with ``raise``, or with raising what was caught *again*."""
     seen: set[int] = set()
     while position < len(steps) and position not in seen:
         seen.add(position)
         step = steps[position]
-        if step.opname == "RAISE_VARARGS":
+        if step.opname == "RAISE_VARARGS" or (again and step.opname == "RERAISE"):
             return True
         if step.opname.startswith("RETURN_VALUE") or step.opname in (
             "RETURN_CONST",
@@ -152,7 +152,9 @@ def always_raises(steps: list[dis.Instruction], position: int) -> bool:
         ):
             return False
         if is_branch(step) or "IF_NONE" in step.opname or "IF_NOT_NONE" in step.opname:
-            return always_raises(steps, position + 1) and always_raises(steps, target(steps, step))
+            return always_raises(steps, position + 1, again) and always_raises(
+                steps, target(steps, step), again
+            )
         if step.opname in ("JUMP_FORWARD", "JUMP_ABSOLUTE"):
             position = target(steps, step)
         elif "JUMP" in step.opname or step.opname in ("FOR_ITER", "SEND"):
@@ -172,17 +174,21 @@ def is_caught(frame: FrameType | None) -> bool:
 
 
 def has_handler(frame: FrameType) -> bool:
-    """Whether a frame stands in a ``try``; a ``with`` does not count."""
+    """Whether a frame stands in a ``try`` after which it may go on; ``with`` and ``finally`` do not count."""
     code = dis.Bytecode(frame.f_code)
-    steps = {step.offset: step.opname for step in code}
+    steps = list(code)
     entries = getattr(code, "exception_entries", None)
     if entries is None:  # Python 3.10 has no table
-        return "SETUP_FINALLY" in steps.values()
-    names = list(steps.values())
-    offsets = list(steps)
-    handlers = {entry.target for entry in entries}
-    begins = {tuple(names[offsets.index(handler) :][:2]) for handler in handlers}
-    is_covered = any(entry.start <= frame.f_lasti < entry.end for entry in entries)
-    return is_covered and any(
-        begin[0] != "COPY" and begin != ("PUSH_EXC_INFO", "WITH_EXCEPT_START") for begin in begins
+        return any(step.opname == "SETUP_FINALLY" for step in steps)
+    if not any(entry.start <= frame.f_lasti < entry.end for entry in entries):
+        return False
+    offsets = [step.offset for step in steps]
+    handlers = {offsets.index(entry.target) for entry in entries}
+    return not all(
+        is_of_with(steps, handler) or always_raises(steps, handler, again=True) for handler in handlers
     )
+
+
+def is_of_with(steps: list[dis.Instruction], handler: int) -> bool:
+    """Whether a handler, by its position, is that of a ``with``."""
+    return [step.opname for step in steps[handler:][:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
