@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.errors import located
 from experimental_experiment.torch_interpreter.frames import asking_frame, model_line
 from experimental_experiment.torch_interpreter.patches.checks import without_exception
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.vision import is_modeling
 
 ANSWERS = {"aten.all": False, "aten.any": True}
 """What is answered when a branch asks for the result of an operator: a mask has holes, something is marked."""
@@ -25,6 +26,9 @@ HARMLESS = (
     ("transformers.models.ovis2.modeling_ovis2", "forward"),
 )
 """Functions that ask whether something is marked before they do what changes nothing when nothing is."""
+
+INTERPOLATING = ("get_absolute_positions", "interpolate_pos_encoding")
+"""Functions that give the position embeddings as they are for the size of the configuration, unless torch.jit traces."""
 
 
 @patch("torch", replaces=("torch.Tensor.__bool__", "torch.SymBool.__bool__"), by_name=True)
@@ -57,6 +61,34 @@ def harmless_shortcuts() -> Iterator[None]:
 
     with replaced(torch.Tensor, "__bool__", of_marks(torch.Tensor.__bool__)):
         yield
+
+
+@patch("transformers", replaces=("torch.jit.is_tracing",), since="5.0", default=True)
+def position_embeddings() -> Iterator[None]:
+    """Vision models take their position embeddings as they are for images of the configured size: other sizes would get them too.
+
+    They are interpolated for every size, as transformers itself does while torch.jit traces: to their own size, that changes nothing.
+    """
+
+    def of_sizes(is_tracing: Callable) -> Callable:
+        def called() -> bool:
+            asking = sys._getframe(1)
+            if is_modeling(asking.f_globals.get("__name__", "")) and has_symbolic_sizes(asking):
+                position_embeddings.used()
+                return True
+            return is_tracing()
+
+        return called
+
+    with replaced(torch.jit, "is_tracing", of_sizes(torch.jit.is_tracing)):
+        yield
+
+
+def has_symbolic_sizes(frame: FrameType) -> bool:
+    """Whether a frame is that of a function of `INTERPOLATING` for a size that is a symbol."""
+    code = frame.f_code
+    arguments = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount])
+    return code.co_name in INTERPOLATING and any(isinstance(value, torch.SymInt) for value in arguments)
 
 
 def of_mask(bool_: Callable) -> Callable:
