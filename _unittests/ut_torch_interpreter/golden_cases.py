@@ -11,6 +11,7 @@ MATRIX = torch.randn(3, 4)
 ROWS = torch.randn(2, 3, 4)
 INTS = torch.arange(12).reshape(3, 4)
 INDEX = torch.tensor([[0, 2, 1, 0], [1, 0, 0, 2], [2, 2, 1, 1]])
+STARTS = torch.tensor([0, 2, 2, 5])
 HEADS = torch.randn(2, 2, 5, 4)
 MASK = torch.ones(5, 5, dtype=torch.bool).tril()
 GRID = torch.rand(2, 5, 5, 2) * 2 - 1
@@ -124,6 +125,8 @@ CASES = {
     "attention, masked": (lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m), HEADS, MASK),
     "embedding": (module(nn.Embedding(10, 4)), INDEX),
     "embedding bag": (module(nn.EmbeddingBag(10, 4)), INDEX),
+    "embedding bag, offsets": (module(nn.EmbeddingBag(10, 4)), INDEX.flatten(), STARTS),
+    "embedding bag, offsets, sum": (module(nn.EmbeddingBag(10, 4, mode="sum")), INDEX.flatten(), STARTS),
     # convolution, pooling, images
     "convolution": (module(nn.Conv2d(4, 6, 3, padding=1)), IMAGE),
     "convolution, same": (module(nn.Conv2d(4, 6, 3, padding="same")), IMAGE),

@@ -1,5 +1,6 @@
 """Embedding: rows of a table, read one by one or summed by bags."""
 
+import itertools
 import unittest
 
 import torch
@@ -94,6 +95,27 @@ class TestEmbeddingBag(ExporterTestCase):
                     (torch.tensor([[0, 1, 5], [1, 1, 1]]),),
                     dynamic_shapes=({0: "batch", 1: "length"},),
                     others=[(torch.tensor([[3, 2], [1, 0], [4, 4]]),)],
+                )
+
+    def test_other_numbers_of_bags(self):
+        """Bags and indices of any number, none of them too."""
+        for mode, padding in itertools.product(("sum", "mean", "max"), (None, 1)):
+            dtype = torch.int64 if padding is None else torch.int32
+            bags = [
+                (torch.tensor(indices, dtype=dtype), torch.tensor(starts, dtype=dtype))
+                for indices, starts in (
+                    ([1, 2, 3, 3, 0, 5, 1], [0, 2, 2, 5]),
+                    ([4, 4, 1], [0, 0, 2, 3, 3]),
+                    ([1], [0]),
+                    ([], [0, 0, 0]),
+                )
+            ]
+            with self.subTest(mode, padding=padding):
+                self.export_and_compare(
+                    torch.nn.EmbeddingBag(6, 3, mode=mode, padding_idx=padding),
+                    bags[0],
+                    dynamic_shapes=({0: "indices"}, {0: "bags"}),
+                    others=bags[1:],
                 )
 
     def test_rows_of_indices(self):

@@ -12,6 +12,7 @@ from experimental_experiment.torch_interpreter.aten.embedding import (
     MAX,
     MEAN,
     bag_of_each,
+    numbers_like,
     row_counts,
 )
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -39,8 +40,9 @@ def embedding_bag_backward(
     kept = is_kept(op, indices, padding_idx)
     wide_grad = cast(op, grad, wide(grad.dtype))
     if mode == MEAN:
-        counted = op.Expand(op.constant(1), op.shape_of(indices)) if kept is None else kept
-        lengths = row_counts(op, op.size(grad, 0), bags, counted)
+        counted = numbers_like(op, 1, indices) if kept is None else kept
+        zeros = op.Expand(op.constant(0), op.shape([op.size(grad, 0)]))
+        lengths = row_counts(op, zeros, bags, counted)
         wide_grad = op.Div(wide_grad, op.Cast(op.Max(lengths, 1), to=wide_grad.dtype))
     rows = op.GatherND(wide_grad, bags)
     if per_sample_weights is not None:

@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import counted
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static
 
 aten = torch.ops.aten
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
@@ -82,21 +82,21 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
         reduced = op.emit(REDUCTIONS[mode], (op.Gather(weight, matrix, axis=0), [1]), {"keepdims": 0})
         return reduced, *kept_for_gradient(op, indices, offsets, mode, None)
     starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
-    count, dtype = op.size(starts, 0), weight.dtype
+    dtype = weight.dtype
     where = op.Unsqueeze(bag_of_each(op, indices, cast(op, starts, INT64)), [1])
     rows = cast(op, op.Gather(weight, indices, axis=0), ir.DataType.FLOAT if dtype in HALVES else dtype)
     if per_sample_weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, rows.dtype), [1]))
     neutral = op.constant(-math.inf if mode == MAX else 0.0, rows.dtype)
-    kept = op.Expand(op.constant(1), op.shape_of(indices))
+    kept = numbers_like(op, 1, indices)
     if padding is not None:
         is_kept = op.Not(op.Equal(cast(op, indices, INT64), padding))
         kept = op.Cast(is_kept, to=INT64)
         rows = op.Where(op.Unsqueeze(is_kept, [1]), rows, neutral)
-    start = op.Expand(neutral, op.shape([count, op.size(weight, 1)]))
+    start = equal_rows(op, neutral, starts, op.size(weight, 1))
     reduced = op.ScatterND(start, where, rows, reduction="max" if mode == MAX else "add")
     if mode != SUM:
-        sizes = row_counts(op, count, where, kept)
+        sizes = row_counts(op, numbers_like(op, 0, starts), where, kept)
         if mode == MEAN:
             reduced = op.Div(reduced, op.Cast(op.Max(sizes, 1), to=rows.dtype))
         else:
@@ -128,11 +128,10 @@ def kept_for_gradient(op, indices, starts, mode, kept, largest=None):
     bags = bag_of_each(op, indices, starts)
     fake = op.context.node.meta["val"][1]
     yield op.constant([], fake.dtype) if is_empty(fake) else cast(op, bags, indices.dtype)
-    kept = op.Expand(op.constant(1), op.shape_of(indices)) if kept is None else kept
+    kept = numbers_like(op, 1, indices) if kept is None else kept
+    counts = numbers_like(op, 0, starts)
     if mode != SUM:
-        counts = op.Squeeze(row_counts(op, op.size(starts, 0), op.Unsqueeze(bags, [1]), kept), [1])
-    else:
-        counts = op.Expand(op.constant(0), op.shape_of(starts))
+        counts = op.Squeeze(row_counts(op, counts, op.Unsqueeze(bags, [1]), kept), [1])
     counts = cast(op, counts, indices.dtype)
     yield from (counts, counts if largest is None else largest)
 
@@ -142,10 +141,24 @@ def is_empty(fake: torch.Tensor) -> bool:
     return isinstance(fake.shape[0], int) and fake.shape[0] == 0
 
 
-def row_counts(op, count, where, kept):
-    """How many of the indices that are kept, 1 for yes, belong to each bag: [count, 1]."""
-    empty = op.Expand(op.constant(0), op.shape([count]))
-    return op.Unsqueeze(op.ScatterND(empty, where, kept, reduction="add"), [1])
+def row_counts(op, zeros, where, kept):
+    """How many of the indices that are kept, 1 for yes, belong to each bag, of which *zeros* has one element: [bags, 1]."""
+    return op.Unsqueeze(op.ScatterND(zeros, where, kept, reduction="add"), [1])
+
+
+def numbers_like(op, number: int, integers: ir.Value) -> ir.Value:
+    """An INT64 number for each of some integers: one constant, or one Clip, as nothing else lies between it and itself."""
+    if is_static(op.size(integers, 0)):
+        return op.Expand(op.constant(number), op.shape_of(integers))
+    return cast(op, op.Clip(integers, number, number), INT64)
+
+
+def equal_rows(op, number: ir.Value, bags: ir.Value, width: Size) -> ir.Value:
+    """A row of one number for each of *bags*: one constant, or the same row read as often as there are bags."""
+    count = op.size(bags, 0)
+    if is_static(count) or not is_static(width):
+        return op.Expand(number, op.shape([count, width]))
+    return op.Gather(op.Expand(number, [1, width]), numbers_like(op, 0, bags), axis=0)
 
 
 def rows_of_indices(op, indices) -> ir.Value | None:
@@ -171,8 +184,8 @@ def size_of(item) -> sympy.Expr:
 
 def bag_of_each(op, indices, starts):
     """The bag that each index belongs to: how many bags start before it or there, less the one that the first place holds."""
-    none = op.Concat(op.constant([-1]), op.Expand(op.constant(0), op.shape_of(indices)), axis=0)
-    one = op.Expand(op.constant(1), op.shape_of(starts))
+    none = op.Concat(op.constant([-1]), numbers_like(op, 0, indices), axis=0)
+    one = numbers_like(op, 1, starts)
     begun = op.CumSum(op.ScatterElements(none, starts, one, axis=0, reduction="add"), 0)
     return op.Slice(begun, [0], [-1], [0])
 
