@@ -139,6 +139,11 @@ CASES = {
     "pixel unshuffle": (lambda x: F.pixel_unshuffle(x, 2), IMAGE),
     "bilinear, twice": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
     "bilinear, half": (lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear"), IMAGE),
+    "bilinear, corners": (
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
+        IMAGE,
+    ),
+    "group norm without weights": (lambda x: F.group_norm(x, 2), IMAGE),
     "bicubic": (lambda x: F.interpolate(x, scale_factor=1.5, mode="bicubic"), IMAGE),
     "nearest, twice": (lambda x: F.interpolate(x, scale_factor=2), IMAGE),
     "nearest to the size of another": (

@@ -125,6 +125,22 @@ class TestResize(ExporterTestCase):
         others = [(normal(1, 2, *size) / 10,) for size in ((4, 90), (5, 4), (8, 9))]
         self.assert_same_as_eager(lambda x: list(resized(x)), normal(1, 2, 90, 5) / 10, others=others)
 
+    def test_corners_of_whole_factors(self):
+        """One Resize, as large as the factor says, also of axes of one element."""
+        modes = ((SIGNAL, "linear"), (IMAGE, "bilinear"), (IMAGE, "bicubic"), (VOLUME, "trilinear"))
+        for x, mode in modes:
+            with self.subTest(mode):
+                layer = torch.nn.Upsample(scale_factor=3, mode=mode, align_corners=True)
+                axes = (0, *range(2, x.dim()))
+                model = self.export_and_compare(
+                    layer,
+                    (x,),
+                    dynamic_shapes=({axis: f"size_{axis}" for axis in axes},),
+                    others=[(x[:1, :, :1],), (normal(3, x.shape[1], *(9, 4, 1)[: x.dim() - 2]),)],
+                )
+                kinds = {node.op_type for node in model.graph.node}
+                self.assertLessEqual(kinds, {"Unsqueeze", "Resize", "Squeeze"})
+
     def test_nearest_neighbours_of_static_sizes(self):
         """One Resize, or a Gather an axis where it may read a neighbour."""
         for size, others in ((7, range(1, 20)), (64, (13, 32, 63, 65, 96, 127)), (224, (112, 150, 300, 301))):

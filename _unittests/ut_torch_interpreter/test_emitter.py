@@ -4,7 +4,9 @@ import unittest
 
 import numpy as np
 import onnx_ir as ir
+import torch
 
+from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, Names, Origin, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 
@@ -135,6 +137,18 @@ class TestConstants(EmitterTestCase):
         y = self.op.Mul(self.op.Add([1, 2], [3, 4]), 2)
         self.assertEqual([8, 12], y.const_value.numpy().tolist())
         self.assertEqual([], self.kinds())
+
+    def test_halves_are_moved_and_cast(self):
+        """They are not computed with: onnxruntime rounds a chain of them once."""
+        for dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+            with self.subTest(dtype.name):
+                y = self.op.Expand(self.op.Cast([1 / 3, 1e38], to=dtype), [3, 2])
+                expected = torch.tensor([1 / 3, 1e38]).to(torch_dtype(dtype)).float().expand(3, 2)
+                self.assertEqual(expected.tolist(), y.const_value.numpy().astype(np.float32).tolist())
+                self.assertEqual([], self.kinds())
+        half = self.op.constant([1 / 3, 3.0], ir.DataType.FLOAT16)
+        self.op.Mul(half, half)
+        self.assertEqual(["Mul"], self.kinds())
 
     def test_a_large_constant_is_not_folded(self):
         self.op.Add(np.ones(5000, dtype=np.float32), 1.0)

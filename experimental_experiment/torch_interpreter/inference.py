@@ -27,6 +27,9 @@ FOLDED = frozenset(
 )
 """Operators computed while emitting when all inputs are small constants."""
 
+MOVES = frozenset("Concat Expand Flatten Gather Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split())
+"""Those that compute nothing: they are exact for halves too."""
+
 LIMIT = 1024
 """Constants of more elements stay where they are: folding them would copy weights."""
 
@@ -257,10 +260,11 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
         return None
     if any(v is None or v.const_value is None for v in node.inputs):
         return None
-    if not all(is_small(v) and v.dtype in NUMPY for v in node.inputs):
+    exact = NUMPY | dtypes.HALVES if node.op_type in MOVES else NUMPY
+    if not all(is_small(v) and v.dtype in exact for v in node.inputs):
         return None
     for output in node.outputs:
-        if output.shape is None or not output.shape.is_static() or output.dtype not in NUMPY:
+        if output.shape is None or not output.shape.is_static() or output.dtype not in exact:
             return None
         if math.prod(output.shape) > LIMIT:
             return None
@@ -281,10 +285,10 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     with np.errstate(all="ignore"):
         results = evaluator_class()(model).run(None, feeds)
     arrays = [np.asarray(result) for result in results]
-    exact = all(
+    as_declared = all(
         a.dtype == o.dtype.numpy() and a.shape == o.shape.numpy() for a, o in zip(arrays, node.outputs)
     )
-    return arrays if exact else None
+    return arrays if as_declared else None
 
 
 @functools.cache

@@ -15,7 +15,9 @@ from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.sizes import squeezed_vector
 
-WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+FLOAT, DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
+ROUNDED_ONCE = {(a, b) for half in HALVES for a, b in ((half, FLOAT), (half, DOUBLE), (FLOAT, half))}
+"""Casts of constants in which every runtime rounds alike; float64 becomes a half through float32 in some."""
 
 
 # ---- arithmetic with a number that changes nothing
@@ -88,13 +90,13 @@ def is_broadcast_to(one: ir.Value, x: ir.Value) -> bool:
 
 
 def cast(op, x, *, to, saturate=None):
-    """Cast to the dtype it has; of a half to a wider float when it is constant; to float8 as torch overflows.
+    """Cast to the dtype it has; between halves and wider floats when it is constant; to float8 as torch overflows.
 
     E4M3FN overflows to its largest number, the others do not saturate.
     """
     if x.dtype == to:
         return x
-    if x.dtype in HALVES and to in WIDE and is_small(x):
+    if (x.dtype, to) in ROUNDED_ONCE and is_small(x):
         return op.computed("Cast", [x], x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:
         return None

@@ -307,7 +307,12 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
     if x.dtype in (DOUBLE, UINT8):
         return None
     attributes["coordinate_transformation_mode"] = "align_corners" if align_corners else "half_pixel"
-    given = [None] * len(sizes) if align_corners else scales
+    if align_corners and not all(scale and scale == int(scale) for scale in scales):
+        given = [None] * len(
+            sizes
+        )  # positions depend on the sizes alone, which only whole factors say in every precision
+    else:
+        given = scales
     found = [stretch(op.size(x, axis), *item, copied) for axis, item in enumerate(zip(sizes, given), 2)]
     if None not in found:
         result = op.Resize(x, None, factors_of(op, x, found), **attributes)
