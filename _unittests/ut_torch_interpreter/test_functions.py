@@ -27,6 +27,28 @@ class Splits(torch.nn.Module):
         return x[:, :1], x[:, 1:], x + 1
 
 
+class Signals(torch.nn.Module):
+    """A recurrent layer that transposes and needs the number of signals."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.LSTM(3, 3, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+class Turned(torch.nn.Module):
+    """A linear layer over the other axis, in the rows that the batch gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x.transpose(1, 2)).transpose(1, 2).reshape(-1, 3).reshape(-1, 4, 3).unsqueeze(0)[0]
+
+
 class Model(torch.nn.Module):
     """Equal blocks, one called twice, one with another constant."""
 
@@ -85,6 +107,25 @@ class TestFunctions(ExporterTestCase):
                 model = self.export_and_compare(stack, (x,), modules_as_functions=True)
                 called = {node.op_type for node in model.graph.node}
                 self.assertEqual({type(stack[0]).__name__}, called)
+
+    def test_equal_layers_share_a_function_whatever_is_written_between_them(self):
+        """Transpositions that meet between two layers, a size that all read, casts of halves."""
+        half = lambda: torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()).bfloat16()
+        for make in (Signals, Turned, half):
+            stack = torch.nn.Sequential(make(), make(), make()).eval()
+            kind = type(stack[0])
+            with self.subTest(make):
+                x, other = (torch.randn(n, 4, 3).to(next(stack.parameters()).dtype) for n in (2, 5))
+                model = self.export_and_compare(
+                    stack,
+                    (x,),
+                    dynamic_shapes=({0: "batch"},),
+                    others=[(other,)],
+                    modules_as_functions={kind},
+                )
+                kinds = [node.op_type for node in model.graph.node if node.op_type != "Shape"]
+                self.assertEqual([kind.__name__] * 3, kinds)
+                self.assertEqual([kind.__name__], [function.name for function in model.functions])
 
     def test_chosen_classes_only(self):
         model = self.export(modules_as_functions={torch.nn.Linear})

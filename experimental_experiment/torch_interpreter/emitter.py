@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -272,6 +273,33 @@ class Emitter:
     def insert(self, node: ir.Node) -> None:
         """Put a node where this emitter writes."""
         self.graph.append(node)
+
+    def producer(self, x: ir.Value) -> ir.Node | None:
+        """The node that gives *x*, None when it is in another graph or in what becomes the function of another call."""
+        node, context = x.producer(), self.context
+        if node is None or node.graph is not self.graph:
+            return None
+        return node if not context.keeps_modules or node.meta.get(MODULES, ()) == context.function else None
+
+    @contextlib.contextmanager
+    def before_calls(self, x: ir.Value) -> Iterator[None]:
+        """While this lasts, what is written of *x*, an input of the model, is written before the first call of a module.
+
+        The functions of all calls may read it then. It makes no difference when calls become no functions, or for another value.
+        """
+        context = self.context
+        if not context.function or x.producer() is not None or self.parent is not None:
+            yield
+            return
+        last = self.graph[-1] if len(self.graph) else None
+        with context.at(Origin(prefix=x.name or "c")):
+            yield
+        first = next((node for node in self.graph if MODULES in node.meta), None)
+        written = itertools.takewhile(lambda node: node is not last, reversed(self.graph))
+        if first is not None:
+            for node in reversed(list(written)):
+                self.graph.remove(node)
+                self.graph.insert_before(first, node)
 
     def folded(self, node: ir.Node) -> list[ir.Value] | None:
         """Constants instead of the outputs of *node*, which is then removed, or None."""

@@ -124,13 +124,8 @@ def transpose(op, x, *, perm=None):
         return None
     if list(perm) == list(range(len(perm))):
         return x
-    inner = x.producer()
-    if (
-        inner is not None
-        and inner.op_type == "Transpose"
-        and inner.graph is op.graph
-        and "perm" in inner.attributes
-    ):
+    inner = op.producer(x)
+    if inner is not None and inner.op_type == "Transpose" and "perm" in inner.attributes:
         first = inner.attributes["perm"].as_ints()
         return op.Transpose(inner.inputs[0], perm=[first[axis] for axis in perm])
     return None
@@ -144,8 +139,8 @@ def reshape(op, x, shape, *, allowzero=0):
     sizes = target.numpy().tolist()
     if x.shape is not None and x.shape.is_static() and list(x.shape) == sizes:
         return x
-    inner = x.producer()
-    if inner is not None and inner.op_type == "Reshape" and inner.graph is op.graph and 0 not in sizes:
+    inner = op.producer(x)
+    if inner is not None and inner.op_type == "Reshape" and 0 not in sizes:
         return op.Reshape(inner.inputs[0], shape)
     return None
 
@@ -176,10 +171,10 @@ def unsqueeze(op, x, axes=None):
     """An unsqueeze of no axis; of the only element of a vector; of an unsqueeze."""
     if axes is None or axes.const_value is None:
         return None
-    inner, added = x.producer(), axes.const_value.numpy().tolist()
+    inner, added = op.producer(x), axes.const_value.numpy().tolist()
     if added == [0] and squeezed_vector(x) is not None:
         return squeezed_vector(x)
-    if inner is None or inner.op_type != "Unsqueeze" or inner.graph is not op.graph or x.shape is None:
+    if inner is None or inner.op_type != "Unsqueeze" or x.shape is None:
         return no_axes(x, axes)
     before = inner.inputs[1].const_value if len(inner.inputs) > 1 else None
     if before is None:

@@ -66,13 +66,16 @@ class AxisSize(Number):
     def read(self) -> ir.Value:
         """The size, written now if it was not before."""
         if self.held is None:
-            self.held = self.home.Squeeze(self.vector(), [0])
+            vector = self.vector()
+            with self.home.before_calls(self.x):
+                self.held = self.home.Squeeze(vector, [0])
         return self.held
 
     def vector(self) -> ir.Value:
         """The size as a 1-D value of one element, written now if it was not before."""
         if self.alone is None:
-            self.alone = shape_between(self.home, self.x, self.axis, self.axis + 1)
+            with self.home.before_calls(self.x):
+                self.alone = shape_between(self.home, self.x, self.axis, self.axis + 1)
         return self.alone
 
 
@@ -94,7 +97,8 @@ class GivenNumber(Number):
     def read(self) -> ir.Value:
         """The number, squeezed now if it was not before."""
         if self.held is None:
-            self.held = self.home.Squeeze(self.alone, [0])
+            with self.home.before_calls(self.alone):
+                self.held = self.home.Squeeze(self.alone, [0])
         return self.held
 
     def vector(self) -> ir.Value:

@@ -140,7 +140,8 @@ def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:
 def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """*value* in a wider dtype: what it was cast from when the operator before had no kernel either, a Cast otherwise."""
     wide = op.context.cast_from.get(value)
-    if wide is not None and wide.dtype == dtype and op_type in CONTINUOUS:
+    is_here = wide is not None and (not op.context.keeps_modules or op.producer(wide) is not None)
+    if is_here and wide.dtype == dtype and op_type in CONTINUOUS:
         return wide
     if is_small(value) and value.dtype in dtypes.FLOATS:
         return op.computed("Cast", [value], value.const_value.numpy(), dtype)
