@@ -232,6 +232,7 @@ class TestCaptureError(ExporterTestCase):
                 ({0: torch.export.Dim("batch")},),
             ),
             "register_dataclass": (lambda x, other: x, (X, Unknown()), None),
+            "use torch.cond": (lambda x, y: x if torch.equal(x, y) else y, (X, X + 1), None),
         }
         for hint, (function, args, dynamic_shapes) in cases.items():
             with self.subTest(hint):

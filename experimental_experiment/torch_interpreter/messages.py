@@ -72,7 +72,7 @@ HINTS = (
         "a carry keeps its shape from turn to turn, in a list for torch.ops.higher_order.scan: collect what grows with experimental_experiment.higher_order_ops.simple_loop_for",
     ),
     (
-        r"[Dd]ata-dependent|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized",
+        r"[Dd]ata-dependent|DataDependentOutput|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized",
         "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where",
     ),
     (

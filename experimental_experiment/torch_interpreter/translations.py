@@ -3,10 +3,9 @@
 import importlib
 import pkgutil
 
-from experimental_experiment.torch_interpreter import aten, control_flow, symbolic  # noqa: F401
-from experimental_experiment.torch_interpreter.runtime import rows  # noqa: F401
+from experimental_experiment.torch_interpreter import aten, control_flow, runtime, symbolic  # noqa: F401
 
-for _family in (aten, control_flow):
+for _family in (runtime, aten, control_flow):
     for _module in sorted(module.name for module in pkgutil.iter_modules(_family.__path__)):
         importlib.import_module(f"{_family.__name__}.{_module}")
 

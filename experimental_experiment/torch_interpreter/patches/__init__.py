@@ -1,24 +1,10 @@
 """What gets a model through torch.export that refuses it: one small object a problem.
 
-`patch` holds the room's mechanics; the other files hold the patches, by what they are about.
+`patch` holds the room's mechanics; the other files hold the patches, by what they are about. Importing this package registers them.
 """
 
-from __future__ import annotations
+import importlib
+import pkgutil
 
-from experimental_experiment.torch_interpreter.patches import (  # noqa: F401 (they register)
-    caches,
-    checks,
-    codecs,
-    experts,
-    image_sizes,
-    inputs,
-    lengths,
-    packed,
-    pieces,
-    quantizers,
-    recurrent,
-    remarks,
-    scans,
-    shortcuts,
-    vision,
-)
+for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+    importlib.import_module(f"{__name__}.{_module}")

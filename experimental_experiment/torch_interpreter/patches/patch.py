@@ -250,7 +250,8 @@ def table(patches: Collection[Patch]) -> list[str]:
     for item in sorted(patches, key=lambda item: (item.set, item.name)):
         replaces = ", ".join(f"`{name}`" for name in item.replaces)
         applied_when = "yes" if item.default else "by its name only" if item.by_name else ""
-        lines.append(f"| {item.name} | {item.problem} | {item.versions} | {replaces} | {applied_when} |")
+        problem = item.problem.replace("|", "\\|")
+        lines.append(f"| {item.name} | {problem} | {item.versions} | {replaces} | {applied_when} |")
     return lines
 
 

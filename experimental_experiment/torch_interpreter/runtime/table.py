@@ -201,7 +201,7 @@ def markdown_rows(rows: Sequence[Row]) -> list[str]:
         by_function.items(), key=lambda item: (item[1][0].operator, item[0].__name__)
     ):
         row = same[0]
-        promise = " ".join(inspect.getdoc(function).split("\n\n")[0].split()).rstrip(".")
+        promise = " ".join(inspect.getdoc(function).split("\n\n")[0].split()).rstrip(".").replace("|", "\\|")
         version = f"before {row.before}" if row.before is not None else row.measured
         operators = ", ".join(sorted(item.operator for item in same))
         lines.append(
