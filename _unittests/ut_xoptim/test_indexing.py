@@ -65,16 +65,29 @@ class TestGatherOfGrid(RuleTestCase):
         text = graph(rows, columns, pairs, result="float[B,M]", known="int64[B] r, int64[M] c")
         self.assert_becomes(text, ["Shape", "Squeeze", "Range", "Gather"])
 
+    def test_some_rows(self):
+        """Each has a Gather: a matrix may have more rows than a Range counts."""
+        rows = "shape = Shape <start=1, end=2> (w) n = Squeeze (shape) r = Range (zero, n, one) ra = Unsqueeze (r, behind)"
+        some = graph(rows, SOME_COLUMNS, result="float[N,1,1,M]", known="int64[N] r, int64[M] c")
+        some = some.replace("float[M] z", "float[M] z, float[1,N] w")
+        computed = graph(rows="rr = Range (zero, b, one) r = Abs (rr) ra = Unsqueeze (r, behind)")
+        second = graph(
+            rows="r = Range (one, b, one) ra = Unsqueeze (r, behind)",
+            result="float[C,1,1,K]",
+            known="int64[C] r, int64[K] c",
+        )
+        counted = "Shape Squeeze Range".split()
+        cases = {
+            "as many as another value has": (some, [*counted, *counted, "Gather", "Gather", "Unsqueeze"]),
+            "computed": (computed, [*counted, "Abs", "Gather", "Unsqueeze"]),
+            "from the second one on": (second, [*counted, "Gather", "Unsqueeze"]),
+        }
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected)
+
     def test_what_it_declines(self):
         cases = {
-            "rows that are computed": graph(
-                rows="rr = Range (zero, b, one) r = Abs (rr) ra = Unsqueeze (r, behind)"
-            ),
-            "rows from the second one on": graph(
-                rows="r = Range (one, b, one) ra = Unsqueeze (r, behind)",
-                result="float[C,1,1,K]",
-                known="int64[C] r, int64[K] c",
-            ),
             "columns before rows": graph(
                 rows="r = Range (zero, b, one) ra = Unsqueeze (r, first)",
                 columns="c = Range (zero, k, one) ca = Unsqueeze (c, behind)",

@@ -111,6 +111,14 @@ class TestFusedMatMul(RuleTestCase):
         cases = {
             "scaled": (self.SIGNATURE, self.PRODUCT, []),
             "not scaled": (self.SIGNATURE, plain, []),
+            "rotated": (
+                self.SIGNATURE.replace("float[B,4,N,8] k", "float[N,4] cos, float[N,4] sin"),
+                self.PRODUCT.replace(
+                    "keys = Concat <axis=2> (past, k)",
+                    "zero = Constant <value=int64[1]{0}> () keys = com.microsoft.RotaryEmbedding (past, zero, cos, sin)",
+                ),
+                [],
+            ),
             "scaled before heads are grouped": (
                 self.SIGNATURE.replace("4,S,8] q", "8,S,8] q"),
                 grouped,
@@ -119,7 +127,8 @@ class TestFusedMatMul(RuleTestCase):
         }
         for promise, (signature, nodes, more) in cases.items():
             with self.subTest(promise):
-                self.assert_becomes(f"{signature} {{ {nodes} }}", ["Concat", *more, "FusedMatMul"])
+                keys = "RotaryEmbedding" if promise == "rotated" else "Concat"
+                self.assert_becomes(f"{signature} {{ {nodes} }}", [keys, *more, "FusedMatMul"])
 
     def test_factors_that_stay(self):
         text = f"{self.SIGNATURE} {{ {self.PRODUCT} }}"
@@ -136,7 +145,9 @@ class TestFusedMatMul(RuleTestCase):
     def test_what_it_declines(self):
         text = f"{self.SIGNATURE} {{ {self.PRODUCT} }}"
         cases = {
-            "keys that are no cache": text.replace("keys = Concat <axis=2> (past, k)", "keys = Neg (past)"),
+            "keys that are no cache, and not rotated": text.replace(
+                "keys = Concat <axis=2> (past, k)", "keys = Neg (past)"
+            ),
             "other axes": text.replace("perm=[0,1,3,2]", "perm=[0,3,1,2]")
             .replace("[B,4,P,8] past", "[B,8,P,4] past")
             .replace("[B,4,N,8] k", "[B,8,N,4] k")

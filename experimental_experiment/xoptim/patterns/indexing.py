@@ -14,7 +14,7 @@ x, rows, columns = var("x"), var("rows"), var("columns")
 
 @rule(P.GatherND(x, P.Concat(rows, columns, name="pairs", shared=True), name="node"), set="default")
 def gather_of_grid(op, x, rows, columns, pairs, node):
-    """All rows of a matrix along one axis and some columns along a later one: a Gather of the columns, or the matrix itself."""
+    """Some rows of a matrix along one axis and some columns along a later one: a Gather of each, none where all are taken in order."""
     shape, result = pairs.outputs[0].shape, node.outputs[0].shape
     if shape is None or result is None or x.shape is None or len(x.shape) != 2:
         return no("it is no matrix, or the rank is unknown")
@@ -26,27 +26,31 @@ def gather_of_grid(op, x, rows, columns, pairs, node):
     vector, place = across
     width = len(result)
     column = place + width + 1  # the pairs have one axis more
-    row = row_axis(x, rows, column, width)
-    if row is None or not row < column < width:
-        return no("not all rows, in order, along an earlier axis")
+    found = row_axis(x, rows, column, width)
+    if found is None or not found[0] < column < width:
+        return no("the rows do not vary along an earlier axis")
+    row, chosen = found
     expected = [1] * width
-    expected[row], expected[column] = x.shape[0], vector.shape[0]
+    expected[row], expected[column] = (x if chosen is None else chosen).shape[0], vector.shape[0]
     if not same_sizes(result, expected):
         return no("pairs are repeated")
     is_all = is_same(x.shape[1], vector.shape[0]) and is_counted(vector)
-    picked = x if is_all else op.Gather(x, vector, axis=1)
+    picked = x if chosen is None else op.Gather(x, chosen, axis=0)
+    picked = picked if is_all else op.Gather(picked, vector, axis=1)
     added = [axis for axis in range(width) if axis not in (row, column)]
     return op.Unsqueeze(picked, added) if added else picked
 
 
-def row_axis(x: ir.Value, rows: ir.Value, column: int, width: int) -> int | None:
-    """The axis of the pairs along which *rows* are 0, 1, 2… to the last one of *x*; None when they are not."""
+def row_axis(x: ir.Value, rows: ir.Value, column: int, width: int) -> tuple[int, ir.Value | None] | None:
+    """The axis of the pairs along which *rows* vary and their vector, None for all rows of *x* in order; None when they do not."""
     if x.shape[0] == 1 and is_zero(rows):
-        return column - 1 if column else None
+        return (column - 1, None) if column else None
     along = spread(rows)
-    if along is None or not is_same(along[0].shape[0], x.shape[0]) or not is_counted(along[0]):
+    if along is None:
         return None
-    return along[1] + width + 1
+    vector, place = along
+    is_all = is_same(vector.shape[0], x.shape[0]) and is_counted(vector)
+    return place + width + 1, None if is_all else vector
 
 
 def is_zero(value: ir.Value) -> bool:

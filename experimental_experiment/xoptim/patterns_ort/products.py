@@ -18,7 +18,7 @@ LEFT = P.Reshape(SCALED, var("shape")) | SCALED | x
 
 @rule(P.MatMul(LEFT, P.Transpose(y, name="swap")), set="onnxruntime")
 def fused_matmul(op, x, y, factor, shape, swap):
-    """A product with the keys of a cache transposes and scales itself.
+    """A product with the keys of a cache, or with keys that are rotated, transposes and scales itself.
 
     onnxruntime does the same when it loads, but for a factor that is multiplied before heads are grouped: 0.99 of the time of a token.
     """
@@ -27,8 +27,8 @@ def fused_matmul(op, x, y, factor, shape, swap):
         return no("not in float32, or of unknown axes")
     if axes != [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]:
         return no("other axes than the last two are transposed")
-    if before is None or before.op_type != "Concat":
-        return no("keys that are no cache: other operators take them with their Transposes")
+    if before is None or before.op_type not in ("Concat", "RotaryEmbedding"):
+        return no("neither a cache nor rotated: other operators take keys with their Transposes")
     alpha = 1.0 if factor is None else number_of(factor)
     if (
         alpha is None
