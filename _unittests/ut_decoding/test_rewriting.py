@@ -12,7 +12,7 @@ from transformers.integrations.executorch import register_dynamic_cache_export_s
 
 from _unittests.ut_decoding.test_generator import MODELS, PROMPTS, exported
 from _unittests.ut_xoptim.cases import parsed
-from _unittests.ut_xoptim.test_cache import TEXT
+from _unittests.ut_xoptim.test_cache import PROMPT, TEXT
 from experimental_experiment.decoding import DecodingError, Generator, in_place, left_padded
 
 
@@ -91,6 +91,11 @@ class TestInPlace(unittest.TestCase):
             ),
             "no cache": (
                 asked.replace("Concat <axis=2> (past_k, kh)", "Concat <axis=2> (kh, past_k)"),
+                20,
+                nothing,
+            ),
+            "a prompt only": (
+                PROMPT.replace("int64[B,S] mask", "int64[B,S] ids, int64[B,S] mask"),
                 20,
                 nothing,
             ),

@@ -1,4 +1,4 @@
-"""The rule that writes GroupQueryAttention, which is in no set: `decoding.in_place` asks for it."""
+"""Rules that write GroupQueryAttention: after a past, which `decoding.in_place` asks for, and for a prompt."""
 
 import unittest
 
@@ -11,6 +11,7 @@ from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 from experimental_experiment.xoptim.patterns_ort.cache import (
     group_query_attention,
     group_query_attention_of_attention,
+    group_query_attention_of_prompt,
 )
 
 INPUTS = "float[B,S,32] q, float[B,S,16] k, float[B,S,16] v, float[B,2,P,8] past_k, float[B,2,P,8] past_v, int64[B,T] mask"
@@ -266,6 +267,78 @@ class TestGroupQueryAttentionOfAttention(TestGroupQueryAttention):
                 self.assertEqual([], report.applications)
                 self.assertIn(("GroupQueryAttentionOfAttention", reason), report.declined)
                 self.assertIn("Attention", operators(result))
+
+
+PROMPT = (
+    TEXT.replace("float[B,2,P,8] past_k, float[B,2,P,8] past_v, int64[B,T]", "int64[B,S]")
+    .replace("keys = Concat <axis=2> (past_k, kh) values = Concat <axis=2> (past_v, vh)", "")
+    .replace("past = Shape <start=2, end=3> (past_k) before = Squeeze (past, first)", "")
+    .replace("total = Add (before, count) t = Range (zero, total, one)", "t = Range (zero, count, one)")
+    .replace("numbers = Range (zero, count, one) s = Add (numbers, before)", "s = Range (zero, count, one)")
+    .replace("kh = Transpose", "keys = Transpose")
+    .replace("vh = Transpose", "values = Transpose")
+    .replace("float[B,2,S,8] kh, float[B,2,S,8] vh, ", "")
+    .replace("T,8]", "S,8]")
+    .replace(",T]", ",S]")
+)
+"""A prompt: no past, and as many keys as queries."""
+TURNED_PROMPT = (
+    PROMPT.replace("int64[B,S] mask", "int64[B,S] mask, float[S,4] cos, float[S,4] sin")
+    .replace("keys = Transpose", "kh = Transpose")
+    .replace("qh = Transpose", "qa = Transpose")
+    .replace(
+        "zero = Constant",
+        "start = Constant <value=int64[1]{0}> () qh = com.microsoft.RotaryEmbedding (qa, start, cos, sin) keys = com.microsoft.RotaryEmbedding (kh, start, cos, sin) zero = Constant",
+        1,
+    )
+)
+
+
+class TestGroupQueryAttentionOfPrompt(TestGroupQueryAttention):
+    """The rule for a prompt, whose keys and values are results."""
+
+    RULE = group_query_attention_of_prompt
+    test_forms = test_after_the_rules_of_onnxruntime = None
+
+    def test_prompts_and_tokens(self):
+        for text in (PROMPT, TURNED_PROMPT):
+            for batch, new, padding in ((1, 4, 0), (3, 5, 2), (2, 1, 0), (2, 3, 3)):
+                with self.subTest(f"{batch} rows of {new} tokens, {padding} masked: {text}"):
+                    self.assert_same(text, batch, new, 0, padding)
+
+    def test_rotated_keys_are_rows(self):
+        _, result, _ = self.optimized(TURNED_PROMPT)
+        self.assertEqual(2, operators(result).count("RotaryEmbedding"))
+        self.assertNotIn("Transpose", operators(result))
+
+    def test_what_it_declines(self):
+        no_results = PROMPT.replace(", float[B,2,S,8] keys, float[B,2,S,8] values", "")
+        cases = {
+            "keys that are no results": (no_results, "keys and values are no results"),
+            "a mask without order": (
+                PROMPT.replace("And (causal, wide)", "Or (causal, wide)"),
+                "the mask may let a query see later keys",
+            ),
+            "keys that are computed": (
+                PROMPT.replace("keys = Transpose", "kn = Transpose").replace(
+                    "scale =", "keys = Neg (kn) scale ="
+                ),
+                "queries, keys or values are no heads of rows",
+            ),
+            "another reader of the keys": (
+                PROMPT.replace("=> (", "=> (float[B,2,S,8] z, ").replace("kt =", "z = Neg (keys) kt ="),
+                "something else reads the cache",
+            ),
+        }
+        for promise, (text, reason) in cases.items():
+            with self.subTest(promise):
+                _, result, report = self.optimized(text)
+                self.assertEqual([], report.applications)
+                self.assertIn(("GroupQueryAttentionOfPrompt", reason), report.declined)
+                self.assertIn("Softmax", operators(result))
+
+    def test_opset_23(self):
+        self.assertEqual([], self.optimized(PROMPT, 23)[2].applications)
 
 
 ONE = """agraph (float[B,1,96] x, float[B,2,P,16] past_k, float[B,2,P,16] past_v, float[1,8] cos, float[1,8] sin, int32[B] last, int32 total,

@@ -35,7 +35,11 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
     rules = [group_query_attention, group_query_attention_of_attention]
     optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules)
-    attentions = [node for node in target.graph if (node.domain, node.op_type) == (MICROSOFT, ATTENTION)]
+    attentions = [
+        node
+        for node in target.graph
+        if (node.domain, node.op_type) == (MICROSOFT, ATTENTION) and node.inputs[3] is not None
+    ]
     if not attentions:
         raise DecodingError("no attention of the model appends keys and values to a cache")
     pasts = [node.inputs[position] for node in attentions for position in (3, 4)]

@@ -1,4 +1,7 @@
-"""Attention with a cache as GroupQueryAttention, which appends to the cache itself: past and present may then be one buffer."""
+"""Attention with a cache as GroupQueryAttention, which appends to the cache itself: past and present may then be one buffer.
+
+A step after a past is rewritten when `decoding.in_place` asks for it; a prompt, which has no past, whenever com.microsoft is allowed.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,22 @@ def grouped(below, name: str):
     return P.Reshape(below, var(name)) | below
 
 
-KEYS = P.Concat(var("past_key"), var("k"), name="keys", shared=True)
-VALUES = P.Concat(var("past_value"), var("v"), name="values", shared=True)
-SCALED = P.Mul(q, const("scale")) | q
-PRODUCT = P.MatMul(grouped(SCALED, "of_q"), P.Transpose(KEYS, perm=[0, 1, 3, 2], name="swap"))
-FUSED = P.FusedMatMul(grouped(SCALED, "of_q"), KEYS, transB=1, name="fused", domain=MICROSOFT)
-WEIGHTS = P.Softmax(
-    P.Add(grouped(PRODUCT, "of_product") | grouped(FUSED, "of_product"), bias), name="weights"
+def attended(keys, values):
+    """Attention of heads to these keys and values, whose heads are joined in the end."""
+    scaled = P.Mul(q, const("scale")) | q
+    product = P.MatMul(grouped(scaled, "of_q"), P.Transpose(keys, perm=[0, 1, 3, 2], name="swap"))
+    fused = P.FusedMatMul(grouped(scaled, "of_q"), keys, transB=1, name="fused", domain=MICROSOFT)
+    scores = grouped(product, "of_product") | grouped(fused, "of_product")
+    weights = grouped(P.Softmax(P.Add(scores, bias), name="weights"), "of_weights")
+    result = grouped(P.MatMul(weights, values, name="attention"), "of_result")
+    guarded = P.Where(var("closed"), 0.0, result) | result
+    return P.Reshape(P.Transpose(guarded, perm=[0, 2, 1, 3], name="back") | guarded, var("shape"))
+
+
+CACHED = attended(
+    P.Concat(var("past_key"), var("k"), name="keys", shared=True),
+    P.Concat(var("past_value"), var("v"), name="values", shared=True),
 )
-ATTENDED = grouped(P.MatMul(grouped(WEIGHTS, "of_weights"), VALUES, name="attention"), "of_result")
-GUARDED = P.Where(var("closed"), 0.0, ATTENDED) | ATTENDED
-CACHED = P.Reshape(P.Transpose(GUARDED, perm=[0, 2, 1, 3], name="back") | GUARDED, var("shape"))
 
 
 @rule(CACHED, before=23)
@@ -57,20 +65,42 @@ def group_query_attention(op, root, found):
     tokens, 1.10 after 1024; in one buffer 0.84 after 512. onnxruntime refuses several rows of several tokens after a past that is not empty.
     """
     keys, values = found["keys"].outputs[0], found["values"].outputs[0]
-    found["heads"] = heads_of_queries(found, keys)
-    reason = unfit(found, keys, values) or unfit_mask(found, keys)
+    if any(attribute_of(found[name], "axis") not in (2, -2) for name in ("keys", "values")):
+        return no("the cache grows along another axis")
+    reason = unfit(found, keys, values) or unfit_mask(found, keys, found["past_key"])
     if reason is not None:
         return no(reason)
-    closed, heads, factor = found["closed"], found["heads"][1], factor_of(found)
+    rows = [rows_of(op, found[name]) for name in ("q", "k", "v")]
+    return written(op, root, found, keys, values, [*rows, found["past_key"], found["past_value"]])
+
+
+@rule(attended(var("k"), var("v")), set="onnxruntime", before=23)
+def group_query_attention_of_prompt(op, root, found, k, v):
+    """Attention of a prompt whose keys and values are the first of a cache, without Transposes.
+
+    Measured with onnxruntime 1.31: 0.84 of the time for 16 tokens, 1.11 for 128, 0.8 for 384, 0.7 for 1024.
+    """
+    if not (k.is_graph_output() and v.is_graph_output()):
+        return no("keys and values are no results")
+    reason = unfit(found, k, v) or unfit_mask(found, k, None)
+    if reason is not None:
+        return no(reason)
+    rows = [turned_rows(op, found[name]) for name in ("q", "k", "v")]
+    if None in rows:
+        return no("queries, keys or values are no heads of rows")
+    return written(op, root, found, k, v, [*rows, None, None])
+
+
+def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, inputs: list) -> dict:
+    """The operator with these rows of queries, keys and values and this past: what replaces the result, *keys* and *values*."""
+    closed, heads, factor = found["closed"], heads_of_queries(found, keys)[1], factor_of(found)
     if factor is None or not 0 < factor < math.inf:
         return no("the scale is no positive number")
-    back = joined(found, root)
+    back = joined(found, root, keys)
     if back is None:
         return no("the heads of the result are not joined")
     result, *presents = op.GroupQueryAttention(
-        *(rows_of(op, value) for value in (found["q"], found["k"], found["v"])),
-        found["past_key"],
-        found["past_value"],
+        *inputs,
         *lengths(op, found["bias"], found["q"]),
         None,
         None,
@@ -88,6 +118,26 @@ def group_query_attention(op, root, found):
     if back:
         result = op.append("Reshape", [result, found["shape"]], {}, 1).outputs[0]
     return dict(zip((root.outputs[0], keys, values), (result, *presents)))
+
+
+def turned_rows(op, heads: ir.Value) -> ir.Value | None:
+    """The rows of heads, rotated as these are; None when heads are not shown apart from rows."""
+    node, shape = heads.producer(), heads.shape
+    rotation = (
+        node if node is not None and (node.domain, node.op_type) == (MICROSOFT, "RotaryEmbedding") else None
+    )
+    apart = heads if rotation is None else node.inputs[0]
+    node = apart.producer()
+    node = node.inputs[0].producer() if node is not None and node.op_type == "Transpose" else None
+    if node is None or node.op_type != "Reshape":
+        return None
+    rows = rows_of(op, apart)
+    if rows is not node.inputs[0]:
+        return None
+    if rotation is None:
+        return rows
+    given = {**attributes_of(rotation), "num_heads": shape[1]}
+    return op.RotaryEmbedding(rows, *rotation.inputs[1:], **given, domain=MICROSOFT)
 
 
 def heads_of_queries(found: dict, keys: ir.Value) -> ir.Shape | None:
@@ -127,7 +177,7 @@ def group_query_attention_of_attention(op, attention, q, k, v, mask, past_key, p
     if keys is None or not is_bias(mask, ir.Shape(heads), keys):
         return no("the mask is not of queries and keys")
     causal = heads[2] == 1 or attribute_of(attention, "is_causal", 0)
-    if not causal and not closes_later_keys(mask, heads[2], past):
+    if not causal and not closes_later_keys(mask, heads[2], past_key):
         return no("the mask may let a query see later keys")
     bias = op.Where(mask, op.constant(0.0, q.dtype), op.constant(-math.inf, q.dtype))
     scale = {name: item for name, item in attributes_of(attention).items() if name == "scale"}
@@ -159,7 +209,7 @@ def heads_of_input(value: ir.Value, attention: ir.Node, name: str) -> list | Non
 
 def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
     """Why the heads are not those of a GroupQueryAttention, None when they are."""
-    shape = found["heads"]
+    shape = heads_of_queries(found, keys)
     if keys.dtype != ir.DataType.FLOAT or any(
         other is None or len(other) != 4 or not isinstance(other[1], int) or other[3] != shape[3]
         for other in (shape, keys.shape, values.shape)
@@ -173,8 +223,6 @@ def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
     heads, groups, size = shape[1], keys.shape[1], shape[3]
     if not isinstance(size, int) or size % 8 or values.shape[1] != groups:
         return "the size of heads is no multiple of 8, or keys and values differ"
-    if any(attribute_of(found[name], "axis") not in (2, -2) for name in ("keys", "values")):
-        return "the cache grows along another axis"
     inside = {found["swap"] or found["fused"], found["attention"]}
     if any(use.node not in inside for value in (keys, values) for use in value.uses()):
         return "something else reads the cache"
@@ -184,13 +232,13 @@ def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
         for name, count in counts_of_heads.items()
     ):
         return "the heads are grouped otherwise"
-    return None if heads == groups else unfit_groups(found)
+    return None if heads == groups else unfit_groups(found, shape)
 
 
-def unfit_groups(found: dict) -> str | None:
+def unfit_groups(found: dict, heads: ir.Shape) -> str | None:
     """Why the heads do not stay grouped, or are not shown apart again, None when they are: one token need not be."""
     absent = {name for name in ("of_product", "of_weights", "of_result") if found[name] is None}
-    is_one = found["heads"][2] == 1 and found["back"] is None
+    is_one = heads[2] == 1 and found["back"] is None
     if found["of_q"] is None or (absent and not is_one) or len(absent & {"of_product", "of_weights"}) == 1:
         return "the heads are grouped otherwise"
     shape = found["bias"].shape
@@ -209,23 +257,23 @@ def factor_of(found: dict) -> float | None:
     return None if turned else factor * attribute_of(fused, "alpha", 1.0)
 
 
-def unfit_mask(found: dict, keys: ir.Value) -> str | None:
+def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None) -> str | None:
     """Why the mask is not that of a GroupQueryAttention, None when it is."""
-    shape, closed = found["heads"], found["closed"]
+    shape, closed = heads_of_queries(found, keys), found["closed"]
     if attribute_of(found["weights"], "axis", -1) not in (-1, 3) or not is_bias(
         found["bias"], shape, keys.shape
     ):
         return "the mask is not of queries and keys"
     if closed is not None and (closed.shape is None or len(closed.shape) != 4 or closed.shape[1] != 1):
         return "the guard differs between heads"
-    if shape[2] != 1 and not is_causal(found["bias"], shape[2], found["past_key"].shape):
+    if shape[2] != 1 and not is_causal(found["bias"], shape[2], past):
         return "the mask may let a query see later keys"
     return None
 
 
-def joined(found: dict, root: ir.Node) -> bool | None:
+def joined(found: dict, root: ir.Node, keys: ir.Value) -> bool | None:
     """Whether the rows of the result are read in another shape; None when the heads are not joined."""
-    shape, rows, target = found["heads"], root.outputs[0].shape, ints_of(found["shape"])
+    shape, rows, target = heads_of_queries(found, keys), root.outputs[0].shape, ints_of(found["shape"])
     if found["back"] is None and shape[2] != 1:
         return None
     if rows is not None and is_row_of(rows, shape):
@@ -234,7 +282,7 @@ def joined(found: dict, root: ir.Node) -> bool | None:
     return True if fits else None
 
 
-def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
+def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Value | None) -> bool:
     """Whether what is added to the scores is -inf for the keys after each of *count* queries that follow the past."""
     node = bias.producer()
     if node is None or node.op_type != "Where" or number_of(node.inputs[2]) != -math.inf:
@@ -242,9 +290,12 @@ def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None
     return closes_later_keys(node.inputs[0], count, past)
 
 
-def closes_later_keys(mask: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
-    """Whether a mask is false for the keys after each of *count* queries that follow the past."""
-    conditions = [mask] if past is not None else []
+def closes_later_keys(mask: ir.Value, count: int | ir.SymbolicDim, past: ir.Value | None) -> bool:
+    """Whether a mask is false for the keys after each of *count* queries that follow the past, if there is one."""
+    if past is not None and past.shape is None:
+        return False
+    size = None if past is None else past.shape
+    conditions = [mask]
     while conditions:
         mask = source_of(conditions.pop(), {"Expand"})
         node = mask.producer()
@@ -252,7 +303,7 @@ def closes_later_keys(mask: ir.Value, count: int | ir.SymbolicDim, past: ir.Shap
             conditions += node.inputs
             continue
         positions = causal_of(mask)
-        if positions is None or not starts_at_zero(positions[0]) or not counts(positions[1], past):
+        if positions is None or not starts_at_zero(positions[0]) or not counts(positions[1], size):
             continue
         shape = list(positions[1].shape)
         if len(shape) == 4 and shape[0] == shape[1] == shape[3] == 1 and is_same(shape[2], count):
