@@ -113,6 +113,21 @@ class TestResize(ExporterTestCase):
         for packet in (aten.upsample_bilinear2d, aten.upsample_bicubic2d):
             self.assert_same_as_eager(packet.vec, x, None, False, [0.5, 1.5])
 
+    def test_elements_that_are_not_finite(self):
+        """They reach the same outputs as in eager, also where their weight is 0 and along an axis that keeps its size."""
+
+        def resized(image, volume):
+            for scale in ((1, 2), (3, 1)):
+                yield torch.nn.functional.interpolate(image, scale_factor=scale, mode="bilinear")
+            yield torch.nn.functional.interpolate(image, scale_factor=(1, 2), mode="bicubic")
+            yield torch.nn.functional.interpolate(image, (5, 10), mode="bilinear", align_corners=True)
+            yield torch.nn.functional.interpolate(volume, scale_factor=(1, 2, 1), mode="trilinear")
+
+        image, volume = normal(1, 2, 5, 5), normal(1, 1, 3, 3, 3)
+        image[0, 0, 2, 2] = volume[0, 0, 1, 1, 1] = float("inf")
+        image[0, 1, 2, 2] = float("nan")
+        self.assert_same_as_eager(lambda *x: list(resized(*x)), image, volume, special_values=True)
+
     def test_sizes_that_a_float32_hardly_gives(self):
         """90 * 0.7 is 62 in float64; an axis that keeps its size is copied by a linear interpolation, not by a cubic one."""
 

@@ -255,7 +255,12 @@ def linear_taps(op, dtype, size: Size, out: Size, scale: float | None, align_cor
     last = minus(op, size, 1)
     below = op.Min(op.Cast(op.Floor(place), to=INT64), last)
     part = op.Sub(place, op.Cast(below, to=dtype))
-    return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, 1), last), part)]
+    distance: int | ir.Value = 1  # torch reads an axis that keeps its size at one place
+    if is_static(size, out):
+        distance = int(size != out)
+    elif op.context.special_values:
+        distance = op.Cast(op.Not(op.Equal(op.constant(size), out)), to=INT64)
+    return [(below, op.Sub(1.0, part)), (op.Min(op.Add(below, distance), last), part)]
 
 
 def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corners: bool, copied=False):
@@ -292,11 +297,14 @@ def interpolated(op, x, sizes, scales, align_corners, mode: str, taps: Callable)
     """Resize; otherwise a weighted sum of the elements of *taps*, axis by axis.
 
     On a thousand elements an axis, Resize, the sum and torch round positions in float32 by 1e-4 each, not alike; the sum takes 3 to
-    7 times as long, but a fifth for cubics that make an image smaller.
+    7 times as long, but a fifth for cubics that make an image smaller. Resize gives an element that is not finite to other neighbours
+    with the weight 0, or to none.
     """
     if x.dtype == UINT8 and rank(x) == 4:
         return of_bytes(op, x, sizes, scales, align_corners, taps)
     check_float(x)
+    if op.context.special_values:
+        return sum_of_taps(op, x, sizes, scales, align_corners, taps)
     attributes = dict(mode=mode, cubic_coeff_a=-0.75 if mode == "cubic" else None)
     result = resized(op, x, sizes, scales, align_corners, mode == "linear", **attributes)
     return sum_of_taps(op, x, sizes, scales, align_corners, taps) if result is None else result
