@@ -1,5 +1,6 @@
 """Conversion: casts, copies that write nothing, fill, views of bits, checked against eager."""
 
+import itertools
 import unittest
 
 import torch
@@ -68,6 +69,37 @@ class TestConversion(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_there_and_back(self):
+        """No Cast when every number comes back; in a loop onnxruntime would miss the value that it does not write."""
+        plain = set()
+        numbers = torch.cat([EDGES, torch.tensor([70000.0, -1e-30, 16777217.0])])
+        for first, second in itertools.product(DTYPES, DTYPES):
+            with self.subTest(first=first, second=second):
+                x = numbers.to(first) if first.is_floating_point else INTS.to(first)
+                if first.is_floating_point and not second.is_floating_point:
+                    x = x[:5]
+                function = lambda x, first=first, second=second: x.to(second).to(first)
+                model = self.assert_same_as_eager(function, x, dynamic=False, optimize=False)
+                if {node.op_type for node in model.graph.node} == {"Identity"}:
+                    plain.add((first, second))
+                    self.assertTrue(torch.equal(*self.held(first, second)))
+        wider = {(torch.float16, torch.float32), (torch.float32, torch.float64), (torch.int32, torch.float64)}
+        self.assertLessEqual(wider | {(torch.bool, torch.int64), (torch.uint8, torch.int16)}, plain)
+        loop = lambda x: aten.special_chebyshev_polynomial_w(x.double().float(), 2.0)
+        self.assert_same_as_eager(loop, torch.tensor([0.5, -0.25]), optimize=False)
+
+    @staticmethod
+    def held(first, second):
+        """Numbers of a dtype at its limits, before and after the other one."""
+        if first == torch.bool:
+            numbers = torch.tensor([False, True])
+        else:
+            info = torch.finfo(first) if first.is_floating_point else torch.iinfo(first)
+            numbers = torch.tensor([info.min, info.max, 1, 3], dtype=first)
+            if first.is_floating_point:
+                numbers = torch.cat([numbers, torch.tensor([info.tiny, 1 + info.eps, 0.5], dtype=first)])
+        return numbers, numbers.to(second).to(first)
 
     def test_every_pair_of_dtypes(self):
         for source in DTYPES:

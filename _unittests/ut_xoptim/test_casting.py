@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import RuleTestCase
-from experimental_experiment.xoptim.patterns.casting import DIGITS, INTEGERS, holds
+from experimental_experiment.torch_interpreter.dtypes import DIGITS, INTEGERS, holds
 
 
 class TestCasting(RuleTestCase):

@@ -54,6 +54,42 @@ FLOAT8 = frozenset(dtype for dtype in FLOATS if dtype.itemsize == 1)
 """onnxruntime moves and computes none of them."""
 
 
+INTEGERS = {
+    ir.DataType.BOOL: (0, 1),
+    **{
+        dtype: (-(1 << dtype.bitwidth - 1), (1 << dtype.bitwidth - 1) - 1)
+        for dtype in (ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64)
+    },
+    **{
+        dtype: (0, (1 << dtype.bitwidth) - 1)
+        for dtype in (ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64)
+    },
+}
+"""Integers and booleans, the smallest and the largest number of each."""
+
+DIGITS = {
+    ir.DataType.FLOAT: (24, 127),
+    ir.DataType.DOUBLE: (53, 1023),
+    ir.DataType.FLOAT16: (11, 15),
+    ir.DataType.BFLOAT16: (8, 127),
+}
+"""Floats: digits and largest exponent."""
+
+
+def holds(wide: ir.DataType, narrow: ir.DataType) -> bool:
+    """Whether a dtype holds every number of another one."""
+    if wide == narrow:
+        return True
+    if narrow in INTEGERS and wide in INTEGERS:
+        (low, high), (least, most) = INTEGERS[narrow], INTEGERS[wide]
+        return wide != ir.DataType.BOOL and least <= low and high <= most
+    if narrow in INTEGERS and wide in DIGITS:
+        return INTEGERS[narrow][1].bit_length() <= DIGITS[wide][0]
+    if narrow in DIGITS and wide in DIGITS:
+        return all(a >= b for a, b in zip(DIGITS[wide], DIGITS[narrow]))
+    return False
+
+
 def onnx_dtype(dtype: torch.dtype) -> ir.DataType:
     """The ONNX dtype of a torch dtype; Untranslatable when ONNX lacks it."""
     if dtype not in TORCH_TO_ONNX:

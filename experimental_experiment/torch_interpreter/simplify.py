@@ -90,12 +90,17 @@ def is_broadcast_to(one: ir.Value, x: ir.Value) -> bool:
 
 
 def cast(op, x, *, to, saturate=None):
-    """Cast to the dtype it has; between halves and wider floats when it is constant; to float8 as torch overflows.
+    """Cast to the dtype it has; there and back; between halves and wider floats when it is constant; to float8 as torch overflows.
 
+    onnxruntime itself removes what casts there and back, and loses the value that a loop reads from outside.
     E4M3FN overflows to its largest number, the others do not saturate.
     """
     if x.dtype == to:
         return x
+    inner = op.producer(x)
+    is_back = inner is not None and inner.op_type == "Cast" and inner.inputs[0].dtype == to
+    if is_back and dtypes.holds(x.dtype, to):
+        return inner.inputs[0]
     if (x.dtype, to) in ROUNDED_ONCE and is_small(x):
         return op.computed("Cast", [x], x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:

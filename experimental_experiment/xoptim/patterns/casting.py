@@ -6,46 +6,12 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dtypes import holds
 from experimental_experiment.torch_interpreter.inference import NUMPY, is_small
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, optional, var
 from experimental_experiment.xoptim.rules import again, computes, no, rule
 
 x, y = var("x"), var("y")
-
-INTEGERS = {
-    ir.DataType.BOOL: (0, 1),
-    **{
-        dtype: (-(1 << dtype.bitwidth - 1), (1 << dtype.bitwidth - 1) - 1)
-        for dtype in (ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64)
-    },
-    **{
-        dtype: (0, (1 << dtype.bitwidth) - 1)
-        for dtype in (ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64)
-    },
-}
-"""Integers and booleans, the smallest and the largest number of each."""
-
-DIGITS = {
-    ir.DataType.FLOAT: (24, 127),
-    ir.DataType.DOUBLE: (53, 1023),
-    ir.DataType.FLOAT16: (11, 15),
-    ir.DataType.BFLOAT16: (8, 127),
-}
-"""Floats: digits and largest exponent."""
-
-
-def holds(wide: ir.DataType, narrow: ir.DataType) -> bool:
-    """Whether a dtype holds every number of another one."""
-    if wide == narrow:
-        return True
-    if narrow in INTEGERS and wide in INTEGERS:
-        (low, high), (least, most) = INTEGERS[narrow], INTEGERS[wide]
-        return wide != ir.DataType.BOOL and least <= low and high <= most
-    if narrow in INTEGERS and wide in DIGITS:
-        return INTEGERS[narrow][1].bit_length() <= DIGITS[wide][0]
-    if narrow in DIGITS and wide in DIGITS:
-        return all(a >= b for a, b in zip(DIGITS[wide], DIGITS[narrow]))
-    return False
 
 
 @rule(P.Cast(x, name="node"), set="default")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.dtypes import INTEGERS
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, optional, var
-from experimental_experiment.xoptim.patterns.casting import INTEGERS, movement
+from experimental_experiment.xoptim.patterns.casting import movement
 from experimental_experiment.xoptim.rules import again, computes, no, rule
 
 x, scale = var("x"), var("scale")
