@@ -20,6 +20,7 @@ import onnx
 import onnx.parser
 import onnx_ir
 
+from experimental_experiment import __version__
 from experimental_experiment.command_line import main, parser
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.files import save
@@ -401,8 +402,13 @@ class TestAmount(FaultsTestCase):
         _, _, err = self.command(*optimize, "-v", "--quantize", "int8")
         self.assertEqual(re.findall(r"(?m)^(\w+): [\d.]+ s$", err), ["optimize", "quantize", "write"])
         _, _, err = self.command("investigate", "models.py:product", "-v")
-        self.assertRegex(err, r"(?m)^run: [\d.]+ s$")
-        self.assertRegex(err, r"(?m)^export: [\d.]+ s$")
+        stages = re.findall(r"(?m)^(\w+): [\d.]+ s$", err)
+        self.assertEqual((stages[0], stages[-1]), ("run", "export"))
+        _, _, err = self.command("investigate", "models.py:product", "--coverage", "-v")
+        self.assertEqual(re.findall(r"(?m)^(\w+): [\d.]+ s$", err), ["capture", "translate"])
+        _, _, err = self.command("investigate", "models.py:product", "--discrepancies", "-v")
+        stages = re.findall(r"(?m)^(\w+): [\d.]+ s$", err)
+        self.assertEqual(stages[-4:], ["write", "run", "compare", "explain"])
 
     def test_every_command_takes_them(self):
         commands = parser()._subparsers._group_actions[0].choices
@@ -410,6 +416,11 @@ class TestAmount(FaultsTestCase):
         for name, command in commands.items():
             with self.subTest(name):
                 self.assertLess({"-q", "--quiet", "-v", "--verbose"}, set(command._option_string_actions))
+
+    def test_the_version(self):
+        with self.assertRaises(SystemExit) as caught, contextlib.redirect_stdout(io.StringIO()) as out:
+            main(["--version"])
+        self.assertEqual((caught.exception.code, out.getvalue()), (0, f"{__version__}\n"))
 
     def test_the_statuses_are_those_of_the_documents(self):
         page = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "command_line.md"

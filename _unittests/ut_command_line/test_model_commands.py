@@ -328,6 +328,16 @@ class TestProfile(ModelCommandsTestCase):
             "--plot .*bars.onnx: ", "profile", self.model, "--runs", "1", "--plot", self.path("bars.onnx")
         )
 
+    def test_bars_without_matplotlib(self):
+        real = importlib.util.find_spec
+        with unittest.mock.patch(
+            "importlib.util.find_spec", lambda name: None if name == "matplotlib" else real(name)
+        ):
+            self.fails(
+                r"--plot .*bars.png: the package matplotlib is not installed: pip install 'experimental_experiment\[plot\]'",
+                "profile", self.model, "--plot", self.path("bars.png"),
+            )  # fmt: skip
+
     def test_no_run(self):
         self.fails("--runs takes a positive number", "profile", self.model, "--runs", "0")
 

@@ -124,7 +124,7 @@ class TestProfile(unittest.TestCase):
     def test_plot_without_matplotlib(self):
         with (
             unittest.mock.patch.object(importlib.util, "find_spec", return_value=None),
-            self.assertRaisesRegex(ImportError, "matplotlib is not installed: pip install"),
+            self.assertRaisesRegex(ImportError, "the package matplotlib is not installed: pip install"),
         ):
             Profile((), 0.0, 1).plot()
 

@@ -148,7 +148,8 @@ class TestAbsence(unittest.TestCase):
 
     def test_without_transformers(self):
         with self.assertRaisesRegex(
-            ImportError, "the exporters of transformers need the package transformers"
+            ImportError,
+            r"transformers is not installed: pip install 'experimental_experiment\[transformers\]'",
         ):
             self.imported("transformers")
 

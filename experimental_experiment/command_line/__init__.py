@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 
+from experimental_experiment import __version__
 from experimental_experiment.command_line import (
     check,
     differences,
@@ -39,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="exit status: 0; 1 when an export stops, results differ or the system fails; 2 for a wrong command or a file that "
         "is no sound model; 130 when interrupted",
     )
+    result.add_argument("--version", action="version", version=__version__)
     commands = result.add_subparsers(title="commands", required=True, metavar="COMMAND")
     order = (
         export,

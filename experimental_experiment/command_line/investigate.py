@@ -72,7 +72,7 @@ def run(given: argparse.Namespace) -> int:
             example = first_call(example)
         if compares:
             return compare(given, example)
-        return list_operators(example) if given.coverage else take_apart(given, example)
+        return list_operators(given, example) if given.coverage else take_apart(given, example)
     except ExportError as error:
         raise CommandError(str(error), status=1) from error
     except FAILURES as error:
@@ -90,21 +90,30 @@ def first_call(example: source.Example) -> source.Example:
 
 def compare(given: argparse.Namespace, example: source.Example) -> int:
     """Print what `discrepancies` finds."""
-    found = discrepancies(
-        example.model,
-        example.args,
-        example.kwargs,
-        onnx=given.onnx,
-        dynamic_shapes=example.dynamic_shapes,
-        at_once=given.at_once,
-    )
+    with terminal_progress(given.quiet) as shown, Timed(shown) as progress:
+        found = discrepancies(
+            example.model,
+            example.args,
+            example.kwargs,
+            onnx=given.onnx,
+            dynamic_shapes=example.dynamic_shapes,
+            at_once=given.at_once,
+            progress=progress,
+        )
     print(found)
     return 0 if found.agrees else 1
 
 
-def list_operators(example: source.Example) -> int:
+def list_operators(given: argparse.Namespace, example: source.Example) -> int:
     """Print what `coverage` finds."""
-    found = coverage(example.model, example.args, example.kwargs, dynamic_shapes=example.dynamic_shapes)
+    with terminal_progress(given.quiet) as shown, Timed(shown) as progress:
+        found = coverage(
+            example.model,
+            example.args,
+            example.kwargs,
+            dynamic_shapes=example.dynamic_shapes,
+            progress=progress,
+        )
     print(found)
     return 1 if found.missing else 0
 

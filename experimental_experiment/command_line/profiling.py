@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import session, sound, writable
 from experimental_experiment.command_line.running import executed
 from experimental_experiment.investigate.profiling import profile
+from experimental_experiment.plotting.drawing import PACKAGE
 from experimental_experiment.whole import whole
 
 
@@ -33,6 +35,8 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError("--runs takes a positive number")
     if given.plot:
         writable(given.plot)
+        if importlib.util.find_spec("matplotlib") is None:
+            raise CommandError(f"--plot {given.plot}: {PACKAGE.format(name='matplotlib')}")
     runner = session(sound(given.model), given.model)
     arrays = feeds.feeds_of(given, runner)
     executed(runner, arrays)  # says in one sentence what is wrong with the arrays
@@ -42,6 +46,6 @@ def run(given: argparse.Namespace) -> int:
         try:
             with whole(given.plot) as written:
                 found.plot()[0].figure.savefig(written)
-        except (ImportError, ValueError) as error:
+        except ValueError as error:
             raise CommandError(f"--plot {given.plot}: {error}") from error
     return 0

@@ -15,6 +15,7 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import dtypes, registry
 from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.torch_interpreter.conversion import emitter_for
@@ -99,6 +100,7 @@ def coverage(
     target_opset: int | Mapping[str, int] | None = None,
     export_options: ExportOptions | None = None,
     translations: Mapping[Any, Callable] | None = None,
+    progress: Progress = silent,
 ) -> Coverage:
     """Every operator of a model, translated or not, with the reason and the user's line.
 
@@ -109,10 +111,12 @@ def coverage(
     op = emitter_for("coverage", target_opset, translations, "onnxruntime")
     options = export_options or ExportOptions()
     with one_at_a_time(), options.patched() as converted:
+        progress("capture", 1)
         args, named = converted((args, dict(kwargs or {})))
         program = capture(model, args, named, dynamic_shapes, options)
+        step = progress("translate", len(program.module.graph.nodes))
         with without_autocast(), op.context.inside(program.autocast):
-            survey = Survey(program.module, op, op.context.dimensions)
+            survey = Survey(program.module, op, op.context.dimensions, step)
             survey.run(operands(op, program))
     bodies = [part.graph for part in program.module.modules() if isinstance(part, torch.fx.GraphModule)]
     for graph in bodies[1:]:

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 
 from experimental_experiment.investigate.onnx_side import Given
-from experimental_experiment.investigate.replay import (
-    ordered_leaves,
-)
+from experimental_experiment.investigate.replay import ordered_leaves
 from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.investigate.written import written
+from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter.capture import capture, carries_values
 from experimental_experiment.torch_interpreter.conversion import opsets
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
@@ -38,6 +37,7 @@ def discrepancies(
     export_options: ExportOptions | None = None,
     at_once: int | None = None,
     scale: float = 1.0,
+    progress: Progress = silent,
     **options: Any,
 ) -> Discrepancies:
     """Compare every named result of an ONNX model with torch, and say which one is wrong first.
@@ -52,6 +52,7 @@ def discrepancies(
         at_once: how many results are held at once, when all do not fit in memory: the first difference is then found by
             bisection, and only the results around it are told.
         scale: multiplies the tolerances of the dtypes.
+        progress: as for `to_onnx`.
         options: other arguments of `to_onnx`, for ``onnx=None``.
 
     Raises:
@@ -70,6 +71,7 @@ def discrepancies(
         isinstance(model, torch.fx.GraphModule) and carries_values(model)
     )
     call = ((), {}) if is_program else (args, kwargs)
+    progress("capture", 1)
     with one_at_a_time(), once.patched() as converted:
         positional, named = converted(call)
         program = capture(model, positional, named, dynamic_shapes, once)
@@ -77,19 +79,18 @@ def discrepancies(
     exported = model if isinstance(model, torch.export.ExportedProgram) else once.program
     leaves = ordered_leaves(exported, args, kwargs)
     if onnx is not None:
-        return Comparison(program, onnx, leaves, scale).told(at_once)
+        return Comparison(program, onnx, leaves, scale, progress).told(at_once)
 
     with tempfile.TemporaryDirectory() as folder:
 
         def exported(**others: Any) -> Given:
-            return written(
-                model, *call, folder, dynamic_shapes=dynamic_shapes, export_options=once, **options | others
-            )[1]
+            others |= {"dynamic_shapes": dynamic_shapes, "export_options": once, "progress": progress}
+            return written(model, *call, folder, **options | others)[1]
 
-        report = Comparison(program, exported(), leaves, scale).told(at_once)
+        report = Comparison(program, exported(), leaves, scale, progress).told(at_once)
         if report.first is None or options.get("optimize") is False:
             return report
-        plain = Comparison(program, exported(optimize=False), leaves, scale)
+        plain = Comparison(program, exported(optimize=False), leaves, scale, progress)
         return before_optimization(plain, report, at_once, options)
 
 
@@ -100,6 +101,7 @@ def before_optimization(
     report = plain.told(at_once)
     if report.first is not None:
         return report
+    plain.progress("bisect", 1)
     feeds = {name: tensor.numpy() for name, tensor in zip(plain.input_names, plain.inputs)}
     rules = options_of(options.get("optimize", True), opsets(options.get("target_opset"))[1])
     found = bisect(plain.onnx, feeds, tolerance=1e-3, options=rules)

@@ -29,6 +29,7 @@ from experimental_experiment.comparison import array_to_ort, to_ort
 from experimental_experiment.helpers import module_path, subgraphs
 from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
+from experimental_experiment.plotting.drawing import PACKAGE
 from experimental_experiment.xoptim.bisection import random_feeds
 
 PRODUCTS = frozenset(
@@ -157,7 +158,7 @@ class Profile:
         """
         if axes is None:
             if importlib.util.find_spec("matplotlib") is None:
-                raise ImportError("matplotlib is not installed: pip install 'experimental_experiment[plot]'")
+                raise ImportError(PACKAGE.format(name="matplotlib"))
             pyplot = importlib.import_module("matplotlib.pyplot")
             rows = max(len(self.by_operator()[:MOST]), len(self.by_module()[:MOST]))
             _, axes = pyplot.subplots(1, 2, figsize=(14, 1.2 + 0.32 * rows), layout="constrained")

@@ -6,7 +6,7 @@ import dataclasses
 
 from experimental_experiment.investigate.fusions import Blame
 from experimental_experiment.investigate.gaps import Gap
-from experimental_experiment.investigate.whole import Way
+from experimental_experiment.investigate.ways import Way
 from experimental_experiment.torch_interpreter.errors import Source, located
 
 SHOWN = 10

@@ -21,12 +21,9 @@ from experimental_experiment.investigate.replay import (
 )
 from experimental_experiment.investigate.results import Discrepancies, Result
 from experimental_experiment.investigate.ties import Tie, tie
-from experimental_experiment.investigate.whole import ways
-from experimental_experiment.torch_interpreter.errors import (
-    module_path,
-    source_line,
-    target_name,
-)
+from experimental_experiment.investigate.ways import ways
+from experimental_experiment.progress import Progress, silent
+from experimental_experiment.torch_interpreter.errors import module_path, source_line, target_name
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.storage import mutated_storages
 
@@ -37,11 +34,19 @@ ROUNDING = 8.0
 class Comparison:
     """A program, a model and one call of both."""
 
-    def __init__(self, program: Program, onnx: Given, leaves: Sequence[Any], scale: float):
+    def __init__(
+        self,
+        program: Program,
+        onnx: Given,
+        leaves: Sequence[Any],
+        scale: float,
+        progress: Progress = silent,
+    ):
         self.program = program
         self.onnx = onnx
         self.leaves = leaves
         self.scale = scale
+        self.progress = progress
         model = loaded(onnx)
         self.pairs = align(program, model)
         self.input_names = [value.name for value in model.graph.inputs]
@@ -51,10 +56,12 @@ class Comparison:
 
     def told(self, at_once: int | None) -> Discrepancies:
         """Compare, look for the reasons."""
+        self.progress("run", 1)
         pairs = self.pairs if at_once is None else self.narrowed(at_once)
         onnx = self.onnx_values(pairs)
         self.expected = self.eager_values(pairs)
         found = self.beside(pairs, onnx)
+        self.progress("explain", 1)
         calls = sum(node.op == "call_function" for node in self.program.module.graph.nodes)
         report = Discrepancies(
             found,
@@ -117,6 +124,7 @@ class Comparison:
     ) -> list[Result]:
         """Judge each pair; outputs that the program may still write come last."""
         found: list[Result] = []
+        step = self.progress("compare", len(pairs))
         writes = bool(mutated_storages(self.program.module.graph))
         early = [pair for pair in pairs if not (pair.output and writes)]
         late = [pair for pair in pairs if pair.output and writes]
@@ -128,6 +136,7 @@ class Comparison:
             for pair in by_node.get(node, ()):
                 ours = tensors[pair.position]
                 found.append(self.judged(pair, runner, ours, onnx[node, pair.position]))
+                step()
 
         runner = Beside(
             self.program, {(pair.node, pair.position): onnx[pair.node, pair.position] for pair in early}, seen
@@ -136,6 +145,7 @@ class Comparison:
         for pair in late:
             ours = results(runner.env[pair.node])[pair.position]
             found.append(self.judged(pair, runner, ours, onnx[pair.node, pair.position]))
+            step()
         return found
 
     def judged(self, pair: Pair, runner: Beside, ours: torch.Tensor, theirs: torch.Tensor) -> Result:

@@ -30,7 +30,9 @@ class Journal(logging.Filter):
 
     def __init__(self, progress: Progress):
         super().__init__()
-        self.progress = Timed(progress)
+        self.progress = (
+            progress if isinstance(progress, Timed) else Timed(progress)
+        )  # each stage is logged once
         self.warnings: list[str] = []
         self.patches: list[str] = []
         self.rows: collections.Counter[str] = collections.Counter()

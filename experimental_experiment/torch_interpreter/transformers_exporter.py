@@ -21,7 +21,9 @@ NEEDED = "5.23"
 """The version of transformers that this was written with: older ones have other exporters, or none."""
 
 if importlib.util.find_spec("transformers") is None:
-    raise ImportError("the exporters of transformers need the package transformers")
+    raise ImportError(
+        "the package transformers is not installed: pip install 'experimental_experiment[transformers]'"
+    )
 if importlib.util.find_spec("transformers.exporters") is None:
     raise ImportError(
         f"transformers {importlib.metadata.version('transformers')} has no exporters: {NEEDED} has them"

@@ -10,7 +10,7 @@ from unittest import mock
 import onnx
 import torch
 
-from experimental_experiment.investigate import discrepancies, piece_by_piece, whole
+from experimental_experiment.investigate import discrepancies, piece_by_piece, ways
 from experimental_experiment.investigate.written import is_large, tensors_of
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
@@ -88,17 +88,17 @@ class TestWays(ExporterTestCase):
 
     def test_what_the_reference_does_not_run(self):
         arguments = (torch.rand(2, 4),)
-        with mock.patch.object(whole, "SECONDS", 0.0):
+        with mock.patch.object(ways, "SECONDS", 0.0):
             found = discrepancies(Probabilities(), arguments, translations=WRONG)
             self.assertEqual(str(found.ways[2]), "onnx.reference: stopped after 0 seconds, it is slow")
-        with mock.patch.object(whole, "LARGEST", 10):
+        with mock.patch.object(ways, "LARGEST", 10):
             found = discrepancies(Probabilities(), arguments, translations=WRONG)
             self.assertEqual(
                 str(found.ways[2]), "onnx.reference: not run, it copies weights and these are 0.0 GB"
             )
 
         self.assertEqual(
-            str(whole.compared("onnx.reference", {}, {}, 1.0)),
+            str(ways.compared("onnx.reference", {}, {}, 1.0)),
             "onnx.reference: no output is a result of the program",
         )
 
@@ -107,7 +107,7 @@ class TestWays(ExporterTestCase):
 
         model = to_onnx(Probabilities(), arguments, translations={aten.softmax.int: foreign}, optimize=False)
         inputs, expected = list(arguments), {"output": torch.ones(2, 4)}
-        stops, _, reference = whole.ways(model, inputs, expected, 1.0)
+        stops, _, reference = ways.ways(model, inputs, expected, 1.0)
         self.assertRegex(str(stops), "^onnxruntime, optimized: stops: .*nobody")
         self.assertRegex(str(reference), "^onnx.reference: does not run it, .*nobody")
 
