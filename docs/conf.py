@@ -12,6 +12,7 @@ sys.path[:0] = [ROOT, os.path.join(ROOT, "docs")]
 
 import experimental_experiment  # noqa: E402
 import figures  # noqa: E402
+from experimental_experiment import command_line  # noqa: E402
 
 project = "experimental_experiment"
 release = version = experimental_experiment.__version__
@@ -64,7 +65,17 @@ def without_this_machine(app, docname, source):
             source[0] = source[0].replace(folder + os.sep, "")
 
 
+def with_commands(app, docname, source):
+    """The page of the command line ends with what ``--help`` prints for each command."""
+    if docname == "reference/command_line":
+        os.environ["COLUMNS"] = "100"  # the width of argparse's texts
+        commands = command_line.parser()._subparsers._group_actions[0].choices
+        for name, command in commands.items():
+            source[0] += f"\n### {name}\n\n```text\n{command.format_help()}```\n"
+
+
 def setup(app):
     """Called by Sphinx."""
     app.connect("builder-inited", figures.draw)
     app.connect("source-read", without_this_machine)
+    app.connect("source-read", with_commands)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import functools
+from collections.abc import Callable
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import catalog
@@ -10,22 +12,23 @@ from experimental_experiment.torch_interpreter.patches import patch
 from experimental_experiment.torch_interpreter.runtime import table
 from experimental_experiment.xoptim import rules
 
+TABLES = {
+    "operators": (catalog.markdown, "operators"),
+    "runtime": (table.markdown, "what onnxruntime needs"),
+    "patterns": (rules.markdown, "the optimizer's rules"),
+    "patches": (patch.markdown, "what gets refused models captured"),
+}
+"""What writes each table, and what it is a table of."""
+
 
 def add_to(commands: argparse._SubParsersAction) -> None:
     """The arguments of these commands."""
     command = commands.add_parser("where", help="file and line of a translation")
     command.add_argument("operator", help="aten.add.Tensor, aten.add, aten.add_, higher_order.cond, ...")
     command.set_defaults(run=show_place)
-    command = commands.add_parser("operators", help="the table of operators, in markdown")
-    command.set_defaults(run=show_table)
-    command = commands.add_parser("runtime", help="the table of what onnxruntime needs, in markdown")
-    command.set_defaults(run=show_runtime)
-    command = commands.add_parser("patterns", help="the table of the optimizer's rules, in markdown")
-    command.set_defaults(run=show_patterns)
-    command = commands.add_parser(
-        "patches", help="the table of what gets refused models captured, in markdown"
-    )
-    command.set_defaults(run=show_patches)
+    for name, (markdown, help) in TABLES.items():
+        command = commands.add_parser(name, help=f"the table of {help}, in markdown")
+        command.set_defaults(run=functools.partial(show_table, markdown))
 
 
 def show_place(given: argparse.Namespace) -> int:
@@ -40,25 +43,7 @@ def show_place(given: argparse.Namespace) -> int:
     return 0
 
 
-def show_table(given: argparse.Namespace) -> int:
-    """Print ``docs/operators.md``."""
-    print(catalog.markdown(), end="")
-    return 0
-
-
-def show_runtime(given: argparse.Namespace) -> int:
-    """Print ``docs/runtime.md``."""
-    print(table.markdown(), end="")
-    return 0
-
-
-def show_patterns(given: argparse.Namespace) -> int:
-    """Print ``docs/patterns.md``."""
-    print(rules.markdown(), end="")
-    return 0
-
-
-def show_patches(given: argparse.Namespace) -> int:
-    """Print ``docs/patches.md``."""
-    print(patch.markdown(), end="")
+def show_table(markdown: Callable[[], str], given: argparse.Namespace) -> int:
+    """Print a table of ``docs``; it depends on no argument."""
+    print(markdown(), end="")
     return 0

@@ -78,7 +78,7 @@ def keeps_zero(x: ir.Value, axis: int) -> bool:
     16,
     "RoiAlign",
     when="boxes are moved by half a pixel",
-    because="there is no coordinate_transformation_mode",
+    because="there is no ``coordinate_transformation_mode``",
     nodes=0,
 )
 def without_half_pixels(op, *inputs, coordinate_transformation_mode="half_pixel", **attributes):
