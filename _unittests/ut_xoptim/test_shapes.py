@@ -5,6 +5,7 @@ import unittest
 import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import parsed
+from experimental_experiment.xoptim.graphs import nodes_of
 from experimental_experiment.xoptim.optimizer import prepare
 from experimental_experiment.xoptim.shapes import (
     broadcast,
@@ -57,7 +58,7 @@ class TestShapes(unittest.TestCase):
                 r = Reshape(x, a) y = Reshape(x, b) }"""
             )
         )
-        prepare(model)
+        prepare(model, nodes_of(model.graph))
         nodes = {node.outputs[0].name: node for node in model.graph}
         self.assertEqual([-1, M, 8], told_sizes(nodes["a"].outputs[0]))
         self.assertEqual([M, 8], shape_after(nodes["r"])[1:])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -21,10 +20,10 @@ from experimental_experiment.torch_interpreter.inference import FOLDED, fold, in
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
+    Kinds,
     P,
     inner_nodes,
     is_constant,
-    kinds_of,
     matches_of,
     may_match,
 )
@@ -36,6 +35,9 @@ BUDGET = 20
 
 MANY = 64
 """A value with more uses than this is not followed to what its change may allow: linear time, also on stars."""
+
+FAR = 4
+"""The functions of rules look so many nodes back; further back, only patterns see what changes."""
 
 FEW = 2
 """A value that loses a user may now be inside a pattern only if this many are left."""
@@ -170,6 +172,7 @@ class Engine:
         )
         self.reach = max(self.index.depths.values(), default=0)
         self.candidates: dict[tuple, tuple[Rule, ...]] = {}
+        self.kinds = Kinds()
         self.present: set[str] = set()
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
@@ -193,28 +196,30 @@ class Engine:
 
     def empty_queue(self, stop_after: int | None, step: Callable[[], object]) -> None:
         """Look at the nodes of the queue until none is left; a *step* each of those that are there now."""
-        queue, waiting, candidates = self.queue, self.waiting, self.candidates
-        steps = itertools.chain(itertools.repeat(step, len(queue)), itertools.repeat(nothing))
+        queue, waiting, candidates, kinds = self.queue, self.waiting, self.candidates, self.kinds
+        applications = self.report.applications
+        steps = len(queue)
         while queue:
-            next(steps)()
+            if steps:
+                steps -= 1
+                step()
             node = queue.popleft()
             waiting.discard(node)
             if node.graph is None:
                 continue
-            kinds = kinds_of(node)
-            members = candidates.get(kinds)
+            before = node.domain, node.op_type, *[kinds[value] for value in node.inputs]
+            members = candidates.get(before)
             if members is None:
-                members = candidates[kinds] = self.candidates_of(kinds)
-            for member in members:
-                if stop_after is not None and len(self.report.applications) >= stop_after:
-                    queue.clear()
-                    waiting.clear()
-                    return
-                if self.applied(member, node):
-                    if len(self.report.applications) > self.limit:
-                        counts = collections.Counter(name for name, _ in self.report.applications)
-                        raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
-                    break
+                members = candidates[before] = self.candidates_of(before)
+            if not members:
+                continue
+            if stop_after is not None and len(applications) >= stop_after:
+                queue.clear()
+                waiting.clear()
+                return
+            if self.is_rewritten(node, members) and len(applications) > self.limit:
+                counts = collections.Counter(name for name, _ in applications)
+                raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
 
     def candidates_of(self, kinds: tuple) -> tuple[Rule, ...]:
         """The rules that may match a node of these operators: asked once for each neighbourhood that a model has."""
@@ -245,28 +250,28 @@ class Engine:
                 waiting.add(node)
                 self.queue.append(node)
 
-    def applied(self, member: Rule, root: ir.Node) -> bool:
-        """Whether a rule has replaced the results of a node."""
-        for found in matches_of(member.pattern, root):
-            op, repaired = Rewriter(root, self.context), self.context.repaired
-            self.context.origin = Place(root)
-            result = member.rewrite(op, found, root)
-            if self.context.repaired > repaired and len(op.written) >= len(found[""]):
-                result = no("the runtime needs it otherwise")  # what it needs stood there: no end
-            if result is None or isinstance(result, Declined):
-                self.withdraw(op)
-                if result is not None:
-                    self.report.declined[member.name, result.reason] += 1
-                continue
-            self.report.applications.append((member.name, root.name or root.outputs[0].name or ""))
-            self.replace(member, op, root, replacements(member, root, result))
-            return True
+    def is_rewritten(self, root: ir.Node, members: Iterable[Rule]) -> bool:
+        """Whether one of the rules has replaced the results of a node."""
+        context, op = self.context, None
+        for member in members:
+            for found in matches_of(member.pattern, root):
+                if op is None or op.written:  # who declines before it writes leaves it as it was
+                    op = Rewriter(root, context)
+                    context.origin = Place(root)
+                repaired = context.repaired
+                result = member.rewrite(op, found, root)
+                if context.repaired > repaired and len(op.written) >= len(found[""]):
+                    result = no("the runtime needs it otherwise")  # what it needs stood there: no end
+                if result is None or type(result) is Declined:
+                    if op.written:
+                        op.graph.remove(op.written, safe=True)
+                    if result is not None:
+                        self.report.declined[member.name, result.reason] += 1
+                    continue
+                self.report.applications.append((member.name, root.name or root.outputs[0].name or ""))
+                self.replace(member, op, root, replacements(member, root, result))
+                return True
         return False
-
-    def withdraw(self, op: Rewriter) -> None:
-        """Remove what a rule wrote before it declined."""
-        if op.written:
-            op.graph.remove(op.written, safe=True)
 
     def replace(self, member: Rule, op: Rewriter, root: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
         """Use other values instead of the results of *root* and of nodes before it, and queue what this may allow."""
@@ -312,10 +317,10 @@ class Engine:
         depths, inner = self.index.depths, self.index.inner
         for distance in range(self.reach):
             next_level = []
+            through_patterns = through_patterns or distance >= FAR
             for item in level:
                 uses = item.uses()
-                for use in uses if len(uses) <= MANY else ():
-                    user = use.node
+                for user, _ in uses if len(uses) <= MANY else ():
                     if user in seen:
                         continue
                     seen.add(user)

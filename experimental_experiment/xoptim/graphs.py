@@ -33,13 +33,16 @@ COMPARED = frozenset(
 )
 """Attributes whose values are compared as they are."""
 
-Scope = tuple[dict[tuple, ir.Node], ...]
+Known = dict[tuple, ir.Node]
+"""The first node of each expression: by its operator and inputs, and by all of `key_of` where several nodes have these."""
+
+Scope = tuple[Known, ...]
 """The expressions that are known: of a graph, then of those around it."""
 
 
 def bodies_of(node: ir.Node) -> Sequence[ir.Graph]:
     """The graphs among the attributes of a node."""
-    if not node.domain and node.op_type not in WITH_BODIES:
+    if node.op_type not in WITH_BODIES and not node.domain:
         return ()
     found: list[ir.Graph] = []
     for attribute in node.attributes.values():
@@ -58,9 +61,12 @@ def nodes_of(graph: ir.Graph | ir.Function) -> list[ir.Node]:
     return found
 
 
-def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
-    """Remove the nodes and the optional results that neither a node nor an output reads, then the weights that no node reads."""
-    removed = []
+def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.Node]:
+    """Remove the nodes and the optional results that neither a node nor an output reads, then the weights that no node reads.
+
+    Returns the nodes that stay, as `nodes_of` does.
+    """
+    kept, removed = [], []  # kept from the last one on
     for node in reversed(list(graph)):
         if not is_read(node):
             detach(node)
@@ -68,13 +74,16 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> None:
             continue
         if len(node.outputs) > 1:
             remove_unused_outputs(node, opset)
-        for body in bodies_of(node):
-            remove_unused_nodes(body, opset)
+        for body in reversed(bodies_of(node)):
+            kept += reversed(remove_unused_nodes(body, opset))
+        kept.append(node)
     graph.remove(removed)
     if isinstance(graph, ir.Graph):
         for name, value in list(graph.initializers.items()):
             if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
                 del graph.initializers[name]
+    kept.reverse()
+    return kept
 
 
 def is_read(node: ir.Node) -> bool:
@@ -107,22 +116,15 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
     Only operators of ONNX: those of other domains, local functions too, may draw random numbers or keep a state. Returns the nodes that
     are kept for others, each once: more nodes read them now.
     """
-    here: dict[tuple, ir.Node] = {}
+    here: Known = {}
     scope = (here, *outer)
     kept: dict[ir.Node, None] = {}
     removed = []
     for node in list(graph):
-        bodies = bodies_of(node)
-        for body in bodies:
+        for body in bodies_of(node):
             kept |= share_expressions(body, scope)
-        key = None if bodies or node.domain or node.op_type in RANDOM else key_of(node)
-        if key is None:
-            continue
-        first = None
-        for known in scope:
-            first = first or known.get(key)
+        first = first_like(node, scope)
         if first is None:
-            here[key] = node
             continue
         for value, same in zip(node.outputs, first.outputs):
             if not same.name:  # a result that nothing read so far
@@ -134,6 +136,26 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
         kept[first] = None
     graph.remove(removed)
     return kept
+
+
+def first_like(node: ir.Node, scope: Scope) -> ir.Node | None:
+    """The first node that computes the same as *node*; if there is none, *node* is the first of the innermost graph."""
+    brief = node.op_type, node.inputs
+    for known in scope:
+        first = known.get(brief)
+        if first is None:
+            continue
+        key = key_of(node)
+        if key is None:
+            return None
+        if key_of(first) != key:
+            first = known.get(key)
+        if first is not None:
+            return first
+    here = scope[0]
+    if here.setdefault(brief, node) is not node:
+        here[key_of(node)] = node
+    return None
 
 
 def detach(node: ir.Node) -> None:
@@ -159,6 +181,8 @@ def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
 
 def key_of(node: ir.Node) -> tuple | None:
     """What makes two nodes equal, None when they cannot be compared."""
+    if node.op_type in RANDOM or bodies_of(node) or node.domain:
+        return None
     key: tuple[Any, ...] = (node.op_type, len(node.outputs), node.inputs)
     for attribute in node.attributes.values() if node.attributes else ():
         value = attribute.value

@@ -29,6 +29,9 @@ SEQUENCES = frozenset(
 )
 """Operators whose results are no tensors: onnx-ir's inference gives them the type of what they hold."""
 
+Nodes = dict[ir.Graph | ir.Function, list[ir.Node]]
+"""The nodes of each graph and function, those of bodies included, in order."""
+
 COPYING = frozenset(("Identity", "OptionalGetElement"))
 """Operators whose results may be no tensors either, as their inputs."""
 
@@ -76,47 +79,53 @@ def optimize(
     target = ir.from_proto(model) if is_proto else model
     start = time.perf_counter()
     everything = [*rules, *options.rules]
-    if options.remove_unused:  # what nothing reads would still count as a user of what it reads
-        remove_unused(target)
+    nodes = all_nodes(
+        target, options.remove_unused
+    )  # what nothing reads would still count as a user of what it reads
     if everything or options.constant_folding:
-        prepare(target)
-    roots = (target.graph, *target.functions.values())
-    count = sum(len(nodes_of(root)) for root in roots)
+        nodes[target.graph] = prepare(target, nodes[target.graph])
+    count = sum(map(len, nodes.values()))
     report.nodes_before += count
     learned, step = True, progress("optimize", count)
     while learned:
         constants = [
-            rewrite(root, everything, options, report, runtime, special_values, step) for root in roots
+            rewrite(root, members, everything, options, report, runtime, special_values, step)
+            for root, members in nodes.items()
         ]
         step = nothing
         learned = any(constants) and has_open_sizes(target) and infer_shapes(target)
-    if options.remove_unused:
-        remove_unused(target)
-        if target.functions:
-            RemoveUnusedFunctionsPass()(target)
+        nodes = all_nodes(target, options.remove_unused and not learned)
+    if options.remove_unused and target.functions:
+        RemoveUnusedFunctionsPass()(target)
     domains: set[str] = {""}
     for root in (target.graph, *target.functions.values()):
-        nodes = nodes_of(root)
-        report.nodes_after += len(nodes)
-        domains.update(node.domain for node in nodes)
+        report.nodes_after += len(nodes[root])
+        domains.update([node.domain for node in nodes[root]])
     for domain in set(target.graph.opset_imports) - domains:
         del target.graph.opset_imports[domain]
     report.seconds += time.perf_counter() - start
     return ir.to_proto(target) if is_proto else target
 
 
-def remove_unused(model: ir.Model) -> None:
-    """Remove the nodes that nothing reads from the functions and from the graph."""
-    for root in (*model.functions.values(), model.graph):
-        remove_unused_nodes(root, root.opset_imports.get("", 1))
+def all_nodes(model: ir.Model, remove_unused: bool) -> Nodes:
+    """The nodes of the graph and of each function; with *remove_unused*, those that nothing reads are removed from both."""
+    functions = model.functions.values()
+    if not remove_unused:
+        return {root: nodes_of(root) for root in (model.graph, *functions)}
+    kept = {
+        root: remove_unused_nodes(root, root.opset_imports.get("", 1)) for root in (*functions, model.graph)
+    }
+    return {root: kept[root] for root in (model.graph, *functions)}
 
 
-def prepare(model: ir.Model) -> None:
-    """Constants become initializers, and shapes are known: what rules look at."""
-    if any(node.op_type == "Constant" for node in nodes_of(model.graph)):
+def prepare(model: ir.Model, nodes: list[ir.Node]) -> list[ir.Node]:
+    """Constants become initializers, and shapes are known: what rules look at. Returns the *nodes* of the main graph that stay."""
+    if "Constant" in {node.op_type for node in nodes}:
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+        nodes = nodes_of(model.graph)
     if any(value.shape is None for node in model.graph for value in node.outputs):
         infer_shapes(model)
+    return nodes
 
 
 def has_open_sizes(model: ir.Model) -> bool:
@@ -153,6 +162,7 @@ def infer_shapes(model: ir.Model) -> bool:
 
 def rewrite(
     root: ir.Graph | ir.Function,
+    nodes: list[ir.Node],
     rules: list[Rule],
     options: OptimizationOptions,
     report: Report,
@@ -162,9 +172,8 @@ def rewrite(
 ) -> bool:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
 
-    Each node that is there now is a *step*. Returns whether a value has become constant.
+    Each of its *nodes* is a *step*. Returns whether a value has become constant.
     """
-    nodes = nodes_of(root)
     engine = Engine(
         root, context_of(root, nodes, runtime, special_values), rules, report, folds=options.constant_folding
     )

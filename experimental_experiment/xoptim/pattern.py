@@ -117,30 +117,36 @@ class NodePattern:
         """What asks for the match of each input."""
         return tuple(map(matcher_of, self.inputs or ()))
 
+    @functools.cached_property
+    def swapped(self) -> frozenset[str]:
+        """The operators whose two operands are tried in both orders."""
+        return self.names & COMMUTATIVE if len(self.operands) == 2 else frozenset()
+
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found when the value comes from such a node."""
         node = value.producer() if value is not None else None
-        if node is None or value.index() != self.output or not self.fits(node):
+        if node is None or not self.fits(node) or value.index() != self.output:
             return ()
         return self.matches_node(node, found)
 
     def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
         """What is found when the inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
         if not self.is_shared:
-            found[""] = (*found.get("", ()), node)
+            found[""] += (node,)
         if self.name:
             found[self.name] = node
         if self.inputs is None:
             return (found,)
-        inputs, asked = node.inputs, len(self.inputs)
-        if len(inputs) < asked:
-            inputs += (None,) * (asked - len(inputs))
-        elif len(inputs) > asked and any(value is not None for value in inputs[asked:]):
+        inputs, operands = node.inputs, self.operands
+        missing = len(operands) - len(inputs)
+        if missing > 0:
+            inputs += (None,) * missing
+        elif missing and any(value is not None for value in inputs[missing:]):
             return ()
-        if len(inputs) == 2 and node.op_type in COMMUTATIVE and inputs[0] is not inputs[1]:
-            matches = matches_all(self.operands, inputs, dict(found))
-            return [*matches, *matches_all(self.operands, inputs[::-1], found)]
-        return matches_all(self.operands, inputs, found)
+        if self.swapped and inputs[0] is not inputs[1] and node.op_type in self.swapped:
+            matches = matches_all(operands, inputs, dict(found))
+            return [*matches, *matches_all(operands, inputs[::-1], found)]
+        return matches_all(operands, inputs, found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,17 +252,20 @@ def matcher_of(pattern: Any) -> Callable[[ir.Value | None, Found], Sequence[Foun
     return lambda value, found: (found,) if number_of(value) == pattern else ()
 
 
-def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Iterator[Found]:
+def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Sequence[Found]:
     """Every way in which a pattern matches at *root*: what its names stand for, and under ``""`` the nodes that go with it.
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
     """
     if not pattern.fits(root):
-        return
-    for found in pattern.matches_node(root, {}):
-        inner = found[""]
-        if all(is_inside(node, inner) for node in inner if node is not root):
-            yield found
+        return ()
+    matches = pattern.matches_node(root, {"": ()})
+    return [found for found in matches if found[""] == (root,) or is_whole(root, found[""])]
+
+
+def is_whole(root: ir.Node, nodes: Sequence[ir.Node]) -> bool:
+    """Whether nothing but these nodes uses the results of any of them but *root*."""
+    return all(node is root or is_inside(node, nodes) for node in nodes)
 
 
 CONSTANT = "#"
@@ -270,9 +279,12 @@ Kind = str | float
 """What stands before an input: an operator, `CONSTANT` or the number of a constant, `ABSENT`, ``""`` for the graph's inputs."""
 
 
-def kinds_of(node: ir.Node) -> tuple[Kind, ...]:
-    """Domain and operator of a node, then the kind of each of its inputs."""
-    return (node.domain, node.op_type, *map(kind_of, node.inputs))
+class Kinds(dict[ir.Value | None, Kind]):
+    """The kind of each value, looked up once: it stays the same."""
+
+    def __missing__(self, value: ir.Value | None) -> Kind:
+        kind = self[value] = kind_of(value)
+        return kind
 
 
 def kind_of(value: ir.Value | None) -> Kind:
@@ -294,7 +306,7 @@ def is_constant(kind: Kind) -> bool:
 
 
 def may_match(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> bool:
-    """Whether a node and what stands right before it are what a pattern asks for."""
+    """Whether a node is what a pattern asks for: *kinds* are its domain, its operator and the kind of each of its inputs."""
     if isinstance(pattern, Either):
         return any(may_match(item, kinds) for item in pattern.patterns)
     _, operator, *inputs = kinds

@@ -95,7 +95,7 @@ class Rule:
         return needed_by(self.pattern)
 
     @functools.cached_property
-    def absent(self) -> Mapping[str, None]:
+    def absent(self) -> dict[str, None]:
         """What the names of the pattern stand for where no part of a match has them."""
         return dict.fromkeys(names_of(self.pattern))
 
@@ -107,9 +107,10 @@ class Rule:
 
     def rewrite(self, op: Any, found: Mapping[str, Any], root: ir.Node) -> Any:
         """What the function makes of a match."""
-        known = {**self.absent, **found, "root": root}
+        known = self.absent | found
         if "found" in self.parameters:
-            known["found"] = {**self.absent, **found}
+            known["found"] = dict(known)
+        known["root"] = root
         return self.function(op, **{name: known[name] for name in self.parameters})
 
 
