@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -209,30 +210,35 @@ class Emitter:
         domain: str = "",
     ) -> Any:
         """Write one node; see the class. Raises Untranslatable when the inputs do not fit the operator."""
-        attributes = {name: value for name, value in (attributes or {}).items() if value is not None}
-        inputs = sizes.all_plain(inputs)
-        opset = self.context.opset
-        rows = self.context.rows.get(op_type, ()) if not domain else ()
+        if attributes:
+            attributes = {name: value for name, value in attributes.items() if value is not None}
+        else:
+            attributes = {}
+        context = self.context
+        opset = context.opset
+        rows = context.rows.get(op_type, ()) if not domain else ()
         kinds = dtypes.constraints(op_type, table.written_as(opset, rows), domain)
-        values = self.typed(op_type, kinds, inputs)
+        values = self.typed(op_type, kinds, sizes.all_plain(inputs))
         simplify = SIMPLIFICATIONS.get(op_type) if not domain and outputs is None else None
         if simplify is not None:
             simpler = simplify(self, *values, **attributes)
             if simpler is not None:
                 return simpler
-        repaired = table.rewritten(self, rows, values, attributes, outputs)
+        repaired = table.rewritten(self, rows, values, attributes, outputs) if rows else None
         if repaired is not None:
             return repaired if outputs is None or isinstance(repaired, tuple) else (repaired,)
         restored: dict[str, ir.DataType] = {}
         if kinds is not None and not domain:
             kinds = dtypes.constraints(op_type, opset)
-            dtypes.check_inputs(op_type, opset, values)
-            attributes = dtypes.attributes_at(op_type, opset, attributes)
+            if len(values) > len(kinds.inputs):
+                dtypes.check_inputs(op_type, opset, values)
+            if attributes:
+                attributes = dtypes.attributes_at(op_type, opset, attributes)
             values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
         results = self.folded(node) or list(node.outputs)
-        for position, result in enumerate(results):
-            kind = kinds.outputs[min(position, len(kinds.outputs) - 1)] if restored else ""
+        for position, result in enumerate(results if restored else ()):
+            kind = kinds.outputs[min(position, len(kinds.outputs) - 1)]
             if kind in restored:
                 results[position] = kernels.narrow_value(self, op_type, result, restored[kind])
         return results[0] if outputs is None else tuple(results)
@@ -257,7 +263,7 @@ class Emitter:
             domain,
             op_type,
             inputs,
-            [attribute(name, value) for name, value in attributes.items()],
+            [attribute(name, value) for name, value in attributes.items()] if attributes else (),
             num_outputs=outputs,
             name=unique(f"node_{prefix}_{op_type}"),
             metadata_props=dict(origin.provenance),
@@ -432,17 +438,29 @@ class Emitter:
 
 def attribute(name: str, value: Any) -> ir.Attr:
     """An attribute of a node: numbers, strings and lists of ints are made here, onnx-ir takes longer to find their type."""
-    if isinstance(value, ir.Attr):
+    if type(value) is ir.Attr:
         return value
     if isinstance(value, int):
-        return ir.AttrInt64(name, int(value))
+        return int_attribute(name, int(value))
     if isinstance(value, float):
         return ir.AttrFloat32(name, value)
     if isinstance(value, str):
         return ir.AttrString(name, value)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, int) for item in value):
-        return ir.AttrInt64s(name, value)
+    if isinstance(value, (list, tuple)) and value and all([isinstance(item, int) for item in value]):
+        return ints_attribute(name, tuple(value))
     return ir.convenience.convert_attribute(name, value)
+
+
+@functools.lru_cache(maxsize=1024)
+def int_attribute(name: str, value: int) -> ir.Attr:
+    """The attribute of a number; nodes share it: nobody changes attributes."""
+    return ir.AttrInt64(name, value)
+
+
+@functools.lru_cache(maxsize=1024)
+def ints_attribute(name: str, value: tuple[int, ...]) -> ir.Attr:
+    """The attribute of a list of numbers; nodes share it."""
+    return ir.AttrInt64s(name, value)
 
 
 NUMBERS = frozenset((bool, float, int))

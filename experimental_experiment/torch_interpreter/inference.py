@@ -180,21 +180,20 @@ def kind_of(node: ir.Node, version: int) -> tuple | None:
         if value is None:
             key.append(None)
             continue
-        kind = value.type
+        kind, shape = value.type, value.shape
         if type(kind) is not ir.TensorType or kind.dtype is ir.DataType.STRING:
             return None
-        key += (kind.dtype, dims_of(value), None if value.const_value is None else data_of(value))
-    for attribute in node.attributes.values() if node.attributes else ():
+        key += (
+            kind.dtype,
+            None if shape is None else shape.dims,
+            None if value.const_value is None else data_of(value),
+        )
+    attributes = node.attributes.data
+    for attribute in attributes.values():
         if attribute.type not in COMPARED:
             return None
         key += (attribute.name, attribute.value)
     return tuple(key)
-
-
-def dims_of(value: ir.Value) -> tuple[int | ir.SymbolicDim, ...] | None:
-    """The sizes of a value, None when its rank is unknown."""
-    shape = value.shape
-    return None if shape is None else shape.dims
 
 
 def data_of(value: ir.Value) -> bytes | None:
@@ -256,10 +255,11 @@ def is_small(value: ir.Value, limit: int = LIMIT) -> bool:
 
 def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     """The outputs of *node*, computed, or None when it is not worth it or not exact."""
-    if node.domain or node.op_type not in FOLDED:
+    if node.op_type not in FOLDED or node.domain:
         return None
-    if any(v is None or v.const_value is None for v in node.inputs):
-        return None
+    for value in node.inputs:
+        if value is None or value.const_value is None:
+            return None
     exact = NUMPY | dtypes.HALVES if node.op_type in MOVES else NUMPY
     if not all(is_small(v) and v.dtype in exact for v in node.inputs):
         return None

@@ -87,7 +87,7 @@ def widened(
     Raises Untranslatable when no wider dtype is computed.
     """
     given = tuple(
-        None if value is None or type(value.type) is not ir.TensorType else value.dtype for value in values
+        [None if value is None or type(value.type) is not ir.TensorType else value.dtype for value in values]
     )
     if computes(op_type, op.opset, op.context.runtime, given):
         return values, {}
