@@ -43,6 +43,10 @@ class TestSlicing(RuleTestCase):
             ("float[N,2] x, float[N,M] w, float[N,3] v", "float[N,K]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w, v) y = Slice(c, s, e, a)", ["Concat"]),
         ],
         "ConcatOne": [("float[N,2] x", "float[N,2]", "c = Concat<axis=-1>(x) y = Neg(c)", ["Neg"])],
+        "ConcatEmpty": [
+            ("float[N,2] x", "float[N,4]", constants(s=[2], e=[ALL], a=[1]) + "b = Slice(x, s, e, a) y = Concat<axis=-1>(x, b, x)", ["Concat"]),
+            ("float[N,2] x", "float[N,2]", constants(s=[2], e=[ALL], a=[1]) + "b = Slice(x, s, e, a) y = Concat<axis=1>(b, x)", ["Concat"]),
+        ],
         "ConcatConcat": [
             ("float[N,2] x, float[N,3] w", "float[N,10]", "c = Concat<axis=-1>(x, w) d = Concat<axis=1>(w, x) y = Concat<axis=1>(c, d)", ["Concat"]),
         ],
@@ -109,6 +113,10 @@ class TestSlicing(RuleTestCase):
             ("float[N,2] x, float[N,3] w", "float[N,2]", constants(s=[3], e=[ALL], a=[1]) + "c = Concat<axis=-1>(x, w) y = Slice(c, s, e, a)"),
             ("float[N,2] x, float[M,2] w", "float[K,1]", constants(s=[0], e=[1], a=[1]) + "c = Concat<axis=0>(x, w) y = Slice(c, s, e, a)"),
             ("float[2,N] x, float[2,M] w", "float[2,K]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w) y = Slice(c, s, e, a)"),
+        ],
+        "ConcatEmpty": [
+            ("float[N,2] x", "float[M,0]", constants(s=[2], e=[ALL], a=[1]) + "b = Slice(x, s, e, a) y = Concat<axis=0>(b, b)"),
+            ("float[N,2] x", "float[N,0]", constants(s=[2], e=[ALL], a=[1]) + "b = Slice(x, s, e, a) y = Concat<axis=1>(b, b)"),
         ],
         "ConcatConcat": [
             ("float[2,2] x", "float[4,4]", "c = Concat<axis=0>(x, x) y = Concat<axis=1>(c, c)"),

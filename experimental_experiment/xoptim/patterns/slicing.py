@@ -169,6 +169,14 @@ def concat_one(op, x):
 
 
 @rule(P.Concat(name="node"), set="default")
+def concat_empty(op, node):
+    """Values joined with some that have no elements, as heads that are rotated whole are with what is left of them."""
+    axis = axis_of(node)
+    values = [value for value in node.inputs if axis is None or value.shape is None or value.shape[axis] != 0]
+    return again(op, node, values) if 0 < len(values) < len(node.inputs) else None
+
+
+@rule(P.Concat(name="node"), set="default")
 def concat_concat(op, node):
     """Values joined along the axis along which they are joined again."""
     values = list(itertools.chain(*(parts_of(value, axis_of(node)) for value in node.inputs)))

@@ -121,23 +121,19 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
 
 
 def turned_rows(op, heads: ir.Value) -> ir.Value | None:
-    """The rows of heads, rotated as these are; None when heads are not shown apart from rows."""
-    node, shape = heads.producer(), heads.shape
-    rotation = (
-        node if node is not None and (node.domain, node.op_type) == (MICROSOFT, "RotaryEmbedding") else None
-    )
-    apart = heads if rotation is None else node.inputs[0]
-    node = apart.producer()
-    node = node.inputs[0].producer() if node is not None and node.op_type == "Transpose" else None
-    if node is None or node.op_type != "Reshape":
-        return None
-    rows = rows_of(op, apart)
-    if rows is not node.inputs[0]:
-        return None
-    if rotation is None:
-        return rows
-    given = {**attributes_of(rotation), "num_heads": shape[1]}
-    return op.RotaryEmbedding(rows, *rotation.inputs[1:], **given, domain=MICROSOFT)
+    """The rows of heads, rotated as these are, written without them; None when they are neither rotated nor transposed."""
+    node = heads.producer()
+    if node is None or (node.domain, node.op_type) != (MICROSOFT, "RotaryEmbedding"):
+        return rows_of(op, heads) if transposed_rows(heads) is not None else None
+    given = {**attributes_of(node), "num_heads": heads.shape[1]}
+    return op.RotaryEmbedding(rows_of(op, node.inputs[0]), *node.inputs[1:], **given, domain=MICROSOFT)
+
+
+def transposed_rows(heads: ir.Value) -> ir.Value | None:
+    """[batch, positions, heads, size] that a Transpose makes heads of, None when none does."""
+    node = heads.producer()
+    is_swap = node is not None and node.op_type == "Transpose" and attribute_of(node, "perm") == [0, 2, 1, 3]
+    return node.inputs[0] if is_swap else None
 
 
 def heads_of_queries(found: dict, keys: ir.Value) -> ir.Shape | None:
@@ -326,17 +322,15 @@ def rows_of(op, heads: ir.Value) -> ir.Value:
     shape = heads.shape
     if len(shape) == 3:
         return heads
-    node = heads.producer()
-    if node is not None and node.op_type == "Transpose" and attribute_of(node, "perm") == [0, 2, 1, 3]:
-        node = node.inputs[0].producer()
-    elif shape[2] != 1:
-        node = None
+    apart = transposed_rows(heads)
+    if apart is None and shape[2] == 1:
+        apart = heads
+    node = None if apart is None else apart.producer()
     rows = node.inputs[0] if node is not None and node.op_type == "Reshape" else None
     if rows is not None and rows.shape is not None and is_row_of(rows.shape, shape):
         return rows
-    if shape[2] != 1:
-        heads = op.Transpose(heads, perm=[0, 2, 1, 3])
-    return op.Reshape(heads, [0, shape[2] if shape[2] == 1 else 0, shape[1] * shape[3]])
+    apart = op.Transpose(heads, perm=[0, 2, 1, 3]) if apart is None else apart
+    return op.Reshape(apart, [0, shape[2] if shape[2] == 1 else 0, shape[1] * shape[3]])
 
 
 def turned(name: str):
