@@ -20,7 +20,8 @@ LEFT = P.Reshape(SCALED, var("shape")) | SCALED | x
 def fused_matmul(op, x, y, factor, shape, swap):
     """A product with the keys of a cache, or with keys that are rotated, transposes and scales itself.
 
-    onnxruntime does the same when it loads, but for a factor that is multiplied before heads are grouped: 0.99 of the time of a token.
+    onnxruntime does the same when it loads, but for a factor that is multiplied before heads are grouped: a token takes as long, in two
+    nodes less a layer.
     """
     axes, before = perm(swap), y.producer()
     if x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) < 2 or axes is None:
