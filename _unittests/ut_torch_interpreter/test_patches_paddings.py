@@ -1,0 +1,72 @@
+"""MobileNet's paddings, for images of any size."""
+
+import unittest
+
+import torch
+from transformers.models.mobilenet_v1 import modeling_mobilenet_v1
+from transformers.models.mobilenet_v2 import modeling_mobilenet_v2
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+MODULES = (modeling_mobilenet_v1, modeling_mobilenet_v2)
+
+
+class Layers(torch.nn.Module):
+    """Convolutions with the padding of a model."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.place = MODULES.index(module)
+        self.first = torch.nn.Conv2d(1, 2, (3, 5), stride=2)
+        self.second = torch.nn.Conv2d(2, 1, 3, stride=(1, 3), dilation=2)
+        self.third = torch.nn.Conv2d(1, 1, 1, stride=2)
+
+    def forward(self, x):
+        for layer in (self.first, self.second, self.third):
+            x = layer(MODULES[self.place].apply_tf_padding(x, layer))
+        return x
+
+
+def image(height, width):
+    """A random image."""
+    torch.manual_seed(height)
+    return (torch.randn(2, 1, height, width),)
+
+
+class TestPaddings(ExporterTestCase):
+    SHAPES = ({2: "height", 3: "width"},)
+
+    def test_any_size(self):
+        for module in MODULES:
+            with self.subTest(module.__name__):
+                others = [image(*sizes) for sizes in ((9, 8), (16, 17), (11, 21), (10, 10))]
+                self.export_and_compare(
+                    Layers(module), image(8, 9), others=others, dynamic_shapes=self.SHAPES, target_opset=20
+                )
+
+    def test_one_axis(self):
+        others = [image(8, width) for width in (7, 8, 12)]
+        model = Layers(modeling_mobilenet_v2)
+        self.export_and_compare(
+            model, image(8, 9), others=others, dynamic_shapes=({3: "width"},), target_opset=20
+        )
+
+    def test_refused_without_it(self):
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            options = ExportOptions(patches=False)
+            to_onnx(Layers(MODULES[1]), image(8, 9), dynamic_shapes=self.SHAPES, export_options=options)
+
+    def test_undone(self):
+        before = [module.apply_tf_padding for module in MODULES]
+        model = Layers(MODULES[1])
+        with bypass_export_some_errors(patch_transformers=True):
+            self.assertNotEqual(before, [module.apply_tf_padding for module in MODULES])
+            inside = model(*image(8, 9))
+        self.assertEqual(before, [module.apply_tf_padding for module in MODULES])
+        torch.testing.assert_close(inside, model(*image(8, 9)))
+
+
+if __name__ == "__main__":
+    unittest.main()
