@@ -40,6 +40,14 @@ SIZES = {
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 TIMES = {"prediction_length": 4, "context_length": 16, "num_time_features": 2, "lags_sequence": [1, 2, 3]}
+VOCODER = {
+    "upsample_initial_channel": 32,
+    "unit_embed_dim": 16,
+    "lang_embed_dim": 8,
+    "spkr_embed_dim": 8,
+    "unit_hifi_gan_vocab_size": 60,
+}
+CODEC = {"num_filters": 4, "downsampling_ratios": [2, 5], "depths": [1, 1, 1]}
 PARTICULAR: dict[str, dict[str, Any]] = {
     "autoformer": TIMES | {"label_length": 4, "moving_average": 5},
     "blt_local_decoder": {"hidden_size_global": 32},
@@ -63,6 +71,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "donut-swin": {"window_size": 2},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "align": {"projection_dim": 64},
     "align_vision_model": {"image_size": 64, "width_coefficient": 0.2, "depth_coefficient": 0.2},
     "bailing_hybrid": {"num_expert_group": 2, "topk_group": 1, "num_experts_per_token": 2},
     "blip-2": {"image_token_id": 90},
@@ -74,6 +83,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "emu3": {"vocabulary_map": {"<image>": 90, "<|extra_200|>": 91} | {f"<|visual token {place:06d}|>": 60 + place for place in range(9)}},
     "esm": {"vocab_size": VOCABULARY, "mask_token_id": 3, "position_embedding_type": "rotary"},
     "falcon_h1": {"mamba_d_ssm": 64},
+    "fastspeech2_conformer_hifigan": {"model_in_dim": 24},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "granite_speech5_encoder": {"context_size": 16},
     "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"]},
@@ -81,18 +91,26 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "instructblipvideo": {"video_token_id": 90},
     "janus_vqgan": {"base_channels": 32, "channel_multiplier": [1, 2], "latent_channels": 32},
     "kosmos-2": {"latent_query_num": 4},
-    "kyutai_speech_to_text": {"codebook_vocab_size": 50},
+    "kyutai_speech_to_text": {"codebook_vocab_size": WORDS, "num_codebooks": 2},
     "mamba2": {"num_heads": 8},
+    "molmo2_adapter": {"vision_feature_layer": [1, 0]},
+    "muse_spark_audio": {"num_hidden_layers": 2, "patch_sizes": [4, 5], "hidden_sizes": [16, 32], "depths": [1, 1]},
     "nemotron": {"num_key_value_heads": 2},
     "perceiver": {"d_latents": 32, "num_latents": 8, "num_self_attends_per_block": 2, "num_cross_attention_heads": 4},
     "pp_ocrv5_mobile_rec": {"image_size": [48, 96]},
     "pp_ocrv5_server_rec": {"image_size": [48, 96]},
     "qwen2_5_omni_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
+    "qwen3_asr_encoder": {"max_source_positions": 50},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
     "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 4, "indexer_compress_ratio": 2},
     "recurrent_gemma": {"num_hidden_layers": 3},
+    "seamless_m4t": VOCODER,
+    "seamless_m4t_v2": VOCODER,
     "step3p7_text": {"sliding_window": 8},
     "t5gemma2_text": {"dropout_rate": 0.0},
+    "vibevoice_acoustic_tokenizer": CODEC,
+    "vibevoice_acoustic_tokenizer_decoder": CODEC,
+    "vibevoice_acoustic_tokenizer_encoder": CODEC,
     "xmod": {"default_language": "en_XX"},
 }  # fmt: skip
 """What some configurations lack by default, or want to have in common, by their model_type."""
@@ -159,11 +177,19 @@ def small_config(cls: type, sizes: bool = True, kept: dict[str, Any] | None = No
         given.pop("patch_size", None)
     if sizes and {"mrope_section", "rope_theta"} & set(known.get("rope_parameters") or ()):
         given["rope_parameters"] = known["rope_parameters"] | {"mrope_section": [1, 1, 2]}
+    kept = dict(kept or {})
+    if "out_features" in kept and "depths" not in known and "num_hidden_layers" in given:
+        kept["out_features"] = last_stages(kept["out_features"], given["num_hidden_layers"])
     if "moe_layer_start_index" in known:
         given["moe_layer_start_index"] = 0
     if sizes and "head_dim" in known:
         given.setdefault("head_dim", numbers["head_dim"])
-    return cls(**(given | parts | (kept or {}) | (PARTICULAR.get(cls.model_type, {}) if sizes else {})))
+    return cls(**(given | parts | kept | (PARTICULAR.get(cls.model_type, {}) if sizes else {})))
+
+
+def last_stages(wanted: list[str], layers: int) -> list[str]:
+    """The layers of a backbone whose results are used: as many of the last ones as it is by default, as far as there are."""
+    return [f"stage{layer}" for layer in range(1, layers + 1)][-len(wanted) :]
 
 
 def stages(known: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +241,8 @@ def inputs_of(
 def texts(model: torch.nn.Module, batch: int, length: int) -> dict[str, torch.Tensor]:
     """Ids and their mask, those of the decoder too."""
     rows = batch * (model.config.num_codebooks if model.config.model_type.startswith("musicgen") else 1)
-    ids = torch.randint(3, WORDS, (rows, length))
+    codes = [model.config.num_codebooks + 1] if model.config.model_type == "kyutai_speech_to_text" else []
+    ids = torch.randint(3, WORDS, (rows, length, *codes))
     mask = torch.ones(batch, length, dtype=torch.int64)
     mask[0, :2] = 0
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -293,7 +320,10 @@ def patches(model: torch.nn.Module, batch: int, size: int | None) -> dict[str, t
 
 def packed(model: torch.nn.Module, batch: int, size: int | None) -> tuple[torch.Tensor, torch.Tensor]:
     """The patches of all images, one after the other, and the rows and columns of each."""
-    patch, frames = part(model.config, 14, "patch_size"), part(model.config, 1, "temporal_patch_size")
+    patch, frames = (
+        part(model.config, 14, "patch_size"),
+        part(model.config, 1, "temporal_patch_size", "patch_temporal"),
+    )
     channels = part(model.config, 3, "num_channels", "in_channels", "in_chans")
     grid = torch.tensor([[1, 4, 8 if size else 4]] * batch)
     return torch.randn(int(grid.prod(1).sum()), channels * frames * patch * patch), grid
@@ -339,7 +369,9 @@ def features(name: str) -> Callable[[torch.nn.Module, int, int], torch.Tensor]:
 
 
 NEEDED: dict[str, Callable[[torch.nn.Module, int, int], Any]] = {
-    "action_embeds": features("hidden_size"),
+    "action_embeds": lambda model, batch, length: torch.randn(
+        batch, length, model.config.dit_config.hidden_size
+    ),
     "encoder_hidden_states": features("encoder_hidden_size"),
     "hidden_states": features("hidden_size"),
     "inputs_embeds": features("hidden_size"),
@@ -382,6 +414,10 @@ FORMS: dict[str, Callable[[torch.nn.Module, int, int, int | None], dict[str, Any
         "pixel_values": pictures(model, batch, size),
         "image_embeds_position_mask": (torch.arange(length) < part(model.config, 4, "latent_query_num")).long().expand(batch, -1),
     },
+    "lists of images with a mask": lambda model, batch, length, size: {
+        "pixel_values": pictures(model, batch, size)[:, None],
+        "image_attention_mask": torch.ones(batch, length, 1, dtype=torch.int64),
+    },
     "features of images": lambda model, batch, length, size: {
         "visual_feats": torch.randn(batch, 5, model.config.visual_feat_dim),
         "visual_pos": torch.rand(batch, 5, model.config.visual_pos_dim),
@@ -407,6 +443,13 @@ FORMS: dict[str, Callable[[torch.nn.Module, int, int, int | None], dict[str, Any
     },
     "spectrograms as values": lambda model, batch, length, size: {
         "input_values": torch.randn(batch, part(model.config, 64, "max_length"), model.config.num_mel_bins)
+    },
+    "spectrograms with padding": lambda model, batch, length, size: {
+        "audio_mel": torch.randn(batch, 8 * length, model.config.input_feat_size),
+        "audio_mel_mask": torch.arange(8 * length).expand(batch, -1) >= 8 * length - 3,
+    },
+    "states of an encoder": lambda model, batch, length, size: {
+        "encoder_hidden_states": features("encoder_hidden_size")(model, batch, 5)
     },
     "decisions": lambda model, batch, length, size: {
         "states": torch.randn(batch, length, model.config.state_dim),
