@@ -50,13 +50,20 @@ def samples(position: int) -> list:
     return [sample for sample in found if isinstance(sample.input, torch.Tensor) and sample.input.numel()]
 
 
+def swish(x: torch.Tensor) -> torch.Tensor:
+    """A product that onnxruntime fuses."""
+    return x * torch.sigmoid(x)
+
+
 BETWEEN = {
     "x.transpose(0, -1)": lambda x: x.transpose(0, -1),
     "x.movedim(1, -1).contiguous()": lambda x: x.movedim(1, -1).contiguous(),
     "x.permute(reversed)": lambda x: x.permute(*reversed(range(x.dim()))),
     "x * 1.5 - 0.25": lambda x: x * 1.5 - 0.25,
     "relu(x + 1)": lambda x: torch.relu(x + 1),
-    "x * sigmoid(x)": lambda x: x * torch.sigmoid(x),
+    "x * sigmoid(x)": lambda x: swish(
+        x.clamp(min=-15)
+    ),  # onnxruntime's Sigmoid is 0 below -18: what counts zeros differs
     "x.double().float()": lambda x: x.double().float(),
     "x.unsqueeze(0)": lambda x: x.unsqueeze(0),
     "x.flatten(0, 1)": lambda x: x.flatten(0, 1),
