@@ -389,7 +389,7 @@ class TestWrongArguments(ExporterTestCase):
             ),
             (
                 TypeError,
-                "to_onnx has no argument opset_version: write target_opset=20",
+                "to_onnx has no argument opset_version: write target_opset=18",
                 {"opset_version": 18},
             ),
             (
@@ -426,6 +426,24 @@ class TestWrongArguments(ExporterTestCase):
             with self.subTest(message):
                 with self.assertRaisesRegex(kind, message):
                     to_onnx(torch.nn.ReLU(), (X,), **options)
+
+    def test_arguments_that_forward_does_not_take(self):
+        """With the arguments of forward, with and without dynamic sizes."""
+        for args, kwargs, told in (
+            ((), {}, "missing a required argument: 'input'"),
+            ((X, X), {}, "too many positional arguments"),
+            ((), {"inputs": X}, "missing a required argument: 'input'"),
+            ((X,), {"inputs": X}, "got an unexpected keyword argument 'inputs'"),
+        ):
+            for shapes in (None, ({0: "batch"},)):
+                with self.subTest(told, shapes=shapes):
+                    with self.assertRaises(CaptureError) as caught:
+                        to_onnx(torch.nn.ReLU(), args, kwargs, dynamic_shapes=shapes)
+                    self.assertEqual(
+                        str(caught.exception),
+                        f"the arguments do not fit forward: {told}\n"
+                        "  hint   to_onnx(model, args, kwargs) takes what forward does: input",
+                    )
 
     def test_by_position(self):
         for message, arguments in {

@@ -37,9 +37,10 @@ def explains_foreign_arguments(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def explained(*args, **kwargs):
-        for name in kwargs:
+        for name, value in kwargs.items():
             if name in FOREIGN:
-                raise TypeError(f"{function.__name__} has no argument {name}: write {FOREIGN[name]}")
+                instead = FOREIGN[name] if name != "opset_version" else f"target_opset={value}"
+                raise TypeError(f"{function.__name__} has no argument {name}: write {instead}")
         if len(args) > 3:
             raise TypeError(
                 f"{function.__name__} takes the model, args and kwargs by position: write the others by name"

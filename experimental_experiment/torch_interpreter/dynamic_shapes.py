@@ -86,14 +86,20 @@ def fitted_shapes(
 ) -> DynamicShapes:
     """``dynamic_shapes`` fitted to the arguments of ``module.forward``.
 
-    Raises CaptureError when an entry does not fit its argument, or one name stands for two sizes of the example; the hint is
+    Raises CaptureError when forward does not take the arguments, an entry does not fit its argument, or one name stands for two sizes of the example; the hint is
     the structure that would.
     """
     found = DynamicShapes()
+    signature = inspect.signature(module.forward)
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise CaptureError(
+            f"the arguments do not fit forward: {error}",
+            hint=f"to_onnx(model, args, kwargs) takes what forward does: {', '.join(signature.parameters) or 'nothing'}",
+        ) from error
     if dynamic_shapes is None:
         return found
-    signature = inspect.signature(module.forward)
-    arguments = signature.bind(*args, **kwargs).arguments
     if isinstance(dynamic_shapes, (torch.export.ShapesCollection, torch.export.AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
     try:
