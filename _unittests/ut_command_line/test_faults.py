@@ -201,6 +201,20 @@ class TestMalformed(FaultsTestCase):
                 for name in showing:
                     self.assertIn(self.command(name, *self.commands("bad.onnx")[name])[0], (0, 2))
 
+    def test_what_is_no_text(self):
+        model = product()
+        model.graph.node[0].name, model.producer_name = "first", "maker"
+        content = model.SerializeToString()
+        cases = {
+            b"first": r"b'firs\xff' is the name of a NodeProto, and no text",
+            b"maker": r"b'make\xff' is the producer_name of a ModelProto, and no text",
+            b"MatMul": r"b'MatMu\xff' is the op_type of a NodeProto, and no text",
+        }
+        for word, message in cases.items():
+            with self.subTest(word):
+                pathlib.Path("bad.onnx").write_bytes(content.replace(word, word[:-1] + b"\xff"))
+                self.assert_refused("bad.onnx", message=f"'bad.onnx' is malformed: {re.escape(message)}")
+
     def test_weights_that_are_elsewhere(self):
         with open("../outside.bin", "wb") as file:
             file.write(bytes(128))

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.soundness import problems
+from experimental_experiment.command_line.soundness import problems, text_problems
 from experimental_experiment.helpers import subgraphs
 from experimental_experiment.investigate.onnx_side import FOLDER
 from experimental_experiment.whole import refuse_devices
@@ -36,16 +36,22 @@ def loaded(path: str) -> onnx.ModelProto:
         raise CommandError(f"{path!r} is not an ONNX model, or it is truncated") from error
     if not model.HasField("graph") or not model.opset_import:
         raise CommandError(f"{path!r} is not an ONNX model, or it is truncated")
+    refuse_first(text_problems(model), path)
     return model
 
 
 def sound(path: str, reads_weights: bool = True) -> onnx.ModelProto:
     """The model of a file, see `loaded`, with nothing in it that nobody can make sense of; CommandError says what otherwise."""
     model = loaded(path)
-    problem = next(problems(model, path, reads_weights), None)
+    refuse_first(problems(model, path, reads_weights), path)
+    return model
+
+
+def refuse_first(problems: Iterator[str], path: str) -> None:
+    """Raise CommandError for the first problem, if there is one."""
+    problem = next(problems, None)
     if problem is not None:
         raise CommandError(f"{path!r} is malformed: {problem}")
-    return model
 
 
 def to_ir(model: onnx.ModelProto, path: str) -> ir.Model:

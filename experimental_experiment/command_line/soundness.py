@@ -1,16 +1,19 @@
-"""What is wrong with a model that a file holds: names that nothing gives, circles, unknown dtypes, weights that are elsewhere or too short.
+"""What is wrong with a model that a file holds: names that nothing gives, circles, unknown dtypes, bytes that are no text, weights that are elsewhere or too short.
 
 onnx.checker is not asked: it refuses models that onnxruntime writes and runs.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from experimental_experiment.helpers import KNOWN_DTYPES, subgraphs
 
@@ -27,6 +30,37 @@ def problems(model: onnx.ModelProto, path: str, reads_weights: bool = True) -> I
     yield from graph_problems(model.graph, set(), folder if reads_weights else None)
     for function in model.functions:
         yield from node_problems(function.node, set(function.input), folder if reads_weights else None)
+
+
+def text_problems(message: Message) -> Iterator[str]:
+    """The texts that are none: protobuf reads bytes that are not UTF-8 without a word, and does not write them."""
+    for name, is_text, is_repeated in fields_to_read(message.DESCRIPTOR):
+        if is_repeated:
+            items = getattr(message, name)
+        else:
+            items = [getattr(message, name)] if message.HasField(name) else []
+        for item in items:
+            if not is_text:
+                yield from text_problems(item)
+            elif isinstance(item, bytes):
+                yield f"{item!r} is the {name} of {with_article(message)}, and no text"
+
+
+@functools.cache
+def fields_to_read(kind: Descriptor) -> list[tuple[str, bool, bool]]:
+    """The fields of messages of a kind that are texts or hold some: name, whether it is a text, whether it is repeated."""
+    messages = FieldDescriptor.CPPTYPE_MESSAGE
+    return [
+        (field.name, field.cpp_type != messages, not field.has_presence)
+        for field in kind.fields
+        if field.cpp_type == messages or field.type == FieldDescriptor.TYPE_STRING
+    ]
+
+
+def with_article(message: Message) -> str:
+    """The kind of a message: ``a NodeProto``."""
+    kind = message.DESCRIPTOR.name
+    return f"an {kind}" if kind[0] in "AEIOU" else f"a {kind}"
 
 
 def graph_problems(graph: onnx.GraphProto, outside: set[str], folder: str | None) -> Iterator[str]:
