@@ -214,11 +214,28 @@ class TestLighten(ModelCommandsTestCase):
         onnx.save(other, self.path("other.onnx"))
         message = r"the weight 'weight' is float\[64, 8\] in the light model, double\[64, 8\] in"
         self.fails(message, "unlighten", light, "-o", out, "--weights", self.path("other.onnx"))
-        del other.graph.initializer[1]
+        other.graph.initializer[1].name = "kernel"
+        for node in other.graph.node:
+            node.input[:] = ["kernel" if name == "weight" else name for name in node.input]
         onnx.save(other, self.path("other.onnx"))
         self.fails(
             "'.*' has no weight 'weight'", "unlighten", light, "-o", out, "--weights", self.path("other.onnx")
         )
+        for key, value, said in (
+            ("mean", "?", "the mean of the weight 'weight' is '\\?', which is no number"),
+            ("lowest", "5", "the weight 'weight' has no numbers between its lowest and its highest"),
+        ):
+            broken = onnx.load(light, load_external_data=False)
+            tensor = next(tensor for tensor in broken.graph.initializer if tensor.name == "weight")
+            del tensor.metadata_props[:]
+            tensor.metadata_props.add(key=key, value=value)
+            onnx.save(broken, self.path("broken.onnx"))
+            self.fails(said, "unlighten", self.path("broken.onnx"), "-o", out)
+        next(entry for entry in tensor.external_data if entry.key == "offset").value = "-1"
+        onnx.save(broken, self.path("broken.onnx"))
+        message = "'.*broken.onnx' is malformed: the weight 'weight' stands at '-1'"
+        self.fails(message, "unlighten", self.path("broken.onnx"), "-o", out)
+        self.fails(message, "unlighten", light, "-o", out, "--weights", self.path("broken.onnx"))
         message = (
             "'.*light.onnx' is malformed: the weight 'weight' is in the file 'light.onnx.data', which does"
         )

@@ -113,27 +113,34 @@ def tensor_problems(tensor: onnx.TensorProto, folder: str | None) -> Iterator[st
         return
     needed = math.ceil(math.prod(tensor.dims) * ir.DataType(tensor.data_type).bitwidth / 8)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        if folder is not None:
-            yield from file_problems(tensor, folder, needed)
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        offset, length = entries.get("offset", "0"), entries.get("length", str(needed))
+        if not offset.isdecimal() or not length.isdecimal():
+            yield f"{title} stands at {offset!r} and has {length!r} bytes, which are no numbers"
+        elif folder is not None:
+            yield from file_problems(
+                title,
+                list(tensor.dims),
+                folder,
+                entries.get("location", ""),
+                int(offset),
+                int(length),
+                needed,
+            )
     elif tensor.HasField("raw_data") and len(tensor.raw_data) != needed:
         yield f"{title} holds {len(tensor.raw_data)} bytes, and its shape {list(tensor.dims)} has {needed}"
 
 
-def file_problems(tensor: onnx.TensorProto, folder: str, needed: int) -> Iterator[str]:
-    """The problems of the file of a weight of so many bytes."""
-    title = f"the weight {tensor.name!r}"
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
-    offset, length = entries.get("offset", "0"), entries.get("length", str(needed))
-    if not offset.isdecimal() or not length.isdecimal():
-        yield f"{title} stands at {offset!r} and has {length!r} bytes, which are no numbers"
-        return
+def file_problems(
+    title: str, shape: list[int], folder: str, location: str, offset: int, length: int, needed: int
+) -> Iterator[str]:
+    """The problems of the file *location* of a weight of so many bytes, *needed* by its shape."""
     file = os.path.realpath(os.path.join(folder, location))
     if os.path.commonpath([file, os.path.realpath(folder)]) != os.path.realpath(folder):
         yield f"{title} is in {location!r}, which is outside of the folder of the model"
     elif not os.path.isfile(file):
         yield f"{title} is in the file {location!r}, which does not exist"
-    elif int(length) != needed:
-        yield f"{title} has {length} bytes, and its shape {list(tensor.dims)} has {needed}"
-    elif int(offset) + needed > os.path.getsize(file):
-        yield f"{title} is in {location!r} up to the byte {int(offset) + needed}, and the file has {os.path.getsize(file)}"
+    elif length != needed:
+        yield f"{title} has {length} bytes, and its shape {shape} has {needed}"
+    elif offset + needed > os.path.getsize(file):
+        yield f"{title} is in {location!r} up to the byte {offset + needed}, and the file has {os.path.getsize(file)}"

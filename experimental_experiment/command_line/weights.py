@@ -7,7 +7,9 @@ a few kilobytes to attach to a report; with the file of ``--weights`` beside it 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -15,7 +17,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError, existing
-from experimental_experiment.command_line.model_file import all_graphs, loaded, sound, writable
+from experimental_experiment.command_line.model_file import all_graphs, sound, writable
 from experimental_experiment.torch_interpreter.files import locations, put_in_place, save, workplace
 
 ALIGNMENT = 64
@@ -217,7 +219,7 @@ def from_file(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.T
 def from_model(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.TensorProtocol]:
     """The weights of a model, by their names."""
     base = os.path.dirname(os.path.abspath(path))
-    others = {tensor.name: tensor for tensor in weights(loaded(path))}
+    others = {tensor.name: tensor for tensor in weights(sound(path))}
     found = {}
     for name, tensor in removed.items():
         other = others.get(name)
@@ -246,7 +248,7 @@ def random_weights(removed: dict[str, onnx.TensorProto], seed: int) -> dict[str,
     """Random numbers with the mean and the deviation that the weights had, each made when it is written."""
     return {
         name: ir.LazyTensor(
-            lambda tensor=tensor, number=number: random_tensor(tensor, np.random.default_rng([seed, number])),
+            functools.partial(random_tensor, tensor, statistics_of(tensor), [seed, number]),
             dtype=ir.DataType(tensor.data_type),
             shape=ir.Shape(tensor.dims),
             name=name,
@@ -255,13 +257,33 @@ def random_weights(removed: dict[str, onnx.TensorProto], seed: int) -> dict[str,
     }
 
 
-def random_tensor(tensor: onnx.TensorProto, generator: np.random.Generator) -> ir.Tensor:
+def statistics_of(tensor: onnx.TensorProto) -> dict[str, float]:
+    """What a light model keeps of the numbers of a weight. Raises CommandError for what no weight has."""
+    known: dict[str, float] = {}
+    kinds = {MEAN: float, DEVIATION: float, LOWEST: int, HIGHEST: int}
+    for item in tensor.metadata_props:
+        if item.key in kinds:
+            try:
+                known[item.key] = kinds[item.key](item.value)
+            except ValueError as error:
+                message = (
+                    f"the {item.key} of the weight {tensor.name!r} is {item.value!r}, which is no number"
+                )
+                raise CommandError(message) from error
+    if known.get(LOWEST, 0) > known.get(HIGHEST, 0) or (LOWEST in known) != (HIGHEST in known):
+        raise CommandError(
+            f"the weight {tensor.name!r} has no numbers between its {LOWEST} and its {HIGHEST}"
+        )
+    return known
+
+
+def random_tensor(tensor: onnx.TensorProto, known: Mapping[str, float], seed: Sequence[int]) -> ir.Tensor:
     """Random numbers of the dtype, shape, mean and deviation of one weight."""
-    known = {item.key: item.value for item in tensor.metadata_props}
+    generator = np.random.default_rng(seed)
     dtype = ir.DataType(tensor.data_type)
     shape = tuple(tensor.dims)
     if LOWEST in known:
-        drawn = generator.integers(int(known[LOWEST]), int(known[HIGHEST]), shape, endpoint=True)
+        drawn = generator.integers(known[LOWEST], known[HIGHEST], shape, endpoint=True)
     else:
         wide = np.float64 if dtype == ir.DataType.DOUBLE else np.float32
         drawn = generator.standard_normal(shape, wide)
