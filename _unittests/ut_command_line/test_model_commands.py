@@ -166,11 +166,13 @@ class TestLighten(ModelCommandsTestCase):
         self.assertFalse(np.array_equal(self.output(full), self.output(self.model)))
 
     def test_external_data_and_every_dtype(self):
-        dtypes = ["BFLOAT16", "FLOAT16", "DOUBLE", "INT8", "UINT8", "BOOL", "INT4"]
+        dtypes = ["BFLOAT16", "FLOAT16", "DOUBLE", "INT8", "UINT8", "BOOL", "INT4", "UINT64"]
         values = {}
         for name in dtypes:
             dtype = ir.DataType[name]
             array = np.arange(8).reshape(2, 4).astype(dtype.numpy())
+            if name == "UINT64":
+                array += np.uint64(2**63)
             tensor = ir.Tensor(array, dtype=dtype, name=name)
             values[name] = ir.Value(
                 name=name, type=ir.TensorType(dtype), shape=ir.Shape([2, 4]), const_value=tensor
@@ -223,6 +225,7 @@ class TestLighten(ModelCommandsTestCase):
         )
         for key, value, said in (
             ("mean", "?", "the mean of the weight 'weight' is '\\?', which is no number"),
+            ("highest", str(2**64), "the weight 'weight' has no numbers between its lowest and its highest"),
             ("lowest", "5", "the weight 'weight' has no numbers between its lowest and its highest"),
         ):
             broken = onnx.load(light, load_external_data=False)

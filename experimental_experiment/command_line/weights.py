@@ -270,11 +270,20 @@ def statistics_of(tensor: onnx.TensorProto) -> dict[str, float]:
                     f"the {item.key} of the weight {tensor.name!r} is {item.value!r}, which is no number"
                 )
                 raise CommandError(message) from error
-    if known.get(LOWEST, 0) > known.get(HIGHEST, 0) or (LOWEST in known) != (HIGHEST in known):
+    lowest, highest = known.get(LOWEST), known.get(HIGHEST)
+    if (lowest, highest) != (None, None) and not is_interval(lowest, highest):
         raise CommandError(
             f"the weight {tensor.name!r} has no numbers between its {LOWEST} and its {HIGHEST}"
         )
     return known
+
+
+def is_interval(lowest: float | None, highest: float | None) -> bool:
+    """Whether there are integers of 64 bits between two limits."""
+    if lowest is None or highest is None:
+        return False
+    smallest, largest = (-(2**63), 2**63 - 1) if lowest < 0 else (0, 2**64 - 1)
+    return smallest <= lowest <= highest <= largest
 
 
 def random_tensor(tensor: onnx.TensorProto, known: Mapping[str, float], seed: Sequence[int]) -> ir.Tensor:
@@ -283,7 +292,8 @@ def random_tensor(tensor: onnx.TensorProto, known: Mapping[str, float], seed: Se
     dtype = ir.DataType(tensor.data_type)
     shape = tuple(tensor.dims)
     if LOWEST in known:
-        drawn = generator.integers(known[LOWEST], known[HIGHEST], shape, endpoint=True)
+        integers = np.uint64 if known[HIGHEST] >= 2**63 else np.int64
+        drawn = generator.integers(known[LOWEST], known[HIGHEST], shape, integers, endpoint=True)
     else:
         wide = np.float64 if dtype == ir.DataType.DOUBLE else np.float32
         drawn = generator.standard_normal(shape, wide)
