@@ -27,7 +27,7 @@ HARMLESS = (
 )
 """Functions that ask whether something is marked before they do what changes nothing when nothing is."""
 
-INTERPOLATING = ("get_absolute_positions", "interpolate_pos_encoding")
+INTERPOLATING = ("_tile_position_embeddings", "get_absolute_positions", "interpolate_pos_encoding")
 """Functions that give the position embeddings as they are for the size of the configuration, unless torch.jit traces."""
 
 
