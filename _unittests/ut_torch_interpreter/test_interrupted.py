@@ -19,6 +19,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.patch import PATCHES
 from experimental_experiment.torch_interpreter.torch_state import LOCK, REMARKS
 from experimental_experiment.xoptim import optimize
@@ -30,7 +31,7 @@ EXPORT = (
 """Functions of this package at whose call an export is interrupted. Those of torch leave its modes as they are then."""
 
 FILES = {
-    "optimize": ("prepare", "rewrite", "empty_queue", "remove_unused"),
+    "optimize": ("remove_unused_nodes", "prepare", "rewrite", "empty_queue"),
     "quantize_weights": ("is_matrix", "quantized"),
     "save": ("workplace", "placed", "without_stale_data"),
 }
@@ -113,6 +114,11 @@ class TestInterrupted(unittest.TestCase):
                 self.assertEqual(before, state(module))
                 self.assertEqual([file], list(file.parent.iterdir()))
         self.assertEqual(expected, export(module, file))
+
+    def test_an_interruption_that_torch_names_otherwise(self):
+        said = "new_empty(): argument 'size' failed to unpack the object at pos 2 with error \"KeyboardInterrupt: <EMPTY MESSAGE>"
+        with self.assertRaises(KeyboardInterrupt), stage("torch.export.export"):
+            raise TypeError(said)
 
     def test_functions_of_files(self):
         """`optimize`, `quantize_weights` and `save` alone: what they read stays, what they write is the old file or the new one."""

@@ -129,6 +129,10 @@ END = re.compile(
 """What follows these lines is not the sentence."""
 
 
+INTERRUPTED = 'with error "KeyboardInterrupt: '
+"""What torch's parser of arguments says, as a TypeError, when an interruption meets it while it reads a size."""
+
+
 @contextlib.contextmanager
 def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
     """Pass torch's errors on as a CaptureError: the stage, torch's sentence, the line of the model, a hint.
@@ -140,6 +144,8 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
     except CaptureError:
         raise
     except Exception as error:
+        if INTERRUPTED in str(error):
+            raise KeyboardInterrupt from error
         source, pin = model_line(error), None
         if source is None and decisions is not None:
             pin = decisions.pin(str(error))
