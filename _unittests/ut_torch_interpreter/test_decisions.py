@@ -55,6 +55,25 @@ def by_area(x):
     return x + 1 if x.shape[0] * x.shape[1] == 12 else x * 2  # the branch
 
 
+def squeezed(x):
+    return x.squeeze(0)
+
+
+class SqueezedRows(torch.nn.Module):
+    def forward(self, x):
+        return x.squeeze((0, 1))  # the squeeze
+
+
+class SqueezedPositives(torch.nn.Module):
+    def forward(self, x):
+        return x[x > 0].squeeze()  # the squeeze
+
+
+class SqueezedInBranch(torch.nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x.squeeze().exp(), lambda x: x.exp(), (x,))
+
+
 class TestBranches(ExporterTestCase):
     ROWS = ({0: "batch"},)
     CASES = {
@@ -86,11 +105,28 @@ class TestBranches(ExporterTestCase):
                     self.assertRegex(place, r'^  File ".*test_decisions\.py", line \d+, in ')
                     self.assertRegex(code, r"# the branch$")
 
+    def test_squeezes_that_keep_an_axis(self):
+        for module, dynamic_shapes, condition, code in (
+            (SqueezedRows(), ({0: "rows"},), "rows != 1", "# the squeeze"),
+            (SqueezedRows(), ({0: Dim("rows", min=0)},), "rows != 1", "# the squeeze"),
+            (SqueezedPositives(), None, "u0 != 1", "# the squeeze"),
+            (SqueezedInBranch(), ({0: "rows"},), "rows != 1", ""),
+        ):
+            with (
+                self.subTest(condition, module=module),
+                self.assertLogs("experimental_experiment", "WARNING") as logs,
+            ):
+                to_onnx(module, (X,), dynamic_shapes=dynamic_shapes)
+            (record,) = logs.records
+            self.assertRegex(record.getMessage(), f"those of sizes where\n  {condition}\n(.|\n)*{code}$")
+
     def test_a_branch_that_holds_for_every_size(self):
         bounded = ({0: Dim("batch", min=2, max=9)},)
         for promise, function, args, dynamic_shapes in (
             ("declared larger than 1", branch, (X,), bounded),
             ("declared smaller", unless_large, (X,), bounded),
+            ("squeezed, declared larger than 1", squeezed, (X,), bounded),
+            ("squeezed, static", squeezed, (X[:1],), ({1: "width"},)),
             ("static", branch, (X,), None),
             ("one name", when_equal, (X, X + 1), ({0: Dim("batch")},) * 2),
             ("min() is part of the program", lambda x: x[: min(x.shape[0], 5)], (X,), self.ROWS),
@@ -162,7 +198,7 @@ class TestPinned(ExporterTestCase):
             r"the program of torch\.export assumes L\['x'\]\.size\(\)\[0\] <= 10, which the example contradicts\n"
             "  hint   give an example whose sizes called dynamic are larger than 1",
         ):
-            judge(program.inputs, Decisions())
+            judge(program.inputs, program.module, Decisions())
 
     def test_the_line_that_made_a_size_constant(self):
         def compared(x):

@@ -116,7 +116,7 @@ def capture(
         program = program_of(exported, names, minima)
         program.autocast = surrounding_autocast(program)
         program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
-    judge(program.inputs, decisions)
+    judge(program.inputs, program.module, decisions)
     warn_about_training(program.module)
     return program
 

@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sympy
@@ -20,12 +20,22 @@ from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located
+from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located, source_line
 from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_called_by, model_line
 from experimental_experiment.torch_interpreter.signature import Input
 
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 """``torch.func.grad``, ``jvp``, ... in Python."""
+
+SQUEEZES = tuple(
+    overload
+    for packet in (torch.ops.aten.squeeze, torch.ops.aten.squeeze_copy)
+    for overload in (packet.default, packet.dim, packet.dims)
+)
+"""What removes an axis where its size is 1, and asks nothing where it is symbolic."""
+
+Size = tuple[torch.SymInt, Source | None]
+"""A symbolic size, and the line that it matters to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,20 +136,21 @@ def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:
     return None
 
 
-def judge(inputs: list[Input], decisions: Decisions) -> None:
+def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> None:
     """Check what torch.export decided about the sizes of the inputs, before the program is translated.
 
     A dimension called dynamic that it kept at its size becomes static, with a warning. Another warning tells what the
-    branches of the model, and its equations of sizes, assume as in the example.
+    branches of the model, those of its squeezes too, and its equations of sizes assume as in the example.
 
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
-    environment = environment_of(inputs)
+    kept = list(kept_axes(module))
+    environment = environment_of(inputs) or next((size.node.shape_env for size, _ in kept), None)
     if environment is None:
         return
     refuse_contradictions(environment, decisions)
     make_static(environment, inputs, decisions)
-    assumed = conditions(environment, inputs, decisions)
+    assumed = conditions(environment, inputs, kept, decisions)
     if assumed:
         logger.warning(
             "the model holds the branches that the example took, those of sizes where\n%s", "\n".join(assumed)
@@ -213,7 +224,7 @@ def replace_constants(environment: Any) -> None:
         environment._set_replacement(symbol, number, "kept at its size in the example")
 
 
-def conditions(environment: Any, inputs: list[Input], decisions: Decisions) -> list[str]:
+def conditions(environment: Any, inputs: list[Input], kept: list[Size], decisions: Decisions) -> list[str]:
     """What the model assumes of the sizes of its inputs, with the lines that do."""
     names = {}
     minima: dict[sympy.Symbol, int] = {}
@@ -230,11 +241,29 @@ def conditions(environment: Any, inputs: list[Input], decisions: Decisions) -> l
         if condition.free_symbols and condition.free_symbols <= set(names):
             if not is_certain(environment, condition, decision.ranges, minima):
                 found.setdefault(written(condition, names), located(decision.source))
+    for size, source in kept:
+        condition = environment.replace(sympy.Ne(size.node.expr, 1))
+        if condition.free_symbols and not is_certain(environment, condition, {}, minima):
+            found.setdefault(written(condition, names), located(source) if source else "")
     for guard in environment.guards:
         if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
             source = decisions.source_of(guard.expr)
             found.setdefault(written(guard.expr, names), located(source) if source else "")
     return [f"  {text}\n{line}".rstrip() for text, line in found.items()]
+
+
+def kept_axes(module: torch.fx.GraphModule) -> Iterator[Size]:
+    """The symbolic sizes of the axes that squeezes keep, as they are not 1 in the example, with the lines that squeeze."""
+    for inner in module.modules():
+        if not isinstance(inner, torch.fx.GraphModule):
+            continue
+        for target in SQUEEZES:
+            for node in inner.graph.find_nodes(op="call_function", target=target, sort=False):
+                shape = node.args[0].meta["val"].shape
+                given = node.args[1] if len(node.args) > 1 else range(len(shape))
+                for axis in given if isinstance(given, Iterable) else [given]:
+                    if shape and isinstance(shape[axis], torch.SymInt):
+                        yield shape[axis], source_line(node)
 
 
 def is_certain(
@@ -250,7 +279,7 @@ def is_certain(
     possible = []
     for symbol in sorted(condition.free_symbols, key=str):
         range_ = ranges.get(symbol) or environment.var_to_range[symbol]
-        lower = minima[symbol] if range_.lower == 2 else range_.lower
+        lower = minima.get(symbol, 1) if range_.lower == 2 else range_.lower
         possible.append((symbol, ValueRanges(lower, range_.upper)))
     # without the axioms: the guards are among them
     return (
