@@ -53,6 +53,10 @@ class TestTable(ExporterTestCase):
         with self.assertRaisesRegex(ValueError, "runtime is 'onnxruntime' or 'onnx', not 'tensorrt'"):
             to_onnx(lambda x: x + 1, (X,), runtime="tensorrt")
 
+    def test_special_values_that_are_no_bool(self):
+        with self.assertRaisesRegex(TypeError, "special_values is True or False, not 'yes'"):
+            to_onnx(lambda x: x + 1, (X,), special_values="yes")
+
     def test_a_row_that_does_not_exist(self):
         with (
             self.assertRaisesRegex(KeyError, "the runtime table has no row MatMul.other"),

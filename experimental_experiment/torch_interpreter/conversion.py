@@ -91,7 +91,7 @@ def to_ir(
         target_opset,
         translations,
         runtime,
-        special_values=special_values,
+        special_values,
         keeps_modules=bool(modules_as_functions) and not inline,
     )
     context = op.context
@@ -122,6 +122,7 @@ def emitter_for(
     target_opset: int | Mapping[str, int] | None,
     translations: Mapping[Any, Callable] | None,
     runtime: str,
+    special_values: bool = False,
     **others: Any,
 ) -> Emitter:
     """What writes an empty graph for this target; arguments as `to_onnx` takes them, *others* go to `Context`.
@@ -131,12 +132,12 @@ def emitter_for(
     opset, domains = opsets(target_opset)
     if runtime not in RUNTIMES:
         raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
+    if not isinstance(special_values, bool):
+        raise TypeError(f"special_values is True or False, not {special_values!r}")
     table = registry.per_call_table(translations)
     graph = ir.Graph([], [], nodes=[], name=name, opset_imports={"": opset, **domains})
-    context = Context(
-        graph, opset, domains=graph.opset_imports, translations=table, runtime=runtime, **others
-    )
-    return Emitter(graph, context)
+    others |= {"translations": table, "runtime": runtime, "special_values": special_values}
+    return Emitter(graph, Context(graph, opset, domains=graph.opset_imports, **others))
 
 
 def model_of(op: Emitter) -> ir.Model:
