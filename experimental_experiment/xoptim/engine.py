@@ -148,6 +148,19 @@ def index_of(rules: tuple[Rule, ...], folds: bool) -> Index:
     return index
 
 
+class Reaches(dict[ir.Node, tuple[int, int]]):
+    """How many nodes patterns look back from a node, as their root and as a node below it: looked up once for each node."""
+
+    def __init__(self, index: Index):
+        super().__init__()
+        self.index = index
+
+    def __missing__(self, node: ir.Node) -> tuple[int, int]:
+        operator = node.domain, node.op_type
+        reach = self[node] = self.index.depths.get(operator, 0), self.index.inner.get(operator, 0)
+        return reach
+
+
 class Engine:
     """Applies rules to one graph, or to one local function, until nothing changes.
 
@@ -170,6 +183,7 @@ class Engine:
         self.index = index_of(
             tuple(item for item in rules if item.is_for(context.opset, context.special_values)), folds
         )
+        self.reaches = Reaches(self.index)
         self.reach = max(self.index.depths.values(), default=0)
         self.candidates: dict[tuple, tuple[Rule, ...]] = {}
         self.kinds = Kinds()
@@ -314,7 +328,7 @@ class Engine:
         found: list[ir.Node] = []
         seen: set[ir.Node] = set()
         level = [value]
-        depths, inner = self.index.depths, self.index.inner
+        reaches = self.reaches
         for distance in range(self.reach):
             next_level = []
             through_patterns = through_patterns or distance >= FAR
@@ -324,10 +338,10 @@ class Engine:
                     if user in seen:
                         continue
                     seen.add(user)
-                    operator = user.domain, user.op_type
-                    if depths.get(operator, 0) > distance:
+                    depth, inner = reaches[user]
+                    if depth > distance:
                         found.append(user)
-                    if not through_patterns or inner.get(operator, 0) > distance:
+                    if inner > distance or not through_patterns:
                         next_level += user.outputs
             if not next_level:
                 break
@@ -339,7 +353,7 @@ class Engine:
         removed = collections.defaultdict(list)
         while nodes:
             node = nodes.pop()
-            if node.graph is None or is_read(node):
+            if node.graph is None or is_read(node.outputs):
                 continue
             inputs = dict.fromkeys(node.inputs)
             detach(node)
@@ -351,7 +365,7 @@ class Engine:
                 left = len(value.uses())
                 if not left:
                     nodes.append(producer)
-                elif left <= FEW and (producer.domain, producer.op_type) in self.index.inner:
+                elif left <= FEW and self.reaches[producer][1]:
                     self.push(self.users_within_reach(value, through_patterns=True))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)

@@ -68,11 +68,12 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.No
     """
     kept, removed = [], []  # kept from the last one on
     for node in reversed(list(graph)):
-        if not is_read(node):
+        outputs = node.outputs
+        if not is_read(outputs):
             detach(node)
             removed.append(node)
             continue
-        if len(node.outputs) > 1:
+        if len(outputs) > 1:
             remove_unused_outputs(node, opset)
         for body in reversed(bodies_of(node)):
             kept += reversed(remove_unused_nodes(body, opset))
@@ -86,9 +87,9 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.No
     return kept
 
 
-def is_read(node: ir.Node) -> bool:
-    """Whether a node or an output of a graph reads a result of a node."""
-    for value in node.outputs:
+def is_read(values: Sequence[ir.Value]) -> bool:
+    """Whether a node or an output of a graph reads one of the values."""
+    for value in values:
         if value.uses() or value.is_graph_output():
             return True
     return False
@@ -121,9 +122,10 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
     kept: dict[ir.Node, None] = {}
     removed = []
     for node in list(graph):
-        for body in bodies_of(node):
+        operator = node.op_type
+        for body in bodies_of(node) if operator in WITH_BODIES or node.domain else ():
             kept |= share_expressions(body, scope)
-        first = first_like(node, scope)
+        first = first_like(node, (operator, node.inputs), scope)
         if first is None:
             continue
         for value, same in zip(node.outputs, first.outputs):
@@ -138,9 +140,11 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
     return kept
 
 
-def first_like(node: ir.Node, scope: Scope) -> ir.Node | None:
-    """The first node that computes the same as *node*; if there is none, *node* is the first of the innermost graph."""
-    brief = node.op_type, node.inputs
+def first_like(node: ir.Node, brief: tuple, scope: Scope) -> ir.Node | None:
+    """The first node that computes the same as *node*, whose operator and inputs are *brief*.
+
+    If there is none, *node* is the first one of the innermost graph.
+    """
     for known in scope:
         first = known.get(brief)
         if first is None:

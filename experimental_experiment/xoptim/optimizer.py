@@ -123,7 +123,7 @@ def prepare(model: ir.Model, nodes: list[ir.Node]) -> list[ir.Node]:
     if "Constant" in {node.op_type for node in nodes}:
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         nodes = nodes_of(model.graph)
-    if any(value.shape is None for node in model.graph for value in node.outputs):
+    if [value for node in model.graph for value in node.outputs if value.shape is None]:
         infer_shapes(model)
     return nodes
 
@@ -203,8 +203,8 @@ def context_of(
         taken.update((value.name, 0) for value in graph.inputs)
         if isinstance(graph, ir.Graph):
             taken.update((name, 0) for name in graph.initializers)
+    taken.update(dict.fromkeys([node.name for node in nodes], 0))
     for node in nodes:
-        taken[node.name] = 0
         for value in node.outputs:
             taken[value.name] = 0
     if isinstance(root, ir.Graph):

@@ -189,7 +189,14 @@ class Either:
 
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with each of the patterns."""
-        return [more for pattern in self.patterns for more in pattern.matches(value, dict(found))]
+        node = value.producer() if value is not None else None
+        operator = None if node is None else node.op_type
+        return [
+            more
+            for pattern in self.patterns
+            if type(pattern) is Var or operator in pattern.names
+            for more in pattern.matches(value, dict(found))
+        ]
 
 
 def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern, ...]:
