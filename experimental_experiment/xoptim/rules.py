@@ -107,7 +107,7 @@ class Rule:
 
     def rewrite(self, op: Any, found: Mapping[str, Any], root: ir.Node) -> Any:
         """What the function makes of a match."""
-        known = self.absent | found
+        known: dict[str, Any] = {**self.absent, **found}
         if "found" in self.parameters:
             known["found"] = dict(known)
         known["root"] = root

@@ -66,7 +66,7 @@ def combine_image_text_embeddings(
         for axis in (0, 1)
     )
     under = columns + rows * num_patches
-    bbox = bbox.to(torch.float32 if bbox.device.type == "mps" else torch.float64)
+    bbox = bbox.double()
     center = bbox.mean(-1)
     shown = torch.gather(image_embeddings, 1, under[:, :, None].expand(-1, -1, image_embeddings.shape[-1]))
     shown = shown.masked_fill(((center == 0.0) | (center == 1.0))[:, :, None], 0.0)
