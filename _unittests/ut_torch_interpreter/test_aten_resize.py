@@ -1,7 +1,6 @@
 """Resizing: same values, shapes and dtypes as eager."""
 
 import functools
-import itertools
 import unittest
 
 import torch
@@ -217,7 +216,7 @@ class TestResize(ExporterTestCase):
             self.skipTest("ATen has integer kernels for AVX2 only")
         every = each(*(functools.partial(resized, packet) for packet in OF_BYTES for resized in CORNERS))
         sizes = (((9, 14), [20, 5]), ((40, 33), [11, 33]), ((1, 60), [3, 7]))
-        for (size, out), channels in itertools.product(sizes, (3, 5)):
+        for (size, out), channels in zip(sizes, (3, 5, 4)):
             with self.subTest(size=size, out=out, channels=channels):
                 image = torch.randint(0, 256, (2, channels, *size), dtype=torch.uint8)
                 self.assert_same_as_eager(every, image, out, dynamic=False)
