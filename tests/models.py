@@ -165,9 +165,11 @@ def with_cache(model: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]
     name = next((name for name in ("past_key_values", "cache_params") if result.get(name) is not None), None)
     if name not in accepted:
         raise NotJudged("no cache")
-    batch = len(inputs["input_ids"])
-    mask = torch.cat([inputs["attention_mask"], torch.ones(batch, 1, dtype=torch.int64)], 1)
-    step = {"input_ids": torch.randint(3, WORDS, (batch, 1)), "attention_mask": mask, name: result[name]}
+    mask = torch.nn.functional.pad(inputs["attention_mask"], (0, 1), value=1)
+    ids = torch.randint(
+        3, WORDS, (len(inputs["input_ids"]), 1)
+    )  # several rows a sample where there are codebooks
+    step = {"input_ids": ids, "attention_mask": mask, name: result[name]}
     return {key: value for key, value in step.items() if key in accepted}
 
 
