@@ -218,7 +218,7 @@ class Emitter:
         opset = context.opset
         rows = context.rows.get(op_type, ()) if not domain else ()
         kinds = dtypes.constraints(op_type, table.written_as(opset, rows), domain)
-        values = self.typed(op_type, kinds, sizes.all_plain(inputs))
+        values = self.typed(kinds, sizes.all_plain(inputs))
         simplify = SIMPLIFICATIONS.get(op_type) if not domain and outputs is None else None
         if simplify is not None:
             simpler = simplify(self, *values, **attributes)
@@ -316,9 +316,7 @@ class Emitter:
         self.graph.remove(node, safe=True)
         return [self.computed(node.op_type, read, array) for array in arrays]
 
-    def typed(
-        self, op_type: str, kinds: dtypes.Constraints | None, inputs: Sequence[Any]
-    ) -> list[ir.Value | None]:
+    def typed(self, kinds: dtypes.Constraints | None, inputs: Sequence[Any]) -> list[ir.Value | None]:
         """The inputs as values: numbers take the dtype of the tensors that share their type variable."""
         if {*map(type, inputs)} <= sizes.PLAIN:
             return list(inputs)
