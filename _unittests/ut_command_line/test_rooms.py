@@ -23,6 +23,9 @@ FORBIDDEN = {
 }
 """What a room must not know: the package can be read from the bottom."""
 
+LONGEST = 600
+"""Lines of a file of the package."""
+
 
 def imported(tree: ast.Module) -> set[str]:
     """The modules of the package that a file imports wherever it does; what only types ask for is left out."""
@@ -93,6 +96,11 @@ class TestRooms(unittest.TestCase):
         for room, others in FORBIDDEN.items():
             with self.subTest(room):
                 self.assertEqual(graph[room] & others, set())
+
+    def test_no_file_is_too_long_to_be_read(self):
+        for path in (ROOT / PACKAGE).rglob("*.py"):
+            with self.subTest(path.name):
+                self.assertLessEqual(path.read_text(encoding="utf-8").count("\n"), LONGEST)
 
     def test_every_room_is_described(self):
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -22,9 +22,9 @@ from experimental_experiment.torch_interpreter.aten.resize import (
     hat,
     lanczos,
     linear_taps,
-    nearest_indices,
     triangle,
 )
+from experimental_experiment.torch_interpreter.aten.resize_nearest import nearest_indices
 from experimental_experiment.torch_interpreter.aten.spatial import columns, padded, per_axis
 from experimental_experiment.torch_interpreter.aten.unpooling import scattered
 from experimental_experiment.torch_interpreter.composite import composite

@@ -1,13 +1,12 @@
-"""Resizing: nearest, nearest-exact, linear, bilinear, trilinear, bicubic and the antialiased ones, Lanczos among them.
+"""Resizing: linear, bilinear, trilinear, bicubic and the antialiased ones, Lanczos among them.
 
 Source of semantics: torch.nn.functional.interpolate and ATen's UpSample.h. ONNX Resize where it reads the same positions; otherwise every
-axis is gathered at the positions that ATen computes, in its precision: a nearest neighbour is one element or another. Bytes are
-interpolated in integers, as ATen does on every CPU that has AVX2.
+axis is gathered at the positions that ATen computes, in its precision. Bytes are interpolated in integers, as ATen does on every CPU
+that has AVX2.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -16,15 +15,23 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.resize_sizes import (
+    DOUBLE,
+    INT64,
+    UINT8,
+    Stretch,
+    check_float,
+    computing_dtype,
+    positions,
+    step_of,
+    stretch,
+    target,
+)
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, larger, minus, times
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, minus
 
 aten = torch.ops.aten
-
-FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
 
 DIGITS = 22
 """The most binary digits that ATen gives to a weight of bytes."""
@@ -34,169 +41,6 @@ CHECKED = 8192
 
 LARGEST = 2**17
 """Sizes below are verified to be stretched as torch does, when they are symbolic."""
-
-
-# ---- nearest
-
-
-@translates(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
-def upsample_nearest_vec(op, input, output_size, scale_factors):
-    """The nearest element below."""
-    return nearest(op, input, *target(op, input, output_size, scale_factors), 0.0)
-
-
-@translates(
-    aten._upsample_nearest_exact1d.vec,
-    aten._upsample_nearest_exact2d.vec,
-    aten._upsample_nearest_exact3d.vec,
-)
-def upsample_nearest_exact_vec(op, input, output_size, scale_factors):
-    """The element whose center is nearest."""
-    return nearest(op, input, *target(op, input, output_size, scale_factors), 0.5)
-
-
-@translates(aten.upsample_nearest1d.default)
-def upsample_nearest1d(op, self, output_size, scales):
-    """The nearest element below."""
-    return nearest(op, self, output_size, [scales], 0.0)
-
-
-@translates(aten.upsample_nearest2d.default)
-def upsample_nearest2d(op, self, output_size, scales_h, scales_w):
-    """The nearest element below."""
-    return nearest(op, self, output_size, [scales_h, scales_w], 0.0)
-
-
-@translates(aten.upsample_nearest3d.default)
-def upsample_nearest3d(op, self, output_size, scales_d, scales_h, scales_w):
-    """The nearest element below."""
-    return nearest(op, self, output_size, [scales_d, scales_h, scales_w], 0.0)
-
-
-@translates(aten._upsample_nearest_exact1d.default)
-def upsample_nearest_exact1d(op, self, output_size, scales):
-    """The element whose center is nearest."""
-    return nearest(op, self, output_size, [scales], 0.5)
-
-
-@translates(aten._upsample_nearest_exact2d.default)
-def upsample_nearest_exact2d(op, self, output_size, scales_h, scales_w):
-    """The element whose center is nearest."""
-    return nearest(op, self, output_size, [scales_h, scales_w], 0.5)
-
-
-@translates(aten._upsample_nearest_exact3d.default)
-def upsample_nearest_exact3d(op, self, output_size, scales_d, scales_h, scales_w):
-    """The element whose center is nearest."""
-    return nearest(op, self, output_size, [scales_d, scales_h, scales_w], 0.5)
-
-
-def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift: float):
-    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize where it is known to read the same."""
-    inner = [op.size(x, axis) for axis in range(2, rank(x))]
-    fits = rank(x) == 4 and shift == 0
-    if fits:
-        scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(inner, sizes, scales)]
-    factors = [repetitions(*axis, shift) for axis in zip(inner, sizes, scales)]
-    if None in factors and shift == 0 and x.dtype != DOUBLE:
-        dtype = computing_dtype(x).numpy().type
-        factors = [sampling(dtype, *axis) for axis in zip(inner, sizes, scales)]
-    if None not in factors:
-        return op.Resize(
-            x,
-            None,
-            op.constant(np.array([1, 1, *factors], np.float32)),
-            mode="nearest",
-            coordinate_transformation_mode="asymmetric",
-            nearest_mode="floor",
-        )
-    indices = nearest_indices(op, computing_dtype(x), inner, sizes, scales, shift, fits)
-    for axis, index in enumerate(indices, 2):
-        x = op.Gather(x, index, axis=axis)
-    return x
-
-
-def keeps_or_doubles(size: Size, out: Size, scale: float | None) -> bool:
-    """Whether an axis is known to keep its size, or to double it: ATen does so in whole elements, whatever the factor."""
-    return is_static(size, out) and out in (size, 2 * size)
-
-
-def repetitions(size: Size, out: Size, scale: float | None, shift: float) -> int | None:
-    """The whole number of times that every element of an axis is repeated, None when this is not so."""
-    if is_static(size, out):
-        repeats, count = out // size if size else 0, out
-    elif scale is not None and scale == int(scale):
-        repeats, count = int(scale), CHECKED
-    else:
-        return None
-    read = elements_read(np.float32, size, count, scale, shift)
-    return repeats if repeats and np.array_equal(read, np.arange(count) // repeats) else None
-
-
-def sampling(dtype: type, size: Size, out: Size, scale: float | None) -> np.float32 | None:
-    """The factor with which Resize reads what torch reads of an axis, in float32 and in float64; None when there is none."""
-    if not is_static(size, out) or not size or not out:
-        return None
-    found, read = stretch(size, out, None, False), elements_read(dtype, size, out, scale, 0.0)
-    same = all(
-        np.array_equal(np.minimum(np.floor(np.arange(out, dtype=kind) / kind(found.factor)), size - 1), read)
-        for kind in (np.float32, np.float64)
-    )
-    return found.factor if found.is_exact and same else None
-
-
-def elements_read(dtype: type, size: Size, out: int, scale: float | None, shift: float) -> np.ndarray:
-    """The element of an axis that each of *out* outputs reads, in the precision of ATen."""
-    step = dtype(1 / scale) if scale else dtype(size) / dtype(out or 1)
-    read = np.floor((np.arange(out, dtype=dtype) + dtype(shift)) * step).astype(np.int64)
-    return np.minimum(read, size - 1) if is_static(size) else read
-
-
-def nearest_indices(
-    op,
-    dtype: ir.DataType,
-    sizes: Sequence[Size],
-    outs: Sequence[Size],
-    scales: Sequence[float | None],
-    shift: float,
-    fits: bool,
-) -> list[ir.Value]:
-    """The element that every output reads, for each of some axes, computed in *dtype*.
-
-    *fits*: an axis that keeps its size or doubles it does so in whole elements, as in ATen's kernels of two axes and in gradients.
-    Without a factor, positions of sizes that are not known now are inside of the axis up to four million outputs.
-    """
-    if fits:
-        scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(sizes, outs, scales)]
-    if is_static(*sizes, *outs):
-        axes = zip(sizes, outs, scales)
-        return [op.constant(elements_read(dtype.numpy().type, *axis, shift)) for axis in axes]
-    if any(scales):
-        counts = [op.Cast(op.constant(out), to=dtype) for out in outs]
-        steps = [
-            fitted(op, step_of(op, dtype, *axis), *axis) if fits else step_of(op, dtype, *axis)
-            for axis in zip(sizes, outs, scales)
-        ]
-    else:
-        count = op.Cast(op.shape(outs), to=dtype)
-        counts = [op.Gather(count, axis) for axis in range(len(outs))]
-        steps = [op.Div(op.Cast(op.shape(sizes), to=dtype), count)]
-        if len(outs) > 1:
-            steps = op.Split(steps[0], axis=0, num_outputs=len(outs), outputs=len(outs))
-    indices = []
-    for size, count, step, scale in zip(sizes, counts, steps, scales):
-        number = op.Range(op.constant(0, dtype), count, op.constant(1, dtype))
-        index = op.Cast(op.Mul(op.Add(number, shift) if shift else number, step), to=INT64)
-        indices.append(op.Min(index, minus(op, size, 1)) if scale else index)
-    return indices
-
-
-def fitted(op, step: ir.Value, size: Size, out: Size, scale: float | None) -> ir.Value:
-    """The step of an axis that may keep its size or double it by a factor that is not 1 or 2."""
-    whole = int(scale or 0)
-    if is_static(size, out) or whole not in (1, 2) or not whole < scale < whole + 0.5:
-        return step
-    return op.Where(op.Equal(times(op, size, whole), out), op.constant(1 / whole, step.dtype), step)
 
 
 # ---- linear, cubic
@@ -332,47 +176,6 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
         return None
     whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])
     return op.Resize(x, None, None, whole, **attributes)
-
-
-@dataclasses.dataclass
-class Stretch:
-    """How Resize stretches one axis.
-
-    Attributes:
-        factor: a float32.
-        kept: the largest size of several elements that it must not change, 0 without.
-        is_exact: whether the size that it gives is that of torch; otherwise it may be larger by one.
-    """
-
-    factor: np.float32
-    kept: int = 0
-    is_exact: bool = True
-
-
-def stretch(size: Size, out: Size, scale: float | None, copied: bool) -> Stretch | None:
-    """The stretch of one axis, None when neither its sizes nor its factor are known now.
-
-    Runtimes multiply sizes by factors in float32 or in float64, torch by the factor in float64: 90 * 0.7 is 62.
-    *copied*: an axis that keeps its size is copied, whatever its factor.
-    """
-    if is_static(size, out):
-        before, after = np.array([size]), np.array([out])
-        exact = np.float32(out) / np.float32(size)
-        wish = exact if scale is None or (copied and size == out) else np.float32(scale)
-        kept = 0
-    elif scale:
-        before = np.arange(1, LARGEST)
-        after = (before * float(scale)).astype(np.int64)
-        wish = np.float32(scale)
-        kept = int(before[after == before].max(initial=0)) if copied and scale != 1 else 0
-    else:
-        return None
-    below, above = (np.nextafter(wish, np.float32(end)) for end in (-np.inf, np.inf))
-    for factor in (wish, above, below):
-        found = [np.floor(before.astype(dtype) * dtype(factor)) for dtype in (np.float32, np.float64)]
-        if all(np.array_equal(item, after) for item in found):
-            return Stretch(factor, kept if kept > 1 else 0)
-    return Stretch(above, kept if kept > 1 else 0, is_exact=False)
 
 
 def factors_of(op, x, found: Sequence[Stretch]) -> ir.Value:
@@ -550,60 +353,3 @@ def weighted(op, x, weights, seen, axis: int):
     rounded = op.Mul(op.Sign(scaled), op.Floor(op.Add(op.Abs(scaled), 0.5)))
     total = op.Add(along(op, rounded, x, axis), op.Mul(unit, 0.5))
     return op.Clip(op.Floor(op.Div(total, unit)), 0.0, 255.0)
-
-
-# ---- shared
-
-
-def check_float(x: ir.Value) -> None:
-    """Raise Untranslatable when an interpolation is not computed in floats."""
-    if x.dtype not in dtypes.FLOATS:
-        raise Untranslatable(f"interpolation of {x.dtype.name}")
-
-
-def target(op, x, output_size, scale_factors) -> tuple[list[Size], list[float | None]]:
-    """The sizes of the spatial axes, and their factors when the program gives these instead."""
-    if output_size is not None:
-        return list(output_size), [None] * len(output_size)
-    sizes: list[Size] = []
-    for axis, scale in enumerate(scale_factors, start=2):
-        size = op.size(x, axis)
-        if is_static(size):
-            sizes.append(int(size * scale))
-        else:
-            sizes.append(op.Cast(op.Mul(op.Cast(size, to=DOUBLE), float(scale)), to=INT64))
-    return sizes, list(scale_factors)
-
-
-def computing_dtype(x: ir.Value) -> ir.DataType:
-    """The dtype in which torch computes positions and weights."""
-    return DOUBLE if x.dtype in (DOUBLE, UINT8) else FLOAT
-
-
-def step_of(
-    op,
-    dtype: ir.DataType,
-    size: Size,
-    out: Size,
-    scale: float | None,
-    align_corners: bool = False,
-    copied: bool = False,
-) -> ir.Value:
-    """Distance between the places of two neighbouring outputs, in elements of the input, as a float of *dtype*.
-
-    *copied*: an axis that keeps its size is copied, whatever its factor.
-    """
-    if align_corners:
-        size, out = minus(op, size, 1), larger(op, minus(op, out, 1), 1)
-    elif scale:
-        step = op.constant(1 / scale, dtype)
-        return op.Where(op.Equal(op.constant(size), out), op.constant(1, dtype), step) if copied else step
-    return op.Div(op.Cast(op.constant(size), to=dtype), op.Cast(op.constant(out), to=dtype))
-
-
-def positions(op, step: ir.Value, out: Size, align_corners: bool) -> ir.Value:
-    """The place of every output along an axis of the input: ``step * (i + 0.5) - 0.5``, or ``step * i``."""
-    number = op.Cast(counted(op, out), to=step.dtype)
-    if align_corners:
-        return op.Mul(number, step)
-    return op.Sub(op.Mul(step, op.Add(number, 0.5)), 0.5)

@@ -12,9 +12,9 @@ from experimental_experiment.torch_interpreter.aten.resize import (
     cubic_taps,
     hat,
     sum_of_taps,
-    target,
     triangle,
 )
+from experimental_experiment.torch_interpreter.aten.resize_sizes import target
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs

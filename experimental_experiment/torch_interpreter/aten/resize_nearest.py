@@ -1,0 +1,193 @@
+"""Resizing to the nearest element, and to the one whose center is nearest.
+
+Source of semantics: torch.nn.functional.interpolate and ATen's UpSample.h. ONNX Resize where it reads the same elements; otherwise every
+axis is gathered at the positions that ATen computes, in its precision: a nearest neighbour is one element or another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.aten.resize_sizes import (
+    DOUBLE,
+    INT64,
+    computing_dtype,
+    step_of,
+    stretch,
+    target,
+)
+from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, minus, times
+
+aten = torch.ops.aten
+
+CHECKED = 8192
+"""Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
+
+LARGEST = 2**17
+"""Sizes below are verified to be stretched as torch does, when they are symbolic."""
+
+
+@translates(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
+def upsample_nearest_vec(op, input, output_size, scale_factors):
+    """The nearest element below."""
+    return nearest(op, input, *target(op, input, output_size, scale_factors), 0.0)
+
+
+@translates(
+    aten._upsample_nearest_exact1d.vec,
+    aten._upsample_nearest_exact2d.vec,
+    aten._upsample_nearest_exact3d.vec,
+)
+def upsample_nearest_exact_vec(op, input, output_size, scale_factors):
+    """The element whose center is nearest."""
+    return nearest(op, input, *target(op, input, output_size, scale_factors), 0.5)
+
+
+@translates(aten.upsample_nearest1d.default)
+def upsample_nearest1d(op, self, output_size, scales):
+    """The nearest element below."""
+    return nearest(op, self, output_size, [scales], 0.0)
+
+
+@translates(aten.upsample_nearest2d.default)
+def upsample_nearest2d(op, self, output_size, scales_h, scales_w):
+    """The nearest element below."""
+    return nearest(op, self, output_size, [scales_h, scales_w], 0.0)
+
+
+@translates(aten.upsample_nearest3d.default)
+def upsample_nearest3d(op, self, output_size, scales_d, scales_h, scales_w):
+    """The nearest element below."""
+    return nearest(op, self, output_size, [scales_d, scales_h, scales_w], 0.0)
+
+
+@translates(aten._upsample_nearest_exact1d.default)
+def upsample_nearest_exact1d(op, self, output_size, scales):
+    """The element whose center is nearest."""
+    return nearest(op, self, output_size, [scales], 0.5)
+
+
+@translates(aten._upsample_nearest_exact2d.default)
+def upsample_nearest_exact2d(op, self, output_size, scales_h, scales_w):
+    """The element whose center is nearest."""
+    return nearest(op, self, output_size, [scales_h, scales_w], 0.5)
+
+
+@translates(aten._upsample_nearest_exact3d.default)
+def upsample_nearest_exact3d(op, self, output_size, scales_d, scales_h, scales_w):
+    """The element whose center is nearest."""
+    return nearest(op, self, output_size, [scales_d, scales_h, scales_w], 0.5)
+
+
+def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift: float):
+    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize where it is known to read the same."""
+    inner = [op.size(x, axis) for axis in range(2, rank(x))]
+    fits = rank(x) == 4 and shift == 0
+    if fits:
+        scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(inner, sizes, scales)]
+    factors = [repetitions(*axis, shift) for axis in zip(inner, sizes, scales)]
+    if None in factors and shift == 0 and x.dtype != DOUBLE:
+        dtype = computing_dtype(x).numpy().type
+        factors = [sampling(dtype, *axis) for axis in zip(inner, sizes, scales)]
+    if None not in factors:
+        return op.Resize(
+            x,
+            None,
+            op.constant(np.array([1, 1, *factors], np.float32)),
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+    indices = nearest_indices(op, computing_dtype(x), inner, sizes, scales, shift, fits)
+    for axis, index in enumerate(indices, 2):
+        x = op.Gather(x, index, axis=axis)
+    return x
+
+
+def keeps_or_doubles(size: Size, out: Size, scale: float | None) -> bool:
+    """Whether an axis is known to keep its size, or to double it: ATen does so in whole elements, whatever the factor."""
+    return is_static(size, out) and out in (size, 2 * size)
+
+
+def repetitions(size: Size, out: Size, scale: float | None, shift: float) -> int | None:
+    """The whole number of times that every element of an axis is repeated, None when this is not so."""
+    if is_static(size, out):
+        repeats, count = out // size if size else 0, out
+    elif scale is not None and scale == int(scale):
+        repeats, count = int(scale), CHECKED
+    else:
+        return None
+    read = elements_read(np.float32, size, count, scale, shift)
+    return repeats if repeats and np.array_equal(read, np.arange(count) // repeats) else None
+
+
+def sampling(dtype: type, size: Size, out: Size, scale: float | None) -> np.float32 | None:
+    """The factor with which Resize reads what torch reads of an axis, in float32 and in float64; None when there is none."""
+    if not is_static(size, out) or not size or not out:
+        return None
+    found, read = stretch(size, out, None, False), elements_read(dtype, size, out, scale, 0.0)
+    same = all(
+        np.array_equal(np.minimum(np.floor(np.arange(out, dtype=kind) / kind(found.factor)), size - 1), read)
+        for kind in (np.float32, np.float64)
+    )
+    return found.factor if found.is_exact and same else None
+
+
+def elements_read(dtype: type, size: Size, out: int, scale: float | None, shift: float) -> np.ndarray:
+    """The element of an axis that each of *out* outputs reads, in the precision of ATen."""
+    step = dtype(1 / scale) if scale else dtype(size) / dtype(out or 1)
+    read = np.floor((np.arange(out, dtype=dtype) + dtype(shift)) * step).astype(np.int64)
+    return np.minimum(read, size - 1) if is_static(size) else read
+
+
+def nearest_indices(
+    op,
+    dtype: ir.DataType,
+    sizes: Sequence[Size],
+    outs: Sequence[Size],
+    scales: Sequence[float | None],
+    shift: float,
+    fits: bool,
+) -> list[ir.Value]:
+    """The element that every output reads, for each of some axes, computed in *dtype*.
+
+    *fits*: an axis that keeps its size or doubles it does so in whole elements, as in ATen's kernels of two axes and in gradients.
+    Without a factor, positions of sizes that are not known now are inside of the axis up to four million outputs.
+    """
+    if fits:
+        scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(sizes, outs, scales)]
+    if is_static(*sizes, *outs):
+        axes = zip(sizes, outs, scales)
+        return [op.constant(elements_read(dtype.numpy().type, *axis, shift)) for axis in axes]
+    if any(scales):
+        counts = [op.Cast(op.constant(out), to=dtype) for out in outs]
+        steps = [
+            fitted(op, step_of(op, dtype, *axis), *axis) if fits else step_of(op, dtype, *axis)
+            for axis in zip(sizes, outs, scales)
+        ]
+    else:
+        count = op.Cast(op.shape(outs), to=dtype)
+        counts = [op.Gather(count, axis) for axis in range(len(outs))]
+        steps = [op.Div(op.Cast(op.shape(sizes), to=dtype), count)]
+        if len(outs) > 1:
+            steps = op.Split(steps[0], axis=0, num_outputs=len(outs), outputs=len(outs))
+    indices = []
+    for size, count, step, scale in zip(sizes, counts, steps, scales):
+        number = op.Range(op.constant(0, dtype), count, op.constant(1, dtype))
+        index = op.Cast(op.Mul(op.Add(number, shift) if shift else number, step), to=INT64)
+        indices.append(op.Min(index, minus(op, size, 1)) if scale else index)
+    return indices
+
+
+def fitted(op, step: ir.Value, size: Size, out: Size, scale: float | None) -> ir.Value:
+    """The step of an axis that may keep its size or double it by a factor that is not 1 or 2."""
+    whole = int(scale or 0)
+    if is_static(size, out) or whole not in (1, 2) or not whole < scale < whole + 0.5:
+        return step
+    return op.Where(op.Equal(times(op, size, whole), out), op.constant(1 / whole, step.dtype), step)
