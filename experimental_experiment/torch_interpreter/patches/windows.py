@@ -1,0 +1,113 @@
+"""Swin and its relatives: images that are padded to whole windows, and cut into them.
+
+Source of semantics: ``transformers.models.swin``, ``swinv2``, ``swin2sr``, ``donut``, ``maskformer``, ``clap``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+MODELS = {
+    "swin.modeling_swin": ("Swin", True),
+    "swinv2.modeling_swinv2": ("Swinv2", True),
+    "swin2sr.modeling_swin2sr": ("Swin2SR", False),
+    "donut.modeling_donut_swin": ("DonutSwin", True),
+    "maskformer.modeling_maskformer_swin": ("MaskFormerSwin", True),
+    "clap.modeling_clap": ("ClapAudio", False),
+}
+"""Modules, what the names of their classes begin with, and whether the image is padded to whole patches."""
+
+
+def replacements() -> Iterator[tuple[str, str, Callable]]:
+    """The module, the name in it and what takes the place of each function."""
+    for model, (prefix, is_padded) in MODELS.items():
+        module = f"transformers.models.{model}"
+        yield module, "window_partition", window_partition
+        yield module, "window_reverse", window_reverse
+        yield module, f"{prefix}Layer.maybe_pad", to_windows
+        yield module, f"{prefix}PatchMerging.maybe_pad", to_pairs
+        if is_padded:
+            yield module, f"{prefix}PatchEmbeddings.maybe_pad", to_patches
+
+
+def window_partition(input_feature: torch.Tensor, window_size: int) -> torch.Tensor:
+    """The windows of (batch, height, width, channels), those of an image row by row."""
+    batch, height, width, channels = input_feature.shape
+    rows, columns = height // window_size, width // window_size
+    apart = input_feature.view(batch, rows, window_size, columns, window_size, channels)
+    return apart.transpose(2, 3).reshape(batch * rows * columns, window_size, window_size, channels)
+
+
+def window_reverse(windows: torch.Tensor, window_size: int, height: int, width: int) -> torch.Tensor:
+    """The images of *height* and *width* that `window_partition` cut."""
+    channels = windows.shape[-1]
+    rows, columns = height // window_size, width // window_size
+    batch = windows.shape[0] // (rows * columns)
+    apart = windows.view(batch, rows, columns, window_size, window_size, channels)
+    return apart.transpose(2, 3).reshape(batch, height, width, channels)
+
+
+def to_windows(self: torch.nn.Module, hidden_states: torch.Tensor, height: int, width: int) -> tuple:
+    """(batch, height, width, channels) padded to whole windows, and paddings that say: cut to the size it had."""
+    below, right = (missing(size, self.window_size) for size in (height, width))
+    return torch.nn.functional.pad(hidden_states, (0, 0, 0, right, 0, below)), (0, 0, 0, 1, 0, 1)
+
+
+def to_pairs(self: torch.nn.Module, input_feature: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """(batch, height, width, channels) padded to even sizes."""
+    return torch.nn.functional.pad(input_feature, (0, 0, 0, missing(width, 2), 0, missing(height, 2)))
+
+
+def to_patches(self: torch.nn.Module, pixel_values: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """(batch, channels, height, width) padded to whole patches."""
+    below, right = (missing(size, side) for size, side in zip((height, width), self.patch_size))
+    return torch.nn.functional.pad(pixel_values, (0, right, 0, below))
+
+
+def missing(size: Any, side: int) -> Any:
+    """What *size* lacks to the next multiple of *side*, in the form whose sum with *size* torch writes as a multiple."""
+    return (size + side - 1) // side * side - size
+
+
+@patch(
+    "transformers",
+    replaces=tuple(f"{module}.{name}" for module, name, _ in replacements()),
+    since="5.23",
+    default=True,
+)
+def windows_of_images() -> Iterator[None]:
+    """torch.export needs many minutes for the sizes of Swin's windows, and takes its paddings for those of the example."""
+    with contextlib.ExitStack() as stack:
+        for name, path, function in replacements():
+            module = sys.modules.get(name)
+            if module is not None:
+                *owners, attribute = path.split(".")
+                owner = functools.reduce(getattr, owners, module)
+                stack.enter_context(
+                    replaced(owner, attribute, for_symbols(getattr(owner, attribute), function))
+                )
+        yield
+
+
+def for_symbols(original: Callable, function: Callable) -> Callable:
+    """*function* for images whose sizes are symbols, *original* for others."""
+
+    @functools.wraps(original)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        given = tree_leaves((args, kwargs))
+        sizes = next(item for item in given if isinstance(item, torch.Tensor)).shape[1:]
+        if not any(isinstance(size, torch.SymInt) for size in (*given, *sizes)):
+            return original(*args, **kwargs)
+        windows_of_images.used()
+        return function(*args, **kwargs)
+
+    return called
