@@ -68,7 +68,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "zamba": {"layers_block_type": ["linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 3},
     "zaya": {"num_experts_per_tok": 1},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_theta": 10000.0, "rope_type": "default"}}},
-    **dict.fromkeys(("donut-swin", "swin", "swinv2"), {"window_size": 2, "patch_size": 2}),
+    **{name: {"window_size": 2, "patch_size": 2} for name in ("donut-swin", "swin", "swinv2")},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "align": {"projection_dim": 64},
