@@ -7,6 +7,7 @@ import unittest
 import torch
 import transformers
 from transformers.models.clap import modeling_clap
+from transformers.models.focalnet import modeling_focalnet
 from transformers.models.swin import modeling_swin
 
 from experimental_experiment.testing import ExporterTestCase
@@ -54,6 +55,13 @@ class TestWindows(ExporterTestCase):
         others = [image(*sizes) for sizes in ((17, 15, 1), (24, 18), (31, 40))]
         self.export_and_compare(
             model, image(16, 18), others=others, dynamic_shapes=self.SHAPES, target_opset=20
+        )
+
+    def test_patches_of_focal_net(self):
+        layer = modeling_focalnet.FocalNetPatchEmbeddings(transformers.FocalNetConfig(), 16, (3, 4), 3, 2)
+        others = [image(*sizes) for sizes in ((15, 16, 1), (14, 17), (13, 19))]
+        self.export_and_compare(
+            layer, image(15, 16), others=others, dynamic_shapes=self.SHAPES, target_opset=20
         )
 
     def test_windows_of_a_family_of_their_own(self):

@@ -1,6 +1,7 @@
 """Swin and its relatives: images that are padded to whole windows, and cut into them.
 
-Source of semantics: ``transformers.models.swin``, ``swinv2``, ``swin2sr``, ``donut``, ``maskformer``, ``clap``.
+Source of semantics: ``transformers.models.swin``, ``swinv2``, ``swin2sr``, ``donut``, ``maskformer``, ``clap``,
+``focalnet``.
 """
 
 from __future__ import annotations
@@ -16,27 +17,29 @@ from torch.utils._pytree import tree_leaves
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
+ALL = ("Layer", "PatchMerging", "PatchEmbeddings")
 MODELS = {
-    "swin.modeling_swin": ("Swin", True),
-    "swinv2.modeling_swinv2": ("Swinv2", True),
-    "swin2sr.modeling_swin2sr": ("Swin2SR", False),
-    "donut.modeling_donut_swin": ("DonutSwin", True),
-    "maskformer.modeling_maskformer_swin": ("MaskFormerSwin", True),
-    "clap.modeling_clap": ("ClapAudio", False),
+    "swin.modeling_swin": ("Swin", ALL),
+    "swinv2.modeling_swinv2": ("Swinv2", ALL),
+    "swin2sr.modeling_swin2sr": ("Swin2SR", ALL[:2]),
+    "donut.modeling_donut_swin": ("DonutSwin", ALL),
+    "maskformer.modeling_maskformer_swin": ("MaskFormerSwin", ALL),
+    "clap.modeling_clap": ("ClapAudio", ALL[:2]),
+    "focalnet.modeling_focalnet": ("FocalNet", ALL[2:]),
 }
-"""Modules, what the names of their classes begin with, and whether the image is padded to whole patches."""
+"""Modules, what the names of their classes begin with, and the classes that pad images."""
 
 
 def replacements() -> Iterator[tuple[str, str, Callable]]:
     """The module, the name in it and what takes the place of each function."""
-    for model, (prefix, is_padded) in MODELS.items():
+    padded = {"Layer": to_windows, "PatchMerging": to_pairs, "PatchEmbeddings": to_patches}
+    for model, (prefix, classes) in MODELS.items():
         module = f"transformers.models.{model}"
-        yield module, "window_partition", window_partition
-        yield module, "window_reverse", window_reverse
-        yield module, f"{prefix}Layer.maybe_pad", to_windows
-        yield module, f"{prefix}PatchMerging.maybe_pad", to_pairs
-        if is_padded:
-            yield module, f"{prefix}PatchEmbeddings.maybe_pad", to_patches
+        for name in classes:
+            yield module, f"{prefix}{name}.maybe_pad", padded[name]
+        if "Layer" in classes:
+            yield module, "window_partition", window_partition
+            yield module, "window_reverse", window_reverse
 
 
 def window_partition(input_feature: torch.Tensor, window_size: int) -> torch.Tensor:
