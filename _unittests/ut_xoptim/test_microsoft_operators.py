@@ -2,26 +2,117 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, optimize
+
+CONSTANTS = """
+w = Constant <value=float[4]{1,2,3,-4}> () two = Constant <value=float {2.0}> () last = Constant <value=int64[1]{-1}> ()
+epsilon = Constant <value=float {0.001}> () ones = Constant <value=float[4]{1,1,1,1}> ()
+"""
+NORM = (
+    "p = Pow (x, two) m = ReduceMean <keepdims=1> (p, last) e = Add (m, epsilon) r = Sqrt (e) d = Div (x, r)"
+)
+
+
+def norm_of(signature: str, nodes: str) -> str:
+    """The text of a model with these constants."""
+    return f"agraph {signature} {{ {CONSTANTS} {nodes} }}"
+
+
+class TestSimplifiedLayerNormalization(RuleTestCase):
+    RULE = "SimplifiedLayerNormalization"
+    X = "(float[B,S,4] x) => (float[B,S,4] y)"
+
+    def test_forms(self):
+        cases = {
+            "without a scale": (norm_of(self.X, f"{NORM} y = Relu (d)"), ["Relu"]),
+            "with one": (norm_of(self.X, f"{NORM} y = Mul (d, w)"), ["Mul"]),
+            "x * x": (
+                norm_of(self.X, f"{NORM} y = Mul (d, w)".replace("Pow (x, two)", "Mul (x, x)")),
+                ["Mul"],
+            ),
+            "heads": (
+                norm_of("(float[B,S,3,4] x) => (float[B,S,3,4] y)", f"{NORM} y = Relu (d)"),
+                ["Relu"],
+            ),
+            "float16": (
+                norm_of(
+                    "(float16[B,S,4] h) => (float16[B,S,4] y)",
+                    f"x = Cast <to=1> (h) {NORM} y = Cast <to=10> (d)",
+                ),
+                ["Cast"],
+            ),
+        }
+        for promise, (text, after) in cases.items():
+            with self.subTest(promise):
+                before = ["Cast"] if promise == "float16" else []
+                self.assert_becomes(text, [*before, "SimplifiedLayerNormalization", *after])
+
+    def test_with_its_scale(self):
+        """With the other rules it is one node, also where the scale is a sum or the heads are apart; optimizing again changes nothing."""
+        given = "float[4] g) =>"
+        half = "(float16[B,S,4] h, float16[4] g) => (float16[B,S,4] y)"
+        cases = {
+            "a constant": norm_of(self.X, f"{NORM} y = Mul (d, w)"),
+            "one": norm_of(self.X, f"{NORM} y = Mul (ones, d)"),
+            "a sum of constants": norm_of(self.X, f"{NORM} s = Add (w, ones) y = Mul (d, s)"),
+            "an input": norm_of(self.X.replace(") =>", f", {given}"), f"{NORM} y = Mul (g, d)"),
+            "Reciprocal": norm_of(
+                self.X,
+                f"{NORM} y = Mul (d, w)".replace("d = Div (x, r)", "i = Reciprocal (r) d = Mul (x, i)"),
+            ),
+            "float16": norm_of(half, f"x = Cast <to=1> (h) {NORM} k = Cast <to=10> (d) y = Mul (g, k)"),
+        }
+        options = OptimizationOptions("default+onnxruntime")
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                model = parsed(text)
+                optimized = optimize(model, options)
+                self.assertEqual(["SimplifiedLayerNormalization"], operators(optimized))
+                self.assertEqual(optimized, optimize(optimized, options))
+                feeds = drawn(model)
+                expected, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+                tolerance = 1e-3 if expected.dtype == np.float16 else 1e-6
+                np.testing.assert_allclose(expected, got, rtol=tolerance, atol=tolerance)
+
+    def test_what_it_declines(self):
+        cases = {
+            "float64": norm_of(self.X, f"{NORM} y = Relu (d)").replace("float", "double"),
+            "the mean of another axis": norm_of(
+                "(float[B,3,4] x) => (float[B,3,4] y)", f"{NORM} y = Relu (d)"
+            ).replace("{-1}", "{0}"),
+            "rows of unknown size": norm_of("(float[B,S] x) => (float[B,S] y)", f"{NORM} y = Relu (d)"),
+            "the root is a result": norm_of(
+                "(float[B,4] x) => (float[B,4] y, float[B,1] r)", f"{NORM} y = Relu (d)"
+            ),
+            "the norm of another value": norm_of(
+                self.X, f"{NORM} y = Relu (d)".replace("Div (x, r)", "Div (p, r)")
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+    def test_opset_23(self):
+        """ONNX has it from then on."""
+        self.assert_stays(norm_of(self.X, f"{NORM} y = Relu (d)"), opset=23)
 
 
 class TestSkipSimplifiedLayerNormalization(RuleTestCase):
     RULE = "SkipSimplifiedLayerNormalization"
-    NORM = """
-    w = Constant <value=float[4]{1,2,3,-4}> () two = Constant <value=float {2.0}> () last = Constant <value=int64[1]{-1}> ()
-    epsilon = Constant <value=float {0.001}> () s = Add (a, b) p = Pow (s, two) m = ReduceMean <keepdims=1> (p, last) e = Add (m, epsilon)
-    r = Sqrt (e) d = Div (s, r) n = Mul (d, w) y = Relu (n)
-    """
+    NORM = "s = Add (a, b) n = SimplifiedLayerNormalization <axis=-1, epsilon=0.001> (s, w) y = Relu (n)"
     BECOMES = "SkipSimplifiedLayerNormalization Relu".split()
 
     def graph(self, nodes: str = NORM, sizes: str = "B,1,4", more: str = "", inputs: str = "") -> str:
         """The norm of a sum."""
-        results = f"float[{sizes}] y{more}"
-        return f"agraph (float[{sizes}] a, float[{sizes}] b{inputs}) => ({results}) {{ {nodes} }}"
+        return norm_of(f"(float[{sizes}] a, float[{sizes}] b{inputs}) => (float[{sizes}] y{more})", nodes)
 
     def test_forms(self):
         read = "z = Neg (s)"
-        before = self.NORM.replace("p = Pow", "z = Neg (s) p = Pow")
+        before = self.NORM.replace("n = Simpl", "z = Neg (s) n = Simpl")
         cases = {
             "a norm": (self.graph(), self.BECOMES),
             "the sum is read after the norm": (
@@ -33,10 +124,14 @@ class TestSkipSimplifiedLayerNormalization(RuleTestCase):
                 ["SkipSimplifiedLayerNormalization", "Neg", "Relu"],
             ),
             "the sum is a result": (self.graph(more=", float[B,1,4] s"), self.BECOMES),
-            "x * x": (self.graph(self.NORM.replace("Pow (s, two)", "Mul (s, s)")), self.BECOMES),
             "a scale that is given": (
-                self.graph(self.NORM.replace("(d, w)", "(g, d)"), inputs=", float[4] g"),
+                self.graph(self.NORM.replace("(s, w)", "(s, g)"), inputs=", float[4] g"),
                 self.BECOMES,
+            ),
+            "a scale of ones": (self.graph(self.NORM.replace("(s, w)", "(s, ones)")), self.BECOMES),
+            "a scale of ones, afterwards too": (
+                self.graph(self.NORM.replace("(s, w)", "(s, ones)").replace("Relu (n)", "Mul (n, ones)")),
+                ["SkipSimplifiedLayerNormalization", "Mul"],
             ),
         }
         for promise, (text, expected) in cases.items():
@@ -47,6 +142,14 @@ class TestSkipSimplifiedLayerNormalization(RuleTestCase):
         norm = "s = Add (a, b) n = RMSNormalization <axis=-1, epsilon=0.001> (s, g) y = Relu (n)"
         self.assert_becomes(self.graph(norm, inputs=", float[4] g"), self.BECOMES, opset=23)
 
+    def test_written_by_hand(self):
+        """With the other rules the scale that follows goes into it, at each opset."""
+        text = self.graph(f"x = Add (a, b) {NORM} n = Mul (d, w) y = Relu (n)")
+        for opset in (20, 23):
+            with self.subTest(opset):
+                optimized = optimize(parsed(text, opset), OptimizationOptions("default+onnxruntime"))
+                self.assertEqual(self.BECOMES, operators(optimized))
+
     def test_what_it_declines(self):
         cases = {
             "several rows": self.graph(sizes="B,3,4"),
@@ -54,12 +157,16 @@ class TestSkipSimplifiedLayerNormalization(RuleTestCase):
             "two axes": self.graph(sizes="1,4"),
             "a residual that broadcasts": self.graph().replace("float[B,1,4] b", "float[1,1,4] b"),
             "float64": self.graph().replace("float", "double"),
-            "the mean of another axis": self.graph(self.NORM.replace("{-1}", "{0}"), sizes="3,1,4"),
-            "a scale of one number": self.graph(self.NORM.replace("(d, w)", "(d, two)")),
-            "a scale that is computed": self.graph(
-                self.NORM.replace("n = Mul (d, w)", "v = Exp (g) n = Mul (d, v)"), inputs=", float[4] g"
+            "the norm of another axis": self.graph(self.NORM.replace("axis=-1", "axis=1")).replace(
+                "float[4]", "float[1,4]"
             ),
-            "the norm of another value": self.graph(self.NORM.replace("Div (s, r)", "Div (a, r)")),
+            "a scale that is computed": self.graph(
+                self.NORM.replace("n = Simpl", "v = Exp (g) n = Simpl").replace("(s, w)", "(s, v)"),
+                inputs=", float[4] g",
+            ),
+            "a scale that is multiplied afterwards": self.graph(
+                self.NORM.replace("(s, w)", "(s, ones)").replace("Relu (n)", "Mul (n, w)")
+            ),
         }
         for promise, text in cases.items():
             with self.subTest(promise):

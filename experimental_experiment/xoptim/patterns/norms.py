@@ -12,6 +12,9 @@ from experimental_experiment.xoptim.shapes import is_same
 x, weight, scale = var("x"), var("weight"), const("scale")
 FLOAT, FLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16
 
+NORMS = "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"
+"""Norms with a scale; the last one is the second before opset 23, which onnxruntime has in the domain of ONNX."""
+
 
 def over_root_of_mean(value, square):
     """``value / sqrt(mean(square) + epsilon)``."""
@@ -144,7 +147,7 @@ def with_scale(op, norm: ir.Node, x: ir.Value, *scale_and_bias: ir.Value) -> ir.
     return op.append(norm.op_type, [x, *scale_and_bias], attributes, 1).outputs[0]
 
 
-@rule(P.Mul(P.one_of("LayerNormalization", "RMSNormalization")(x, scale, name="norm"), weight), set="default")
+@rule(P.Mul(P.one_of(*NORMS)(x, scale, name="norm"), weight), set="default")
 def scale_of_norm(op, x, scale, norm, weight):
     """A norm without scale times a vector is the norm with that scale."""
     return with_scale(op, norm, x, weight) if is_ones(scale) else no("the norm has a scale")
@@ -157,7 +160,7 @@ def bias_of_norm(op, x, scale, norm, bias):
 
 
 @rule(
-    P.Cast(P.one_of("LayerNormalization", "RMSNormalization")(P.Cast(x), scale, name="norm"), name="cast"),
+    P.Cast(P.one_of(*NORMS)(P.Cast(x), scale, name="norm"), name="cast"),
     set="default",
 )
 def norm_of_halves(op, x, scale, norm, cast):
