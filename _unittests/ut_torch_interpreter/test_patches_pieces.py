@@ -13,6 +13,7 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 
 NAME = "transformers.models.of_pieces.modeling_of_pieces"
 FLATTENING = "transformers.models.smolvlm.modeling_smolvlm"
+LISTING = "transformers.models.llava.modeling_llava"
 MODEL = textwrap.dedent(
     """
     import torch
@@ -30,7 +31,14 @@ MODEL = textwrap.dedent(
             pieces = (features * 2)[:, None].split(grid.prod(-1).tolist())
             return [piece.reshape(-1, piece.shape[-1]) for piece in pieces]
 
+        def get_images(self, images):
+            return list(images * 2)
+
         def forward(self, features, grid):
+            if self.use == "images":
+                return torch.cat(self.get_images(features), dim=0) + grid[0, 0]
+            if self.use == "images beside each other":
+                return torch.stack(self.get_images(features)[::-1]) + grid[0, 0]
             if self.use == "rows":
                 return torch.cat(self.get_rows(features, grid), dim=0)
             pieces = self.get_image_features(features, grid)
@@ -85,6 +93,21 @@ class TestPieces(ExporterTestCase):
             to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
         with self.assertRaises(CaptureError):
             to_onnx(self.model("rows"), example, dynamic_shapes=shapes)
+
+    def test_a_list_of_any_number_of_images(self):
+        """Of LLaVA, which concatenates them."""
+        shapes = ({0: "images"}, None)
+        example = torch.randn(2, 4, 3), torch.ones(1, 2)
+        others = [(torch.randn(count, 4, 3), torch.zeros(1, 2)) for count in (3, 1)]
+        model = self.model_of(LISTING)
+        self.export_and_compare(
+            model("images"), example, others=others, dynamic_shapes=shapes, target_opset=20
+        )
+        for use, patches in (("images", False), ("images beside each other", None)):
+            with self.subTest(use), self.assertRaises(CaptureError):
+                options = ExportOptions(patches=patches)
+                to_onnx(model(use), example, dynamic_shapes=shapes, export_options=options)
+        self.export_and_compare(model("images beside each other"), example, target_opset=20)
 
     def test_the_number_of_the_example(self):
         shapes = ({0: "features"}, None)

@@ -22,6 +22,9 @@ FLATTENING = tuple(
 )
 """Models that make rows of the pieces, and of nothing else, before they concatenate them."""
 
+LISTING = "transformers.models.llava.modeling_llava"
+"""A model that makes a list of the features of its images, an image each."""
+
 
 @patch(
     "transformers",
@@ -30,6 +33,7 @@ FLATTENING = tuple(
         "torch.split",
         "torch.Tensor.split",
         "torch.cat",
+        f"list, in {LISTING}",
     ),
     since="5.0",
     default=True,
@@ -42,6 +46,8 @@ def pieces_of_images() -> Iterator[None]:
             stack.enter_context(replaced(torch, "split", split_later(torch.split)))
             stack.enter_context(replaced(torch.Tensor, "split", rows_of_all(torch.Tensor.split)))
             stack.enter_context(replaced(torch, "cat", joined(torch.cat)))
+        if LISTING in sys.modules:
+            stack.enter_context(replaced(sys.modules[LISTING], "list", list_later))
         yield
 
 
@@ -66,13 +72,13 @@ class Lengths(Sequence):
 class Pieces(Sequence):
     """The parts of a tensor, which are made when somebody looks into them."""
 
-    def __init__(self, whole: torch.Tensor, lengths: Lengths, split: Callable):
-        self.whole, self.lengths, self.split = whole, lengths, split
+    def __init__(self, whole: torch.Tensor, make: Callable[[], Sequence[torch.Tensor]]):
+        self.whole, self.make = whole, make
 
     @functools.cached_property
-    def parts(self) -> tuple[torch.Tensor, ...]:
-        """The parts: as many as there are lengths in the example."""
-        return self.split(self.whole, self.lengths.numbers)
+    def parts(self) -> Sequence[torch.Tensor]:
+        """The parts: as many as the example has."""
+        return self.make()
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -95,6 +101,8 @@ def listed(tolist: Callable) -> Callable:
 
 def is_within_forward(frame: FrameType | None) -> bool:
     """Whether a function of a model is called by the forward of a model beside it: what it returns is no output."""
+    while frame.f_globals.get("__name__", "").startswith((__package__, "transformers.utils.")):
+        frame = frame.f_back  # a patch, a decorator
     names = frame.f_globals
     if not is_modeling(names.get("__name__", "")):
         return False
@@ -108,12 +116,21 @@ def split_later(split: Callable) -> Callable:
 
     def called(tensor: torch.Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
         if isinstance(split_size_or_sections, Lengths):
+            lengths = split_size_or_sections
             if dim == 0:
-                return Pieces(tensor, split_size_or_sections, split)
+                return Pieces(tensor, lambda: split(tensor, lengths.numbers))
             split_size_or_sections = split_size_or_sections.numbers
         return split(tensor, split_size_or_sections, dim)
 
     return called
+
+
+def list_later(values: Any = ()) -> Any:
+    """``list`` that makes `Pieces` of a tensor, for a number of rows that is not known."""
+    is_of_rows = isinstance(values, FakeTensor) and isinstance(values.shape[0], torch.SymInt)
+    if is_of_rows and is_within_forward(sys._getframe(1)):
+        return Pieces(values.flatten(0, 1), values.unbind)
+    return list(values)
 
 
 def rows_of_all(split: Callable) -> Callable:
