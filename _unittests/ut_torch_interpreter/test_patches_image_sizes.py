@@ -4,6 +4,7 @@ import types
 import unittest
 
 import torch
+import transformers
 from transformers.models.lighton_ocr import modeling_lighton_ocr as lighton_ocr
 from transformers.models.mistral3 import modeling_mistral3 as mistral3
 from transformers.models.pixtral import modeling_pixtral as pixtral
@@ -38,6 +39,31 @@ def merger(cls):
 def patches(sizes):
     """The patches of images of these sizes, one after the other."""
     return torch.randn(int((sizes // 4).prod(1).sum()), 6), sizes
+
+
+def reader():
+    """LightOnOCR, of one layer each; 9 is the token of an image."""
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "head_dim": 8,
+    }
+    config = transformers.LightOnOcrConfig(
+        vision_config=pixtral.PixtralVisionConfig(**sizes, patch_size=4, image_size=32),
+        text_config=transformers.Qwen3Config(**sizes, num_key_value_heads=2, vocab_size=20),
+        image_token_id=9,
+    )
+    return lighton_ocr.LightOnOcrModel(config).eval()
+
+
+def read(sizes):
+    """A text with a token for each 2 x 2 patches of its images."""
+    count = int((sizes // 8).prod(1).sum())
+    ids = torch.tensor([[1, 2] + [9] * count + [3]])
+    pixel_values, image_sizes = images(sizes)
+    return {"input_ids": ids, "pixel_values": pixel_values, "image_sizes": image_sizes, "use_cache": False}
 
 
 class TestTower(ExporterTestCase):
@@ -91,6 +117,19 @@ class TestMergers(ExporterTestCase):
                 with self.assertRaises(CaptureError):
                     options = ExportOptions(patches=False)
                     to_onnx(merger(cls), patches(sizes), dynamic_shapes=shapes, export_options=options)
+
+    def test_features_of_any_number_of_images(self):
+        shapes = {
+            "input_ids": {1: "length"},
+            "pixel_values": {0: "images", 2: "height", 3: "width"},
+            "image_sizes": {0: "images"},
+            "use_cache": None,
+        }
+        example, other = read(T([[8, 16], [16, 8]])), read(T([[24, 8], [8, 8], [9, 15]]))
+        model = reader()
+        written = to_onnx(model, (), example, dynamic_shapes=shapes)
+        for inputs in (example, other):
+            self.assert_matches(written, model, (), inputs)
 
 
 if __name__ == "__main__":

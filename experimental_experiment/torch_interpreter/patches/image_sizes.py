@@ -22,11 +22,16 @@ MERGERS = (
     "transformers.models.mistral3.modeling_mistral3.Mistral3PatchMerger",
     "transformers.models.lighton_ocr.modeling_lighton_ocr.LightOnOcrPatchMerger",
 )
+LIGHT_ON_OCR = "transformers.models.lighton_ocr.modeling_lighton_ocr"
 
 
 @patch(
     "transformers",
-    replaces=(f"{PIXTRAL}.PixtralVisionModel.forward", *(f"{merger}.forward" for merger in MERGERS)),
+    replaces=(
+        f"{PIXTRAL}.PixtralVisionModel.forward",
+        *(f"{merger}.forward" for merger in MERGERS),
+        f"{LIGHT_ON_OCR}.LightOnOcrModel.get_image_features",
+    ),
     since="5.23",
     default=True,
 )
@@ -43,6 +48,11 @@ def images_of_sizes() -> Iterator[None]:
             merger = getattr(sys.modules.get(name), owner, None)
             if merger is not None:
                 stack.enter_context(replaced(merger, "forward", for_tensors(merger.forward, of_merger)))
+        module = sys.modules.get(LIGHT_ON_OCR)
+        if module is not None:
+            model = module.LightOnOcrModel
+            features = for_tensors(model.get_image_features, module.can_return_tuple(of_model))
+            stack.enter_context(replaced(model, "get_image_features", features))
         yield
 
 
@@ -103,3 +113,14 @@ def of_merger(self: torch.nn.Module, image_features: torch.Tensor, image_sizes: 
     step = torch.arange(side, device=corner.device)
     squares = corner[:, None, None] + step[:, None] * width[:, None, None] + step
     return self.merging_layer(image_features[squares.flatten(1)].mT.flatten(1))
+
+
+def of_model(
+    self: torch.nn.Module, pixel_values: torch.Tensor, image_sizes: torch.Tensor, **kwargs: Any
+) -> Any:
+    """LightOnOCR's features of its images, an image each, which are as long as its merged patches are many."""
+    result = self.vision_encoder(pixel_values, image_sizes=image_sizes, return_dict=True, **kwargs)
+    features = self.vision_projection(result.last_hidden_state.squeeze(0), image_sizes)
+    side = self.config.vision_config.patch_size * self.config.spatial_merge_size
+    result.pooler_output = torch.split(features, (image_sizes // side).prod(1).tolist())
+    return result
