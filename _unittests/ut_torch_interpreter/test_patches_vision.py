@@ -6,6 +6,7 @@ import torch
 from transformers import vision_utils
 from transformers.models.glm5_next import modeling_glm5_next as glm5_next
 from transformers.models.glm_ocr import modeling_glm_ocr as glm_ocr
+from transformers.models.muse_spark import modeling_muse_spark as muse_spark
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
@@ -38,6 +39,15 @@ class TestGrids(unittest.TestCase):
                     for wanted, got in zip(expected, vision.get_vision_window_index(grid, 2, window, patch)):
                         self.assertEqual(got.dtype, wanted.dtype)
                         self.assertTrue(torch.equal(got, wanted))
+
+    def test_shuffled_patches(self):
+        for grid in GRIDS:
+            with self.subTest(grid=grid):
+                expected = muse_spark.get_vision_pixel_shuffle_index(grid, 2)
+                self.assertTrue(torch.equal(vision.get_vision_pixel_shuffle_index(grid, 2), expected))
+        given = {"pixel_shuffle_index": T([3])}
+        self.assertEqual(vision.get_vision_pixel_shuffle_index(GRIDS[0], 2, given), 3)
+        self.assertEqual(given, {})
 
     def test_what_is_given_is_taken(self):
         given = {"position_ids": T([1]), "window_index": T([2]), "cu_window_seqlens": T([0, 3])}
@@ -112,6 +122,23 @@ class TestTower(ExporterTestCase):
             self.assert_matches(model, tower, call(grid))
         with self.assertRaises(CaptureError):
             to_onnx(tower, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
+
+    def test_patches_merged_after_all_layers(self):
+        config = muse_spark.MuseSparkVisionConfig(
+            num_hidden_layers=1, hidden_size=16, intermediate_size=24, num_attention_heads=2, patch_size=2, pos_emb_height=8,
+            pos_emb_width=8, layer_types=["window_attention"],
+        )  # fmt: skip
+        tower = muse_spark.MuseSparkVisionModel(config).eval()
+
+        def call(grid):
+            return torch.randn(
+                int(grid.prod(1).sum()), 3 * config.patch_temporal * config.patch_size**2
+            ), grid
+
+        shapes = ({0: "patches"}, {0: "images"})
+        model = to_onnx(tower, call(T([[1, 4, 6], [1, 8, 4]])), dynamic_shapes=shapes)
+        for grid in GRIDS:
+            self.assert_matches(model, tower, call(grid))
 
 
 if __name__ == "__main__":

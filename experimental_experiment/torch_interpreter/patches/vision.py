@@ -20,6 +20,9 @@ import torch.nn.functional as F
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
+SHUFFLING = tuple(f"transformers.models.{name}.modeling_{name}" for name in ("muse_glimmer", "muse_spark"))
+"""Models that merge patches after all layers, not before."""
+
 
 @patch("transformers", replaces=("the forward of attentions over packed images",), since="5.23", default=True)
 def packed_attention() -> Iterator[None]:
@@ -79,6 +82,8 @@ def masked(forward: Callable) -> Callable:
             return forward(self, hidden_states, *args, **kwargs)
         packed_attention.used()
         length = hidden_states.shape[-2]
+        if isinstance(length, torch.SymInt):
+            torch._check(length > 1)  # attention asks, and needs it only where there is no mask
         place = torch.arange(length, device=boundaries.device)
         segment = torch.searchsorted(boundaries[1:].to(place.dtype), place, right=True)
         attention = Attention(segment[:, None] == segment[None, :])
@@ -116,6 +121,7 @@ class Attention:
     replaces=(
         "transformers.vision_utils.get_vision_position_ids",
         "transformers.vision_utils.get_vision_window_index",
+        *(f"{module}.get_vision_pixel_shuffle_index" for module in SHUFFLING),
     ),
     since="5.23",
     default=True,
@@ -130,6 +136,10 @@ def vision_grids() -> Iterator[None]:
                 if is_modeling(name) or module is utilities:
                     if vars(module).get(function.__name__) is original:
                         stack.enter_context(replaced(module, function.__name__, function))
+        for module in (sys.modules[name] for name in SHUFFLING if name in sys.modules):
+            stack.enter_context(
+                replaced(module, "get_vision_pixel_shuffle_index", get_vision_pixel_shuffle_index)
+            )
         yield
 
 
@@ -161,6 +171,22 @@ def get_vision_position_ids(
     row = block // (width // merge) * merge + inside // merge
     column = block % (width // merge) * merge + inside % merge
     return torch.stack([frame, row, column] if include_temporal else [row, column], dim=-1)
+
+
+def get_vision_pixel_shuffle_index(
+    grid_thw: torch.Tensor, merge_size: int, kwargs: dict[str, Any] | None = None
+) -> torch.Tensor:
+    """The patches, block after block of merged ones."""
+    given = (kwargs or {}).pop("pixel_shuffle_index", None)
+    if given is not None:
+        return given
+    frame, row, column = get_vision_position_ids(grid_thw, merge_size, include_temporal=True).unbind(1)
+    counts = grid_thw.prod(1)
+    image = torch.searchsorted(
+        counts.cumsum(0), torch.arange(frame.shape[0], device=frame.device), right=True
+    )
+    _, height, width = grid_thw[image].unbind(1)
+    return (counts.cumsum(0) - counts)[image] + (frame * height + row) * width + column
 
 
 def get_vision_window_index(
