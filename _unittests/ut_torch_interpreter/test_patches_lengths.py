@@ -1,4 +1,4 @@
-"""``len`` of a tensor in a model of transformers."""
+"""``len`` of a tensor and ``torch_int`` of a size in a model of transformers."""
 
 import sys
 import textwrap
@@ -6,7 +6,7 @@ import types
 import unittest
 
 import torch
-import transformers  # noqa: F401 (its patches apply when it is imported)
+import transformers
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
@@ -16,11 +16,18 @@ NAME = "transformers.models.of_lengths.modeling_of_lengths"
 MODEL = textwrap.dedent(
     """
     import torch
+    from transformers.utils import torch_int
 
 
     class Model(torch.nn.Module):
         def forward(self, x, names):
             return torch.arange(len(names)) + torch.zeros(len(x), len(names)), x.new_full((len(x),), len(x.shape))
+
+
+    class Resized(torch.nn.Module):
+        def forward(self, x):
+            size = torch_int(x.shape[0] // 2), torch_int(7.5)
+            return torch.nn.functional.interpolate(torch.arange(6.0).reshape(1, 1, 2, 3), size=size)
     """
 )
 
@@ -40,13 +47,23 @@ class TestLengths(ExporterTestCase):
         with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
             to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
 
+    def test_any_size(self):
+        model, shapes = self.module.Resized(), ({0: "size"},)
+        example, others = (torch.randn(8),), [(torch.randn(size),) for size in (12, 21)]
+        self.export_and_compare(model, example, others=others, dynamic_shapes=shapes)
+        written = to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
+        with self.assertRaises(AssertionError):
+            self.assert_matches(written, model, others[0])
+
     def test_undone(self):
         with bypass_export_some_errors(patch_transformers=True):
             self.assertEqual(self.module.len("abc"), 3)
             self.assertEqual(self.module.len(torch.ones(4, 2)), 4)
             with self.assertRaisesRegex(TypeError, "len\\(\\) of a 0-d tensor"):
                 self.module.len(torch.ones(()))
+            self.assertEqual(self.module.torch_int(2.5), 2)
         self.assertNotIn("len", vars(self.module))
+        self.assertIs(self.module.torch_int, transformers.utils.torch_int)
 
 
 if __name__ == "__main__":

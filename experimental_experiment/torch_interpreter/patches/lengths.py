@@ -1,10 +1,11 @@
-"""``len`` of a tensor, which Python makes a number of its own."""
+"""``len`` of a tensor and ``int`` of a size, which Python makes numbers of its own."""
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -29,3 +30,26 @@ def length(values: Any) -> Any:
         lengths_of_tensors.used()
         return values.shape[0]
     return builtins.len(values)
+
+
+@patch("transformers", replaces=("torch_int, in the modules of models",), since="5.0", default=True)
+def integers_of_sizes() -> Iterator[None]:
+    """DINOv2 with registers, TIPS and others ask for ``torch_int(height)``, a number of Python: position embeddings get the example's size."""
+    with contextlib.ExitStack() as stack:
+        for module in modeling_modules():
+            if "torch_int" in vars(module):
+                stack.enter_context(replaced(module, "torch_int", symbol(module.torch_int)))
+        yield
+
+
+def symbol(torch_int: Callable) -> Callable:
+    """``torch_int`` that leaves symbols as they are."""
+
+    @functools.wraps(torch_int)
+    def called(x: Any) -> Any:
+        if isinstance(x, torch.SymInt):
+            integers_of_sizes.used()
+            return x
+        return torch_int(x)
+
+    return called
