@@ -104,6 +104,19 @@ class TestPatterns(unittest.TestCase):
 
         self.fired("agraph (float[2] v) => (float[2] y) { c = Clip(v) y = Relu(c) }", relu_of_clip, ["Max"])
 
+    def test_any_further_inputs(self):
+        @rule(P.Neg(P.Clip(x, ..., name="clip")))
+        def neg_of_clip(op, x, clip):
+            return op.Neg(op.Relu(x)) if len(clip.inputs) < 3 else op.Neg(op.Abs(x))
+
+        text = "agraph (float[2] v) => (float[2] y) <float low = {{0}}, float high = {{99}}> {{ c = Clip({}) y = Neg(c) }}"
+        self.fired(text.format("v, low"), neg_of_clip, ["Relu", "Neg"])
+        self.fired(
+            text.format("v, low, high").replace("c = Clip(v", "u = Exp(v) c = Clip(u"),
+            neg_of_clip,
+            ["Exp", "Abs", "Neg"],
+        )
+
     def test_nodes_with_other_users_are_not_replaced(self):
         @rule(P.Relu(P.Neg(x)))
         def relu_of_neg(op, x):

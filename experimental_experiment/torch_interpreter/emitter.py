@@ -85,6 +85,7 @@ class Context:
         domains: the other operator sets in use, name to version.
         constants: the small constants, by what they hold.
         shared: the same constants, which every graph of the model may read.
+        written: what the optimizer writes once for all nodes that read it, by operator and inputs.
         origin: what the nodes written now come from.
         region: the autocast region translated now, which adapts the translation of each node; None outside.
         functions: local functions of the model, callees first.
@@ -107,6 +108,7 @@ class Context:
     names: Names = dataclasses.field(default_factory=Names)
     constants: dict[tuple, ir.Value] = dataclasses.field(default_factory=dict)
     shared: set[ir.Value] = dataclasses.field(default_factory=set)
+    written: dict[tuple, ir.Value] = dataclasses.field(default_factory=dict)
     origin: Origin = Origin()
     region: Any = None
     functions: list[ir.Function] = dataclasses.field(default_factory=list)

@@ -19,7 +19,7 @@ DATA = "data"
 """On a small constant: its bytes, as what the types of a node's results depend on."""
 
 NUMBERS = "numbers"
-"""On a small constant: its elements as Python numbers, as rules of the optimizer read them."""
+"""On a small constant: its elements as Python numbers in a row, and its rank, as rules of the optimizer read them."""
 
 MODULES = "modules"
 """On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""

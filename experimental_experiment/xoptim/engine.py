@@ -100,6 +100,24 @@ class Rewriter(Emitter):
         self.graph.remove(self.written)
         self.graph.insert_after(node, self.written)
 
+    def once(self, op_type: str, table: ir.Value, constant: ir.Value) -> ir.Value:
+        """A node of a table and a constant, right behind the table for all who read it: it is written the first time."""
+        source, key = table.producer(), (op_type, table, constant)
+        is_here = self.graph is self.context.root if source is None else source.graph is self.graph
+        if not is_here or isinstance(self.graph, ir.Function) or constant.producer() is not None:
+            return self.emit(op_type, [table, constant])
+        known = self.context.written.get(key)
+        if known is not None and (known.producer() is None or known.producer().graph is self.graph):
+            return known
+        before = len(self.written)
+        result = self.context.written[key] = self.emit(op_type, [table, constant])
+        self.graph.remove(self.written[before:])
+        if source is None:
+            self.graph.insert_before(self.graph[0], self.written[before:])
+        else:
+            self.graph.insert_after(source, self.written[before:])
+        return result
+
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A constant: an initializer of the model, a Constant node inside a local function."""
         if not isinstance(self.context.root, ir.Function):
@@ -221,7 +239,7 @@ class Engine:
             waiting.discard(node)
             if node.graph is None:
                 continue
-            before = node.domain, node.op_type, *[kinds[value] for value in node.inputs]
+            before = node.domain, node.op_type, *map(kinds.__getitem__, node.inputs)
             members = candidates.get(before)
             if members is None:
                 members = candidates[before] = self.candidates_of(before)

@@ -75,7 +75,8 @@ class NodePattern:
     Attributes:
         operators: names of the operators.
         domain: their domain.
-        inputs: a pattern for each input (`Var`, `NodePattern`, a number, None for an absent one), None for any inputs.
+        inputs: a pattern for each input (`Var`, `NodePattern`, a number, None for an absent one), None for any inputs; ``...`` at the
+            end for any further ones.
         attributes: values that attributes must have.
         name: parameter of the rule's function that gets the node, ``""`` for none.
         output: which result of the node is meant.
@@ -113,9 +114,23 @@ class NodePattern:
         )
 
     @functools.cached_property
-    def operands(self) -> tuple[Callable[[ir.Value | None, Found], Sequence[Found]], ...]:
-        """What asks for the match of each input."""
-        return tuple(map(matcher_of, self.inputs or ()))
+    def listed(self) -> tuple[Any, ...]:
+        """The patterns of inputs, without ``...``."""
+        inputs = self.inputs or ()
+        return inputs[:-1] if self.is_open else inputs
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a node may have further inputs."""
+        return bool(self.inputs) and self.inputs[-1] is ...
+
+    @functools.cached_property
+    def operands(self) -> tuple[tuple[int, Callable[[ir.Value | None, Found], Sequence[Found]]], ...]:
+        """The position of each input and what asks for its match: the deepest patterns first, which tell most nodes apart."""
+        return tuple(
+            (position, matcher_of(item))
+            for position, item in sorted(enumerate(self.listed), key=lambda pair: -depth_of(pair[1]))
+        )
 
     @functools.cached_property
     def swapped(self) -> frozenset[str]:
@@ -134,6 +149,10 @@ class NodePattern:
         if not self.is_shared:
             found[""] += (node,)
         if self.name:
+            if (
+                found.get(self.name) is node
+            ):  # it stands twice in the pattern, as a residual and its square do
+                return (found,)
             found[self.name] = node
         if self.inputs is None:
             return (found,)
@@ -141,7 +160,7 @@ class NodePattern:
         missing = len(operands) - len(inputs)
         if missing > 0:
             inputs += (None,) * missing
-        elif missing and any(value is not None for value in inputs[missing:]):
+        elif missing and not self.is_open and inputs[missing:] != (None,) * -missing:
             return ()
         if self.swapped and inputs[0] is not inputs[1] and node.op_type in self.swapped:
             matches = matches_all(operands, inputs, dict(found))
@@ -236,11 +255,12 @@ def depth_of(pattern: Any) -> int:
 
 
 def matches_all(
-    matchers: Sequence[Callable], values: Sequence[ir.Value | None], found: Found
+    operands: Sequence[tuple[int, Callable]], values: Sequence[ir.Value | None], found: Found
 ) -> Sequence[Found]:
-    """What is found when each value matches the pattern of its place."""
+    """What is found when the value at each position matches its pattern."""
     matches: Sequence[Found] = (found,)
-    for matcher, value in zip(matchers, values):
+    for position, matcher in operands:
+        value = values[position]
         if len(matches) == 1:
             matches = matcher(value, matches[0])
         else:
@@ -272,7 +292,10 @@ def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Sequence[Found]:
 
 def is_whole(root: ir.Node, nodes: Sequence[ir.Node]) -> bool:
     """Whether nothing but these nodes uses the results of any of them but *root*."""
-    return all(node is root or is_inside(node, nodes) for node in nodes)
+    for node in nodes:
+        if node is not root and not is_inside(node, nodes):
+            return False
+    return True
 
 
 CONSTANT = "#"
@@ -321,11 +344,12 @@ def may_match(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> bool:
         return False
     if pattern.inputs is None:
         return True
-    if any(kind != ABSENT for kind in inputs[len(pattern.inputs) :]):
+    listed = pattern.listed
+    if not pattern.is_open and any(kind != ABSENT for kind in inputs[len(listed) :]):
         return False
-    inputs += [ABSENT] * (len(pattern.inputs) - len(inputs))
-    orders = [inputs, inputs[::-1]] if operator in COMMUTATIVE and len(inputs) == 2 else [inputs]
-    return any(all(may_be(item, kind) for item, kind in zip(pattern.inputs, order)) for order in orders)
+    inputs += [ABSENT] * (len(listed) - len(inputs))
+    orders = [inputs, inputs[::-1]] if operator in pattern.swapped and len(inputs) == 2 else [inputs]
+    return any(all(may_be(item, kind) for item, kind in zip(listed, order)) for order in orders)
 
 
 def may_be(pattern: Any, kind: Kind) -> bool:
@@ -342,8 +366,11 @@ def may_be(pattern: Any, kind: Kind) -> bool:
 def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:
     """Whether only these nodes use the results of a node."""
     for value in node.outputs:
-        if value.is_graph_output() or any(user.node not in nodes for user in value.uses()):
+        if value.is_graph_output():
             return False
+        for user, _ in value.uses():
+            if user not in nodes:
+                return False
     return True
 
 
@@ -354,32 +381,41 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of a constant or of a weight that is no input of the model, None for anything else."""
     if value is None or value.is_graph_input():
         return None
-    if value.const_value is not None:
-        return value.const_value
-    return ir.convenience.get_const_tensor(value)
+    tensor = value.const_value
+    if tensor is not None:
+        return tensor
+    node = value.producer()
+    return None if node is None or node.op_type != "Constant" else ir.convenience.get_const_tensor(value)
 
 
-def numbers_of(value: ir.Value | None) -> list | None:
-    """The elements of a small constant in a row, None for anything else; not to be changed: they are kept with the value."""
+def elements_of(value: ir.Value | None) -> tuple[list, int] | None:
+    """The elements of a small constant in a row, and its rank; None for anything else. Not to be changed: they are kept with the value."""
     tensor = constant_of(value)
     if tensor is None:
         return None
-    numbers = value.meta.data.get(NUMBERS)
-    if numbers is None and tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING:
-        numbers = value.meta[NUMBERS] = tensor.numpy().reshape(-1).tolist()
-    return numbers
+    elements = value.meta.data.get(NUMBERS)
+    if elements is None and tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING:
+        array = tensor.numpy()
+        elements = value.meta[NUMBERS] = array.reshape(-1).tolist(), array.ndim
+    return elements
+
+
+def numbers_of(value: ir.Value | None) -> list | None:
+    """The elements of a small constant in a row, None for anything else; not to be changed."""
+    elements = elements_of(value)
+    return None if elements is None else elements[0]
 
 
 def number_of(value: ir.Value | None) -> int | float | bool | None:
     """The number that a constant of one element holds, None for anything else."""
-    numbers = numbers_of(value)
-    return numbers[0] if numbers is not None and len(numbers) == 1 else None
+    elements = elements_of(value)
+    return elements[0][0] if elements is not None and len(elements[0]) == 1 else None
 
 
 def ints_of(value: ir.Value | None) -> list[int] | None:
     """The integers of a small constant vector, None for anything else."""
-    numbers = numbers_of(value)
-    return None if numbers is None or len(constant_of(value).shape) > 1 else list(numbers)
+    elements = elements_of(value)
+    return None if elements is None or elements[1] > 1 else [*elements[0]]
 
 
 def attribute_of(node: ir.Node, name: str, default: Any = None) -> Any:

@@ -24,6 +24,13 @@ def same_sizes(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
     return a is not None and b is not None and len(a) == len(b) and all(map(is_same, a, b))
 
 
+def are_different(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
+    """Whether two shapes of one rank have different numbers along an axis."""
+    if a is None or b is None:
+        return False
+    return any([isinstance(one, int) and isinstance(other, int) and one != other for one, other in zip(a, b)])
+
+
 def broadcast(shapes: Iterable[Sequence[Size] | None]) -> list[Size] | None:
     """The shape that these broadcast to, None when it is not known.
 

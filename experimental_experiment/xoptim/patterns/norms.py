@@ -104,9 +104,7 @@ def square_of_norm(op, x, root):
         return no("onnxruntime knows norms of the last axis, in float32 and float16")
     if not is_scaled_norm(x, root.outputs[0]):
         return no("no norm with a scale follows")
-    square = op.append("Pow", [x, op.constant(2.0, x.dtype)], {}, 1).outputs[0]
-    attributes = {name: item.value for name, item in root.attributes.items()}
-    return op.append("ReduceMean", [square, *root.inputs[1:]], attributes, 1).outputs[0]
+    return {root.inputs[0]: op.append("Pow", [x, op.constant(2.0, x.dtype)], {}, 1).outputs[0]}
 
 
 def is_scaled_norm(x: ir.Value, mean: ir.Value) -> bool:

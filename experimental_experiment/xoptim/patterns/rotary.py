@@ -22,9 +22,9 @@ from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 x, cos, sin = var("x"), var("cos"), var("sin")
-FIRST = P.Slice(name="first") | P.Split(name="first")
-SECOND = P.Slice(name="second") | P.Split(name="second", output=1)
-TURNED = P.Mul(P.Concat(P.Neg(SECOND), FIRST, name="turned"), sin)
+FIRST = P.Slice(x, ..., name="first") | P.Split(x, ..., name="first")
+SECOND = P.Slice(x, ..., name="second") | P.Split(x, ..., name="second", output=1)
+TURNED = P.Mul(P.Concat(P.Neg(SECOND), FIRST, name="turned"), sin, name="product")
 SWAPPED = P.Mul(P.Concat(SECOND, FIRST, name="turned"), P.Mul(sin, const("signs"), shared=True))
 ROTATED = P.Add(P.Mul(x, cos), TURNED | SWAPPED)
 
@@ -42,7 +42,7 @@ def rotary_embedding(op, x, cos, sin, first, second, turned, signs):
 
 
 @rule(P.Add(P.Mul(x, cos), TURNED), set="default", before=23)
-def rotation_without_neg(op, x, cos, sin, first, second, turned):
+def rotation_without_neg(op, x, sin, first, second, turned, product):
     """The sign goes to the table, which all layers share: ``x * cos + concat(x[..., half:], x[..., :half]) * signed sin``.
 
     Measured with onnxruntime 1.31: 0.96 of the time for one token, 0.93 for 128.
@@ -50,9 +50,9 @@ def rotation_without_neg(op, x, cos, sin, first, second, turned):
     half = half_of(x, first, second, turned)
     if half is None or sin.dtype is None or sin.shape is None or not is_same(sin.shape[-1], 2 * half):
         return no("no halves")
-    signs = op.constant(np.repeat([-1.0, 1.0], half), sin.dtype)
-    parts = op.Split(x, axis=-1, num_outputs=2, outputs=2)
-    return op.Add(op.Mul(x, cos), op.Mul(op.Concat(*reversed(parts), axis=-1), op.Mul(sin, signs)))
+    signs = op.constant([-1.0] * half + [1.0] * half, sin.dtype)
+    left, right = op.Split(x, axis=-1, num_outputs=2, outputs=2)
+    return {product.outputs[0]: op.Mul(op.Concat(right, left, axis=-1), op.once("Mul", sin, signs))}
 
 
 def half_of(x: ir.Value, first: ir.Node, second: ir.Node, turned: ir.Node) -> int | None:
@@ -61,11 +61,7 @@ def half_of(x: ir.Value, first: ir.Node, second: ir.Node, turned: ir.Node) -> in
         return None
     width, last = x.shape[-1], len(x.shape) - 1
     half = width // 2
-    if (
-        first.inputs[0] is not x
-        or second.inputs[0] is not x
-        or attribute_of(turned, "axis") not in (-1, last)
-    ):
+    if attribute_of(turned, "axis") not in (-1, last):
         return None
     if first.op_type == "Split":
         sizes = ints_of(first.inputs[1]) if len(first.inputs) > 1 else attribute_of(first, "split")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable
 
@@ -20,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import same_sizes
+from experimental_experiment.xoptim.shapes import are_different, same_sizes
 
 x = var("x")
 
@@ -34,10 +33,10 @@ Span = tuple[int, int, int]
 def spans_of(node: ir.Node) -> dict[int, Span] | None:
     """What a Slice takes along which axis, None when that is not constant or the rank not known."""
     shape = node.inputs[0].shape
-    given = [ints_of(value) for value in node.inputs[1:] if value is not None]
-    if shape is None or not given or any(item is None for item in given):
+    values = node.inputs[1:]
+    given = [ints_of(value) for value in values]
+    if shape is None or not given or any(a is None and b is not None for a, b in zip(given, values)):
         return None
-    given = [None if value is None else ints_of(value) for value in node.inputs[1:]]
     starts, ends, axes, steps = given + [None] * (4 - len(given))
     axes = range(len(starts)) if axes is None else [axis % len(shape) for axis in axes]
     return dict(zip(axes, zip(starts, ends, steps or [1] * len(starts), strict=True), strict=True))
@@ -58,8 +57,11 @@ def slice_nothing(op, x, steps, node):
     """A Slice that takes all."""
     if steps is not None and set(ints_of(steps) or [0]) != {1}:
         return None
-    if same_sizes(x.shape, node.outputs[0].shape):
+    taken = node.outputs[0].shape
+    if same_sizes(x.shape, taken):
         return x
+    if are_different(x.shape, taken):
+        return None
     spans = spans_of(node)
     if spans is None:
         return None
@@ -179,7 +181,8 @@ def concat_empty(op, node):
 @rule(P.Concat(name="node"), set="default")
 def concat_concat(op, node):
     """Values joined along the axis along which they are joined again."""
-    values = list(itertools.chain(*(parts_of(value, axis_of(node)) for value in node.inputs)))
+    axis = axis_of(node)
+    values = [part for value in node.inputs for part in parts_of(value, axis)]
     return again(op, node, values) if len(values) > len(node.inputs) else None
 
 
