@@ -392,6 +392,15 @@ class TestEngine(unittest.TestCase):
         for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
+    def test_constants_of_rules_that_decline_are_not_kept(self):
+        @rule(P.Relu(x))
+        def relu_of_less(op, x):
+            return no("it is but a try") if op.constant([1.0, 2.0]) is not None else x
+
+        model = parsed("agraph (float[2] v) => (float[2] y) { y = Relu(v) }")
+        optimized = optimize(model, **only(relu_of_less))
+        self.assertEqual([], [item.name for item in optimized.graph.initializer])
+
 
 class TestSharing(unittest.TestCase):
     def shared(self, nodes: str, outputs: str = "float[2] y, float[2] z") -> list[str]:

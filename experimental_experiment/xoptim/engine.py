@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -67,7 +66,9 @@ class Place:
         """What names begin with."""
         node = self.replaced
         name = (node.name or node.op_type.lower()).removeprefix("node_")
-        return re.sub(rf"_{node.op_type}(_\d+)?$", "", name)
+        stem, _, number = name.rpartition("_")
+        numbered, ending = stem if number.isdecimal() else name, f"_{node.op_type}"
+        return numbered.removesuffix(ending) if numbered.endswith(ending) else name
 
     @property
     def provenance(self) -> Mapping[str, str]:

@@ -80,11 +80,16 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.No
         kept.append(node)
     graph.remove(removed)
     if isinstance(graph, ir.Graph):
-        for name, value in list(graph.initializers.items()):
-            if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
-                del graph.initializers[name]
+        remove_unused_weights(graph)
     kept.reverse()
     return kept
+
+
+def remove_unused_weights(graph: ir.Graph) -> None:
+    """Remove the initializers that nothing reads, and that are neither inputs nor outputs."""
+    for name, value in list(graph.initializers.items()):
+        if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
+            del graph.initializers[name]
 
 
 def is_read(values: Sequence[ir.Value]) -> bool:
@@ -123,9 +128,12 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
     removed = []
     for node in list(graph):
         operator = node.op_type
+        brief = operator, node.inputs
         for body in bodies_of(node) if operator in WITH_BODIES or node.domain else ():
             kept |= share_expressions(body, scope)
-        first = first_like(node, (operator, node.inputs), scope)
+        if not outer and here.setdefault(brief, node) is node:
+            continue  # as most nodes
+        first = first_like(node, brief, scope)
         if first is None:
             continue
         for value, same in zip(node.outputs, first.outputs):

@@ -19,7 +19,13 @@ from experimental_experiment.progress import Progress, nothing, silent
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.xoptim.engine import Engine
-from experimental_experiment.xoptim.graphs import bodies_of, nodes_of, remove_unused_nodes, share_expressions
+from experimental_experiment.xoptim.graphs import (
+    bodies_of,
+    nodes_of,
+    remove_unused_nodes,
+    remove_unused_weights,
+    share_expressions,
+)
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
@@ -88,13 +94,17 @@ def optimize(
     report.nodes_before += count
     learned, step = True, progress("optimize", count)
     while learned:
-        constants = [
+        changes = [
             rewrite(root, members, everything, options, report, runtime, special_values, step)
             for root, members in nodes.items()
         ]
         step = nothing
-        learned = any(constants) and has_open_sizes(target) and infer_shapes(target)
-        nodes = all_nodes(target, options.remove_unused and not learned)
+        has_changed, has_constants = map(any, zip(*changes))
+        learned = has_constants and has_open_sizes(target) and infer_shapes(target)
+        if has_changed:
+            nodes = all_nodes(target, options.remove_unused and not learned)
+        elif options.remove_unused:  # rules may have written constants before they declined
+            remove_unused_weights(target.graph)
     if options.remove_unused and target.functions:
         RemoveUnusedFunctionsPass()(target)
     domains: set[str] = {""}
@@ -169,16 +179,17 @@ def rewrite(
     runtime: str,
     special_values: bool,
     step: Callable[[], object],
-) -> bool:
+) -> tuple[bool, bool]:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
 
-    Each of its *nodes* is a *step*. Returns whether a value has become constant.
+    Each of its *nodes* is a *step*. Returns whether something has changed, and whether a value has become constant.
     """
+    start, has_changed = len(report.applications), False
     engine = Engine(
         root, context_of(root, nodes, runtime, special_values), rules, report, folds=options.constant_folding
     )
     if options.common_subexpressions and share_expressions(root):
-        nodes = nodes_of(root)
+        nodes, has_changed = nodes_of(root), True
     waiting: Sequence[ir.Node] = nodes
     while waiting:
         before = len(report.applications)
@@ -187,7 +198,7 @@ def rewrite(
         if options.common_subexpressions and len(report.applications) > before:
             kept = share_expressions(root)
             waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
-    return engine.found_constants
+    return has_changed or len(report.applications) > start, engine.found_constants
 
 
 def context_of(

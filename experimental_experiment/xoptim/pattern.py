@@ -284,10 +284,10 @@ def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Sequence[Found]:
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
     """
-    if not pattern.fits(root):
+    if type(pattern) is NodePattern and not pattern.fits(root):
         return ()
     matches = pattern.matches_node(root, {"": ()})
-    return [found for found in matches if found[""] == (root,) or is_whole(root, found[""])]
+    return [found for found in matches if len(found[""]) == 1 or is_whole(root, found[""])]
 
 
 def is_whole(root: ir.Node, nodes: Sequence[ir.Node]) -> bool:
