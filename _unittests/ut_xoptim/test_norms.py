@@ -92,6 +92,14 @@ class TestLayers(NormTestCase):
                     graph(f"{LAYER} y = Abs(n)", "float[N,3,M] y", "float[N,3,M] x"),
                     None,
                 ),
+                "the rank is unknown": (
+                    graph(
+                        f"h = Squeeze(g) {LAYER} k = Abs(n) y = ReduceSum<keepdims=0>(k)".replace("(x", "(h"),
+                        "float y",
+                        "float[1,N,3,4] g",
+                    ),
+                    None,
+                ),
                 "float64": (
                     graph(f"{LAYER} y = Abs(n)", "double[N,3,4] y", "double[N,3,4] x").replace(
                         "Constant <value_float=1e-5> ()", "Constant <value = double {1e-5}> ()"

@@ -45,7 +45,9 @@ def first_axis(x: ir.Value, mean: ir.Node) -> int | None:
 def number_for(x: ir.Value, epsilon: ir.Value) -> float | None:
     """Epsilon as an attribute, None when it is no number or *x* has a dtype that no norm has."""
     tensor = constant_of(epsilon)
-    if x.dtype not in (FLOAT, FLOAT16) or tensor.size != 1 or len(tensor.shape) > len(x.shape):
+    if x.dtype not in (FLOAT, FLOAT16) or tensor.size != 1:
+        return None
+    if x.shape is None or len(tensor.shape) > len(x.shape):
         return None
     return tensor.numpy().item()
 
