@@ -115,6 +115,84 @@ class TestGuardsOfWeights(RuleTestCase):
         )
 
 
+class TestMasksOfCounts(RuleTestCase):
+    """The mask and the guard of torch.onnx.export: the lowest number where the mask is false, rows that count less than one True."""
+
+    COUNTED = "f = Cast <to=1> (mask) count = ReduceSum <keepdims=1> (f, last) none = Less (count, least) r = Abs (x) y = Where (none, zero, r)"
+    LEAST = "least = Constant <value=float {1.0}> ()"
+
+    def guarded(self, mask: str, inputs: str = "float[3,6] x", more: str = LEAST) -> str:
+        """A model that guards x."""
+        return f"agraph ({inputs}, float[3,1] past) => (float[3,6] y) {{ {CONSTANTS} {more} {POSITIONS} {mask} {self.COUNTED} }}"
+
+    def test_a_guard_that_never_acts(self):
+        for promise, mask in TestGuards.MASKS.items():
+            with self.subTest(promise):
+                self.assert_guard(self.guarded(mask), fires=True)
+
+    def test_a_guard_that_may_act(self):
+        for promise, mask in TestGuards.OTHER_MASKS.items():
+            if promise != "a window around keys that end before the query":
+                with self.subTest(promise):
+                    self.assert_guard(self.guarded(mask), fires=False)
+        causal = "mask = LessOrEqual (k, q)"
+        others = {
+            "rows of two": self.guarded(causal, more=self.LEAST.replace("1.0", "2.0")),
+            "the sum of numbers": self.guarded(causal.replace("mask", "m") + " mask = Cast <to=6> (m)"),
+            "columns": self.guarded(causal).replace("(f, last)", "(f, along)"),
+        }
+        for promise, text in others.items():
+            with self.subTest(promise):
+                self.assert_guard(text, fires=False)
+
+    def assert_guard(self, text: str, fires: bool):
+        """The guard is removed or not, and the results stay."""
+        model = parsed(text)
+        optimized = optimize(model, OptimizationOptions(["GuardOfCounts"], constant_folding=False))
+        self.assertEqual(not fires, "ReduceSum" in operators(optimized))
+        wanted, got = (session(item).run(None, drawn(model)) for item in (model, optimized))
+        np.testing.assert_array_equal(wanted[0], got[0])
+
+    CLOSED = "agraph (bool[3,4] m, float[3,4] x) => (float[3,4] y) { c = Constant <value=float {-3.4e38}> () n = Not (m) f = Cast <to=1> (n)"
+
+    def test_closed_times_number(self):
+        cases = {
+            "the lowest number": f"{self.CLOSED} b = Mul (f, c) y = Max (x, b) }}",
+            "of one axis": f"{self.CLOSED} b = Mul (c, f) y = Max (x, b) }}".replace(
+                "float {-3.4e38}", "float[1] {2}"
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ["Where", "Max"], rule="ClosedTimesNumber")
+        integers = "agraph (bool[3] m) => (int64[3] y) { c = Constant <value=int64 {7}> () n = Not (m) f = Cast <to=7> (n) b = Mul (f, c) y = Neg (b) }"
+        self.assert_becomes(integers, ["Where", "Neg"], rule="ClosedTimesNumber")
+
+    def test_factors_that_stay(self):
+        text = f"{self.CLOSED} b = Mul (f, c) y = Max (x, b) }}"
+        cases = {
+            "an infinity, which makes NaN of 0": text.replace("-3.4e38", "-inf").replace(
+                "Max (x, b)", "Where (m, x, b)"
+            ),
+            "several": text.replace("float {-3.4e38}", "float[4] {1,2,3,4}"),
+            "with another axis": text.replace("float {-3.4e38}", "float[1,1,1] {1}").replace(
+                "(float[3,4] y)", "(float[1,3,4] y)"
+            ),
+            "the cast is read elsewhere": text.replace("Max (x, b)", "Add (f, b)"),
+            "what is not a Not": text.replace("n = Not (m)", "n = Or (m, m)"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, rule="ClosedTimesNumber")
+
+    def test_a_mask_that_is_true_everywhere(self):
+        """Nothing is left of it: a model that is given no mask, as torch.onnx.export writes it."""
+        text = f"""agraph (float[N,4,6] x) => (float[N,4,6] y) {{ {CONSTANTS} {self.LEAST} low = Constant <value=float {{-3.4e38}}> ()
+        true = Constant <value=bool[1,1]{{1}}> () size = Shape (x) mask = Expand (true, size) n = Not (mask) g = Cast <to=1> (n)
+        bias = Mul (g, low) sum = Add (x, bias) {self.COUNTED.replace("Abs (x)", "Softmax (sum)")} }}"""
+        self.assertEqual(["Softmax"], operators(optimize(parsed(text))))
+
+
 class TestConditions(RuleTestCase):
     TRUE = "c = Constant <value=bool[1,2]{1,1}> ()"
 

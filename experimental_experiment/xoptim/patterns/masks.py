@@ -91,6 +91,35 @@ def guard_of_values(op, x, bias, axes, largest, root):
     return x if adds_less_than_infinity(bias) else no("a row of the mask may let nothing through")
 
 
+COUNT = P.ReduceSum(P.Cast(mask, shared=True), optional("axes"), name="count", shared=True)
+
+
+@rule(P.Where(P.Less(COUNT, const("least"), shared=True), 0.0, x), set="default")
+def guard_of_counts(op, x, mask, axes, count, least, root):
+    """The same guard as torch.onnx.export writes it, which counts what each row lets through: Where(count < 1, 0, x)."""
+    reduced = ints_of(axes) if axes is not None else attribute_of(count, "axes")
+    if mask.shape is None or reduced not in ([-1], [len(mask.shape) - 1]) or not has_shape_of(x, root):
+        return None
+    number = number_of(least)
+    if mask.dtype != ir.DataType.BOOL or number is None or not number <= 1:
+        return no("a row that lets a position through may be less")
+    return x if opens_each_row(mask) else no("a row of the mask may let nothing through")
+
+
+@rule(P.Mul(P.Cast(P.Not(mask)), const("factor")), set="default", special_values=False)
+def closed_times_number(op, mask, factor):
+    """A number where a mask is false and 0 elsewhere, as torch.onnx.export writes what is added to scores, is Where(mask, 0, number)."""
+    number = number_of(factor)
+    if (
+        number is None
+        or not abs(number) < math.inf
+        or mask.shape is None
+        or len(factor.shape) > len(mask.shape)
+    ):
+        return no("the factor is no finite number")
+    return op.Where(mask, op.constant(0, factor.dtype), factor)
+
+
 @rule(
     P.Where(
         P.IsNaN(P.Softmax(P.Add(x, bias, shared=True), name="weights", shared=True)),
