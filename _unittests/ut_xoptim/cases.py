@@ -32,10 +32,18 @@ def check(model: onnx.ModelProto, **more: bool) -> None:
     copy.CopyFrom(model)
     if all(item.domain != "com.microsoft" for item in copy.opset_import):
         copy.opset_import.add(domain="com.microsoft", version=1)
-    for node in copy.graph.node:
+    move_to_its_domain(copy.graph)
+    onnx.checker.check_model(copy, **more)
+
+
+def move_to_its_domain(graph: onnx.GraphProto) -> None:
+    """Where onnxruntime has its other operators, in bodies too."""
+    for node in graph.node:
         if node.op_type == "SimplifiedLayerNormalization":
             node.domain = "com.microsoft"
-    onnx.checker.check_model(copy, **more)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                move_to_its_domain(attribute.g)
 
 
 def operators(model: onnx.ModelProto) -> list[str]:
