@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import unittest
-from collections.abc import Mapping, Sequence
+import unittest.mock
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir as ir
 import onnxruntime
 
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
+from experimental_experiment.xoptim.rules import Rule
 
 HEADER = '<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
 
@@ -74,6 +78,32 @@ def drawn(model: onnx.ModelProto, seed: int = 0, sizes: int = 3) -> dict[str, np
     return feeds
 
 
+@contextlib.contextmanager
+def looks() -> Iterator[dict[Rule, int]]:
+    """While this lasts: how many nodes further than its pattern the function of each rule has looked for inputs."""
+    further: dict[Rule, int] = {}
+    read, rewrite = ir.Node.inputs.fget, Rule.rewrite
+
+    def recorded(member: Rule, op: Any, found: Mapping[str, Any], root: ir.Node) -> Any:
+        distances, level = {root: 0}, [root]
+        while level:
+            producers = [value.producer() for node in level for value in read(node) if value is not None]
+            distance = distances[level[0]] + 1
+            level = [node for node in dict.fromkeys(producers) if node is not None and node not in distances]
+            distances.update(dict.fromkeys(level, distance))
+
+        def inputs(node: ir.Node) -> Sequence[ir.Value | None]:
+            behind = distances.get(node, -1) + 1 - member.pattern.depth
+            further[member] = max(further.get(member, 0), behind)
+            return read(node)
+
+        with unittest.mock.patch.object(ir.Node, "inputs", property(inputs)):
+            return rewrite(member, op, found, root)
+
+    with unittest.mock.patch.object(Rule, "rewrite", recorded):
+        yield further
+
+
 class RuleTestCase(unittest.TestCase):
     """Tests that a rule fires where it should, and what it writes computes the same."""
 
@@ -118,7 +148,10 @@ class RuleTestCase(unittest.TestCase):
         model = parsed(text, opset)
         options = OptimizationOptions([rule or self.RULE], constant_folding=False)
         report, again = Report(), Report()
-        optimized = optimize(model, options, report=report)
+        with looks() as further:
+            optimized = optimize(model, options, report=report)
+        for member, nodes in further.items():
+            self.assertTrue(member.looks_further or not nodes, f"{member.name} looks {nodes} nodes further")
         check(optimized, full_check=True)
         self.assertEqual(list(expected), operators(optimized))
         self.assertEqual(fires, bool(report.applications), report)

@@ -392,6 +392,32 @@ class TestEngine(unittest.TestCase):
         for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
+    def test_a_rule_that_looks_further_is_asked_again(self):
+        """What changes seven nodes before it, after it declined, is no part of its pattern."""
+
+        @rule(P.Relu(P.Neg(x)))
+        def relu_of_neg(op, x):
+            return op.Abs(x)
+
+        @rule(P.Exp(P.Neg(x, shared=True)))
+        def exp_of_neg(op, x):
+            return op.Reciprocal(op.Exp(x))
+
+        def last(op, x):
+            node = x.producer()
+            while node.op_type == "Tanh":
+                node = node.inputs[0].producer()
+            return op.Ceil(x) if node.op_type == "Abs" else no("no Abs")
+
+        model = parsed(
+            """agraph (float[2] v) => (float[2] y, float[2] z) { n = Neg(v) r = Relu(n) a = Tanh(r) b = Tanh(a) c = Tanh(b)
+            d = Tanh(c) e = Tanh(d) f = Tanh(e) y = Floor(f) z = Exp(n) }"""
+        )
+        for looks_further, expected in ((True, "Ceil"), (False, "Floor")):
+            made = rule(P.Floor(x), looks_further=looks_further)(last)
+            optimized = optimize(model, **only(relu_of_neg, exp_of_neg, made))
+            self.assertEqual(["Abs", *["Tanh"] * 6, expected, "Exp", "Reciprocal"], operators(optimized))
+
     def test_constants_of_rules_that_decline_are_not_kept(self):
         @rule(P.Relu(x))
         def relu_of_less(op, x):

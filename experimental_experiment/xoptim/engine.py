@@ -35,9 +35,6 @@ BUDGET = 20
 MANY = 64
 """A value with more uses than this is not followed to what its change may allow: linear time, also on stars."""
 
-FAR = 4
-"""The functions of rules look so many nodes back; further back, only patterns see what changes."""
-
 FEW = 2
 """A value that loses a user may now be inside a pattern only if this many are left."""
 
@@ -209,6 +206,7 @@ class Engine:
         self.present: set[str] = set()
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()
+        self.unsettled: dict[ir.Node, None] = {}  # where a rule declined that looks further than its pattern
         self.limit = 100
         self.found_constants = False
 
@@ -223,9 +221,17 @@ class Engine:
         Raises OptimizationError when a rule does not end.
         """
         self.push_new(nodes)
-        self.limit = max(self.limit, len(self.report.applications) + BUDGET * len(self.queue) + 100)
+        self.push(self.unsettled)
+        applications = self.report.applications
+        self.limit = max(self.limit, len(applications) + BUDGET * len(self.queue) + 100)
         with self.context.at(self.context.origin):  # each rewriting has its own
-            self.empty_queue(stop_after, step)
+            while self.queue:
+                before = len(applications)
+                self.empty_queue(stop_after, step)
+                step = nothing
+                if len(applications) > before:
+                    self.push(self.unsettled)
+                    self.unsettled.clear()
 
     def empty_queue(self, stop_after: int | None, step: Callable[[], object]) -> None:
         """Look at the nodes of the queue until none is left; a *step* each of those that are there now."""
@@ -296,6 +302,8 @@ class Engine:
                 if context.repaired > repaired and len(op.written) >= len(found[""]):
                     result = no("the runtime needs it otherwise")  # what it needs stood there: no end
                 if result is None or type(result) is Declined:
+                    if member.looks_further:
+                        self.unsettled[root] = None
                     if op.written:
                         op.graph.remove(op.written, safe=True)
                     if result is not None:
@@ -339,18 +347,14 @@ class Engine:
         new.metadata_props.update(old.metadata_props)
         return new
 
-    def users_within_reach(self, value: ir.Value, through_patterns: bool = False) -> list[ir.Node]:
-        """The nodes whose patterns are deep enough to see *value*; with *through_patterns* only those that see it in a pattern.
-
-        The functions of rules look further back than their patterns, as the rules of masks do: at values, not at who uses them.
-        """
+    def users_within_reach(self, value: ir.Value) -> list[ir.Node]:
+        """The nodes whose patterns are deep enough to see *value*."""
         found: list[ir.Node] = []
         seen: set[ir.Node] = set()
         level = [value]
         reaches = self.reaches
         for distance in range(self.reach):
             next_level = []
-            through_patterns = through_patterns or distance >= FAR
             for item in level:
                 uses = item.uses()
                 for user, _ in uses if len(uses) <= MANY else ():
@@ -360,7 +364,7 @@ class Engine:
                     depth, inner = reaches[user]
                     if depth > distance:
                         found.append(user)
-                    if inner > distance or not through_patterns:
+                    if inner > distance:
                         next_level += user.outputs
             if not next_level:
                 break
@@ -385,7 +389,7 @@ class Engine:
                 if not left:
                     nodes.append(producer)
                 elif left <= FEW and self.reaches[producer][1]:
-                    self.push(self.users_within_reach(value, through_patterns=True))
+                    self.push(self.users_within_reach(value))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)
 

@@ -69,6 +69,7 @@ class Rule:
         since: the first version of ai.onnx in which it applies.
         before: the first version in which it no longer applies, None for no such version.
         special_values: whether NaN and the sign of zero stay as they are; otherwise ``to_onnx(special_values=True)`` leaves it out.
+        looks_further: whether the function reads inputs of nodes that the pattern does not name.
     """
 
     pattern: NodePattern | Either
@@ -78,6 +79,7 @@ class Rule:
     since: int = 1
     before: int | None = None
     special_values: bool = True
+    looks_further: bool = False
 
     @functools.cached_property
     def name(self) -> str:
@@ -121,10 +123,13 @@ def rule(
     since: int = 1,
     before: int | None = None,
     special_values: bool = True,
+    looks_further: bool = False,
 ) -> Callable[[Callable], Rule]:
     """Make a rule of a function, see `Rule`, for the versions of ai.onnx from *since* on and *before* another one.
 
     With *set*, register it there under its name. ``special_values=False`` says that NaN or the sign of zero may change.
+    ``looks_further=True`` says that the function reads inputs of nodes that the pattern does not name: where it declined, it is asked again
+    after any change.
 
     The function lists the names of the pattern that it needs, ``root`` for the node that is replaced, ``found`` for all names in a dict.
 
@@ -142,7 +147,7 @@ def rule(
         unknown = {*parameters} - names_of(pattern) - {"root", "found"}
         if unknown:
             raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
-        result = Rule(pattern, function, parameters, set or "", since, before, special_values)
+        result = Rule(pattern, function, parameters, set or "", since, before, special_values, looks_further)
         if set is not None:
             if any(result.name in members for members in SETS.values()):
                 raise ValueError(f"there are two rules {result.name}")

@@ -70,13 +70,13 @@ def with_axes(op, x, node):
     return op.Unsqueeze(x, [*range(added)]) if added > 0 else x
 
 
-@rule(P.one_of("Mul", "Div")(x, 1.0, name="node"), set="default")
+@rule(P.one_of("Mul", "Div")(x, 1.0, name="node"), set="default", looks_further=True)
 def factor_one(op, x, node):
     """x * 1 and x / 1 are x."""
     return with_axes(op, x, node)
 
 
-@rule(P.one_of("Add", "Sub")(x, 0.0, name="node"), set="default", special_values=False)
+@rule(P.one_of("Add", "Sub")(x, 0.0, name="node"), set="default", special_values=False, looks_further=True)
 def term_zero(op, x, node):
     """x + 0 and x - 0 are x."""
     return with_axes(op, x, node)
@@ -266,7 +266,7 @@ def pow_minus_one(op, x, node):
     )
 
 
-@rule(P.Pow(x, 0.5, name="node"), set="default")
+@rule(P.Pow(x, 0.5, name="node"), set="default", looks_further=True)
 def pow_half(op, x, node):
     """x ** 0.5 is the root of what is never negative: 0.1 of the time. That of -infinity is infinity, its root is not."""
     if x.dtype not in FLOATS or not never_negative(x):

@@ -152,7 +152,7 @@ def rotated(op, rows: ir.Value, rotation: ir.Node | None, count: int) -> ir.Valu
     return op.append("RotaryEmbedding", [rows, *rotation.inputs[1:]], attributes, 1).outputs[0]
 
 
-@rule(P.Attention(q, k, v, var("mask"), *past, name="attention"), set="default")
+@rule(P.Attention(q, k, v, var("mask"), *past, name="attention"), set="default", looks_further=True)
 def causal_attention(op, q, k, v, mask, past_key, past_value, attention):
     """Attention knows the causal mask: keys up to the position of the query, after those of the past.
 

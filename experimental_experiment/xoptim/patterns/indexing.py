@@ -12,7 +12,11 @@ from experimental_experiment.xoptim.shapes import is_same, same_sizes
 x, rows, columns = var("x"), var("rows"), var("columns")
 
 
-@rule(P.GatherND(x, P.Concat(rows, columns, name="pairs", shared=True), name="node"), set="default")
+@rule(
+    P.GatherND(x, P.Concat(rows, columns, name="pairs", shared=True), name="node"),
+    set="default",
+    looks_further=True,
+)
 def gather_of_grid(op, x, rows, columns, pairs, node):
     """Some rows of a matrix along one axis and some columns along a later one: a Gather of each, none where all are taken in order."""
     shape, result = pairs.outputs[0].shape, node.outputs[0].shape

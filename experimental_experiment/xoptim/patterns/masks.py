@@ -35,7 +35,7 @@ MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueez
 """What keeps the sign of numbers, and whether there is one."""
 
 
-@rule(P.Where(mask, a, b), set="default")
+@rule(P.Where(mask, a, b), set="default", looks_further=True)
 def where_decided(op, mask, a, b, root):
     """Where(True, a, b) is a, Where(False, a, b) is b, and Where(c, a, a) is a."""
     if a is b:
@@ -46,7 +46,7 @@ def where_decided(op, mask, a, b, root):
     return a if has_shape_of(a, root) else no("the condition adds sizes")
 
 
-@rule(P.And(a, b), set="default")
+@rule(P.And(a, b), set="default", looks_further=True)
 def and_true(op, a, b, root):
     """And(True, x) is x, also for a mask that is true wherever it is."""
     for mask, other in ((a, b), (b, a)):
@@ -55,7 +55,7 @@ def and_true(op, a, b, root):
     return None
 
 
-@rule(P.Add(x, P.Where(mask, a, b, shared=True)), set="default", special_values=False)
+@rule(P.Add(x, P.Where(mask, a, b, shared=True)), set="default", special_values=False, looks_further=True)
 def add_where_true(op, x, mask, a, root):
     """x + Where(True, a, b) is x + a, and x alone when a is 0: the mask of a model that is given none.
 
@@ -79,7 +79,7 @@ def add_zeros(op, x, bias, node):
 LARGEST = P.ReduceMax(bias, optional("axes"), name="largest", shared=True)
 
 
-@rule(P.Where(P.Equal(LARGEST, -math.inf, shared=True), 0.0, x), set="default")
+@rule(P.Where(P.Equal(LARGEST, -math.inf, shared=True), 0.0, x), set="default", looks_further=True)
 def guard_of_values(op, x, bias, axes, largest, root):
     """Where(a row of the mask is minus infinity, 0, x) is x, when each row lets a position through.
 

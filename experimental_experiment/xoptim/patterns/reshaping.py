@@ -71,7 +71,7 @@ def reshape_nothing(op, x, shape, node):
     return x if same and not attribute_of(node, "allowzero", 0) else None
 
 
-@rule(P.Reshape(x, P.one_of(*COMPUTED)(shared=True), name="node"), set="default")
+@rule(P.Reshape(x, P.one_of(*COMPUTED)(shared=True), name="node"), set="default", looks_further=True)
 def reshape_to_computed_shape(op, x, node):
     """A shape that is computed although numbers, 0 and -1 say the same."""
     result = moved(op, x, [node])
@@ -279,7 +279,7 @@ def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value 
     return again(op, node, inputs)
 
 
-@rule(P.Where(name="node"), set="default")
+@rule(P.Where(name="node"), set="default", looks_further=True)
 def expanded_operands_of_where(op, node):
     """The same for the operands of Where."""
     expands = [value.producer() for value in node.inputs]

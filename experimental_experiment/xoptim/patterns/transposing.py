@@ -156,7 +156,7 @@ def reduced_transpose(op, x, axes, transpose, node):
     return again(op, node, [x, op.constant(sorted(reduced))])
 
 
-@rule(P.Concat(name="node"), set="default")
+@rule(P.Concat(name="node"), set="default", looks_further=True)
 def concat_transposed(op, node):
     """Values that are transposed alike before they are joined: the result is."""
     producers = [value.producer() for value in node.inputs]
@@ -174,6 +174,7 @@ def concat_transposed(op, node):
 @rule(
     P.Reshape(P.Transpose(P.Reshape(x, var("flat"), name="inner"), name="middle"), var("shape")),
     set="default",
+    looks_further=True,
 )
 def transpose_with_leading_axes_as_one(op, x, inner, middle, root):
     """Leading axes that are one while the others are transposed: a Transpose that leaves them where they are."""
@@ -206,6 +207,7 @@ def transpose_of_unsqueezed(op, x, added, middle, removed):
 @rule(
     P.Reshape(P.Transpose(P.Reshape(x, var("flat"), name="inner"), name="middle"), var("shape")),
     set="default",
+    looks_further=True,
 )
 def reshape_around_transpose(op, x, inner, middle, root):
     """Axes that are one while they are transposed and part afterwards: they part before, in the one Reshape that there is."""

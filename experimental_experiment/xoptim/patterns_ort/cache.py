@@ -57,7 +57,7 @@ CACHED = attended(
 )
 
 
-@rule(CACHED, before=23)
+@rule(CACHED, before=23, looks_further=True)
 def group_query_attention(op, root, found):
     """Attention whose keys and values were appended to a cache: the operator appends them itself, to the past itself if it has room.
 
@@ -74,7 +74,7 @@ def group_query_attention(op, root, found):
     return written(op, root, found, keys, values, [*rows, found["past_key"], found["past_value"]])
 
 
-@rule(attended(var("k"), var("v")), set="onnxruntime", before=23)
+@rule(attended(var("k"), var("v")), set="onnxruntime", before=23, looks_further=True)
 def group_query_attention_of_prompt(op, root, found, k, v):
     """Attention of a prompt whose keys and values are the first of a cache, without Transposes.
 
@@ -149,6 +149,7 @@ def heads_of_queries(found: dict, keys: ir.Value) -> ir.Shape | None:
 @rule(
     P.Attention(q, var("k"), var("v"), var("mask"), var("past_key"), var("past_value"), name="attention"),
     since=23,
+    looks_further=True,
 )
 def group_query_attention_of_attention(op, attention, q, k, v, mask, past_key, past_value):
     """The same of Attention, which exists from opset 23 on.
@@ -388,7 +389,7 @@ def width_of(heads: ir.Value, count: int) -> int | None:
     return shape[2] // count if shape[1] == 1 and isinstance(shape[2], int) else None
 
 
-@rule(P.GroupQueryAttention(domain=MICROSOFT, name="attention"), set="onnxruntime")
+@rule(P.GroupQueryAttention(domain=MICROSOFT, name="attention"), set="onnxruntime", looks_further=True)
 def packed_group_query_attention(op, attention):
     """Queries, keys and values that a Split takes from one row are read from that row."""
     given = attention.inputs[:3]
