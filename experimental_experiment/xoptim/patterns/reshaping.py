@@ -59,10 +59,13 @@ def reshape_reshape(op, inner, shape, outer):
 @rule(P.Reshape(x, shape, name="node"), set="default")
 def reshape_nothing(op, x, shape, node):
     """A Reshape to the shape that a value has."""
-    sizes, result = ints_of(shape), node.outputs[0].shape
+    result = node.outputs[0].shape
     if same_sizes(x.shape, result):
         return x
-    if sizes is None or x.shape is None or result is None or len(sizes) != len(x.shape):
+    if x.shape is None or result is None or len(result) != len(x.shape):
+        return None
+    sizes = ints_of(shape)
+    if sizes is None or len(sizes) != len(x.shape):
         return None
     unknown = [k for k, size in enumerate(sizes) if size == -1]
     if len(unknown) > 1:

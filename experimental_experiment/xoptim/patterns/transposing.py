@@ -79,8 +79,9 @@ def transpose_ones(op, x, node):
     axes = perm(node)
     if axes is None or x.shape is None or constant_of(x) is not None:
         return None
-    kept = [axis for axis in axes if x.shape[axis] != 1]
-    if kept != sorted(kept) or axes == sorted(axes):
+    ones = {axis for axis, size in enumerate(x.shape) if isinstance(size, int) and size == 1}
+    kept = [axis for axis in axes if axis not in ones]
+    if not ones or kept != sorted(kept) or axes == sorted(axes):
         return None
     target = reshape_target(x.shape, [x.shape[axis] for axis in axes])
     return no("two sizes are not static") if target is None else op.Reshape(x, target)
@@ -178,10 +179,13 @@ def concat_transposed(op, node):
 )
 def transpose_with_leading_axes_as_one(op, x, inner, middle, root):
     """Leading axes that are one while the others are transposed: a Transpose that leaves them where they are."""
-    axes, flat, result = perm(middle), shape_after(inner), shape_after(root)
-    if axes is None or axes[0] != 0 or x.shape is None or flat is None or result is None:
+    axes = perm(middle)
+    if axes is None or axes[0] != 0 or x.shape is None:
         return no("the shapes are unknown")
-    joined = len(x.shape) - len(flat)
+    joined = len(x.shape) - len(axes)
+    flat, result = (shape_after(inner), shape_after(root)) if joined > 0 else ((), ())
+    if flat is None or result is None:
+        return no("the shapes are unknown")
     if joined < 1 or not same_sizes(flat[1:], x.shape[joined + 1 :]):
         return no("the first Reshape does more than joining leading axes")
     order = [*range(joined + 1), *(axis + joined for axis in axes[1:])]
@@ -211,8 +215,11 @@ def transpose_of_unsqueezed(op, x, added, middle, removed):
 )
 def reshape_around_transpose(op, x, inner, middle, root):
     """Axes that are one while they are transposed and part afterwards: they part before, in the one Reshape that there is."""
-    axes, flat, result = perm(middle), shape_after(inner), shape_after(root)
-    if axes is None or flat is None or result is None or len(result) != len(flat) + 1:
+    axes, parted = perm(middle), root.outputs[0].shape
+    if axes is None or (parted is not None and len(parted) != len(axes) + 1):
+        return no("the shapes are unknown, or more than one axis parts")
+    flat, result = shape_after(inner), shape_after(root)
+    if flat is None or result is None or len(result) != len(flat) + 1:
         return no("the shapes are unknown, or more than one axis parts")
     moved = [flat[axis] for axis in axes]
     for place, axis in enumerate(axes):
