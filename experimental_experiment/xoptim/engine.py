@@ -102,7 +102,7 @@ class Rewriter(Emitter):
         """A node of a table and a constant, right behind the table for all who read it: it is written the first time."""
         source, key = table.producer(), (op_type, table, constant)
         is_here = self.graph is self.context.root if source is None else source.graph is self.graph
-        if not is_here or constant.producer() is not None:  # as in a local function, where it may stand behind the table
+        if not is_here or constant.producer() is not None:  # a node, in a local function
             return self.emit(op_type, [table, constant])
         known = self.context.written.get(key)
         if known is not None and (known.producer() is None or known.producer().graph is self.graph):
