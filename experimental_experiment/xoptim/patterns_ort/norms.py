@@ -39,8 +39,8 @@ def simplified_layer_normalization(op, x, mean, epsilon):
 def skip_simplified_layer_normalization(op, x, y, weight, residual, norm):
     """The sum of a residual and its norm are one operator, for one token of each sample.
 
-    Measured with onnxruntime 1.31: 0.96 of the time for one row of 512, 1.07 for one of 4096, and a token of Llama takes 113 nodes instead
-    of 161. Not for more rows: 1.5 to 1.8 for 16 to 256 rows of 384 or 512.
+    Measured with onnxruntime 1.31: 0.96 of the time for one row of 512, 1.07 for one of 4096, and a token of Llama takes 108 nodes instead
+    of 116. Not for more rows: 1.5 to 1.8 for 16 to 256 rows of 384 or 512.
     """
     total = residual.outputs[0]
     if total.dtype != ir.DataType.FLOAT or not is_skip(x, y) or not is_one_row(total):
