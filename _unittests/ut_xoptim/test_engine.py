@@ -5,6 +5,7 @@ import unittest
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import drawn, operators, parsed
 from experimental_experiment.comparison import session
@@ -380,6 +381,16 @@ class TestEngine(unittest.TestCase):
         report = Report()
         self.assertEqual(optimized, optimize(optimized, report=report))
         self.assertEqual([], report.applications)
+
+    def test_constants_have_the_shape_of_their_elements(self):
+        """A file that tells another one, as the fused export of transformers 5.23 does, lets inference learn nothing at all."""
+        text = "agraph (float[3] x) => (float[3] y) { c = Constant <value=float[1]{2}> () a = Mul (x, c) b = Neg (a) y = Relu (b) }"
+        model = parsed(text)
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.FLOAT, []))
+        target = ir.from_proto(model)
+        with self.assertNoLogs("onnx_ir"):
+            optimize(target, OptimizationOptions(None))
+        self.assertEqual([[3], [3], [3]], [list(node.outputs[0].shape) for node in target.graph])
 
     def test_a_node_whose_result_becomes_an_output_has_its_shape(self):
         text = """n = Reshape(x, d) t = Transpose<perm=[0, 2, 1]>(n) l = LogSoftmax<axis=2>(t) r = Transpose<perm=[0, 2, 1]>(l)
