@@ -384,7 +384,7 @@ class TestEngine(unittest.TestCase):
 
     def test_constants_have_the_shape_of_their_elements(self):
         """A file that tells another one, as the fused export of transformers 5.23 does, lets inference learn nothing at all."""
-        text = "agraph (float[3] x) => (float[3] y) { c = Constant <value=float[1]{2}> () a = Mul (x, c) b = Neg (a) y = Relu (b) }"
+        text = "agraph (float[3] x) => (float[3] y) <float[1] c = {2}> { a = Mul (x, c) b = Neg (a) y = Relu (b) }"
         model = parsed(text)
         model.graph.value_info.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.FLOAT, []))
         target = ir.from_proto(model)
