@@ -271,7 +271,7 @@ class Graphs:
         total = self.name("k")
         self.nodes.append(onnx.helper.make_node("ReduceSum", ["x"], [total], keepdims=0))
         condition = self.condition(total)
-        then, result = self.body([], None)
+        then, result = self.body([], {}, None)
         zeros = onnx.numpy_helper.from_array(np.zeros(result[1], np.float32))
         other = self.name("o")
         otherwise = onnx.helper.make_graph(
@@ -292,20 +292,30 @@ class Graphs:
             onnx.helper.make_tensor_value_info(go, BOOL, []),
             typed(inner, shape),
         ]
-        body, _ = self.body(inputs, shape)
+        body, _ = self.body(inputs, {inner: shape}, shape)
         again = self.name("k")
         body.node.append(onnx.helper.make_node("Identity", [go], [again]))
         body.output.insert(0, onnx.helper.make_tensor_value_info(again, BOOL, []))
         self.write("Loop", [self.constant(np.array(2)), "", carried], shape, body=body)
 
+    def rows(self):
+        """A Scan of a body that takes one row after the other, reading outer values."""
+        x = self.value(2)
+        count, *shape = self.values[x]
+        inner = self.name("v")
+        body, (_, result) = self.body([typed(inner, shape)], {inner: tuple(shape)}, None)
+        self.write("Scan", [x], (count, *result), body=body, num_scan_inputs=1)
+
     def body(
-        self, inputs: list[onnx.ValueInfoProto], shape: tuple[int, ...] | None
+        self,
+        inputs: list[onnx.ValueInfoProto],
+        given: dict[str, tuple[int, ...]],
+        shape: tuple[int, ...] | None,
     ) -> tuple[onnx.GraphProto, tuple]:
-        """A graph of a few steps, whose result has this shape, any one when None; and its result with its shape."""
+        """A graph of a few steps, which sees also what is *given*; its result has this shape, any one when None. And the result with its shape."""
         nodes, values = self.nodes, dict(self.values)
         self.nodes = []
-        if inputs:
-            self.values[inputs[-1].name] = shape
+        self.values.update(given)
         for _ in range(self.pick(1, 2, 3, 4)):
             self.pick(*self.STEPS)(self)
         names = [name for name, other in self.values.items() if shape is None or other == shape]
@@ -320,7 +330,7 @@ class Graphs:
         slice, slice, concat, split, gather, cast, where, matmul, reduce, softmax, silu, norm,
     )  # fmt: skip
 
-    BODIES = branches, turns
+    BODIES = branches, turns, rows
 
     def model(self, steps: int) -> onnx.ModelProto:
         """The model after so many steps; two of its values are outputs, one of them the last."""
