@@ -12,7 +12,8 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 NAME = "transformers.models.of_pieces.modeling_of_pieces"
-FLATTENING = "transformers.models.smolvlm.modeling_smolvlm"
+FLATTENING = "transformers.models.idefics3.modeling_idefics3"
+RETURNING = "transformers.models.smolvlm.modeling_smolvlm"
 LISTING = "transformers.models.llava.modeling_llava"
 MODEL = textwrap.dedent(
     """
@@ -93,6 +94,8 @@ class TestPieces(ExporterTestCase):
             to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
         with self.assertRaises(CaptureError):
             to_onnx(self.model("rows"), example, dynamic_shapes=shapes)
+        with self.assertRaises(CaptureError):
+            to_onnx(self.model_of(RETURNING)("rows"), example, dynamic_shapes=shapes)
 
     def test_a_list_of_any_number_of_images(self):
         """Of LLaVA, which concatenates them."""

@@ -18,9 +18,9 @@ from experimental_experiment.torch_interpreter.patches.vision import is_modeling
 
 FLATTENING = tuple(
     f"transformers.models.{name}.modeling_{name}"
-    for name in ("idefics2", "idefics3", "modernvbert", "smolvlm", "ultravbert")
+    for name in ("idefics2", "idefics3", "modernvbert", "ultravbert")
 )
-"""Models that make rows of the pieces, and of nothing else, before they concatenate them."""
+"""Models that make rows of the pieces, and of nothing else, before they concatenate them; SmolVLM returns them too."""
 
 LISTING = "transformers.models.llava.modeling_llava"
 """A model that makes a list of the features of its images, an image each."""
