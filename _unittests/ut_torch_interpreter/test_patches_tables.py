@@ -1,0 +1,48 @@
+"""Tensors that a model makes of lists of sizes."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+
+class Model(torch.nn.Module):
+    """Sizes in tables, and numbers that are none."""
+
+    def forward(self, x):
+        height, width = x.shape
+        levels = torch.as_tensor([(height, width), (height // 2, 7)], dtype=torch.long, device=x.device)
+        return (
+            levels.prod(1),
+            torch.as_tensor(height, dtype=torch.float32),
+            torch.as_tensor([1, 2], dtype=x.dtype),
+        )
+
+
+class TestTables(ExporterTestCase):
+    SHAPES = ({0: "height", 1: "width"},)
+
+    def test_any_size(self):
+        others = [(torch.randn(9, 3),), (torch.randn(2, 5),)]
+        self.export_and_compare(Model(), (torch.randn(4, 6),), others=others, dynamic_shapes=self.SHAPES)
+
+    def test_refused_without_it(self):
+        options = ExportOptions(patches=False)
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            to_onnx(Model(), (torch.randn(4, 6),), dynamic_shapes=self.SHAPES, export_options=options)
+
+    def test_undone(self):
+        before = torch.as_tensor
+        with bypass_export_some_errors():
+            self.assertIsNot(torch.as_tensor, before)
+            x = torch.randn(3)
+            self.assertIs(torch.as_tensor(x), x)
+            self.assertTrue(torch.equal(torch.as_tensor([x[0], 2.0]), torch.stack([x[0], torch.tensor(2.0)])))
+        self.assertIs(torch.as_tensor, before)
+
+
+if __name__ == "__main__":
+    unittest.main()
