@@ -48,6 +48,13 @@ class TestAdaptivePooling(ExporterTestCase):
             [2],
         ),
         "maximum, float64": (aten.adaptive_max_pool2d.default, IMAGE.double(), [1, 3]),
+        "the largest of all": (aten.adaptive_max_pool2d.default, IMAGE, [1, 1]),
+        "the largest of all, no batch": (aten.adaptive_max_pool1d.default, SIGNAL[0], [1]),
+        "the largest of all, three axes": (aten.adaptive_max_pool3d.default, VOLUME, [1, 1, 1]),
+        "all are minus infinity": (aten.adaptive_max_pool2d.default, IMAGE * 0 - 1e38 * 1e38, [1, 1]),
+        "windows that divide": (aten.adaptive_max_pool2d.default, normal(2, 3, 6, 8), [2, 4]),
+        "windows that divide, float16": (aten.adaptive_max_pool1d.default, normal(2, 3, 6).half(), [3]),
+        "windows that divide, no batch": (aten.adaptive_max_pool3d.default, normal(3, 4, 6, 2), [2, 2, 1]),
     }
 
     def test_same_as_eager(self):
@@ -64,6 +71,10 @@ class TestAdaptivePooling(ExporterTestCase):
                     self.assert_same_as_eager(
                         target, IMAGE, size, others=[(normal(4, 3, 6, 7), size), (normal(4, 3, 14, 24), size)]
                     )
+
+    def test_nan_is_the_largest_of_all(self):
+        x = torch.cat([INFINITE, INFINITE], 2)
+        self.assert_same_as_eager(aten.adaptive_max_pool1d.default, x, [1], special_values=True)
 
     def test_windows_of_the_size_of_another_tensor(self):
         pooled = torch.nn.functional.adaptive_avg_pool2d

@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import Call, ExporterTestCase
 
 aten = torch.ops.aten
 
@@ -67,6 +67,19 @@ class TestDiagonals(ExporterTestCase):
             )
 
         self.assert_same_as_eager(diagonals, floats(3, 4), others=[(floats(5, 2),), (floats(6, 7),)])
+
+    def test_the_diagonal_of_a_square_of_any_size_is_one_node(self):
+        size = torch.export.Dim("size")
+        for dtype in (torch.float32, torch.float16, torch.int64, torch.bool):
+            with self.subTest(dtype=dtype):
+                given = [((3 * floats(2, n, n)).to(dtype),) for n in (4, 1, 7, 0)]
+                model = self.export_and_compare(
+                    Call(lambda x: (x.diagonal(0, 1, 2), x.diagonal(0, 2, 1)), given[0], {}),
+                    given[0],
+                    others=given[1:],
+                    dynamic_shapes=(({1: size, 2: size},),),
+                )
+                self.assertIn("Einsum", [node.op_type for node in model.graph.node])
 
 
 if __name__ == "__main__":

@@ -102,6 +102,20 @@ class TestRecurrent(ExporterTestCase):
                     module = build(3, 4, num_layers=2, **more)
                     self.export_and_compare(module, (torch.randn(5, *batch, 3), given))
 
+    def test_zero_states_are_left_out(self):
+        for name, (build, more) in NETWORKS.items():
+            for dtype in (torch.float32, torch.float64):
+                with self.subTest(name, dtype=dtype):
+                    module = build(3, 4, num_layers=2, bidirectional=True, **more).to(dtype)
+                    model = self.export_and_compare(
+                        module,
+                        (torch.randn(5, 2, 3).to(dtype),),
+                        others=[(torch.randn(3, 7, 3).to(dtype),), (torch.randn(1, 1, 3).to(dtype),)],
+                        dynamic_shapes=({0: "steps", 1: "batch"},),
+                    )
+                    networks = [node for node in model.graph.node if node.op_type == OPERATORS[name]]
+                    self.assertEqual([4] * len(networks), [len(node.input) for node in networks])
+
     def test_projected_lstm(self):
         for promise, options in {
             "one layer": {},

@@ -9,7 +9,8 @@ from experimental_experiment.testing import ExporterTestCase
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
 EDGES = torch.tensor([-1.0, 0.0, 0.0, 2.5, INF])
-VALUES = torch.tensor([[0.0, -5.0, NAN], [2.5, INF, 3.0]])
+VALUES = torch.tensor([[0.0, -5.0, -INF], [2.5, INF, 3.0]])
+WITH_NAN = torch.tensor([[0.0, -5.0, NAN], [2.5, INF, 3.0]])
 ROWS = torch.tensor([[1, 3, 5], [2, 4, 4]])
 
 
@@ -31,6 +32,13 @@ class TestSearching(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_nan_comes_after_all(self):
+        cases = {
+            "before equal elements": (aten.searchsorted.Tensor, EDGES, WITH_NAN),
+            "after equal elements": (aten.bucketize.Tensor, WITH_NAN, EDGES, {"right": True}),
+        }
+        self.assert_cases(cases, special_values=True)
 
 
 if __name__ == "__main__":

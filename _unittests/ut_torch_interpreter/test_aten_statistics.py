@@ -41,6 +41,16 @@ class TestVariance(ExporterTestCase):
     def test_other_sizes(self):
         others = [(torch.randn(4, 1, 5),), (torch.randn(1, 2, 3),), (torch.zeros(2, 0, 3),)]
         self.assert_same_as_eager(aten.var_mean.correction, CUBE, [1], others=others, special_values=True)
+        for function in (lambda x: x.var(1, correction=0), lambda x: torch.std_mean(x, (0, 2), correction=0)):
+            self.assert_same_as_eager(function, CUBE, others=others, special_values=True)
+
+    def test_a_layer_norm_by_hand_is_one_node(self):
+        def norm(x):
+            distance = x - x.mean(-1, keepdim=True)
+            return distance / torch.sqrt(x.var(-1, keepdim=True, correction=0) + 1e-5)
+
+        model = self.assert_same_as_eager(norm, CUBE, dynamic=False)
+        self.assertEqual([node.op_type for node in model.graph.node], ["LayerNormalization"])
 
 
 if __name__ == "__main__":

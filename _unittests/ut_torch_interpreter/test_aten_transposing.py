@@ -61,6 +61,15 @@ class TestTransposing(ExporterTestCase):
 
         self.assert_same_as_eager(moved, floats(3, 4), others=[(floats(2, 7),), (floats(5, 2),)])
 
+    def test_roll_by_one_over_any_size(self):
+        others = [(floats(1, 7),), (floats(5, 1),)]
+        self.assert_same_as_eager(lambda x: x.roll(1), floats(3, 4), others=others)
+        self.assert_same_as_eager(
+            lambda x: (x.roll((1, -1), (0, 1)), (x > 0).roll(-1, 0)),
+            floats(3, 4),
+            others=[*others, (floats(2, 0),)],
+        )
+
     def test_a_transposition_undone_is_not_written(self):
         model = self.assert_same_as_eager(lambda x: x.transpose(0, 1).permute(1, 0, 2) + 1, floats(2, 3, 4))
         self.assertEqual([node.op_type for node in model.graph.node], ["Add"])

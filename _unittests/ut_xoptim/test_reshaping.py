@@ -47,6 +47,7 @@ class TestReshaping(RuleTestCase):
         "ExpandedLeftOperand": [
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w)", ["Sub"]),
             ("float[1,6] x, float[4,6] w", "float[4,6]", "s = Constant<value=int64[2]{4,6}>() a = Expand(x, s) y = Mul(w, a)", ["Mul"]),
+            ("float[M,N] w, float[M,1] x", "float[M,N]", "s = Shape(w) a = Expand(x, s) y = Div(a, w)", ["Div"]),
         ],
         "ExpandedRightOperand": [
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),

@@ -11,15 +11,28 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.pooling import (
+    Geometry,
     first_largest,
+    largest_of,
+    largest_with_indices,
     lowest,
     numbered,
 )
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, is_static, label, minus
+from experimental_experiment.torch_interpreter.sizes import (
+    Size,
+    counted,
+    is_int,
+    is_static,
+    label,
+    minus,
+    sizes_of,
+    volume,
+)
 
 aten = torch.ops.aten
 
@@ -125,6 +138,13 @@ def adaptive_bounds(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value]:
 def adaptive_largest(op, self, output_size: list[int]):
     """The largest element of each window and its flat position, the first one of equals."""
     axes = len(output_size)
+    sizes = sizes_of(op, self)[-axes:]
+    if all(is_int(size, 1) for size in output_size):
+        return largest_of_all(op, self, axes)
+    if divides(output_size, sizes):
+        kernel = [size // out for size, out in zip(sizes, output_size)]
+        found = Geometry(op, self, axes, kernel, kernel, 0, 1, False)
+        return batched(op, self, axes, lambda x: largest_with_indices(op, x, found))
 
     def run(x):
         sizes = [op.size(x, axis + 2) for axis in range(axes)]
@@ -142,3 +162,11 @@ def adaptive_largest(op, self, output_size: list[int]):
         return first_largest(op, x, positions, outer, -1, output_size)
 
     return batched(op, self, axes, run)
+
+
+def largest_of_all(op, self, axes: int):
+    """The largest element over the last *axes* and its flat position, the axes being kept."""
+    outer, sizes = sizes_of(op, self)[:-axes], sizes_of(op, self)[-axes:]
+    rows = reshaped(op, self, [*outer, volume(op, sizes)])
+    position = op.Unsqueeze(largest_of(op, rows, -1), list(range(1 - axes, 0)))
+    return op.ReduceMax(self, list(range(-axes, 0)), keepdims=1), position

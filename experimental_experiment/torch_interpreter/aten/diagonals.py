@@ -17,7 +17,16 @@ from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import larger, plus, sizes_of, smaller, times, total
+from experimental_experiment.torch_interpreter.sizes import (
+    has_size,
+    is_static,
+    larger,
+    plus,
+    sizes_of,
+    smaller,
+    times,
+    total,
+)
 
 aten = torch.ops.aten
 
@@ -72,6 +81,8 @@ def diagonal_(op, self, offset, dim1, dim2):
     last = moving(rank(self), [dim1, dim2], [-2, -1])
     matrix = op.Transpose(self, perm=last)
     height, width = op.size(matrix, -2), op.size(matrix, -1)
+    if not offset and not is_static(height) and has_size(matrix, -2, width):
+        return op.Einsum(matrix, equation="...ii->...i")
     rows, columns = (height, plus(op, width, -offset)) if offset >= 0 else (plus(op, height, offset), width)
     count = larger(op, smaller(op, rows, columns), 0)
     start = offset if offset >= 0 else times(op, -offset, width)

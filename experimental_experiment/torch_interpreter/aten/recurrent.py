@@ -18,6 +18,7 @@ from experimental_experiment.torch_interpreter.aten.dropout import dropout as dr
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.packing import Padded, elements, present, unpacked
 from experimental_experiment.torch_interpreter.control_flow.bodies import slice_type, typed
+from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -159,10 +160,22 @@ def layers(op, kind: Kind, x, hx, blocks, num_layers: int, dropout: float, train
         initial = states
         if num_layers > 1:
             initial = [op.Slice(state, [first], [first + count], [0]) for state in states]
-        layer = whole if blocks[0].w_hr is None else scanned
+        if blocks[0].w_hr is None:
+            layer, initial = whole, [None if is_zero(op, state) else state for state in initial]
+        else:
+            layer = scanned
         x, *last = layer(op, kind, x, initial, blocks[first : first + count], lengths)
         finals.append(last)
     return x, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
+
+
+def is_zero(op, state: ir.Value) -> bool:
+    """Whether a state is zero whatever its sizes are: what ONNX starts from when there is none."""
+    node = op.producer(state)
+    while node is not None and node.op_type in ("Expand", "Slice"):
+        state = node.inputs[0]
+        node = op.producer(state)
+    return is_small(state) and not state.const_value.numpy().any()
 
 
 translates(aten.gru.data)(packed_network(GRU))

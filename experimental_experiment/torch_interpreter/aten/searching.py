@@ -30,12 +30,14 @@ def searchsorted(op, sorted_sequence, self, out_int32, right, side, sorter):
 
 
 def places(op, sequence, values, right: bool, out_int32: bool) -> ir.Value:
-    """How many elements of the sorted last axis of *sequence* come before each value; all of them before NaN."""
+    """How many elements of the sorted last axis of *sequence* come before each value; all of them before NaN, a special value."""
     sequence, values = promote(op, sequence, values)
     if rank(sequence) > 1:
         sequence = op.Unsqueeze(sequence, [-2])
-    after = op.emit("Greater" if right else "GreaterOrEqual", (sequence, op.Unsqueeze(values, [-1])))
-    before = op.Cast(op.Not(after), to=ir.DataType.INT64)
-    return op.Cast(
-        op.ReduceSum(before, [-1], keepdims=0), to=ir.DataType.INT32 if out_int32 else ir.DataType.INT64
-    )
+    values = op.Unsqueeze(values, [-1])
+    if op.context.special_values:
+        before = op.Not(op.emit("Greater" if right else "GreaterOrEqual", (sequence, values)))
+    else:
+        before = op.emit("LessOrEqual" if right else "Less", (sequence, values))
+    count = op.ReduceSum(op.Cast(before, to=ir.DataType.INT64), [-1], keepdims=0)
+    return op.Cast(count, to=ir.DataType.INT32) if out_int32 else count

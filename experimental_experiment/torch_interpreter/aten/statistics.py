@@ -94,17 +94,23 @@ def deviation(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
 
 
 def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
-    """Variance and mean along axes: the squares over ``max(0, size - correction)``, NaN or inf when that is 0."""
+    """Variance and mean along axes: the squares over ``max(0, size - correction)``, NaN or inf when that is 0.
+
+    Without correction it is written as the mean of the squares, which is what runtimes make a layer norm of.
+    """
     wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
     correction = 1 if correction is None else correction
+    mean = mean_dim(op, wide, dim, True, None)
+    distance = op.Sub(wide, mean)
+    if not keepdim:
+        mean = op.Squeeze(mean, axes_of(self, dim))
+    if correction == 0 and axes_of(self, dim):
+        variance = mean_dim(op, op.Mul(distance, distance), dim, keepdim, None)
+        return op.CastLike(variance, self), op.CastLike(mean, self)
     number = count(op, self, dim)
     if isinstance(number, int):
         divisor = op.CastLike(float(max(number - correction, 0)), wide)
     else:
         divisor = op.Max(op.Sub(op.CastLike(number, wide), op.CastLike(float(correction), wide)), 0.0)
-
-    mean = mean_dim(op, wide, dim, True, None)
-    squares = reduce(op, "ReduceSumSquare", op.Sub(wide, mean), dim, keepdim)
-    if not keepdim:
-        mean = op.Squeeze(mean, axes_of(self, dim))
+    squares = reduce(op, "ReduceSumSquare", distance, dim, keepdim)
     return op.CastLike(op.Div(squares, divisor), self), op.CastLike(mean, self)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
+from experimental_experiment.torch_interpreter.sizes import is_static, sizes_of
 
 aten = torch.ops.aten
 
@@ -130,12 +132,18 @@ def roll(op, self, shifts, dims):
     if not dims:
         flat = op.Reshape(self, [-1])
         return (
-            op.Reshape(roll(op, flat, shifts, [0]), op.shape_of(self))
+            reshaped(op, roll(op, flat, shifts, [0]), sizes_of(op, self))
             if rank(self) != 1
             else roll(op, self, shifts, [0])
         )
     for shift, dim in zip(shifts, dims):
         size = op.size(self, dim)
+        if not is_static(size) and shift in (1, -1):
+            # a slice begins or ends at -shift, which is inside of any axis; a longer one may be longer than the axis
+            self = op.Concat(
+                op.Slice(self, [-shift], [INT64_MAX], [dim]), op.Slice(self, [0], [-shift], [dim]), axis=dim
+            )
+            continue
         divisor = max(size, 1) if isinstance(size, int) else op.Max(size, 1)
         position = op.Mod(op.Sub(op.Range(0, size, 1), shift), divisor)
         self = op.Gather(self, position, axis=dim % rank(self))

@@ -36,8 +36,10 @@ def scanned_steps(
     kind = KINDS.get((operator, activations[0] if activations else None))
     if x.dtype != ir.DataType.DOUBLE or kind is None or not linear_before_reset:
         return None
+    count = 2 if operator == "LSTM" else 1
+    states = [*initial, *[None] * (count - len(initial))]
     results = [
-        one_direction(op, kind, x, (w, r, b), initial, position, lengths)
+        one_direction(op, kind, x, (w, r, b), states, position, lengths)
         for position in range(2 if direction == "bidirectional" else 1)
     ]
     every, *last = zip(*results)
@@ -49,5 +51,6 @@ def one_direction(op, kind: Kind, x, weights, initial, position: int, lengths):
     w, r, b = (None if value is None else op.Gather(value, position, axis=0) for value in weights)
     biases = (None, None) if b is None else op.Split(b, num_outputs=2, axis=0, outputs=2)
     gates = tuple(kind.gates.index(gate) for gate in range(len(kind.gates)))
-    states = [op.Gather(state, position, axis=0) for state in initial]
+    zero = op.Expand(op.constant(0, x.dtype), op.shape([op.size(x, 1), op.size(r, -1)]))
+    states = [zero if state is None else op.Gather(state, position, axis=0) for state in initial]
     return direction(op, kind, x, states, Block(w, r, *biases, gates=gates), position, lengths)
