@@ -45,10 +45,6 @@ class TestAliases(ExporterTestCase):
             (aten.special_xlogy.other_scalar, X, 2.0),
             (aten.special_xlogy.self_scalar, 2.0, P),
         ],
-        "sequences padded to the longest": [
-            (aten.pad_sequence.default, [X[0], X[1, :2]]),
-            (aten.pad_sequence.default, [X, X[:1]], True, -1.0),
-        ],
     }
 
     def test_same_as_eager(self):

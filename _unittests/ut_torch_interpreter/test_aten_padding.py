@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from experimental_experiment.testing import ExporterTestCase
 
@@ -73,6 +74,19 @@ class TestPadding(ExporterTestCase):
             ]
 
         self.assert_same_as_eager(pads, IMAGE, normal(3), others=[(normal(2, 3, 7, 8), normal(4))])
+
+    def test_any_sequence_may_be_the_longest(self):
+        def padded(*sequences):
+            batches = [
+                pad_sequence(sequences, batch_first=batch_first, padding_value=value, padding_side=side)
+                for batch_first, value, side in ((False, 0, "right"), (True, -1.5, "left"))
+            ]
+            return *batches, pad_sequence([each.long() for each in sequences], padding_value=3)
+
+        others = [(normal(2, 4), normal(3, 4), normal(7, 4)), (normal(9, 4), normal(1, 4), normal(1, 4))]
+        self.assert_same_as_eager(padded, normal(3, 4), normal(5, 4), normal(2, 4), others=others)
+        rows = normal(3), normal(5).double()
+        self.assert_same_as_eager(lambda *rows: pad_sequence(rows, True), *rows)
 
 
 if __name__ == "__main__":

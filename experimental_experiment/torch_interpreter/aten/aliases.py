@@ -21,7 +21,6 @@ ALIASES = (
     aten._cast_Long.default,
     aten._cast_Short.default,
     aten.linalg_vander.default,
-    aten.pad_sequence.default,
     aten.special_erf.default,
     aten.special_erfc.default,
     aten.special_exp2.default,

@@ -1,9 +1,11 @@
-"""Padding: constant, reflect, replicate and circular; a negative amount crops.
+"""Padding: constant, reflect, replicate and circular; a negative amount crops. Sequences of several lengths.
 
-Source of semantics: torch.nn.functional.pad. Amounts come in pairs, last axis first.
+Source of semantics: torch.nn.functional.pad, torch.nn.utils.rnn.pad_sequence. Amounts come in pairs, last axis first.
 """
 
 from __future__ import annotations
+
+import functools
 
 import onnx_ir as ir
 import torch
@@ -12,7 +14,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, is_int
+from experimental_experiment.torch_interpreter.sizes import Size, is_int, larger, minus
 
 aten = torch.ops.aten
 
@@ -62,6 +64,20 @@ def replication_pad(op, self, padding):
 def _pad_circular(op, self, pad):
     """Continue with the other end of the tensor."""
     return padded_as(op, self, pad, "circular")
+
+
+@translates(aten.pad_sequence.default)
+def pad_sequence(op, sequences, batch_first, padding_value, padding_side):
+    """A batch of sequences, each as long as the longest, in the dtype of the first one."""
+    lengths = [op.size(sequence, 0) for sequence in sequences]
+    longest = functools.reduce(functools.partial(larger, op), lengths)
+    rows = []
+    for sequence, length in zip(sequences, lengths):
+        missing = minus(op, longest, length)
+        amounts = [missing, 0] if padding_side == "left" else [0, missing]
+        row = constant_pad_nd(op, sequence, [0, 0] * (rank(sequence) - 1) + amounts, padding_value)
+        rows.append(op.Unsqueeze(op.CastLike(row, sequences[0]), [0 if batch_first else 1]))
+    return op.Concat(*rows, axis=0 if batch_first else 1)
 
 
 def padded_as(op, self, pad, mode, value=None):
