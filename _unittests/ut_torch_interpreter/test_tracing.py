@@ -189,6 +189,24 @@ def molecules(atoms, edges, count):
 ATOMS = ({0: "atoms"}, {0: "atoms"}, {1: "edges"}, {0: "atoms"}, {0: "molecules"})
 
 
+class Neighbours(nn.Module):
+    """Energy and forces of the atoms that are near each other: the data decide how many pairs there are."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(1, 4), nn.SiLU(), nn.Linear(4, 1))
+
+    def forward(self, pos):
+        pos = pos.requires_grad_()
+        with torch.no_grad():
+            apart = torch.cdist(pos, pos)
+            i, j = torch.nonzero((apart > 0) & (apart < 2), as_tuple=True)
+        squared = (pos[i] - pos[j]).square().sum(-1, keepdim=True)
+        energy = torch.zeros(pos.shape[0]).index_add(0, i, self.net(squared).squeeze(-1))
+        (gradient,) = torch.autograd.grad(energy.sum(), pos)
+        return energy, -gradient
+
+
 class TestGradients(ExporterTestCase):
     MODELS = {
         "energy and forces": (Forces(), (X,), (torch.randn(9, 3),), ROWS),
@@ -201,6 +219,7 @@ class TestGradients(ExporterTestCase):
         "backward": (Backward(), (X,), (torch.randn(9, 3),), ROWS),
         "every pair of atoms": (Pair(), (X,), (torch.randn(7, 3),), ROWS),
         "in float64": (Pair(), (X.double(),), (torch.randn(7, 3).double(),), ROWS),
+        "atoms that are near": (Neighbours(), (X,), (torch.randn(9, 3),), ROWS),
         "edges": (Convolved(), molecules(5, 9, 2), molecules(8, 20, 3), ATOMS),
         "equivariant": (Equivariant(), (X,), (torch.randn(6, 3),), ROWS),
         "a score": (Score(), (X, X[:, 0]), (torch.randn(6, 3), torch.rand(6)), ROWS * 2),
@@ -223,6 +242,9 @@ class TestGradients(ExporterTestCase):
         "vjp": lambda f, x: torch.func.vjp(f, x)[1](torch.ones(())),
         "jacrev": lambda f, x: torch.func.jacrev(lambda y: torch.func.grad(f)(y).sum(0))(x),
         "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
+        "jvp of a gradient for each row": lambda f, x: torch.func.vmap(
+            lambda row: torch.func.jvp(torch.func.grad(f), (row,), (torch.ones(3),))[1]
+        )(x),
         "hessian": lambda f, x: torch.func.hessian(f)(x),
         "a hessian for each row": lambda f, x: torch.func.vmap(torch.func.hessian(f))(x),
         "hvp": lambda f, x: torch.autograd.functional.hvp(f, x, torch.ones_like(x))[1],

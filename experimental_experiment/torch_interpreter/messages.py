@@ -124,7 +124,7 @@ NOISE = re.compile(
 """Lines of torch's errors for those who work on torch."""
 
 END = re.compile(
-    r"The following call raised|The error above occurred|from user code:|User stack:|While executing|Original traceback"
+    r"^frame #\d+: |The following call raised|The error above occurred|from user code:|User stack:|While executing|Original traceback"
 )
 """What follows these lines is not the sentence."""
 

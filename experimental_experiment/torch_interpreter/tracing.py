@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,17 +20,30 @@ from torch._export import non_strict_utils
 from torch._export.utils import _compiling_state_context
 from torch._functorch._aot_autograd.frontend_utils import _detect_attribute_assignment
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import _engine_run_backward
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Input, Program, output_names, readable
 from experimental_experiment.torch_interpreter.sizes import SYMBOLIC
 
 aten = torch.ops.aten
 
-PLAIN_ZEROS = {aten._efficientzerotensor.default: lambda size, **options: torch.zeros(size, **options)}
-"""The zeros of forward-mode gradients as an ordinary tensor: torch adds its own kind only where sizes are numbers."""
+
+def plain_zeros(self: torch.Tensor, other: torch.Tensor, self_num_batch_dims: int = 0) -> torch.Tensor:
+    """Zeros of the shape of *other*, and in front of it the first axes of *self*, which vmap runs over."""
+    return other.new_zeros([*self.shape[:self_num_batch_dims], *other.shape])
+
+
+PLAIN_ZEROS = {
+    aten._efficientzerotensor.default: lambda size, **options: torch.zeros(size, **options),
+    aten._new_zeros_with_same_feature_meta.default: plain_zeros,
+}
+"""The zeros of forward-mode gradients as an ordinary tensor: torch adds its own kinds only where sizes are numbers."""
 
 
 def traced(
@@ -100,6 +114,7 @@ def running(module: torch.nn.Module, fakes: dict[str, torch.Tensor], mode: FakeT
         _detect_attribute_assignment(module),
         _compiling_state_context(),
         enable_python_dispatcher(),
+        replaced(SymNode, "guard_bool", of_gradients(SymNode.guard_bool)),
         sdpa_kernel(SDPBackend.MATH),  # the gradient of the fused one is another fused operator
         torch.backends.mkldnn.flags(enabled=False, allow_tf32=None),  # its recurrent layers have no gradient
     )
@@ -107,6 +122,21 @@ def running(module: torch.nn.Module, fakes: dict[str, torch.Tensor], mode: FakeT
         for context in contexts:
             stack.enter_context(context)
         yield
+
+
+def of_gradients(guard_bool: Callable) -> Callable:
+    """`SymNode.guard_bool` that takes a size that the data decide for another than 1 where a formula of a gradient asks.
+
+    Those of matrix products ask for strides, to choose a layout: their values are the same for both answers.
+    """
+
+    def guard(self: SymNode, file: str, line: int) -> bool:
+        asked_by = sys._getframe(1).f_code
+        if asked_by is not _engine_run_backward.__code__ or not free_unbacked_symbols(self.expr):
+            return guard_bool(self, file, line)
+        return self.guard_size_oblivious(file, line)
+
+    return guard
 
 
 @contextlib.contextmanager
