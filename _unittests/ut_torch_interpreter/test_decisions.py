@@ -55,6 +55,10 @@ def by_area(x):
     return x + 1 if x.shape[0] * x.shape[1] == 12 else x * 2  # the branch
 
 
+def by_step(x):
+    return torch.cumulative_trapezoid(x, dx=1 / x.shape[0])  # the branch
+
+
 def squeezed(x):
     return x.squeeze(0)
 
@@ -82,6 +86,7 @@ class TestBranches(ExporterTestCase):
         r"Mod\(batch, 2\) == 1|Mod\(batch, 2\) != 0": (when_even, (X,), ROWS),
         r"\(\(batch \+ 7\)//8\) == 1": (in_one_block, (X,), ROWS),
         "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
+        r"IntTrueDiv\(1, batch\) == 0\.33+": (by_step, (X,), ROWS),
         r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),
     }
 

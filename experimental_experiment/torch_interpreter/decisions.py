@@ -294,7 +294,7 @@ def is_equation_of_sizes(guard: sympy.Basic) -> bool:
     """
     if not isinstance(guard, sympy.Eq) or solved(guard) is not None:
         return False
-    return any(side.is_Integer for side in guard.args) and "Mod" not in str(guard)
+    return any(side.is_number for side in guard.args) and "Mod" not in str(guard)
 
 
 def place(entry: Input, axis: int | None) -> str:
