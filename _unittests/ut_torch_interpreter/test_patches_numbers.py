@@ -1,0 +1,92 @@
+"""Functions that take Python's numbers only are called with sizes."""
+
+import math
+import unittest
+
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+X = torch.randn(4, 6)
+
+
+class Function(torch.nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def steps(x):
+    rows, columns = torch.linspace(-1, 1, x.shape[0]), torch.linspace(0, 3.0, steps=x.shape[1])
+    doubles = torch.linspace(5, -5, x.shape[1], dtype=torch.float64)
+    return doubles, *torch.meshgrid(rows, columns, indexing="ij")
+
+
+def frequencies(x):
+    n = x.shape[1]
+    doubles = torch.fft.fftfreq(n, d=0.1, dtype=torch.float64)
+    return torch.fft.fftfreq(n), torch.fft.rfftfreq(n, 2.0), doubles
+
+
+def inverted(x):
+    window = torch.hann_window(8)
+    spectrum = torch.stft(x, 8, 2, window=window, return_complex=True)
+    return torch.istft(spectrum, 8, 2, window=window, length=x.shape[-1])
+
+
+def classes(x):
+    return torch.nn.functional.one_hot(x.argmax(1), x.shape[1])
+
+
+def scaled(x):
+    return x / math.sqrt(x.shape[1])
+
+
+def divergence(x):
+    scale = torch.eye(3) + x[:, :1, None] ** 2
+    left = MultivariateNormal(x[:, :3], scale, validate_args=False)
+    right = MultivariateNormal(x[:, 3:6], scale + torch.eye(3), validate_args=False)
+    return kl_divergence(left, right)
+
+
+class TestNumbersOfSizes(ExporterTestCase):
+    CASES = {
+        "steps between two numbers": (steps, [(5, 9), (1, 1), (2, 3)]),
+        "frequencies": (frequencies, [(5, 9), (1, 10)]),
+        "the length of a signal": (inverted, [(3, 25), (1, 32)]),
+        "one of as many classes": (classes, [(5, 9), (1, 2)]),
+        "a square root": (scaled, [(5, 9)]),
+        "the divergence of two distributions": (divergence, [(5, 6), (2, 6)]),
+    }
+
+    def shapes(self, function):
+        width = {} if function is divergence else {1: "width"}
+        return ({0: "rows", **width},)
+
+    def test_any_size(self):
+        for promise, (function, sizes) in self.CASES.items():
+            with self.subTest(promise):
+                example = torch.randn(2, 21) if function is inverted else X
+                others = [(torch.randn(*size),) for size in sizes]
+                self.export_and_compare(
+                    Function(function), (example,), others=others, dynamic_shapes=self.shapes(function)
+                )
+
+    def test_refused_without_the_patch(self):
+        for promise, (function, _) in self.CASES.items():
+            example = torch.randn(2, 21) if function is inverted else X
+            with self.subTest(promise), self.assertRaisesRegex(CaptureError, "specialized|expected int at"):
+                to_onnx(
+                    Function(function),
+                    (example,),
+                    dynamic_shapes=self.shapes(function),
+                    export_options=ExportOptions(patches=False),
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()
