@@ -134,9 +134,8 @@ def prepare(model: ir.Model, nodes: list[ir.Node]) -> list[ir.Node]:
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         nodes = nodes_of(model.graph)
     for value in model.graph.initializers.values():
-        tensor = (
-            value.const_value
-        )  # a file may tell another shape of it, with which inference learns nothing at all
+        tensor = value.const_value
+        # a file may tell another shape of it, with which inference learns nothing at all
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
     if [value for node in model.graph for value in node.outputs if value.shape is None]:
