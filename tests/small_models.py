@@ -104,6 +104,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 80, "vision_end_token_id": 81, "audio_start_token_id": 82},
     "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 4, "indexer_compress_ratio": 2},
     "recurrent_gemma": {"num_hidden_layers": 3},
+    "rf_detr_dinov2": {"num_windows": 2},
     "seamless_m4t": VOCODER,
     "seamless_m4t_v2": VOCODER,
     "step3p7_text": {"sliding_window": 8},
