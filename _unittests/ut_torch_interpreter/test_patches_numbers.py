@@ -23,7 +23,8 @@ class Function(torch.nn.Module):
 def steps(x):
     rows, columns = torch.linspace(-1, 1, x.shape[0]), torch.linspace(0, 3.0, steps=x.shape[1])
     doubles = torch.linspace(5, -5, x.shape[1], dtype=torch.float64)
-    return doubles, *torch.meshgrid(rows, columns, indexing="ij")
+    places = torch.linspace(0, x.shape[0] - 1, x.shape[0], dtype=x.dtype)
+    return doubles, places, *torch.meshgrid(rows, columns, indexing="ij")
 
 
 def frequencies(x):

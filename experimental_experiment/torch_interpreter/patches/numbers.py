@@ -63,7 +63,8 @@ def linspace(of_numbers: Callable) -> Callable:
         start: Any, end: Any, steps: Any = None, *, dtype: torch.dtype | None = None, **options: Any
     ):
         dtype = dtype or torch.get_default_dtype()
-        is_plain = all(isinstance(bound, (int, float)) for bound in (start, end))
+        numbers = (int, float, torch.SymInt, torch.SymFloat)
+        is_plain = all(isinstance(bound, numbers) for bound in (start, end))
         if not (is_plain and dtype.is_floating_point and not options.get("out") and is_symbolic(steps)):
             return of_numbers(start, end, steps, dtype=dtype, **options)
         device = options.get("device")
