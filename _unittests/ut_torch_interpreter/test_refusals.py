@@ -69,9 +69,6 @@ class TestRefusals(ExporterTestCase):
                 without_decomposition: decomposed(torch.ops.refusals_lib.without_decomposition.default)}}),
         "in torch's decomposition of it, refusals_lib.without_decomposition.default has no translation": (
             lambda x: x.neg(), X, {"translations": {aten.neg.default: decomposed(aten.neg.default, without_decomposition)}}),
-        "torch's decomposition of it holds only where": (
-            lambda x: x.neg(), X, {"dynamic_shapes": ({0: DYNAMIC},), "translations": {
-                aten.neg.default: decomposed(aten.neg.default, lambda x: -x if x.shape[0] > 1000 else x.cos())}}),
         "a composite operator without tensors": (
             lambda x: x + torch.hann_window(6), X,
             {"translations": {aten.hann_window.default: decomposed(aten.hann_window.default)}}),

@@ -58,6 +58,15 @@ class TestRotationWithoutNeg(RuleTestCase):
             graph(text, "", inputs), ["Mul", "Mul", "Split", "Concat", "Mul", "Add"], fires=True
         )
 
+    def test_constant_tables(self):
+        """The signed table is a constant then, no node."""
+        numbers = ", ".join(f"0.{digit}" for digit in range(4))
+        tables = "".join(f"{name} = Constant <value=float[1,4]{{{numbers}}}> () " for name in ("cos", "sin"))
+        inputs = "agraph (float[B,2,S,4] x) => (float[B,2,S,4] y)"
+        self.assert_optimized(
+            graph(TURN, tables, inputs), ["Mul", "Split", "Concat", "Mul", "Add"], fires=True
+        )
+
     def test_two_values_share_the_signed_table(self):
         """It is written once, right behind the table, without the help of common subexpressions."""
         second = "".join(f"{line} " for line in TURN.split("y = ")[0].split("\n"))

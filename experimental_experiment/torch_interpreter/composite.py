@@ -7,7 +7,7 @@ never tried on an operator that is not declared.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -142,20 +142,7 @@ def traced_call(
     if mode is None:
         raise Untranslatable("a composite operator without tensors")
     context = contextlib.nullcontext() if region is None else region.tracing()
-    with mode, context, for_all_sizes(mode.shape_env):
+    with mode, context:
         return make_fx(call, tracing_mode="real", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)(
             *fakes
         )
-
-
-@contextlib.contextmanager
-def for_all_sizes(environment: Any) -> Iterator[None]:
-    """Raise Untranslatable when what is traced asks for more of the sizes than the program did: the example would answer.
-
-    *environment*: the ShapeEnv of the program, None when all its sizes are numbers.
-    """
-    known = 0 if environment is None else len(environment.guards)
-    yield
-    asked = [] if environment is None else environment.guards[known:]
-    if asked:
-        raise Untranslatable(f"torch's decomposition of it holds only where {asked[0].expr}")

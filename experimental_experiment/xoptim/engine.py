@@ -93,6 +93,13 @@ class Rewriter(Emitter):
         self.graph.insert_before(self.anchor, node)
         self.written.append(node)
 
+    def folded(self, node: ir.Node) -> list[ir.Value] | None:
+        """Constants instead of the outputs of *node*, which is written no more, or None."""
+        values = super().folded(node)
+        if values is not None:
+            self.written.remove(node)
+        return values
+
     def move_after(self, node: ir.Node) -> None:
         """Put what was written right after *node*, which comes before the anchor: others than the anchor may then read it."""
         self.graph.remove(self.written)
@@ -109,11 +116,13 @@ class Rewriter(Emitter):
             return known
         before = len(self.written)
         result = self.context.written[key] = self.emit(op_type, [table, constant])
-        self.graph.remove(self.written[before:])
-        if source is None:
-            self.graph.insert_before(self.graph[0], self.written[before:])
-        else:
-            self.graph.insert_after(source, self.written[before:])
+        nodes = self.written[before:]  # none when the table is a constant
+        if nodes:
+            self.graph.remove(nodes)
+            if source is None:
+                self.graph.insert_before(self.graph[0], nodes)
+            else:
+                self.graph.insert_after(source, nodes)
         return result
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:

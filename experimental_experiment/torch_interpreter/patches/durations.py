@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -68,6 +67,8 @@ def of_frames(original: Callable) -> Callable:
     def called(
         self: torch.nn.Module, feature_representation: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # costs the import of sympy
+
         length = feature_representation.shape[1]
         if not free_unbacked_symbols(length):
             return original(self, feature_representation)

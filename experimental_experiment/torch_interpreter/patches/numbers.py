@@ -62,11 +62,12 @@ def linspace(of_numbers: Callable) -> Callable:
     def linspace(
         start: Any, end: Any, steps: Any = None, *, dtype: torch.dtype | None = None, **options: Any
     ):
-        dtype = dtype or torch.get_default_dtype()
         numbers = (int, float, torch.SymInt, torch.SymFloat)
-        is_plain = all(isinstance(bound, numbers) for bound in (start, end))
-        if not (is_plain and dtype.is_floating_point and not options.get("out") and is_symbolic(steps)):
+        is_plain = all(isinstance(bound, numbers) for bound in (start, end)) and options.get("out") is None
+        floating = dtype or torch.get_default_dtype()
+        if not (is_plain and floating.is_floating_point and is_symbolic(steps)):
             return of_numbers(start, end, steps, dtype=dtype, **options)
+        dtype = floating
         device = options.get("device")
         index = torch.arange(steps, dtype=dtype, device=device)
         last = torch.full((), steps - 1, dtype=dtype, device=device)
