@@ -71,7 +71,7 @@ def window_positions(op, size: Size, k: Size, s: int, d: int) -> tuple[ir.Value,
     """The positions (k, count) of the elements of the windows of an axis, and how many windows it has."""
     reach = plus(op, times(op, minus(op, k, 1), d), 1)
     count = plus(op, quotient(op, minus(op, size, reach), s), 1)
-    return op.Add(op.Unsqueeze(counted(op, k, d), [1]), op.Unsqueeze(counted(op, count, s), [0])), count
+    return op.Add(op.Unsqueeze(counted(op, k, d), [1]), counted(op, count, s)), count
 
 
 def columns(op, x: ir.Value, kernel: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]):
