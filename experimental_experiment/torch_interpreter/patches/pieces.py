@@ -33,7 +33,7 @@ LISTING = "transformers.models.llava.modeling_llava"
         "torch.split",
         "torch.Tensor.split",
         "torch.cat",
-        f"list, in {LISTING}",
+        "list, in the module of LLaVA",
     ),
     since="5.0",
     default=True,
