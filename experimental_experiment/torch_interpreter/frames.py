@@ -20,6 +20,7 @@ ASKING = (
     TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
     HERE + os.path.join("patches", "checks.py"),
     HERE + os.path.join("patches", "shortcuts.py"),
+    HERE + "tracing.py",
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
 
