@@ -109,6 +109,72 @@ class TestChecks(ExporterTestCase):
             }
         )
 
+    def test_one_of_several_conditions(self):
+        def either(x):
+            assert (x > 5).all() or (~(x > 5)).all() or x.max() < 100, "{} and {}".format("one", x.shape)
+
+        def nested(x):
+            if (x < 0).any():
+                if (x < -1).any():
+                    raise ValueError
+            return x * 2
+
+        def neither(x):
+            assert not ((x < 0).any() and (x > 1).any())
+            return x * 2
+
+        def both(x):
+            if (x < 0).any() and torch.isinf(x).any():
+                raise ValueError("below zero, and infinite")
+            return x * 2
+
+        def at_its_end(x):
+            either(x)
+            return x * 2
+
+        self.assert_exported(
+            {"nested": nested, "not both": neither, "both": both, "the end of a function": at_its_end}
+        )
+
+    def test_a_condition_that_does_something_is_refused(self):
+        def remembers(x):
+            seen = []
+            if (x > 0).any() and seen.append(x * 3):
+                raise ValueError
+            return x * 2 + len(seen)
+
+        def writes(x):
+            y = x + 0
+            if (x > 0).any() and y.mul_(2).isnan().any():
+                raise ValueError
+            return y
+
+        def goes_on(x):
+            if (x > 0).any():
+                if (x < -1).any():
+                    raise ValueError
+                x = x * 3
+            return x * 2
+
+        def in_place(x):
+            y = x + 0
+            if (x > 0).any():
+                y.clamp_(max=0.5)
+            return y
+
+        def chosen(x):
+            return x * 2 if (x > 0).any() and (x < 1).all() else x
+
+        self.assert_refused(
+            {
+                "a list": remembers,
+                "in place": writes,
+                "another value": goes_on,
+                "a statement": in_place,
+                "an expression": chosen,
+            }
+        )
+
     def test_nothing_is_left_of_a_check(self):
         def asserted(x):
             assert (x > 0).all()

@@ -212,6 +212,12 @@ class TestPinned(ExporterTestCase):
         def counted(x):
             return sum([x for _ in range(x.shape[0])])  # constant
 
+        def walked(x):
+            y = x.sum(0)
+            for row in x:  # constant
+                y = y * 2 + row
+            return y
+
         def reshaped(x):
             return x.reshape(2, 6)  # constant
 
@@ -219,7 +225,11 @@ class TestPinned(ExporterTestCase):
             doubled = torch.cat([x, x])
             return doubled + torch.ones(6, 1)  # constant
 
-        for function in (compared, counted, reshaped, added):
+        hints = dict.fromkeys((compared, reshaped, added), "a dimension declared dynamic")
+        hints |= dict.fromkeys(
+            (counted, walked), "a Python loop over a size .*simple_loop_for, has those of any size"
+        )
+        for function, hint in hints.items():
             for strict in (False, True):
                 with self.subTest(function.__name__, strict=strict):
                     with self.assertRaises(CaptureError) as caught:
@@ -232,7 +242,7 @@ class TestPinned(ExporterTestCase):
                     self.assertRegex(
                         str(caught.exception),
                         r"You marked L\['x'\]\.size\(\)\[0\] as dynamic but your code specialized it to be a constant "
-                        r"\(3\)(.|\n)*test_decisions\.py(.|\n)*# constant\n  hint   a dimension declared dynamic",
+                        rf"\(3\)(.|\n)*test_decisions\.py(.|\n)*# constant\n  hint   {hint}",
                     )
 
     def test_the_line_of_a_constant_that_has_the_name_of_its_dim(self):

@@ -3,6 +3,7 @@
 import inspect
 import re
 import unittest
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -240,6 +241,14 @@ class TestCaptureError(ExporterTestCase):
                     to_onnx(function, args, dynamic_shapes=dynamic_shapes)
                 (line,) = re.findall("^  hint .*", str(caught.exception), re.M)
                 self.assertIn(hint, line)
+
+    def test_converted_modules_of_quantization(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(3, 3)))
+        text = self.refused(model, (X,))
+        self.assertIn("  hint   the weights of torch.ao.quantization's converted modules are packed", text)
+        self.assertNotIn("contextlib.py", text)
 
     def refused(self, model, args, kwargs=None, **options):
         with self.assertRaises(CaptureError) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import sysconfig
 from types import FrameType
 
 import torch
@@ -13,12 +14,17 @@ from experimental_experiment.torch_interpreter.errors import Source
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
+PYTHON = sysconfig.get_path("stdlib") + os.sep
+PACKAGES = tuple(os.path.join(PYTHON, name) for name in ("site-packages", "dist-packages"))
+"""What is installed stands inside Python's own folder when there is no virtual environment."""
+
 ASKING = (
     TORCH + "__init__.py",
     TORCH + os.path.join("fx", "experimental", "recording.py"),
     TORCH + os.path.join("fx", "experimental", "sym_node.py"),
     TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
     HERE + os.path.join("patches", "checks.py"),
+    HERE + os.path.join("patches", "flags.py"),
     HERE + os.path.join("patches", "shortcuts.py"),
     HERE + "tracing.py",
 )
@@ -62,5 +68,7 @@ def model_line(frame: FrameType) -> tuple[Source | None, bool]:
 
 
 def is_library(file: str) -> bool:
-    """Whether a file is torch's or this package's own, not the model's."""
-    return file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))
+    """Whether a file is torch's, Python's or this package's own, not the model's."""
+    return file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>")) or (
+        file.startswith(PYTHON) and not file.startswith(PACKAGES)
+    )

@@ -51,6 +51,11 @@ HINTS = (
         "export the nn.Module that was scripted or traced, not its TorchScript",
     ),
     (
+        r"PackedParams",
+        "the weights of torch.ao.quantization's converted modules are packed, where torch.export cannot follow: export the "
+        "float model, then experimental_experiment.xoptim.quantize_weights",
+    ),
+    (
         r"should be the same|same dtype|same scalar type|must have the same dtype|expected scalar type|"
         r"one of the following scalar types|dtypes? mismatch",
         "the example has another dtype than the model expects: cast the inputs, or the model, as in model.to(x.dtype)",
@@ -108,11 +113,22 @@ GRADIENT_CALLS = re.compile(
 )
 """A line of a model that takes a gradient."""
 
+LOOP = re.compile(
+    r"\bfor\b.*\b(range|enumerate|zip|reversed|unbind|split|chunk)\(|\bfor\b[^:]*\bin\s+\w+\s*:"
+)
+"""A line of a model that begins a loop."""
+
 NUMBERS = (
     "len() and int() make a number of the size: write x.shape[0], or capture with ExportOptions(strict=True), which "
     "follows them"
 )
 """The advice for a size that Python itself asked to be a number."""
+
+LOOPS = (
+    "a Python loop over a size has as many turns as for the example: torch._higher_order_ops.scan, or "
+    "experimental_experiment.higher_order_ops.simple_loop_for, has those of any size"
+)
+"""The advice for a size that a ``for`` of the model asked to be a number."""
 
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
@@ -176,8 +192,11 @@ def takes_gradient(error: BaseException, source: Source | None, pin: Decision | 
 
 def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch's errors, ``""`` for the others."""
-    if source is not None and "specialized" in str(error) and re.search(r"\b(len|int)\(", source[3]):
-        return NUMBERS
+    if source is not None and "specialized" in str(error):
+        if LOOP.search(source[3]):
+            return LOOPS
+        if re.search(r"\b(len|int)\(", source[3]):
+            return NUMBERS
     return advice(evidence(error))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import dis
 import os
@@ -19,6 +20,9 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 
 EXPORT = os.path.join(TORCH, "export", "")
 """torch.export's own frames."""
+
+LASTING = ("STORE", "DELETE", "POP_TOP", "RETURN", "YIELD", "SEND", "FOR_ITER", "IMPORT", "RERAISE")
+"""Beginnings of instructions that no condition has, but statements whose effect lasts."""
 
 STEPS: dict[type, Callable[[torch.Tensor], torch.Tensor]] = {
     constraints._Symmetric: lambda value: torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1),
@@ -54,10 +58,15 @@ def of_tensor(bool_: Callable) -> Callable:
 
     def __bool__(self: torch.Tensor) -> bool:
         if isinstance(self, FakeTensor) and self.constant is None and self.fake_mode.shape_env is not None:
-            answer = without_exception(asking_frame(sys._getframe()))
+            frame = asking_frame(sys._getframe())
+            answer = without_exception(frame)
             if answer is not None:
                 checks_of_values.used()
                 check((self if self.dtype == torch.bool else self != 0).item(), answer)
+                return answer
+            answer = without_alternatives(frame)
+            if answer is not None:  # another condition may hold instead: there is nothing to check
+                checks_of_values.used()
                 return answer
         return bool_(self)
 
@@ -110,21 +119,78 @@ def without_exception(frame: FrameType) -> bool | None:
 
     A frame that runs ``if condition`` or ``assert condition`` stands at the jump that reads the condition.
     """
-    if is_caught(frame):
-        return None
-    steps = list(dis.get_instructions(frame.f_code))
-    position = next((i for i, step in enumerate(steps) if step.offset == frame.f_lasti), None)
+    steps, position = jump_of(frame)
     if position is None:
         return None
-    if steps[position].opname == "TO_BOOL":
-        position += 1
     step = steps[position]
-    if not is_branch(step):
-        return None
     jumps_if = step.opname.endswith("TRUE")
     if always_raises(steps, position + 1):
         return jumps_if
     return not jumps_if if always_raises(steps, target(steps, step)) else None
+
+
+def jump_of(frame: FrameType) -> tuple[list[dis.Instruction], int | None]:
+    """The instructions of a frame, and the position of the jump that asks; no position where a caller may catch what is raised."""
+    if is_caught(frame):
+        return [], None
+    steps = list(dis.get_instructions(frame.f_code))
+    position = next((i for i, step in enumerate(steps) if step.offset == frame.f_lasti), None)
+    if position is not None and steps[position].opname == "TO_BOOL":
+        position += 1
+    return steps, position if position is not None and is_branch(steps[position]) else None
+
+
+def without_alternatives(frame: FrameType) -> bool | None:
+    """The truth for which a frame passes what ``assert a or b`` asks; None unless it asks and raises only for the other one.
+
+    Between its jump and where that leads there is nothing but other conditions, and ``raise``: ``if a: if b: raise`` too.
+    """
+    steps, position = jump_of(frame)
+    if position is None:
+        return None
+    goal = target(steps, steps[position])
+    if goal <= position or not only_asks(steps, position + 1, goal):
+        return None
+    return steps[position].opname.endswith("TRUE")
+
+
+def only_asks(steps: list[dis.Instruction], position: int, goal: int) -> bool:
+    """Whether all that can follow a position asks for conditions until one leads to *goal*, or raises."""
+    if always_raises(steps, position):
+        return True
+    while position < goal:
+        step = steps[position]
+        if is_branch(step):
+            there = target(steps, step)
+            arrives = is_same(steps, there, goal) or (there > position and only_asks(steps, there, goal))
+            return arrives and only_asks(steps, position + 1, goal)
+        if "JUMP" in step.opname or step.opname.startswith(LASTING) or not is_harmless(step):
+            return False
+        position += 1
+    return False
+
+
+def is_same(steps: list[dis.Instruction], one: int, other: int) -> bool:
+    """Whether two positions are one, or the same end of a function: Python writes a short one wherever it is needed."""
+    while one != other:
+        a, b = steps[one], steps[other]
+        if (a.opname, a.argval) != (b.opname, b.argval) or "JUMP" in a.opname:
+            return False
+        if a.opname.startswith("RETURN"):
+            return True
+        one, other = one + 1, other + 1
+    return True
+
+
+def is_harmless(step: dis.Instruction) -> bool:
+    """Whether an instruction calls nothing by its name, or what tensors, torch and Python know and does not write in place."""
+    is_method = step.opname == "LOAD_METHOD" or (
+        step.opname == "LOAD_ATTR" and sys.version_info >= (3, 12) and step.arg & 1
+    )
+    if not is_method and step.opname != "LOAD_GLOBAL":
+        return True
+    known = any(hasattr(owner, step.argval) for owner in (torch.Tensor, torch, builtins))
+    return step.argval == "torch" or (known and not step.argval.endswith("_"))
 
 
 def is_branch(step: dis.Instruction) -> bool:
