@@ -92,6 +92,8 @@ def pixel_unshuffle(op, self, downscale_factor):
 def channel_shuffle(op, self, groups):
     """The channels of all groups in turn: (N, g * c, *) read as (N, c, g, *)."""
     batch, channels, *behind = [op.size(self, axis) for axis in range(rank(self))]
+    if is_static(channels):
+        return op.Gather(self, np.arange(channels).reshape(groups, -1).T.reshape(-1), axis=1)
     split = reshaped(op, self, [batch, groups, quotient(op, channels, groups), *behind])
     turned = op.Transpose(split, perm=[0, 2, 1, *range(3, rank(self) + 1)])
     return reshaped(op, turned, [batch, channels, *behind])
