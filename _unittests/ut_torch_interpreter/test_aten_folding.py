@@ -64,6 +64,12 @@ class TestFolding(ExporterTestCase):
                 others = [(normal(3, 8, 7, 9, dtype=dtype),)]
                 self.assert_same_as_eager(fold, IMAGE.to(dtype), others=others)
 
+    def test_channels_of_any_number_in_turn(self):
+        shuffle = lambda x: torch.nn.functional.channel_shuffle(x, 2)
+        self.assert_same_as_eager(
+            shuffle, normal(2, 8, 3, 5), others=[(normal(3, 12, 2, 4),), (normal(1, 2, 3, 3),)]
+        )
+
 
 if __name__ == "__main__":
     unittest.main()
