@@ -5,6 +5,8 @@ Dynamo has no public way to describe a higher-order operator; this one is descri
 
 from __future__ import annotations
 
+import inspect
+
 from torch._dynamo.variables import higher_order_ops as variables
 from torch._dynamo.variables.lazy import LazyVariableTracker
 
@@ -24,7 +26,7 @@ class SimpleLoopForVariable(variables.TorchHigherOrderOperatorVariable):
         args, kwargs = LazyVariableTracker.realize_all((args, kwargs))
         n_iter, body_fn, operands, dims = args
         variables._check_supported_callable_arg(tx, body_fn, "body_fn")
-        tensors = variables.unpack_iterable(tx, operands)
+        tensors = operands.unpack_var_sequence(tx)
         with variables.discard_graph_changes(tx):
             iteration = variables._make_inlined(tx, first_iteration)(operands)
         (_, spec), graph, captured = variables.speculate_subgraph(
@@ -49,9 +51,9 @@ class SimpleLoopForVariable(variables.TorchHigherOrderOperatorVariable):
             (*(tensor.as_proxy() for tensor in tensors), *captured),
             dims.as_python_constant(),
         )
-        return variables._call_function_and_unflatten_output(
-            tx, simple_loop_for_op, proxies, {}, None, spec, None
-        )
+        call = variables._call_function_and_unflatten_output
+        body_result = (None,) * ("body_r" in inspect.signature(call).parameters)  # younger than torch 2.9
+        return call(tx, simple_loop_for_op, proxies, {}, None, spec, *body_result)
 
 
 def first_iteration(operands):

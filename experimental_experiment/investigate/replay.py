@@ -16,6 +16,7 @@ from experimental_experiment.comparison import leaves_of
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.storage import mutated_storages
+from experimental_experiment.torch_interpreter.torch_versions import child_spec
 
 Onnx = Mapping[tuple[torch.fx.Node, int], torch.Tensor]
 """What ONNX computed: tensors by FX node and position among its results."""
@@ -211,7 +212,7 @@ def ordered_leaves(
 ) -> list[Any]:
     """The leaves of a call in the order of the placeholders: torch.export may have reordered the keyword arguments."""
     if program is not None and kwargs:
-        order = program.call_spec.in_spec.child(1).context
+        order = child_spec(program.call_spec.in_spec, 1).context
         if set(order) == set(kwargs):
             kwargs = {name: kwargs[name] for name in order}
     return leaves_of((tuple(args), dict(kwargs)))

@@ -23,6 +23,7 @@ from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located, source_line
 from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_called_by, model_line
 from experimental_experiment.torch_interpreter.signature import Input
+from experimental_experiment.torch_interpreter.torch_versions import source_name
 
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 """``torch.func.grad``, ``jvp``, ... in Python."""
@@ -115,8 +116,9 @@ class Decisions:
                 continue
             environment = decision.environment
             for source in environment.var_to_sources.get(pinned[0], ()):
-                called = environment.source_name_to_debug_name.get(source.name, source.name)
-                if source.name in text or f"marked {called} as dynamic" in text:
+                name = source_name(source)
+                called = environment.source_name_to_debug_name.get(name, name)
+                if name in text or f"marked {called} as dynamic" in text:
                     return decision
         return None
 
@@ -182,7 +184,7 @@ def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
     guards = [guard.expr for guard in environment.guards]
     guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
     names = {
-        symbol: sympy.Symbol(sources[0].name)
+        symbol: sympy.Symbol(source_name(sources[0]))
         for symbol, sources in environment.var_to_sources.items()
         if sources
     }

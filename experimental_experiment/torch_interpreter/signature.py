@@ -14,6 +14,8 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.torch_interpreter.torch_versions import source_name
+
 if TYPE_CHECKING:
     import sympy
 
@@ -179,7 +181,7 @@ def recorded_dims(exported: torch.export.ExportedProgram) -> list[dict[int | Non
             if symbol is not None:
                 environment = value.shape[axis].node.shape_env
                 sources = environment.var_to_sources.get(symbol, ())
-                given = [environment.source_name_to_debug_name.get(source.name) for source in sources]
+                given = [environment.source_name_to_debug_name.get(source_name(source)) for source in sources]
                 names.update((axis, name) for name in given if name)
         found.append(names)
     return found

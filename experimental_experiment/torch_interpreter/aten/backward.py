@@ -40,6 +40,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     times,
     volume,
 )
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 
@@ -411,7 +412,7 @@ def _upsample_bicubic2d_aa_backward(
     return antialiased_back(op, grad_output, output_size, input_size, align_corners, scales, hat, 2.0)
 
 
-@translates(aten._upsample_lanczos2d_aa_backward.default)
+@translates(*installed("_upsample_lanczos2d_aa_backward.default"))
 def _upsample_lanczos2d_aa_backward(
     op, grad_output, output_size, input_size, align_corners, scales_h, scales_w
 ):  # fmt: skip

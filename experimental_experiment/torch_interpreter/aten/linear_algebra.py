@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, promote
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 
@@ -202,7 +203,7 @@ def _scaled_mm(op, self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, 
     return op.Cast(product, to=self.dtype if out_dtype is None else dtypes.onnx_dtype(out_dtype))
 
 
-@translates(aten._scaled_mm_v2.default)
+@translates(*installed("_scaled_mm_v2.default"))
 def _scaled_mm_v2(
     op, self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype, contraction_dim, use_fast_accum
 ):  # fmt: skip

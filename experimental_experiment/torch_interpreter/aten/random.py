@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import takes, translates, translates_complex
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 BOOL, DOUBLE, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.DOUBLE, ir.DataType.FLOAT, ir.DataType.INT64
@@ -132,7 +133,7 @@ def rand(op, size, dtype):
     return below_one(op, blank(op, size), declared(op))
 
 
-@translates(aten.rand_like.default, aten.rand_like.generator)
+@translates(aten.rand_like.default, *installed("rand_like.generator"))
 def rand_like(op, self, dtype):
     """Uniform between 0 and 1 in the shape of *self*."""
     return below_one(op, self, declared(op))
@@ -144,7 +145,7 @@ def complex_rand(op, size, dtype):
     return below_one(op, blank(op, [*size, 2]), declared(op))
 
 
-@translates_complex(aten.rand_like.default, aten.rand_like.generator)
+@translates_complex(aten.rand_like.default, *installed("rand_like.generator"))
 def complex_rand_like(op, self, dtype):
     """rand in the shape of *self*; one of the two is complex."""
     return (complex_rand if is_complex(op.context.node) else rand)(op, declared_sizes(op, self), dtype)
@@ -162,13 +163,13 @@ def randint_low(op, low, high, size, dtype):
     return integers(op, blank(op, size), low, high, declared(op))
 
 
-@translates(aten.randint_like.default, aten.randint_like.generator, aten.randint_like.Tensor)
+@translates(aten.randint_like.default, *installed("randint_like.generator"), aten.randint_like.Tensor)
 def randint_like(op, self, high, dtype):
     """Uniform integers from 0 to *high*, excluded, in the shape of *self*."""
     return integers(op, self, 0, high, declared(op))
 
 
-@translates(aten.randint_like.low_dtype, aten.randint_like.low_generator_dtype)
+@translates(aten.randint_like.low_dtype, *installed("randint_like.low_generator_dtype"))
 def randint_like_low(op, self, low, high, dtype):
     """Uniform integers from *low* to *high*, excluded, in the shape of *self*."""
     return integers(op, self, low, high, declared(op))
@@ -181,7 +182,7 @@ def randn(op, size, dtype):
     return op.Cast(normal(op, blank(op, size), drawn_dtype(dtype)), to=dtype)
 
 
-@translates(aten.randn_like.default, aten.randn_like.generator)
+@translates(aten.randn_like.default, *installed("randn_like.generator"))
 def randn_like(op, self, dtype):
     """Normal of mean 0 and deviation 1 in the shape of *self*."""
     dtype = declared(op)
@@ -196,7 +197,7 @@ def complex_randn(op, size, dtype):
     return op.Cast(op.Mul(drawn, math.sqrt(0.5)), to=dtype)
 
 
-@translates_complex(aten.randn_like.default, aten.randn_like.generator)
+@translates_complex(aten.randn_like.default, *installed("randn_like.generator"))
 def complex_randn_like(op, self, dtype):
     """randn in the shape of *self*; one of the two is complex."""
     return (complex_randn if is_complex(op.context.node) else randn)(op, declared_sizes(op, self), dtype)

@@ -30,6 +30,7 @@ from experimental_experiment.torch_interpreter.aten.resize_sizes import (
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, minus
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 
@@ -234,13 +235,13 @@ def upsample_bicubic2d_aa(op, self, output_size, align_corners, scales_h, scales
     return antialiased(op, self, output_size, [scales_h, scales_w], align_corners, hat, 2.0)
 
 
-@translates(aten._upsample_lanczos2d_aa.vec)
+@translates(*installed("_upsample_lanczos2d_aa.vec"))
 def upsample_lanczos2d_aa_vec(op, input, output_size, align_corners, scale_factors):
     """Interpolate with windowed sines as wide as the reduction."""
     return antialiased(op, input, *target(op, input, output_size, scale_factors), align_corners, lanczos, 3.0)
 
 
-@translates(aten._upsample_lanczos2d_aa.default)
+@translates(*installed("_upsample_lanczos2d_aa.default"))
 def upsample_lanczos2d_aa(op, self, output_size, align_corners, scales_h, scales_w):
     """Interpolate with windowed sines as wide as the reduction."""
     return antialiased(op, self, output_size, [scales_h, scales_w], align_corners, lanczos, 3.0)

@@ -11,15 +11,18 @@ from torch._functorch import predispatch
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
-
-@translates(
-    predispatch._make_dual,
-    predispatch._unpack_dual,
-    predispatch._jvp_increment_nesting,
-    predispatch._jvp_decrement_nesting,
-    predispatch._enter_dual_level,
-    predispatch._exit_dual_level,
+TANGENTS = (
+    "_make_dual",
+    "_unpack_dual",
+    "_jvp_increment_nesting",
+    "_jvp_decrement_nesting",
+    "_enter_dual_level",
+    "_exit_dual_level",
 )
+"""Functions of `predispatch`, which older versions of torch lack."""
+
+
+@translates(*(getattr(predispatch, name) for name in TANGENTS if hasattr(predispatch, name)))
 def tangents(op, *args, **kwargs):
     """Tangents inside of the model."""
     raise Untranslatable("the tangents of torch.func.jvp and jacfwd are not part of ONNX")

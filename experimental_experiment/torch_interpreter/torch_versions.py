@@ -1,0 +1,30 @@
+"""What older versions of torch, from 2.9 on, lack or spell otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def installed(*names: str) -> list[torch._ops.OpOverload]:
+    """The overloads of ATen of these names, as ``"_scaled_mm_v2.default"``, without those that the installed torch lacks."""
+    found = []
+    for name in names:
+        packet, _, overload = name.partition(".")
+        operator = getattr(torch.ops.aten, packet, None)
+        if operator is not None and overload in operator.overloads():
+            found.append(getattr(operator, overload))
+    return found
+
+
+def source_name(source: Any) -> str:
+    """The name of a ``torch._guards.Source``, ``L['x'].size()[0]``: an attribute, before torch 2.10 a method."""
+    name = source.name
+    return name() if callable(name) else name
+
+
+def child_spec(spec: pytree.TreeSpec, position: int) -> pytree.TreeSpec:
+    """A child of a TreeSpec: ``child`` is younger than torch 2.9."""
+    return spec.child(position) if hasattr(spec, "child") else spec.children_specs[position]
