@@ -108,9 +108,10 @@ def direct(graphs: dict[str, CompiledGraph], metadata: ViewAndMutationMeta | Non
 
 
 def is_simple(first: CompiledGraph, metadata: ViewAndMutationMeta) -> bool:
-    """Whether the graphs take the inputs as they come and their outputs are tensors of their own."""
+    """Whether the graphs take the inputs as they come and their outputs are tensors of their own; older torch does not tell."""
     return (
-        len(first.inputs) == len(metadata.input_info)
+        hasattr(metadata, "num_opaque_objects_saved_for_bw")
+        and len(first.inputs) == len(metadata.input_info)
         and not any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
         and not metadata.num_outputs_aliased
         and not metadata.num_intermediate_bases

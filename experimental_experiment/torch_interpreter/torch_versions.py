@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -28,3 +29,11 @@ def source_name(source: Any) -> str:
 def child_spec(spec: pytree.TreeSpec, position: int) -> pytree.TreeSpec:
     """A child of a TreeSpec: ``child`` is younger than torch 2.9."""
     return spec.child(position) if hasattr(spec, "child") else spec.children_specs[position]
+
+
+@functools.cache
+def factors_of_solve_are_transposed() -> bool:
+    """Whether ``_linalg_solve_ex`` gives the factors of the transpose of a matrix that lies row after row, as torch 2.9 does."""
+    matrix = torch.tensor([[1.0, 2.0], [0.5, 3.0]])
+    _, factors, *_ = torch.ops.aten._linalg_solve_ex.default(matrix, torch.ones(2))
+    return not torch.equal(factors, torch.linalg.lu_factor(matrix)[0])

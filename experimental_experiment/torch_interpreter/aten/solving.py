@@ -14,6 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.factorization import (
     chosen,
     column,
+    factors_for_gradient,
     identity_like,
     indices,
     lu,
@@ -27,6 +28,7 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.torch_versions import factors_of_solve_are_transposed
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
@@ -118,19 +120,27 @@ def transposed_solution(op, factors: ir.Value, order: ir.Value, b: ir.Value) -> 
 @translates(aten.linalg_solve.default)
 def linalg_solve(op, A, B, left):
     """X of ``A X = B``, or of ``X A = B``."""
-    return _linalg_solve_ex(op, A, B, left)[0]
+    return solved_and_factored(op, A, B, left)[0]
 
 
 @translates(aten.linalg_solve_ex.default)
 def linalg_solve_ex(op, A, B, left):
     """`linalg_solve`, and the column of the first zero pivot."""
-    x, _, _, info = _linalg_solve_ex(op, A, B, left)
+    x, _, _, info = solved_and_factored(op, A, B, left)
     return x, info
 
 
 @translates(aten._linalg_solve_ex.default)
 def _linalg_solve_ex(op, A, B, left):
-    """`linalg_solve` for matrices and for vectors, and `linalg_lu_factor_ex` of A."""
+    """`linalg_solve` for matrices and for vectors, and `linalg_lu_factor_ex` of A; older versions of torch factor its transpose."""
+    x, factors, pivots, info = solved_and_factored(op, A, B, left)
+    if factors_of_solve_are_transposed():
+        factors, pivots = factors_for_gradient(op, A, 1)
+    return x, factors, pivots, info
+
+
+def solved_and_factored(op, A, B, left):
+    """The results of `_linalg_solve_ex`."""
     is_vector, b = is_vector_of(A, B), op.Cast(B, to=DOUBLE)
     b = column(op, b) if is_vector else b
     factors, order, pivots, _ = lu(op, op.Cast(A, to=DOUBLE))
