@@ -169,6 +169,8 @@ def with_cache(model: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]
     ids = torch.randint(
         3, WORDS, (len(inputs["input_ids"]), 1)
     )  # several rows a sample where there are codebooks
+    if model.config.model_type == "cpmant":  # it wants the tokens of the cache too
+        ids = torch.cat([inputs["input_ids"], ids], 1)
     step = {"input_ids": ids, "attention_mask": mask, name: result[name]}
     return {key: value for key, value in step.items() if key in accepted}
 

@@ -43,6 +43,15 @@ def classes(x):
     return torch.nn.functional.one_hot(x.argmax(1), x.shape[1])
 
 
+def pooled(x):
+    twice = torch.nn.MaxPool1d(3, 2, 1, return_indices=True)(x)
+    return (
+        torch.max_pool1d(x[:, None], [2], ceil_mode=True),
+        torch.nn.functional.max_pool1d(x, 3, 1, dilation=2),
+        *twice,
+    )
+
+
 def scaled(x):
     return x / math.sqrt(x.shape[1])
 
@@ -60,6 +69,7 @@ class TestNumbersOfSizes(ExporterTestCase):
         "frequencies": (frequencies, [(5, 9), (1, 10)]),
         "the length of a signal": (inverted, [(3, 25), (1, 32)]),
         "one of as many classes": (classes, [(5, 9), (1, 2)]),
+        "the largest of each window": (pooled, [(5, 9), (1, 5), (3, 8)]),
         "a square root": (scaled, [(5, 9)]),
         "the divergence of two distributions": (divergence, [(5, 6), (2, 6)]),
     }

@@ -9,6 +9,7 @@ from transformers.models.mamba import modeling_mamba as mamba
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
 from transformers.models.recurrent_gemma import modeling_recurrent_gemma as recurrent_gemma
 from transformers.models.rwkv import modeling_rwkv as rwkv
+from transformers.models.xlstm import modeling_xlstm as xlstm
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
@@ -89,6 +90,25 @@ def ruled(batch, tokens, per_channel, with_state=False):
     return (*keys, torch.randn(batch, tokens, 4, 5), decay, torch.randn(batch, tokens, 4), *state)
 
 
+class MatrixMemory(torch.nn.Module):
+    """xLSTM's memory, its last states too."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.backend = xlstm.xLSTMBackend(xlstm.xLSTMConfig(chunk_size=16, **options))
+
+    def forward(self, query, key, value, igate, fgate, states=(None,) * 3):
+        return self.backend(query, key, value, igate, fgate, *states)
+
+
+def remembered(batch, tokens, with_states=False):
+    """Arguments of `MatrixMemory`: two heads, keys of 3 channels, values of 5."""
+    tensors = [torch.randn(batch, 2, tokens, width) for width in (3, 3, 5)]
+    gates = [torch.randn(batch, 2, tokens) for _ in range(2)]
+    states = tuple(torch.randn(batch, 2, *size) for size in ((3, 5), (3,), (1,)))
+    return (*tensors, *gates, states) if with_states else (*tensors, *gates)
+
+
 class TestTokenLoops(ExporterTestCase):
     def check(self, model, example, others, shapes):
         """Any number of tokens with the patches, that of the example without."""
@@ -133,6 +153,27 @@ class TestTokenLoops(ExporterTestCase):
         self.export_and_compare(
             Scan(), example, others=[other], dynamic_shapes=(*shapes, {0: "batch"}), target_opset=20
         )
+
+    def test_matrix_memory(self):
+        """Chunks of 16 tokens in eager, none of them in the model."""
+        shapes = ({0: "batch", 2: "tokens"},) * 5
+        others = [remembered(3, 9), remembered(1, 1), remembered(2, 16), remembered(2, 40)]
+        self.check(MatrixMemory(), remembered(2, 5), others, shapes)
+        example, *others = (remembered(*size, with_states=True) for size in ((2, 20), (3, 9), (1, 1)))
+        self.export_and_compare(
+            MatrixMemory(),
+            example,
+            others=others,
+            dynamic_shapes=(*shapes, ({0: "batch"},) * 3),
+            target_opset=20,
+        )
+
+    def test_memory_in_training_is_left_to_its_chunks(self):
+        model, others = MatrixMemory(mode="train"), [remembered(3, 16)]
+        shapes = ({0: "batch"},) * 5
+        self.export_and_compare(model, remembered(2, 16), others=others, dynamic_shapes=shapes)
+        with self.assertRaises(CaptureError):
+            to_onnx(model, remembered(2, 16), dynamic_shapes=({2: "tokens"},) * 5)
 
     def test_delta_rule(self):
         """The program of transformers' own loop holds one chunk of 64 tokens."""

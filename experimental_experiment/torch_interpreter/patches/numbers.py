@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
         "torch.fft.fftfreq",
         "torch.fft.rfftfreq",
         "torch.istft",
+        "torch.max_pool1d",
         "torch.nn.functional.one_hot",
         "torch._C._infer_size",
         "math.sqrt",
@@ -31,13 +32,15 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
-    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.one_hot``, ``math.sqrt`` and the divergences of distributions.
+    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.one_hot``, ``math.sqrt`` and the divergences of
+    distributions.
     """
     functions = (
         (torch, "linspace", linspace),
         (torch.fft, "fftfreq", fftfreq),
         (torch.fft, "rfftfreq", rfftfreq),
         (torch, "istft", istft),
+        (torch, "max_pool1d", max_pool1d),
         (torch.nn.functional, "one_hot", one_hot),
         (torch._C, "_infer_size", infer_size),
         (math, "sqrt", sqrt),
@@ -131,6 +134,17 @@ def istft(of_numbers: Callable) -> Callable:
         return torch.nn.functional.pad(signal, (0, length)).narrow(-1, start, length)
 
     return istft
+
+
+def max_pool1d(of_numbers: Callable) -> Callable:
+    """`torch.max_pool1d` of any length: what its twin with indices gives beside them."""
+
+    def max_pool1d(input: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        if not is_symbolic(input.shape[-1]):
+            return of_numbers(input, *args, **options)
+        return torch.max_pool1d_with_indices(input, *args, **options)[0]
+
+    return max_pool1d
 
 
 def one_hot(of_numbers: Callable) -> Callable:

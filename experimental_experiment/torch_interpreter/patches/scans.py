@@ -1,7 +1,7 @@
 """Models with a state that loop over their tokens in Python: one scan where the number of tokens is not known.
 
-Source of semantics: the loops of ``transformers.models.mamba``, ``rwkv``, ``recurrent_gemma``, ``qwen3_next`` and ``kimi_linear``. A known
-number of tokens is left to them.
+Source of semantics: the loops of ``transformers.models.mamba``, ``rwkv``, ``recurrent_gemma``, ``xlstm``, ``qwen3_next`` and
+``kimi_linear``. A known number of tokens is left to them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from experimental_experiment.torch_interpreter.patches.patch import Patch, patch
 
 RECURRENT_GEMMA = "transformers.models.recurrent_gemma.modeling_recurrent_gemma"
 RWKV = "transformers.models.rwkv.modeling_rwkv"
+XLSTM = "transformers.models.xlstm.modeling_xlstm"
 SELECTIVE = tuple(
     f"transformers.models.{name}.modeling_{name}" for name in ("falcon_mamba", "jamba", "mamba", "zamba")
 )
@@ -42,12 +43,13 @@ CHUNKED = {
         *(f"{module}.mamba_selective_scan" for module in SELECTIVE),
         f"{RWKV}.rwkv_linear_attention_cpu",
         f"{RECURRENT_GEMMA}.RecurrentGemmaRglru._rnn_scan",
+        f"{XLSTM}.xLSTMBackend.forward",
     ),
     since="5.23",
     default=True,
 )
 def token_loops() -> Iterator[None]:
-    """Mamba, FalconMamba, Jamba, Zamba, RWKV and RecurrentGemma keep the length of the example: they loop over it."""
+    """Mamba, FalconMamba, Jamba, Zamba, RWKV, RecurrentGemma and xLSTM keep the length of the example: they loop over it."""
     with contextlib.ExitStack() as stack:
         for name in SELECTIVE:
             scanned_in(stack, token_loops, sys.modules.get(name), "mamba_selective_scan", selective_scan, -1)
@@ -55,6 +57,9 @@ def token_loops() -> Iterator[None]:
         scanned_in(stack, token_loops, rwkv, "rwkv_linear_attention_cpu", linear_attention, 1, "key")
         layer = getattr(sys.modules.get(RECURRENT_GEMMA), "RecurrentGemmaRglru", None)
         scanned_in(stack, token_loops, layer, "_rnn_scan", linear_recurrence, 1)
+        backend = getattr(sys.modules.get(XLSTM), "xLSTMBackend", None)
+        if backend is not None:
+            stack.enter_context(replaced(backend, "forward", matrix_memory(backend.forward)))
         yield
 
 
@@ -182,6 +187,44 @@ def linear_recurrence(
 
     last, result = scan(step, start, (gates, tokens))
     return result.transpose(0, 1).to(hidden_states.dtype), last
+
+
+def matrix_memory(forward: Callable) -> Callable:
+    """xLSTM's memory, over (batch, heads, tokens, channels), in inference: its own step for each token, without its chunks of 64."""
+
+    @functools.wraps(forward)
+    def called(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        names = forward.__code__.co_varnames[1 : forward.__code__.co_argcount]
+        given = dict(zip(names, args)) | kwargs
+        query, key, value = (given[name] for name in ("query", "key", "value"))
+        mode = given.get("mode") or self.config.mode
+        if "train" in mode or "inference" not in mode or not isinstance(query.shape[2], torch.SymInt):
+            return forward(self, *args, **kwargs)
+        token_loops.used()
+        dtype = getattr(torch, self.config.inference_state_dtype)
+        batch, heads, _, width = key.shape
+        sizes = (width, value.shape[-1]), (width,), (1,)
+        start = [given.get(name) for name in ("c_initial", "n_initial", "m_initial")]
+        start = [
+            key.new_zeros((batch, heads, *size), dtype=dtype) if state is None else state.to(dtype).clone()
+            for state, size in zip(start, sizes)
+        ]
+
+        def step(states: list[torch.Tensor], token: tuple) -> tuple[list[torch.Tensor], torch.Tensor]:
+            query, key, value, igate, fgate = token
+            cell, norm, largest = states
+            result, states = self.step_kernel_fn(
+                query=query, key=key, value=value, igate=igate, fgate=fgate, cstate=cell, nstate=norm,
+                mstate=largest, eps=self.config.eps, dtype_state=dtype,
+            )  # fmt: skip
+            return list(states), result
+
+        gates = (given[name][..., None] for name in ("igate", "fgate"))
+        tokens = tuple(x.movedim(2, 0) for x in (query, key, value, *gates))
+        last, result = scan(step, start, tokens)
+        return result.movedim(0, 2), tuple(last)
+
+    return called
 
 
 def delta_rule(
