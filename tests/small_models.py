@@ -116,6 +116,22 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "vibevoice_acoustic_tokenizer": CODEC,
     "vibevoice_acoustic_tokenizer_decoder": CODEC,
     "vibevoice_acoustic_tokenizer_encoder": CODEC,
+    "florence_vision": {"embed_dim": [16, 32, 48, 64], "num_groups": [2, 2, 2, 2], "window_size": 2, "projection_dim": 32},
+    "sam2_hiera_det_model": {
+        "image_size": [64, 64],
+        "window_positional_embedding_background_size": [4, 4],
+        "blocks_per_stage": [1, 1, 2, 1],
+        "embed_dim_per_stage": [16, 32, 48, 64],
+        "hidden_size": 16,
+        "num_attention_heads_per_stage": [2, 2, 2, 2],
+        "window_size_per_stage": [4, 4, 2, 2],
+        "global_attention_blocks": [3],
+    },
+    "sam2_vision_model": {
+        "backbone_channel_list": [64, 48, 32, 16],
+        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+    },
+    "vjepa2": {"crop_size": 24, "frames_per_clip": 4, "pred_hidden_size": 32, "pred_num_attention_heads": 4, "pred_num_hidden_layers": 2},
     "xmod": {"default_language": "en_XX"},
 }  # fmt: skip
 """What some configurations lack by default, or want to have in common, by their model_type."""
@@ -298,7 +314,7 @@ def part(config: Any, default: Any, *names: str) -> Any:
 
 def pictures(model: torch.nn.Module, batch: int, size: int | None) -> torch.Tensor:
     """Images, square ones by default."""
-    known = part(model.config, 64, "image_size", "img_size")
+    known = part(model.config, 64, "image_size", "img_size", "crop_size")
     if isinstance(known, dict):
         known = [known["height"], known["width"]]
     height, width = known if isinstance(known, (list, tuple)) else (known, known)

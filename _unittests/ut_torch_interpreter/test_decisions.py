@@ -153,6 +153,39 @@ class TestBranches(ExporterTestCase):
         self.assertIs(before, ShapeEnv.evaluate_expr)
 
 
+class TestInnerSizes(ExporterTestCase):
+    """What is 1 inside of the model, for the example alone."""
+
+    def test_strides(self):
+        layers = [torch.nn.Conv2d(width, 4, 3, stride=4, padding=1) for width in (3, 4)]
+        model = torch.nn.Sequential(layers[0], torch.nn.BatchNorm2d(4), layers[1], torch.nn.Flatten(2)).eval()
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            written = self.export_and_compare(
+                model,
+                (torch.randn(2, 3, 16, 12),),
+                others=[(torch.randn(1, 3, *sizes),) for sizes in ((17, 40), (5, 90), (64, 3))],
+                dynamic_shapes=({0: "batch", 2: "height", 3: "width"},),
+            )
+        size = written.graph.output[0].type.tensor_type.shape.dim[2]
+        self.assertIn("height", size.dim_param)
+
+    def test_one_that_is_expanded(self):
+        """The general program takes it for 5: it is that of the example, with a warning."""
+
+        def by_steps(x):
+            return x[::8] + torch.arange(5)
+
+        def by_rest(x):
+            return torch.zeros((x.shape[0] + 8 - x.shape[0] % 8) // 8) + torch.arange(5)
+
+        for function, example, other in ((by_steps, 8, 6), (by_rest, 5, 6)):
+            with self.subTest(function.__name__):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    written = to_onnx(Function(function), (torch.randn(example),), dynamic_shapes=({0: "n"},))
+                self.assertIn("== 1", "".join(logs.output))
+                self.assert_matches(written, Function(function), (torch.randn(other),))
+
+
 class TestPinned(ExporterTestCase):
     def test_a_size_of_one_that_torch_kept_is_static(self):
         cases = {

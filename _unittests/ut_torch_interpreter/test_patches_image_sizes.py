@@ -7,6 +7,7 @@ import torch
 import transformers
 from transformers.models.lighton_ocr import modeling_lighton_ocr as lighton_ocr
 from transformers.models.mistral3 import modeling_mistral3 as mistral3
+from transformers.models.mistral_large4 import modeling_mistral_large4 as mistral_large4
 from transformers.models.pixtral import modeling_pixtral as pixtral
 
 from experimental_experiment.testing import ExporterTestCase
@@ -108,7 +109,11 @@ class TestMergers(ExporterTestCase):
     def test_any_sizes(self):
         shapes = ({0: "patches"}, {0: "images"})
         sizes = T([[12, 12], [8, 16]])
-        for cls in (mistral3.Mistral3PatchMerger, lighton_ocr.LightOnOcrPatchMerger):
+        for cls in (
+            mistral3.Mistral3PatchMerger,
+            mistral_large4.MistralLarge4PatchMerger,
+            lighton_ocr.LightOnOcrPatchMerger,
+        ):
             with self.subTest(cls.__name__):
                 others = [patches(T([[20, 12], [8, 28], [9, 15]]))]
                 self.export_and_compare(

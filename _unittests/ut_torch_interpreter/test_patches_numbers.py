@@ -56,6 +56,12 @@ def scaled(x):
     return x / math.sqrt(x.shape[1])
 
 
+def attention(x):
+    rows = x[None]
+    scaled = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[0] ** -0.5)
+    return scaled, torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, None, 0.0, True)
+
+
 def divergence(x):
     scale = torch.eye(3) + x[:, :1, None] ** 2
     left = MultivariateNormal(x[:, :3], scale, validate_args=False)
@@ -71,6 +77,7 @@ class TestNumbersOfSizes(ExporterTestCase):
         "one of as many classes": (classes, [(5, 9), (1, 2)]),
         "the largest of each window": (pooled, [(5, 9), (1, 5), (3, 8)]),
         "a square root": (scaled, [(5, 9)]),
+        "the scale of an attention": (attention, [(5, 9), (1, 2)]),
         "the divergence of two distributions": (divergence, [(5, 6), (2, 6)]),
     }
 
@@ -87,8 +94,21 @@ class TestNumbersOfSizes(ExporterTestCase):
                     Function(function), (example,), others=others, dynamic_shapes=self.shapes(function)
                 )
 
+    def test_wrong_without_the_patch(self):
+        """torch.export takes the scale of the example, and says so."""
+        options = ExportOptions(patches=False)
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            written = to_onnx(
+                Function(attention), (X,), dynamic_shapes=({0: "rows"},), export_options=options
+            )
+        self.assertIn("== 0.5", "".join(logs.output))
+        with self.assertRaises(AssertionError):
+            self.assert_matches(written, Function(attention), (torch.randn(7, 6),))
+
     def test_refused_without_the_patch(self):
         for promise, (function, _) in self.CASES.items():
+            if function is attention:
+                continue
             example = torch.randn(2, 21) if function is inverted else X
             with self.subTest(promise), self.assertRaisesRegex(CaptureError, "specialized|expected int at"):
                 to_onnx(

@@ -1,4 +1,4 @@
-"""MobileNet's paddings, for images of any size."""
+"""Paddings to multiples, and those of MobileNet, for images of any size."""
 
 import unittest
 
@@ -35,6 +35,38 @@ def image(height, width):
     return (torch.randn(2, 1, height, width),)
 
 
+class Multiples(torch.nn.Module):
+    """Rows and columns of whole blocks, each a sum."""
+
+    def forward(self, x):
+        height, width = x.shape
+        below, right = (4 - height % 4) % 4, -width % 3
+        padded = torch.nn.functional.pad(x, (0, right, 0, below), value=1.0)
+        rows, columns = padded.shape[0] // 4, padded.shape[1] // 3
+        blocks = padded.view(rows, 4, columns, 3).sum((1, 3))
+        return blocks, torch.nn.functional.pad(x, (1, right), mode="replicate")
+
+
+class TestMultiples(ExporterTestCase):
+    SHAPES = ({0: "height", 1: "width"},)
+
+    def test_any_size(self):
+        others = [(torch.randn(*sizes),) for sizes in ((8, 3), (5, 8), (1, 1))]
+        written = self.export_and_compare(
+            Multiples(), (torch.randn(6, 7),), others=others, dynamic_shapes=self.SHAPES
+        )
+        names = [size.dim_param for size in written.graph.output[0].type.tensor_type.shape.dim]
+        self.assertEqual(names, ["((height + 3)//4)", "((width + 2)//3)"])
+
+    def test_what_is_no_multiple(self):
+        def padded(x):
+            size = x.shape[0]
+            return [torch.nn.functional.pad(x, (0, 0, 0, count)) for count in (size % 4, -2 * size % 4, 3)]
+
+        others = [(torch.randn(rows, 2),) for rows in (4, 7, 9)]
+        self.export_and_compare(padded, (torch.randn(6, 2),), others=others, dynamic_shapes=({0: "rows"},))
+
+
 class TestPaddings(ExporterTestCase):
     SHAPES = ({2: "height", 3: "width"},)
 
@@ -45,6 +77,18 @@ class TestPaddings(ExporterTestCase):
                 self.export_and_compare(
                     Layers(module), image(8, 9), others=others, dynamic_shapes=self.SHAPES, target_opset=20
                 )
+
+    def test_the_size_of_the_result_is_simple(self):
+        module, layer = MODULES[1], torch.nn.Conv2d(1, 2, 3, stride=2)
+        model = Layers(module)
+        model.first, model.second, model.third = (
+            layer,
+            torch.nn.Conv2d(2, 1, 3, 2),
+            torch.nn.Conv2d(1, 1, 2, 2),
+        )
+        written = to_onnx(model, image(23, 25), dynamic_shapes=self.SHAPES)
+        names = [size.dim_param for size in written.graph.output[0].type.tensor_type.shape.dim[2:]]
+        self.assertEqual(names, ["(((height - 1)//8)) + 1", "(((width - 1)//8)) + 1"])
 
     def test_one_axis(self):
         others = [image(8, width) for width in (7, 8, 12)]

@@ -72,6 +72,22 @@ class TestWindows(ExporterTestCase):
         shapes = ({0: "batch", 1: "height", 2: "width"},)
         self.export_and_compare(model, args, others=others, dynamic_shapes=shapes, target_opset=20)
 
+    def test_mobile_vit(self):
+        """Maps with whole windows and without, down to one element; an example of one window."""
+        sizes = dict(
+            hidden_sizes=[8, 12, 16], neck_hidden_sizes=[4, 4, 8, 8, 8, 8, 12], num_attention_heads=2
+        )
+        torch.manual_seed(0)
+        config = transformers.MobileViTConfig(patch_size=3, image_size=32, **sizes)
+        model = transformers.MobileViTModel(config).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.normal_(0.1, 0.3)
+        others = [image(*size) for size in ((96, 64, 1), (33, 31), (224, 65))]
+        self.export_and_compare(
+            model, image(32, 48), others=others, dynamic_shapes=self.SHAPES, target_opset=20
+        )
+
     def test_without_it_parities_and_paddings_are_those_of_the_example(self):
         layer = modeling_clap.ClapAudioLayer(modeling_clap.ClapAudioConfig(window_size=4), 768, (16, 16), 2)
         model = Windows(modeling_clap, layer, modeling_clap.ClapAudioPatchMerging(8))

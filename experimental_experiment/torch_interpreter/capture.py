@@ -28,7 +28,7 @@ from experimental_experiment.torch_interpreter.decisions import (
 )
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
-from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions, unmarked
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
@@ -255,20 +255,6 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
             if leaf._version != version:
                 with torch.no_grad():
                     leaf.copy_(value)
-
-
-@contextlib.contextmanager
-def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
-    """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
-    # imported here: it brings TorchDynamo, as torch.export does when it is called
-    from torch._export.non_strict_utils import _clean_dynamic_markers
-
-    try:
-        yield
-    finally:
-        for leaf in pytree.tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor):
-                _clean_dynamic_markers(leaf)
 
 
 def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:

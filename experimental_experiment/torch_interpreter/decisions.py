@@ -16,6 +16,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -121,6 +122,21 @@ class Decisions:
                 if name in text or f"marked {called} as dynamic" in text:
                     return decision
         return None
+
+    def pins_inner_sizes(self) -> bool:
+        """Whether an operator, no branch of the model, made an expression of sizes 0 or 1 for good, as it is in the example."""
+        return any(
+            not decision.is_branch
+            and is_equation_of_sizes(decision.condition)
+            and not {sympy.Integer(0), sympy.Integer(1)}.isdisjoint(decision.condition.args)
+            and any(guard.expr == decision.condition for guard in decision.environment.guards)
+            for decision in self
+        )
+
+    def refuse_contradictions(self) -> None:
+        """Raise CaptureError when a guard does not hold for the sizes of the example."""
+        for environment in {id(decision.environment): decision.environment for decision in self}.values():
+            refuse_contradictions(environment, self)
 
     def source_of(self, condition: sympy.Basic) -> Source | None:
         """The line that asked for a condition."""
@@ -296,7 +312,8 @@ def is_equation_of_sizes(guard: sympy.Basic) -> bool:
     """
     if not isinstance(guard, sympy.Eq) or solved(guard) is not None:
         return False
-    return any(side.is_number for side in guard.args) and "Mod" not in str(guard)
+    is_rest = any(isinstance(side, (Mod, PythonMod)) for side in guard.args)
+    return any(side.is_number for side in guard.args) and not is_rest
 
 
 def place(entry: Input, axis: int | None) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
@@ -36,7 +38,8 @@ class ExportOptions:
         preserve_module_call_signature: qualified names of submodules whose calling convention is kept.
         prefer_deferred_runtime_asserts_over_guards: turn guards on sizes into runtime checks.
         backed_size_oblivious: treat dynamic dimensions as if they could be 0 or 1. None: only when the example
-            size of a dimension called dynamic is 0 or 1, which torch would otherwise refuse.
+            size of a dimension called dynamic is 0 or 1, which torch would otherwise refuse, or a size inside of the model is
+            1, which the program would otherwise hold.
         patches: which patches of torch and transformers are applied while the model is captured, see ``docs/patches.md``.
             None: those of its column default; names: these too; True: all but those that assume something of the model,
             which are named; False: none.
@@ -79,19 +82,47 @@ class ExportOptions:
         """Call ``torch.export.export``, then decompose if asked; or trace with make_fx, which decomposes on the way.
 
         *has_small_sizes*: whether a dimension called dynamic has size 0 or 1 in the example. *decisions* receives what
-        the example decided about sizes.
+        the example decided about sizes. When it decided that a size inside of the model is 1, as that of an image of 24 pixels after
+        five strides of 2, the model is captured again, without that.
         Raises CaptureError, with torch's own error as its cause.
         """
-        oblivious = self.backed_size_oblivious
-        if oblivious is None:
-            oblivious = has_small_sizes
-        config = contextlib.nullcontext()
-        if oblivious:
-            config = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+        asked = (module, args, kwargs, dynamic_shapes)
+        if self.backed_size_oblivious is not None:
+            return self.captured(*asked, self.backed_size_oblivious, decisions)
+        program = self.captured(*asked, has_small_sizes, decisions)
+        if has_small_sizes or not decisions.pins_inner_sizes():
+            return program
+        with unmarked(args, kwargs):
+            pass  # the capture left marks that the next one would read
+        others = type(decisions)()  # importing it would bring sympy
+        try:
+            general = self.captured(*asked, True, others)
+            others.refuse_contradictions()
+        except CaptureError as error:
+            logger.debug("a capture that takes no inner size for 1 is refused: %s", error)
+            return program
+        decisions.found = others.found
+        return general
+
+    def captured(
+        self,
+        module: torch.nn.Module,
+        args: tuple,
+        kwargs: dict[str, Any],
+        dynamic_shapes: Any,
+        oblivious: bool,
+        decisions: Decisions,
+    ) -> torch.export.ExportedProgram | Program:
+        """What one capture gives, which takes dynamic sizes for larger than 1 if *oblivious*, also those that are 1 in the example."""
+
+        def config() -> contextlib.AbstractContextManager:
+            patch = torch.fx.experimental._config.patch
+            return patch(backed_size_oblivious=True) if oblivious else contextlib.nullcontext()
+
         if self.tracing == "make_fx":
             from experimental_experiment.torch_interpreter.tracing import traced  # brings TorchDynamo: 1 s
 
-            with stage("make_fx", decisions), config, decisions.recorded(), without_remarks():
+            with stage("make_fx", decisions), config(), decisions.recorded(), without_remarks():
                 return traced(
                     module,
                     args,
@@ -100,7 +131,7 @@ class ExportOptions:
                     self.decompositions(),
                     self.prefer_deferred_runtime_asserts_over_guards,
                 )
-        with stage("torch.export.export", decisions), config, decisions.recorded(), without_remarks():
+        with stage("torch.export.export", decisions), config(), decisions.recorded(), without_remarks():
             program = torch.export.export(
                 module,
                 args,
@@ -110,7 +141,8 @@ class ExportOptions:
                 preserve_module_call_signature=self.preserve_module_call_signature,
                 prefer_deferred_runtime_asserts_over_guards=self.prefer_deferred_runtime_asserts_over_guards,
             )
-        return self.decomposed(program)
+        with config():
+            return self.decomposed(program)
 
     def decompositions(self) -> dict[Any, Callable]:
         """The decompositions asked for."""
@@ -136,6 +168,20 @@ class ExportOptions:
                 )
         with stage("ExportedProgram.run_decompositions"):
             return program.run_decompositions(table)
+
+
+@contextlib.contextmanager
+def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
+    """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
+    # imported here: it brings TorchDynamo, as torch.export does when it is called
+    from torch._export.non_strict_utils import _clean_dynamic_markers
+
+    try:
+        yield
+    finally:
+        for leaf in pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                _clean_dynamic_markers(leaf)
 
 
 class CapturedOnce:

@@ -1,6 +1,6 @@
 """Pixtral and the models around it: images of several sizes in one padded tensor, with their sizes in another one.
 
-Source of semantics: ``transformers.models.pixtral``, ``mistral3``, ``lighton_ocr``.
+Source of semantics: ``transformers.models.pixtral``, ``mistral3``, ``mistral_large4``, ``lighton_ocr``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ PIXTRAL = "transformers.models.pixtral.modeling_pixtral"
 MERGERS = (
     "transformers.models.mistral3.modeling_mistral3.Mistral3PatchMerger",
     "transformers.models.lighton_ocr.modeling_lighton_ocr.LightOnOcrPatchMerger",
+    "transformers.models.mistral_large4.modeling_mistral_large4.MistralLarge4PatchMerger",
 )
 LIGHT_ON_OCR = "transformers.models.lighton_ocr.modeling_lighton_ocr"
 
@@ -36,7 +37,7 @@ LIGHT_ON_OCR = "transformers.models.lighton_ocr.modeling_lighton_ocr"
     default=True,
 )
 def images_of_sizes() -> Iterator[None]:
-    """Pixtral, Mistral 3 and LightOnOCR cut each image to its size in a loop: how many patches remain is known to the data only."""
+    """Pixtral, Mistral 3, Mistral Large 4 and LightOnOCR cut each image to its size in a loop: how many patches remain is known to the data only."""
     with contextlib.ExitStack() as stack:
         module = sys.modules.get(PIXTRAL)
         if module is not None:

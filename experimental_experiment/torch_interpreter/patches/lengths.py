@@ -1,17 +1,55 @@
-"""``len`` of a tensor and ``int`` of a size, which Python makes numbers of its own."""
+"""``len`` of a tensor, ``int`` of a size and the product of a shape, which Python makes numbers of its own."""
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import functools
+import inspect
+import math
+import sys
+import textwrap
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
+from experimental_experiment.torch_interpreter.frames import is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
-from experimental_experiment.torch_interpreter.patches.vision import modeling_modules
+from experimental_experiment.torch_interpreter.patches.vision import modeling_modules, words
+
+
+@patch("torch", replaces=("torch._subclasses.fake_tensor.FakeTensor.shape",), default=True)
+def elements_of_shapes() -> Iterator[None]:
+    """``x.shape[1:].numel()`` is a number of Python, which fixes the sizes to the example's: ``torch.Size`` multiplies no symbols."""
+    with replaced(FakeTensor, "shape", property(shape)):
+        yield
+
+
+class Shape(tuple):
+    """A shape with symbols, as a function that asks for a product of sizes gets it."""
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return Shape(found) if isinstance(place, slice) else found
+
+    def numel(self) -> Any:
+        """The product of the sizes, a symbol where one of them is."""
+        elements_of_shapes.used()
+        return math.prod(self)
+
+
+def shape(self: torch.Tensor) -> Any:
+    """``Tensor.shape``, which is a `Shape` for functions of a model that call a ``numel``."""
+    sizes = torch.Tensor.shape.__get__(self)
+    code = sys._getframe(1).f_code
+    if "numel" in code.co_names and not is_library(code.co_filename):
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            return Shape(sizes)
+    return sizes
 
 
 @patch("transformers", replaces=("len, in the modules of models",), since="5.0", default=True)
@@ -53,3 +91,49 @@ def symbol(torch_int: Callable) -> Callable:
         return torch_int(x)
 
     return called
+
+
+@patch("transformers", replaces=("int, in the modules of models",), since="5.0", default=True)
+def whole_numbers_of_sizes() -> Iterator[None]:
+    """MobileViT, InternVL and others ask for ``int(height / 2)``, a number of Python: images have the example's size."""
+    with contextlib.ExitStack() as stack:
+        for module in modeling_modules():
+            if "int" not in vars(module) and only_calls_int(module):
+                stack.enter_context(replaced(module, "int", whole))
+        yield
+
+
+@functools.cache
+def only_calls_int(module: types.ModuleType) -> bool:
+    """Whether the functions of a module call ``int``, and never ask whether something is one."""
+    found = [code for code in codes(module) if "int" in words(code)]
+    return bool(found) and not any("isinstance" in words(code) and asks_for_int(code) for code in found)
+
+
+def asks_for_int(code: types.CodeType) -> bool:
+    """Whether a function calls ``isinstance(x, int)``, as far as its source is known."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except OSError:
+        return True
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2)
+    kinds = (node.args[1] for node in calls if getattr(node.func, "id", "") == "isinstance")
+    return any(getattr(name, "id", "") == "int" for kind in kinds for name in ast.walk(kind))
+
+
+def codes(module: types.ModuleType) -> Iterator[types.CodeType]:
+    """The code of the functions and methods that a module defines."""
+    for owner in vars(module).values():
+        if getattr(owner, "__module__", None) == module.__name__:
+            for function in vars(owner).values() if isinstance(owner, type) else (owner,):
+                function = inspect.unwrap(getattr(function, "__func__", function))
+                if isinstance(function, types.FunctionType):
+                    yield function.__code__
+
+
+def whole(*values: Any, **options: Any) -> Any:
+    """``int`` that is a symbol where a number is computed from symbols."""
+    if values and isinstance(values[0], (torch.SymInt, torch.SymFloat)):
+        whole_numbers_of_sizes.used()
+        return torch.sym_int(values[0])
+    return builtins.int(*values, **options)

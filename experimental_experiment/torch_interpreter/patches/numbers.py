@@ -6,6 +6,7 @@ They are written with operators that take sizes. Source of semantics: the kernel
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
         "torch.istft",
         "torch.max_pool1d",
         "torch.nn.functional.one_hot",
+        "torch.nn.functional.scaled_dot_product_attention",
         "torch._C._infer_size",
         "math.sqrt",
     ),
@@ -32,8 +34,8 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
-    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.one_hot``, ``math.sqrt`` and the divergences of
-    distributions.
+    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.one_hot``, the scale of an attention, ``math.sqrt``
+    and the divergences of distributions.
     """
     functions = (
         (torch, "linspace", linspace),
@@ -42,6 +44,7 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch, "istft", istft),
         (torch, "max_pool1d", max_pool1d),
         (torch.nn.functional, "one_hot", one_hot),
+        (torch.nn.functional, "scaled_dot_product_attention", attention),
         (torch._C, "_infer_size", infer_size),
         (math, "sqrt", sqrt),
     )
@@ -156,6 +159,17 @@ def one_hot(of_numbers: Callable) -> Callable:
         return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).long()
 
     return one_hot
+
+
+def attention(of_numbers: Callable) -> Callable:
+    """`scaled_dot_product_attention` with a scale that is computed from sizes."""
+
+    def scaled_dot_product_attention(query: torch.Tensor, *args: Any, scale: Any = None, **options: Any):
+        if is_symbolic(scale):
+            query, scale = query * scale, 1.0
+        return of_numbers(query, *args, scale=scale, **options)
+
+    return functools.wraps(of_numbers)(scaled_dot_product_attention)
 
 
 def infer_size(of_numbers: Callable) -> Callable:

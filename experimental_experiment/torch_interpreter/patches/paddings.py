@@ -1,6 +1,6 @@
-"""MobileNet: paddings as TensorFlow has them, which depend on the size of an image.
+"""Paddings that depend on the size of an image: up to a multiple; those of MobileNet, as TensorFlow has them.
 
-Source of semantics: ``transformers.models.mobilenet_v1``, ``mobilenet_v2``.
+Source of semantics: ``torch.nn.functional.pad``, ``transformers.models.mobilenet_v1``, ``mobilenet_v2``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,48 @@ MODULES = {
     "transformers.models.mobilenet_v2.modeling_mobilenet_v2": True,
 }
 """The modules, and whether the padding is multiplied by the dilation."""
+
+
+@patch("torch", replaces=("torch.nn.functional.pad",), default=True)
+def paddings_to_multiples() -> Iterator[None]:
+    """A size that ``pad(x, (0, -n % 8))`` makes a multiple of 8 is none to torch.export: it needs minutes for what follows."""
+    pad = torch.nn.functional.pad
+    with replaced(torch.nn.functional, "pad", functools.wraps(pad)(to_multiples(pad))):
+        yield
+
+
+def to_multiples(of_sizes: Callable) -> Callable:
+    """`pad` that adds what is missing to a multiple in a form whose sum with the size is one."""
+
+    def pad(input: torch.Tensor, pad: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if any(isinstance(size, torch.SymInt) for size in pad):
+            after = [missing(size, count) for size, count in zip(reversed(input.shape), pad[1::2])]
+            pad = [entry for pair in zip(pad[::2], after) for entry in pair]
+        return of_sizes(input, pad, *args, **kwargs)
+
+    return pad
+
+
+def missing(size: Any, count: Any) -> Any:
+    """*count*, as ``(n + 7) // 8 * 8 - n`` where it is ``-n % 8`` or ``(8 - n % 8) % 8`` for a size *n*."""
+    if not isinstance(count, torch.SymInt) or not isinstance(size, torch.SymInt):
+        return count
+    # a SymInt has loaded it, importing this file has not
+    from torch.utils._sympy.functions import Mod, PythonMod
+
+    rest = count.node.expr
+    if not isinstance(rest, (Mod, PythonMod)) or not rest.args[1].is_Integer:
+        return count
+    less, side = rest.args
+    if less not in (-size.node.expr, side - Mod(size.node.expr, side)):
+        return count
+    paddings_to_multiples.used()
+    return to_multiple(size, int(side))
+
+
+def to_multiple(size: Any, side: int) -> Any:
+    """What *size* lacks to the next multiple of *side*, in the form whose sum with *size* torch writes as a multiple."""
+    return (size + side - 1) // side * side - size
 
 
 @patch(
@@ -57,7 +99,10 @@ def for_symbols(original: Callable, is_dilated: bool) -> Callable:
 
 
 def around(size: Any, kernel: int, stride: int, dilation: int) -> tuple[Any, Any]:
-    """What is added before and after an axis: the last window begins at the last multiple of the stride."""
-    covered = (size - 1) % stride + 1
-    missing = torch.sym_max(kernel - covered, 0)
+    """What is added before and after an axis: the last window begins at the last multiple of the stride.
+
+    Windows that leave no gap need no maximum: the size of the result is ``(size - 1) // stride + 1``, and torch.export finds it at once.
+    """
+    missing = (size - 1) // stride * stride + kernel - size
+    missing = missing if kernel >= stride else torch.sym_max(missing, 0)
     return missing // 2 * dilation, (missing - missing // 2) * dilation

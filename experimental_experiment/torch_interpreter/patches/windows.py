@@ -1,7 +1,7 @@
-"""Swin and its relatives: images that are padded to whole windows, and cut into them.
+"""Images that are cut into windows: padded to whole ones in Swin and its relatives, resized to them in MobileViT.
 
 Source of semantics: ``transformers.models.swin``, ``swinv2``, ``swin2sr``, ``donut``, ``maskformer``, ``clap``,
-``focalnet``.
+``focalnet``, ``mobilevit``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from experimental_experiment.torch_interpreter.patches.paddings import to_multiple
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 ALL = ("Layer", "PatchMerging", "PatchEmbeddings")
@@ -28,6 +29,8 @@ MODELS = {
     "focalnet.modeling_focalnet": ("FocalNet", ALL[2:]),
 }
 """Modules, what the names of their classes begin with, and the classes that pad images."""
+
+MOBILE_VIT = "transformers.models.mobilevit.modeling_mobilevit"
 
 
 def replacements() -> Iterator[tuple[str, str, Callable]]:
@@ -61,24 +64,19 @@ def window_reverse(windows: torch.Tensor, window_size: int, height: int, width: 
 
 def to_windows(self: torch.nn.Module, hidden_states: torch.Tensor, height: int, width: int) -> tuple:
     """(batch, height, width, channels) padded to whole windows, and paddings that say: cut to the size it had."""
-    below, right = (missing(size, self.window_size) for size in (height, width))
+    below, right = (to_multiple(size, self.window_size) for size in (height, width))
     return torch.nn.functional.pad(hidden_states, (0, 0, 0, right, 0, below)), (0, 0, 0, 1, 0, 1)
 
 
 def to_pairs(self: torch.nn.Module, input_feature: torch.Tensor, height: int, width: int) -> torch.Tensor:
     """(batch, height, width, channels) padded to even sizes."""
-    return torch.nn.functional.pad(input_feature, (0, 0, 0, missing(width, 2), 0, missing(height, 2)))
+    return torch.nn.functional.pad(input_feature, (0, 0, 0, to_multiple(width, 2), 0, to_multiple(height, 2)))
 
 
 def to_patches(self: torch.nn.Module, pixel_values: torch.Tensor, height: int, width: int) -> torch.Tensor:
     """(batch, channels, height, width) padded to whole patches."""
-    below, right = (missing(size, side) for size, side in zip((height, width), self.patch_size))
+    below, right = (to_multiple(size, side) for size, side in zip((height, width), self.patch_size))
     return torch.nn.functional.pad(pixel_values, (0, right, 0, below))
-
-
-def missing(size: Any, side: int) -> Any:
-    """What *size* lacks to the next multiple of *side*, in the form whose sum with *size* torch writes as a multiple."""
-    return (size + side - 1) // side * side - size
 
 
 @patch(
@@ -114,3 +112,64 @@ def for_symbols(original: Callable, function: Callable) -> Callable:
         return function(*args, **kwargs)
 
     return called
+
+
+@patch(
+    "transformers",
+    replaces=tuple(f"{MOBILE_VIT}.MobileViTLayer.{name}" for name in ("unfolding", "folding")),
+    since="5.0",
+    default=True,
+)
+def windows_of_mobile_vit() -> Iterator[None]:
+    """MobileViT asks whether an image has whole windows, and resizes it when it has not: the program would hold the answer.
+
+    All are resized: to their own size, that changes nothing.
+    """
+    module = sys.modules.get(MOBILE_VIT)
+    with contextlib.ExitStack() as stack:
+        if module is not None:
+            layer = module.MobileViTLayer
+            stack.enter_context(replaced(layer, "unfolding", unfolding(layer.unfolding)))
+            stack.enter_context(replaced(layer, "folding", folding(layer.folding)))
+        yield
+
+
+def unfolding(original: Callable) -> Callable:
+    """`unfolding` of images of symbolic sizes: places in a window before windows, then channels."""
+
+    @functools.wraps(original)
+    def called(self: torch.nn.Module, features: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
+        batch, channels, *size = features.shape
+        if not any(isinstance(side, torch.SymInt) for side in size):
+            return original(self, features)
+        windows_of_mobile_vit.used()
+        sides = self.patch_height, self.patch_width
+        rows, columns = ((whole + side - 1) // side for whole, side in zip(size, sides))
+        resized = resize(features, (rows * sides[0], columns * sides[1]))
+        apart = resized.reshape(batch, channels, rows, sides[0], columns, sides[1])
+        windows = apart.permute(0, 3, 5, 2, 4, 1).reshape(
+            batch * sides[0] * sides[1], rows * columns, channels
+        )
+        return windows, {"sizes": (batch, *sides, rows, columns, channels), "orig_size": tuple(size)}
+
+    return called
+
+
+def folding(original: Callable) -> Callable:
+    """`folding` of what `unfolding` gave."""
+
+    @functools.wraps(original)
+    def called(self: torch.nn.Module, patches: torch.Tensor, info_dict: dict[str, Any]) -> torch.Tensor:
+        if "sizes" not in info_dict:
+            return original(self, patches, info_dict)
+        batch, high, wide, rows, columns, channels = info_dict["sizes"]
+        apart = patches.reshape(batch, high, wide, rows, columns, channels)
+        image = apart.permute(0, 5, 3, 1, 4, 2).reshape(batch, channels, rows * high, columns * wide)
+        return resize(image, info_dict["orig_size"])
+
+    return called
+
+
+def resize(image: torch.Tensor, size: tuple[Any, Any]) -> torch.Tensor:
+    """The image in this height and width."""
+    return torch.nn.functional.interpolate(image, size=size, mode="bilinear", align_corners=False)
