@@ -82,6 +82,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "dots3_note_text": {"per_layer_config": {}, "num_key_value_heads": 4},
     "efficientnet": {"image_size": 64, "width_coefficient": 0.2, "depth_coefficient": 0.2},
     "emu3": {"vocabulary_map": {"<image>": 90, "<|extra_200|>": 91} | {f"<|visual token {place:06d}|>": 60 + place for place in range(9)}},
+    "eomt": {"num_blocks": 1},
     "esm": {"vocab_size": VOCABULARY, "mask_token_id": 3, "position_embedding_type": "rotary"},
     "falcon_h1": {"mamba_d_ssm": 64},
     "fastspeech2_conformer_hifigan": {"model_in_dim": 24},
