@@ -88,10 +88,10 @@ class Pieces(Sequence):
 
 
 def listed(tolist: Callable) -> Callable:
-    """``FakeTensor.tolist`` that gives `Lengths` to a model, for a row of numbers that is not known to be of any length."""
+    """``FakeTensor.tolist`` that gives `Lengths` to a model, for numbers, or rows of them, whose count is not known."""
 
     def called(self: FakeTensor) -> Any:
-        is_row = self.dim() == 1 and isinstance(self.shape[0], torch.SymInt)
+        is_row = self.dim() in (1, 2) and isinstance(self.shape[0], torch.SymInt)
         if is_row and is_within_forward(asking_frame(sys._getframe(1))):
             return Lengths(self, tolist)
         return tolist(self)
