@@ -21,6 +21,7 @@ from experimental_experiment.xoptim import (
     rule,
     var,
 )
+from experimental_experiment.xoptim.pattern import Kinds, finder_of, matches_of, may_match
 
 x, y = var("x"), var("y")
 
@@ -36,6 +37,11 @@ def neg_neg(op, x):
 def only(*rules):
     """The options and the rules of a test."""
     return {"options": OptimizationOptions(None, constant_folding=False), "rules": rules}
+
+
+def given(found):
+    """What is found, without what is absent."""
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class TestPatterns(unittest.TestCase):
@@ -117,6 +123,55 @@ class TestPatterns(unittest.TestCase):
             neg_of_clip,
             ["Exp", "Abs", "Neg"],
         )
+
+    def test_one_of_the_inputs_comes_from_an_operator(self):
+        seen = []
+
+        @rule(P.Concat(name="node", reads=["Relu", "Exp"]))
+        def seen_concat(op, node):
+            seen.append(node.name)
+
+        concat = "{0} = Concat <axis = 0> (v, {1}) n_{0} = Neg({0})"
+        text = "agraph (float[2] v) => (float[4] y, float[4] z) {{ e = Exp(v) s = Sin(v) {} {} y = Abs(n_a) z = Abs(n_b) }}"
+        model = ir.from_proto(parsed(text.format(concat.format("a", "s"), concat.format("b", "e"))))
+        for node in model.graph:
+            node.name = node.outputs[0].name
+        optimize(model, **only(seen_concat))
+        self.assertEqual(["b"], seen)
+
+    def test_names_of_the_inputs_of_one_node(self):
+        """What the kinds of inputs tell of a pattern of one node is what looking at the inputs finds."""
+        model = ir.from_proto(
+            parsed(
+                """agraph (float[2] v, float[2] w) => (float[2] y) <float[2] c = {2, 3}, float one = {1}> {
+                a = Add(v, w) b = Add(c, a) d = Add(b, b) e = Add(one, d) f = Sub(e, one)
+                g = Clip(f, , one) h = Clip(g, one) y = Clip(h) }"""
+            )
+        )
+        low, high = optional("low"), optional("high")
+        patterns = {
+            "two values": P.Add(x, y, name="sum"),
+            "a constant": P.Add(x, const("a")),
+            "the same value": P.Add(x, x),
+            "a number": P.one_of("Add", "Sub")(x, 1.0),
+            "absent inputs": P.Clip(x, low, high),
+            "an input that is absent": P.Clip(x, None, high),
+            "any other inputs": P.Clip(x, ...),
+            "any inputs": P.Clip(name="clip"),
+            "one that stays": P.Clip(x, low, shared=True),
+        }
+        for promise, pattern in patterns.items():
+            total = 0
+            for node in model.graph:
+                kinds = node.domain, node.op_type, *map(Kinds().__getitem__, node.inputs)
+                if node.op_type not in pattern.names:
+                    continue
+                expected = matches_of(pattern, node)
+                found = finder_of(pattern, kinds)(node) if may_match(pattern, kinds) else ()
+                with self.subTest(promise, node=node.outputs[0].name):
+                    self.assertEqual([*map(given, expected)], [*map(given, found)])
+                total += len(expected)
+            self.assertGreater(total, 0, promise)
 
     def test_nodes_with_other_users_are_not_replaced(self):
         @rule(P.Relu(P.Neg(x)))

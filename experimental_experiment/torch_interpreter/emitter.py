@@ -257,7 +257,8 @@ class Emitter:
         inputs = sizes.all_plain(inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
-        context, origin = self.context, self.context.origin
+        context = self.context
+        origin = context.origin
         unique, prefix = context.names.unique, origin.prefix
         if domain and domain not in context.domains:
             context.domains[domain] = 1

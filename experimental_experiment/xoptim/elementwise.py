@@ -37,8 +37,8 @@ def step(below, name: str) -> Either:
 
 
 def one_or_two(below, first: str, second: str) -> Either:
-    """An elementwise operator over *below*, called *first*, perhaps a *second* one over it."""
-    return step(below, first) | step(step(below, first), second)
+    """An elementwise operator, called *second*, over *below*, perhaps with a *first* one between them."""
+    return step(below | step(below, first), second)
 
 
 def redone(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -19,11 +19,12 @@ from experimental_experiment.torch_interpreter.inference import FOLDED, fold, in
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
+    Finder,
     Kinds,
     P,
+    finder_of,
     inner_nodes,
     is_constant,
-    matches_of,
     may_match,
 )
 from experimental_experiment.xoptim.report import Report
@@ -83,8 +84,14 @@ class Rewriter(Emitter):
 
     def __init__(self, anchor: ir.Node, context: Context):
         super().__init__(anchor.graph, context)
-        self.anchor = anchor
         self.written: list[ir.Node] = []
+        self.stand_before(anchor)
+
+    def stand_before(self, anchor: ir.Node) -> None:
+        """Write before *anchor*; nothing has been written before another node."""
+        context = self.context
+        self.anchor, self.graph, context.origin = anchor, anchor.graph, Place(anchor)
+        self.sizes.clear()
         if type(context.root) is ir.Function:
             context.constants.clear()  # they are nodes of the function, which may stand behind this one or be gone
 
@@ -140,6 +147,12 @@ class Rewriter(Emitter):
 Operator = tuple[str, str]
 """Domain and name."""
 
+Candidate = tuple[Rule, Finder]
+"""A rule that may match at some nodes, and what finds its matches there."""
+
+MOST_CANDIDATES = 4096
+"""Neighbourhoods whose rules are remembered."""
+
 
 @dataclasses.dataclass
 class Index:
@@ -149,17 +162,32 @@ class Index:
         rules: by the operator of the root.
         depths: how many nodes the deepest pattern looks back from an operator that is its root.
         inner: the same from an operator below its root.
+        candidates: the rules that may match a node, and what finds their matches there, by what `candidates_at` was asked.
     """
 
     rules: dict[Operator, list[Rule]]
     depths: dict[Operator, int]
     inner: dict[Operator, int]
+    candidates: dict[tuple, list[Candidate]]
+
+    def candidates_at(self, kinds: tuple) -> list[Candidate]:
+        """The rules that may match a node of this domain, this operator and these kinds of inputs: models have the same ones."""
+        known = self.candidates.get(kinds)
+        if known is None:
+            if len(self.candidates) >= MOST_CANDIDATES:
+                self.candidates.clear()
+            known = self.candidates[kinds] = [
+                (item, finder_of(item.pattern, kinds))
+                for item in self.rules.get(kinds[:2], ())
+                if may_match(item.pattern, kinds)
+            ]
+        return known
 
 
 @functools.lru_cache(maxsize=64)
 def index_of(rules: tuple[Rule, ...], folds: bool) -> Index:
     """The index of these rules; with *folds*, constants are computed too."""
-    index = Index(*(collections.defaultdict(kind) for kind in (list, int, int)))
+    index = Index(*(collections.defaultdict(kind) for kind in (list, int, int)), {})
     for member in rules:
         for operator in member.pattern.operators:
             key = member.pattern.domain, operator
@@ -210,13 +238,17 @@ class Engine:
         )
         self.reaches = Reaches(self.index)
         self.reach = max(self.index.depths.values(), default=0)
-        self.candidates: dict[tuple, tuple[Rule, ...]] = {}
+        self.candidates: dict[tuple, list[Candidate]] = {}
         self.kinds = Kinds()
         self.present: set[str] = set()
+        self.unseen: set[ir.Node] = (
+            set()
+        )  # of the first walk: what stands behind one of them waits too, it needs no push
         self.queue: collections.deque[ir.Node] = collections.deque()
-        self.waiting: set[ir.Node] = set()
+        self.waiting: set[ir.Node] = set()  # those of the queue
         self.unsettled: dict[ir.Node, None] = {}  # where a rule declined that looks further than its pattern
         self.limit = 100
+        self.op: Rewriter | None = None  # of the node looked at last, as long as it has written nothing
         self.found_constants = False
 
     def run(
@@ -225,34 +257,44 @@ class Engine:
         stop_after: int | None = None,
         step: Callable[[], object] = nothing,
     ) -> None:
-        """Apply the rules to these nodes and to what changes; at most *stop_after* rewritings in all, a *step* each of these nodes.
+        """Apply the rules to all nodes of the graph in order, and to what changes; at most *stop_after* rewritings in all, a *step* a node.
 
-        Raises OptimizationError when a rule does not end.
+        Called once more, it looks at the nodes given then. Raises OptimizationError when a rule does not end.
         """
-        self.push_new(nodes)
+        walk: Collection[ir.Node] = ()
+        if self.present:
+            self.push_new(nodes)
+        else:
+            walk, self.unseen, self.present = nodes, set(nodes), {node.op_type for node in nodes}
         self.push(self.unsettled)
         applications = self.report.applications
-        self.limit = max(self.limit, len(applications) + BUDGET * len(self.queue) + 100)
+        self.limit = max(self.limit, len(applications) + BUDGET * (len(walk) + len(self.queue)) + 100)
         with self.context.at(self.context.origin):  # each rewriting has its own
-            while self.queue:
+            while walk or self.queue:
                 before = len(applications)
-                self.empty_queue(stop_after, step)
-                step = nothing
+                self.look_at(self.pending(walk, step), stop_after)
+                walk = ()
                 if len(applications) > before:
                     self.push(self.unsettled)
                     self.unsettled.clear()
 
-    def empty_queue(self, stop_after: int | None, step: Callable[[], object]) -> None:
-        """Look at the nodes of the queue until none is left; a *step* each of those that are there now."""
-        queue, waiting, candidates, kinds = self.queue, self.waiting, self.candidates, self.kinds
-        applications = self.report.applications
-        steps = len(queue)
+    def pending(self, walk: Collection[ir.Node], step: Callable[[], object]) -> Iterator[ir.Node]:
+        """The nodes of the first walk, a *step* each, then those of the queue, which grows meanwhile."""
+        unseen, queue, waiting = self.unseen, self.queue, self.waiting
+        for node in walk:
+            step()
+            unseen.discard(node)
+            yield node
         while queue:
-            if steps:
-                steps -= 1
-                step()
             node = queue.popleft()
             waiting.discard(node)
+            yield node
+
+    def look_at(self, nodes: Iterable[ir.Node], stop_after: int | None) -> None:
+        """Apply the rules to nodes; *stop_after* so many rewritings none waits any more."""
+        candidates, kinds = self.candidates, self.kinds
+        applications = self.report.applications
+        for node in nodes:
             if node.graph is None:
                 continue
             before = node.domain, node.op_type, *map(kinds.__getitem__, node.inputs)
@@ -262,25 +304,24 @@ class Engine:
             if not members:
                 continue
             if stop_after is not None and len(applications) >= stop_after:
-                queue.clear()
-                waiting.clear()
+                for waiting in (self.unseen, self.queue, self.waiting):
+                    waiting.clear()
                 return
             if self.is_rewritten(node, members) and len(applications) > self.limit:
                 counts = collections.Counter(name for name, _ in applications)
                 raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
 
-    def candidates_of(self, kinds: tuple) -> tuple[Rule, ...]:
-        """The rules that may match a node of these operators: asked once for each neighbourhood that a model has."""
+    def candidates_of(self, kinds: tuple) -> list[Candidate]:
+        """The rules that may match a node of these operators here: asked once for each neighbourhood that a model has."""
         domain, operator, *inputs = kinds
         members = [
-            item
-            for item in self.index.rules.get((domain, operator), ())
-            if may_match(item.pattern, kinds)
-            and not any(group.isdisjoint(self.present) for group in item.needed)
+            (item, finder)
+            for item, finder in self.index.candidates_at(kinds)
+            if not any(group.isdisjoint(self.present) for group in item.needed)
         ]
         if self.folds and not domain and operator in FOLDED and inputs and all(map(is_constant, inputs)):
-            members.insert(0, constant_folding)
-        return tuple(members)
+            members.insert(0, (constant_folding, finder_of(constant_folding.pattern, kinds)))
+        return members
 
     def push_new(self, nodes: Collection[ir.Node]) -> None:
         """Look at nodes that were never seen; an operator that is new may let rules match that need it."""
@@ -292,20 +333,21 @@ class Engine:
 
     def push(self, nodes: Iterable[ir.Node]) -> None:
         """Have another look at these nodes."""
-        waiting = self.waiting
+        unseen, waiting = self.unseen, self.waiting
         for node in nodes:
-            if node not in waiting:
+            if node not in unseen and node not in waiting:
                 waiting.add(node)
                 self.queue.append(node)
 
-    def is_rewritten(self, root: ir.Node, members: Iterable[Rule]) -> bool:
+    def is_rewritten(self, root: ir.Node, members: Iterable[Candidate]) -> bool:
         """Whether one of the rules has replaced the results of a node."""
-        context, op = self.context, None
-        for member in members:
-            for found in matches_of(member.pattern, root):
+        context, op = self.context, self.op
+        for member, finder in members:
+            for found in finder(root):
                 if op is None or op.written:  # who declines before it writes leaves it as it was
-                    op = Rewriter(root, context)
-                    context.origin = Place(root)
+                    op = self.op = Rewriter(root, context)
+                elif op.anchor is not root:
+                    op.stand_before(root)
                 repaired = context.repaired
                 result = member.rewrite(op, found, root)
                 if context.repaired > repaired and len(op.written) >= len(found[""]):
@@ -339,7 +381,8 @@ class Engine:
                 new.shape = old.shape
             if new.shape is not shape and new.producer() is not None:
                 self.push([new.producer()])  # rules may ask for the shape that it has now
-            new.type = new.type or old.type
+            if new.type is None:
+                new.type = old.type
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.push_new(op.written)
         for value in filter(None, values.values()):
@@ -357,17 +400,17 @@ class Engine:
         return new
 
     def users_within_reach(self, value: ir.Value) -> list[ir.Node]:
-        """The nodes whose patterns are deep enough to see *value*."""
+        """The nodes seen before whose patterns are deep enough to see *value*."""
         found: list[ir.Node] = []
         seen: set[ir.Node] = set()
         level = [value]
-        reaches = self.reaches
+        reaches, unseen = self.reaches, self.unseen
         for distance in range(self.reach):
             next_level = []
             for item in level:
                 uses = item.uses()
                 for user, _ in uses if len(uses) <= MANY else ():
-                    if user in seen:
+                    if user in unseen or user in seen:
                         continue
                     seen.add(user)
                     depth, inner = reaches[user]
@@ -421,7 +464,9 @@ def replacements(member: Rule, root: ir.Node, result: Any) -> Mapping[ir.Value, 
 
 def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:
     """Raise OptimizationError when a rule gives another dtype or another rank."""
-    if old.dtype is not None and new.dtype is not None and old.dtype != new.dtype:
-        raise OptimizationError(f"the rule {member.name} replaces {old.dtype.name} by {new.dtype.name}")
-    if old.shape is not None and new.shape is not None and len(old.shape) != len(new.shape):
-        raise OptimizationError(f"the rule {member.name} replaces {old.shape} by {new.shape}")
+    before, after = old.dtype, new.dtype
+    if before is not after and before is not None and after is not None:
+        raise OptimizationError(f"the rule {member.name} replaces {before.name} by {after.name}")
+    before, after = old.shape, new.shape
+    if before is not None and after is not None and len(before) != len(after):
+        raise OptimizationError(f"the rule {member.name} replaces {before} by {after}")

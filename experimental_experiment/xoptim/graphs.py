@@ -5,7 +5,7 @@ onnx-ir has passes of the same meaning; these look at each node once and also sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx
@@ -53,12 +53,15 @@ def bodies_of(node: ir.Node) -> Sequence[ir.Graph]:
 
 def nodes_of(graph: ir.Graph | ir.Function) -> list[ir.Node]:
     """All nodes in order, each before those of its bodies."""
-    found = []
-    for node in graph:
-        found.append(node)
-        for body in bodies_of(node):
-            found += nodes_of(body)
-    return found
+    nodes = list(graph)
+    if not holders_of(nodes):
+        return nodes
+    return [inner for node in nodes for part in ([node], *map(nodes_of, bodies_of(node))) for inner in part]
+
+
+def holders_of(nodes: Iterable[ir.Node]) -> list[ir.Node]:
+    """Those of the nodes that may have bodies."""
+    return [node for node in nodes if node.op_type in WITH_BODIES or node.domain]
 
 
 def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.Node]:
@@ -69,13 +72,14 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.No
     kept, removed = [], []  # kept from the last one on
     for node in reversed(list(graph)):
         outputs = node.outputs
-        if not is_read(outputs):
-            detach(node)
-            removed.append(node)
-            continue
-        if len(outputs) > 1:
-            remove_unused_outputs(node, opset)
-        for body in reversed(bodies_of(node)):
+        if len(outputs) != 1 or not outputs[0].uses():  # not as most nodes
+            if not is_read(outputs):
+                detach(node)
+                removed.append(node)
+                continue
+            if len(outputs) > 1:
+                remove_unused_outputs(node, opset)
+        for body in reversed(bodies_of(node)) if node.op_type in WITH_BODIES or node.domain else ():
             kept += reversed(remove_unused_nodes(body, opset))
         kept.append(node)
     graph.remove(removed)
@@ -175,7 +179,7 @@ def detach(node: ir.Node) -> None:
     for position, value in enumerate(node.inputs):
         if value is not None:
             node.replace_input_with(position, None)
-    for body in bodies_of(node):
+    for body in bodies_of(node) if node.op_type in WITH_BODIES or node.domain else ():
         for inner in body:
             detach(inner)
 

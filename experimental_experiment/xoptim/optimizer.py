@@ -21,6 +21,7 @@ from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
     bodies_of,
+    holders_of,
     nodes_of,
     remove_unused_nodes,
     remove_unused_weights,
@@ -138,7 +139,8 @@ def prepare(model: ir.Model, nodes: list[ir.Node]) -> list[ir.Node]:
         # a file may tell another shape of it, with which inference learns nothing at all
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
-    if [value for node in model.graph for value in node.outputs if value.shape is None]:
+    unknown = [node for node in nodes for value in node.outputs if value.shape is None]
+    if any(node.graph is model.graph for node in unknown):
         infer_shapes(model)
     return nodes
 
@@ -215,7 +217,7 @@ def context_of(
         root, domains.get("", 1), domains=domains, runtime=runtime, special_values=special_values
     )
     taken = context.names.count
-    for graph in (root, *(body for node in nodes for body in bodies_of(node))):
+    for graph in (root, *(body for node in holders_of(nodes) for body in bodies_of(node))):
         taken.update((value.name, 0) for value in graph.inputs)
         if isinstance(graph, ir.Graph):
             taken.update((name, 0) for name in graph.initializers)

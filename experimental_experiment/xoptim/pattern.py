@@ -81,6 +81,7 @@ class NodePattern:
         name: parameter of the rule's function that gets the node, ``""`` for none.
         output: which result of the node is meant.
         is_shared: whether other nodes may use the node too; it then stays in the graph.
+        reads: operators, one of which stands before one of the inputs; none for any.
     """
 
     operators: tuple[str, ...]
@@ -90,6 +91,7 @@ class NodePattern:
     name: str = ""
     output: int = 0
     is_shared: bool = False
+    reads: frozenset[str] = frozenset()
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
@@ -106,12 +108,8 @@ class NodePattern:
         return Either((self, *alternatives(other)))
 
     def fits(self, node: ir.Node) -> bool:
-        """Whether a node has the operator and the attributes."""
-        if node.op_type not in self.names or node.domain != self.domain:
-            return False
-        return not self.attributes or all(
-            attribute_of(node, name) == value for name, value in self.attributes
-        )
+        """Whether a node has the operator."""
+        return node.op_type in self.names and node.domain == self.domain
 
     @functools.cached_property
     def listed(self) -> tuple[Any, ...]:
@@ -119,13 +117,18 @@ class NodePattern:
         inputs = self.inputs or ()
         return inputs[:-1] if self.is_open else inputs
 
+    @functools.cached_property
+    def width(self) -> int:
+        """The number of inputs that have a pattern."""
+        return len(self.listed)
+
     @property
     def is_open(self) -> bool:
         """Whether a node may have further inputs."""
         return bool(self.inputs) and self.inputs[-1] is ...
 
     @functools.cached_property
-    def operands(self) -> tuple[tuple[int, Callable[[ir.Value | None, Found], Sequence[Found]]], ...]:
+    def operands(self) -> Operands:
         """The position of each input and what asks for its match: the deepest patterns first, which tell most nodes apart."""
         return tuple(
             (position, matcher_of(item))
@@ -135,7 +138,7 @@ class NodePattern:
     @functools.cached_property
     def swapped(self) -> frozenset[str]:
         """The operators whose two operands are tried in both orders."""
-        return self.names & COMMUTATIVE if len(self.operands) == 2 else frozenset()
+        return self.names & COMMUTATIVE if self.width == 2 else frozenset()
 
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found when the value comes from such a node."""
@@ -145,7 +148,12 @@ class NodePattern:
         return self.matches_node(node, found)
 
     def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
-        """What is found when the inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
+        """What is found when attributes and inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
+        for name, expected in self.attributes:
+            if attribute_of(node, name) != expected:
+                return ()
+        if self.reads and self.reads.isdisjoint(map(kind_of, node.inputs)):
+            return ()
         if not self.is_shared:
             found[""] += (node,)
         if self.name:
@@ -157,7 +165,7 @@ class NodePattern:
         if self.inputs is None:
             return (found,)
         inputs, operands = node.inputs, self.operands
-        missing = len(operands) - len(inputs)
+        missing = self.width - len(inputs)
         if missing > 0:
             inputs += (None,) * missing
         elif missing and not self.is_open and inputs[missing:] != (None,) * -missing:
@@ -173,6 +181,17 @@ class Either:
     """One of several patterns, tried in order: ``P.Cast(x) | x``. A name that only the others have is None."""
 
     patterns: tuple[Var | NodePattern, ...]
+
+    @functools.cached_property
+    def by_operator(self) -> dict[str | None, tuple[Var | NodePattern, ...]]:
+        """The patterns that a value may match, by the operator before it; under None those that any value may."""
+        names = {
+            name for pattern in self.patterns if type(pattern) is NodePattern for name in pattern.operators
+        }
+        return {
+            name: tuple(item for item in self.patterns if type(item) is Var or name in item.names)
+            for name in (None, *names)
+        }
 
     @functools.cached_property
     def operators(self) -> tuple[str, ...]:
@@ -193,10 +212,6 @@ class Either:
         """One more."""
         return Either((*self.patterns, *alternatives(other)))
 
-    def fits(self, node: ir.Node) -> bool:
-        """Whether a node may be the root of one of the patterns."""
-        return any(pattern.fits(node) for pattern in self.patterns)
-
     def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
         """What is found with each of the patterns whose root the node may be."""
         return [
@@ -209,13 +224,11 @@ class Either:
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with each of the patterns."""
         node = value.producer() if value is not None else None
-        operator = None if node is None else node.op_type
-        return [
-            more
-            for pattern in self.patterns
-            if type(pattern) is Var or operator in pattern.names
-            for more in pattern.matches(value, dict(found))
-        ]
+        known = self.by_operator
+        patterns = known[None] if node is None else known.get(node.op_type, known[None])
+        if len(patterns) == 1:
+            return patterns[0].matches(value, found)
+        return [more for pattern in patterns for more in pattern.matches(value, dict(found))]
 
 
 def alternatives(pattern: Var | NodePattern | Either) -> tuple[Var | NodePattern, ...]:
@@ -240,7 +253,8 @@ def needed_by(pattern: Any) -> frozenset[frozenset[str]]:
         return functools.reduce(either_of, map(needed_by, pattern.patterns))
     if not isinstance(pattern, NodePattern):
         return frozenset()
-    return frozenset([frozenset(pattern.operators)]).union(*map(needed_by, pattern.inputs or ()))
+    groups = {pattern.names, pattern.reads} - {frozenset()}
+    return frozenset(groups).union(*map(needed_by, pattern.inputs or ()))
 
 
 def either_of(a: frozenset[frozenset[str]], b: frozenset[frozenset[str]]) -> frozenset[frozenset[str]]:
@@ -254,24 +268,31 @@ def depth_of(pattern: Any) -> int:
     return pattern.depth if isinstance(pattern, (NodePattern, Either)) else 0
 
 
-def matches_all(
-    operands: Sequence[tuple[int, Callable]], values: Sequence[ir.Value | None], found: Found
-) -> Sequence[Found]:
+Operands = Sequence[tuple[int, str | Callable[[ir.Value | None, Found], Sequence[Found]]]]
+"""Positions of inputs, and what each of them must match: the name of any value, or who is asked."""
+
+
+def matches_all(operands: Operands, values: Sequence[ir.Value | None], found: Found) -> Sequence[Found]:
     """What is found when the value at each position matches its pattern."""
-    matches: Sequence[Found] = (found,)
-    for position, matcher in operands:
+    for count, (position, matcher) in enumerate(operands, 1):
         value = values[position]
-        if len(matches) == 1:
-            matches = matcher(value, matches[0])
-        else:
-            matches = [more for one in matches for more in matcher(value, one)]
+        if type(matcher) is str:
+            if value is None or found.setdefault(matcher, value) is not value:
+                return ()
+            continue
+        matches = matcher(value, found)
         if not matches:
-            break
-    return matches
+            return ()
+        if len(matches) > 1:
+            return [more for one in matches for more in matches_all(operands[count:], values, one)]
+        found = matches[0]
+    return (found,)
 
 
-def matcher_of(pattern: Any) -> Callable[[ir.Value | None, Found], Sequence[Found]]:
-    """What asks whether a value matches a pattern: a node, a variable, a number, None."""
+def matcher_of(pattern: Any) -> str | Callable[[ir.Value | None, Found], Sequence[Found]]:
+    """What a value must match: the name of any value, or who is asked about a node, a constant, a number, None."""
+    if isinstance(pattern, Var) and not pattern.is_constant and not pattern.is_optional:
+        return pattern.name
     if isinstance(pattern, (Var, NodePattern, Either)):
         return pattern.matches
     if pattern is None:
@@ -280,14 +301,14 @@ def matcher_of(pattern: Any) -> Callable[[ir.Value | None, Found], Sequence[Foun
 
 
 def matches_of(pattern: NodePattern | Either, root: ir.Node) -> Sequence[Found]:
-    """Every way in which a pattern matches at *root*: what its names stand for, and under ``""`` the nodes that go with it.
+    """Every way in which a pattern matches at *root*, which has one of its operators: what its names stand for, the nodes under ``""``.
 
     The nodes of a match, but its root and those that may be shared, are used by nothing else.
     """
-    if type(pattern) is NodePattern and not pattern.fits(root):
-        return ()
     matches = pattern.matches_node(root, {"": ()})
-    return [found for found in matches if len(found[""]) == 1 or is_whole(root, found[""])]
+    if len(matches) == 1 and len(matches[0][""]) == 1:
+        return matches  # as most
+    return [found for found in matches if is_whole(root, found[""])]
 
 
 def is_whole(root: ir.Node, nodes: Sequence[ir.Node]) -> bool:
@@ -339,17 +360,61 @@ def may_match(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> bool:
     """Whether a node is what a pattern asks for: *kinds* are its domain, its operator and the kind of each of its inputs."""
     if isinstance(pattern, Either):
         return any(may_match(item, kinds) for item in pattern.patterns)
+    return bool(orders_of(pattern, kinds))
+
+
+def orders_of(pattern: NodePattern, kinds: Sequence[Kind]) -> list[int]:
+    """The orders, 1 or -1, in which the inputs of a node of these kinds may be the operands of a pattern."""
     _, operator, *inputs = kinds
-    if operator not in pattern.names:
-        return False
+    if operator not in pattern.names or (pattern.reads and pattern.reads.isdisjoint(inputs)):
+        return []
     if pattern.inputs is None:
-        return True
+        return [1]
     listed = pattern.listed
     if not pattern.is_open and any(kind != ABSENT for kind in inputs[len(listed) :]):
-        return False
+        return []
     inputs += [ABSENT] * (len(listed) - len(inputs))
-    orders = [inputs, inputs[::-1]] if operator in pattern.swapped and len(inputs) == 2 else [inputs]
-    return any(all(may_be(item, kind) for item, kind in zip(listed, order)) for order in orders)
+    orders = [1, -1] if operator in pattern.swapped and len(inputs) == 2 else [1]
+    return [
+        order for order in orders if all(may_be(item, kind) for item, kind in zip(listed, inputs[::order]))
+    ]
+
+
+Finder = Callable[[ir.Node], Sequence[Found]]
+"""Finds every way in which a pattern matches at a node, see `matches_of`."""
+
+
+def finder_of(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> Finder:
+    """What finds the matches of a pattern that may match at nodes of these kinds.
+
+    Where the pattern is one node with names for its inputs, the kinds tell all: no input is looked at again.
+    """
+    names = None if isinstance(pattern, Either) or pattern.attributes else names_in(pattern.listed)
+    if names is None:
+        return functools.partial(matches_of, pattern)
+    orders = orders_of(pattern, kinds)
+
+    def find(root: ir.Node) -> Sequence[Found]:
+        """The inputs by name, in one order or in both."""
+        inputs, results = root.inputs, []
+        for order in orders if len(orders) < 2 or inputs[0] is not inputs[1] else orders[:1]:
+            found = dict(zip(names, inputs[::order]))
+            found[""] = () if pattern.is_shared else (root,)
+            if pattern.name:
+                found[pattern.name] = root
+            results.append(found)
+        return results
+
+    return find
+
+
+def names_in(listed: Sequence[Any]) -> list[str] | None:
+    """The names of the inputs of a node, "" for those without; None when a node stands among them or a name twice."""
+    if any(isinstance(item, (NodePattern, Either)) for item in listed):
+        return None
+    names = [item.name if isinstance(item, Var) else "" for item in listed]
+    named = [*filter(None, names)]
+    return names if len(set(named)) == len(named) else None
 
 
 def may_be(pattern: Any, kind: Kind) -> bool:
@@ -444,7 +509,7 @@ def optional(name: str) -> Var:
 class Builder:
     """``P.Add(x, 1.0, name="sum")``: a pattern by the name of its operator.
 
-    Keywords of the pattern: ``name``, ``output``, ``shared``, ``domain``; the others are attributes. Without inputs, any match.
+    Keywords of the pattern: ``name``, ``output``, ``shared``, ``domain``, ``reads``; the others are attributes. Without inputs, any match.
     """
 
     def __getattr__(self, operator: str):
@@ -455,7 +520,7 @@ class Builder:
     def one_of(self, *operators: str):
         """A pattern of one of these operators."""
 
-        def build(*inputs, name="", output=0, shared=False, domain="", **attributes) -> NodePattern:
+        def build(*inputs, name="", output=0, shared=False, domain="", reads=(), **attributes) -> NodePattern:
             return NodePattern(
                 operators,
                 domain,
@@ -464,6 +529,7 @@ class Builder:
                 name,
                 output,
                 shared,
+                frozenset(reads),
             )
 
         return build

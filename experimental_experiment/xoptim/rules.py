@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -107,13 +107,12 @@ class Rule:
             return False
         return self.since <= opset and (self.before is None or opset < self.before)
 
-    def rewrite(self, op: Any, found: Mapping[str, Any], root: ir.Node) -> Any:
-        """What the function makes of a match."""
-        known: dict[str, Any] = {**self.absent, **found}
+    def rewrite(self, op: Any, found: dict[str, Any], root: ir.Node) -> Any:
+        """What the function makes of a match, to which the root is added."""
         if "found" in self.parameters:
-            known["found"] = dict(known)
-        known["root"] = root
-        return self.function(op, **{name: known[name] for name in self.parameters})
+            found["found"] = {**self.absent, **found}
+        found["root"] = root
+        return self.function(op, *map(found.get, self.parameters))
 
 
 def rule(

@@ -134,15 +134,18 @@ def rewritten(
     if not rows:
         return None
     context = op.context
-    if any(row.measured is None and row in rows for row in context.applying):
+    if context.applying and any(row.measured is None and row in rows for row in context.applying):
         return None
     for row in rows:
         if row in context.applying:
             continue
-        facts = {"operator": row.operator, "outputs": outputs}
+        given = attributes
+        if row.listed:
+            facts = {"operator": row.operator, "outputs": outputs}
+            given = attributes | {name: facts[name] for name in row.listed}
         context.applying.append(row)
         try:
-            result = row.rewrite(op, *inputs, **attributes, **{name: facts[name] for name in row.listed})
+            result = row.rewrite(op, *inputs, **given)
         finally:
             context.applying.pop()
         if result is not None:

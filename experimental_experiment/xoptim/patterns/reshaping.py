@@ -59,18 +59,15 @@ def reshape_reshape(op, inner, shape, outer):
 @rule(P.Reshape(x, shape, name="node"), set="default")
 def reshape_nothing(op, x, shape, node):
     """A Reshape to the shape that a value has."""
-    result = node.outputs[0].shape
-    if same_sizes(x.shape, result):
+    before, result = x.shape, node.outputs[0].shape
+    if before is None or result is None or len(result) != len(before):
+        return None
+    if same_sizes(before, result):
         return x
-    if x.shape is None or result is None or len(result) != len(x.shape):
-        return None
     sizes = ints_of(shape)
-    if sizes is None or len(sizes) != len(x.shape):
+    if sizes is None or len(sizes) != len(before) or sizes.count(-1) > 1:
         return None
-    unknown = [k for k, size in enumerate(sizes) if size == -1]
-    if len(unknown) > 1:
-        return None
-    same = all(size in (0, -1) or size == known for size, known in zip(sizes, x.shape))
+    same = all(size in (0, -1) or size == known for size, known in zip(sizes, before))
     return x if same and not attribute_of(node, "allowzero", 0) else None
 
 

@@ -58,10 +58,10 @@ def slice_nothing(op, x, steps, node):
     if steps is not None and set(ints_of(steps) or [0]) != {1}:
         return None
     taken = node.outputs[0].shape
-    if same_sizes(x.shape, taken):
-        return x
     if are_different(x.shape, taken):
         return None
+    if same_sizes(x.shape, taken):
+        return x
     spans = spans_of(node)
     if spans is None:
         return None
@@ -178,7 +178,7 @@ def concat_empty(op, node):
     return again(op, node, values) if 0 < len(values) < len(node.inputs) else None
 
 
-@rule(P.Concat(name="node"), set="default", looks_further=True)
+@rule(P.Concat(name="node", reads=["Concat"]), set="default", looks_further=True)
 def concat_concat(op, node):
     """Values joined along the axis along which they are joined again."""
     axis = axis_of(node)
@@ -194,7 +194,7 @@ def parts_of(value: ir.Value, axis: int | None) -> list[ir.Value]:
     return [value] if len(value.uses()) > 1 or value.is_graph_output() else list(node.inputs)
 
 
-@rule(P.Concat(name="node"), set="default", looks_further=True)
+@rule(P.Concat(name="node", reads=["Split"]), set="default", looks_further=True)
 def concat_of_split(op, node):
     """The parts of a Split joined again in order."""
     split = node.inputs[0].producer()
@@ -203,7 +203,7 @@ def concat_of_split(op, node):
     return split.inputs[0] if axis_of(split) == axis_of(node) is not None else no("another axis")
 
 
-@rule(P.Concat(name="node"), set="default", looks_further=True)
+@rule(P.Concat(name="node", reads=["Shape", "Slice"]), set="default", looks_further=True)
 def concat_of_neighbours(op, node):
     """Slices of one value, or parts of one Shape, that follow one another are one."""
     axis, values = axis_of(node), list(node.inputs)

@@ -157,7 +157,7 @@ def reduced_transpose(op, x, axes, transpose, node):
     return again(op, node, [x, op.constant(sorted(reduced))])
 
 
-@rule(P.Concat(name="node"), set="default", looks_further=True)
+@rule(P.Concat(name="node", reads=["Transpose"]), set="default", looks_further=True)
 def concat_transposed(op, node):
     """Values that are transposed alike before they are joined: the result is."""
     producers = [value.producer() for value in node.inputs]
