@@ -129,10 +129,10 @@ class NodePattern:
 
     @functools.cached_property
     def operands(self) -> Operands:
-        """The position of each input and what asks for its match: the deepest patterns first, which tell most nodes apart."""
+        """The position of each input and what asks for its match: what tells most nodes apart first, constants and deep patterns."""
         return tuple(
             (position, matcher_of(item))
-            for position, item in sorted(enumerate(self.listed), key=lambda pair: -depth_of(pair[1]))
+            for position, item in sorted(enumerate(self.listed), key=lambda pair: rank_of(pair[1]))
         )
 
     @functools.cached_property
@@ -263,6 +263,11 @@ def either_of(a: frozenset[frozenset[str]], b: frozenset[frozenset[str]]) -> fro
     return frozenset(group for group in joined if not any(smaller < group for smaller in joined))
 
 
+def rank_of(pattern: Any) -> int:
+    """The place of a pattern among those of a node's inputs when they are asked."""
+    return -100 if isinstance(pattern, Var) and pattern.is_constant else -depth_of(pattern)
+
+
 def depth_of(pattern: Any) -> int:
     """Number of nodes on the longest path of a pattern."""
     return pattern.depth if isinstance(pattern, (NodePattern, Either)) else 0
@@ -387,34 +392,40 @@ Finder = Callable[[ir.Node], Sequence[Found]]
 def finder_of(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> Finder:
     """What finds the matches of a pattern that may match at nodes of these kinds.
 
-    Where the pattern is one node with names for its inputs, the kinds tell all: no input is looked at again.
+    The kinds tell in which order the inputs are the operands, and whether those without a pattern of their own fit: only nodes are asked.
     """
-    names = None if isinstance(pattern, Either) or pattern.attributes else names_in(pattern.listed)
-    if names is None:
+    if isinstance(pattern, Either) or pattern.attributes or has_a_name_twice(pattern.listed):
         return functools.partial(matches_of, pattern)
+    names = [item.name if isinstance(item, Var) else "" for item in pattern.listed]
+    asked = [
+        (position, matcher) for position, matcher in pattern.operands if depth_of(pattern.listed[position])
+    ]
     orders = orders_of(pattern, kinds)
+    absent = (None,) * pattern.width
 
     def find(root: ir.Node) -> Sequence[Found]:
-        """The inputs by name, in one order or in both."""
+        """What is found with the inputs in one order, or in both."""
         inputs, results = root.inputs, []
         for order in orders if len(orders) < 2 or inputs[0] is not inputs[1] else orders[:1]:
-            found = dict(zip(names, inputs[::order]))
+            values = inputs[::order]
+            found = dict(zip(names, values))
             found[""] = () if pattern.is_shared else (root,)
             if pattern.name:
                 found[pattern.name] = root
-            results.append(found)
+            if asked:
+                matches = matches_all(asked, values + absent, found)
+                results += [match for match in matches if is_whole(root, match[""])]
+            else:
+                results.append(found)
         return results
 
     return find
 
 
-def names_in(listed: Sequence[Any]) -> list[str] | None:
-    """The names of the inputs of a node, "" for those without; None when a node stands among them or a name twice."""
-    if any(isinstance(item, (NodePattern, Either)) for item in listed):
-        return None
-    names = [item.name if isinstance(item, Var) else "" for item in listed]
-    named = [*filter(None, names)]
-    return names if len(set(named)) == len(named) else None
+def has_a_name_twice(listed: Sequence[Any]) -> bool:
+    """Whether two inputs have the same name."""
+    names = [item.name for item in listed if isinstance(item, Var)]
+    return len(set(names)) < len(names)
 
 
 def may_be(pattern: Any, kind: Kind) -> bool:
