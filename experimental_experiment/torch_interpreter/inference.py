@@ -75,6 +75,13 @@ def schema_of(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | Non
     return onnx.defs.get_schema(op_type, opset, domain) if onnx.defs.has(op_type, opset, domain) else None
 
 
+@functools.cache
+def inferred_as(op_type: str, opset: int, domain: str) -> tuple[int, onnx.defs.OpSchema | None]:
+    """The version of an operator by which its results are inferred, and its schema."""
+    version = max(opset, INFERRED_SINCE.get(op_type, 0))
+    return version, schema_of(op_type, version, domain)
+
+
 def type_proto(value: ir.Value) -> onnx.TypeProto:
     """The type and the shape of a value, as onnx's inference reads them; not to be changed: tensors share it."""
     sizes = None if value.shape is None else value.shape.dims
@@ -121,8 +128,7 @@ def infer(node: ir.Node, opset: int) -> None:
 
     Cost: about 40 microseconds for the first node of a kind, a fifth for others. Raises Untranslatable when the inputs contradict the operator.
     """
-    version = max(opset, INFERRED_SINCE.get(node.op_type, 0))
-    schema = schema_of(node.op_type, version, node.domain)
+    version, schema = inferred_as(node.op_type, opset, node.domain)
     key = None if schema is None else kind_of(node, version)
     kept = INFERRED.get(key)  # another thread may empty it
     if kept is not None:

@@ -91,7 +91,8 @@ class Rewriter(Emitter):
         """Write before *anchor*; nothing has been written before another node."""
         context = self.context
         self.anchor, self.graph, context.origin = anchor, anchor.graph, Place(anchor)
-        self.sizes.clear()
+        if self.sizes:
+            self.sizes.clear()
         if type(context.root) is ir.Function:
             context.constants.clear()  # they are nodes of the function, which may stand behind this one or be gone
 
@@ -428,11 +429,12 @@ class Engine:
         removed = collections.defaultdict(list)
         while nodes:
             node = nodes.pop()
-            if node.graph is None or is_read(node.outputs):
+            graph = node.graph
+            if graph is None or is_read(node.outputs):
                 continue
             inputs = dict.fromkeys(node.inputs)
             detach(node)
-            removed[node.graph].append(node)
+            removed[graph].append(node)
             for value in inputs:
                 producer = value.producer() if value is not None else None
                 if producer is None:

@@ -107,10 +107,6 @@ class NodePattern:
         """One or the other."""
         return Either((self, *alternatives(other)))
 
-    def fits(self, node: ir.Node) -> bool:
-        """Whether a node has the operator."""
-        return node.op_type in self.names and node.domain == self.domain
-
     @functools.cached_property
     def listed(self) -> tuple[Any, ...]:
         """The patterns of inputs, without ``...``."""
@@ -143,16 +139,16 @@ class NodePattern:
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found when the value comes from such a node."""
         node = value.producer() if value is not None else None
-        if node is None or not self.fits(node) or value.index() != self.output:
+        if node is None or node.op_type not in self.names or node.domain != self.domain:
             return ()
-        return self.matches_node(node, found)
+        return self.matches_node(node, found) if value.index() == self.output else ()
 
     def matches_node(self, node: ir.Node, found: Found) -> Sequence[Found]:
-        """What is found when attributes and inputs of a node that fits match too; ``""`` holds the nodes of the pattern."""
+        """What is found when attributes and inputs of a node of the operator match; ``""`` holds the nodes of the pattern."""
         for name, expected in self.attributes:
             if attribute_of(node, name) != expected:
                 return ()
-        if self.reads and self.reads.isdisjoint(map(kind_of, node.inputs)):
+        if self.reads and self.reads.isdisjoint(before.op_type for before in node.predecessors()):
             return ()
         if not self.is_shared:
             found[""] += (node,)
@@ -216,8 +212,7 @@ class Either:
         """What is found with each of the patterns whose root the node may be."""
         return [
             more
-            for pattern in self.patterns
-            if pattern.fits(node)
+            for pattern in self.by_operator[node.op_type]
             for more in pattern.matches_node(node, dict(found))
         ]
 
@@ -339,21 +334,17 @@ class Kinds(dict[ir.Value | None, Kind]):
     """The kind of each value, looked up once: it stays the same."""
 
     def __missing__(self, value: ir.Value | None) -> Kind:
-        kind = self[value] = kind_of(value)
+        producer = None if value is None else value.producer()
+        operator = None if producer is None else producer.op_type
+        if value is None:
+            kind: Kind = ABSENT
+        elif operator is not None and operator != "Constant":
+            kind = operator
+        else:
+            number = number_of(value)
+            kind = number if number is not None else "" if constant_of(value) is None else CONSTANT
+        self[value] = kind
         return kind
-
-
-def kind_of(value: ir.Value | None) -> Kind:
-    """What stands before an input."""
-    if value is None:
-        return ABSENT
-    producer = value.producer()
-    if producer is not None and producer.op_type != "Constant":
-        return producer.op_type
-    number = number_of(value)
-    if number is not None:
-        return number
-    return "" if constant_of(value) is None else CONSTANT
 
 
 def is_constant(kind: Kind) -> bool:
@@ -455,11 +446,11 @@ def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:
 
 def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of a constant or of a weight that is no input of the model, None for anything else."""
-    if value is None or value.is_graph_input():
+    if value is None:
         return None
     tensor = value.const_value
     if tensor is not None:
-        return tensor
+        return None if value.is_graph_input() else tensor
     node = value.producer()
     return None if node is None or node.op_type != "Constant" else ir.convenience.get_const_tensor(value)
 
@@ -496,10 +487,11 @@ def ints_of(value: ir.Value | None) -> list[int] | None:
 
 def attribute_of(node: ir.Node, name: str, default: Any = None) -> Any:
     """The value of an attribute, *default* when the node has none."""
-    attribute = node.attributes.get(name)
+    attribute = node.attributes.data.get(name)
     if attribute is None:
         return default
-    return list(attribute.value) if isinstance(attribute.value, tuple) else attribute.value
+    value = attribute.value
+    return list(value) if type(value) is tuple else value
 
 
 def var(name: str) -> Var:

@@ -89,11 +89,12 @@ def widened(
     given = tuple(
         [None if value is None or type(value.type) is not ir.TensorType else value.dtype for value in values]
     )
-    if computes(op_type, op.opset, op.context.runtime, given):
+    context = op.context
+    if computes(op_type, context.opset, context.runtime, given):
         return values, {}
     chosen: dict[str, ir.DataType] = {}
     restored: dict[str, ir.DataType] = {}
-    allowed = computed(op_type, op.opset, op.context.runtime)
+    allowed = computed(op_type, context.opset, context.runtime)
     for position, value in enumerate(values):
         if value is None or not isinstance(value.type, ir.TensorType):
             continue
