@@ -222,6 +222,13 @@ class TestPatterns(unittest.TestCase):
             def wrong(op, z):
                 return z
 
+    def test_names_by_keyword_only(self):
+        with self.assertRaisesRegex(TypeError, "relu_of: the names are given by position"):
+
+            @rule(P.Relu(x))
+            def relu_of(op, *, x):
+                return x
+
     def test_a_name_that_a_rule_of_another_set_has(self):
         with self.assertRaisesRegex(ValueError, "there are two rules MultiHeadAttention"):
 

@@ -133,7 +133,8 @@ def rule(
     The function lists the names of the pattern that it needs, ``root`` for the node that is replaced, ``found`` for all names in a dict.
 
     Raises:
-        TypeError: the function lists a name that the pattern does not have, or the pattern may be a value without a node.
+        TypeError: the function lists a name that the pattern does not have, or one by keyword only, or the pattern may be a value
+            without a node.
         ValueError: a set has a rule of that name.
     """
 
@@ -142,7 +143,10 @@ def rule(
         domains = {root.domain if isinstance(root, NodePattern) else None for root in roots}
         if len(domains) > 1 or None in domains:
             raise TypeError(f"{function.__name__}: a rule replaces nodes of one domain")
-        parameters = tuple(inspect.signature(function).parameters)[1:]
+        listed = inspect.signature(function).parameters
+        if any(item.kind is item.KEYWORD_ONLY for item in listed.values()):
+            raise TypeError(f"{function.__name__}: the names are given by position, none by keyword only")
+        parameters = tuple(listed)[1:]
         unknown = {*parameters} - names_of(pattern) - {"root", "found"}
         if unknown:
             raise TypeError(f"{function.__name__}: the pattern has no name {sorted(unknown)}")
