@@ -224,9 +224,10 @@ class TestDocuments(ExporterTestCase):
         with self.assertRaisesRegex(CaptureError, "torch.cond"):
             to_onnx(BranchOnData(), (torch.randn(3, 3),))
 
-    def test_write_through_data_is_what_torch_refuses(self):
+    def test_write_through_data_is_what_torch_refuses_without_a_patch(self):
         with self.assertRaises(CaptureError):
-            to_onnx(WriteThroughData(), (torch.randn(3, 3),))
+            to_onnx(WriteThroughData(), (torch.randn(3, 3),), export_options=ExportOptions(patches=False))
+        self.export_and_compare(WriteThroughData(), (torch.randn(3, 3),), others=[(torch.randn(3, 3),)])
 
     def test_the_address_of_an_object_is_refused_by_the_strict_capture(self):
         with self.assertRaises(CaptureError):

@@ -31,7 +31,7 @@ EXPORT = (
 """Functions of this package at whose call an export is interrupted. Those of torch leave its modes as they are then."""
 
 FILES = {
-    "optimize": ("remove_unused_nodes", "prepare", "rewrite", "empty_queue"),
+    "optimize": ("remove_unused_nodes", "prepare", "rewrite", "look_at"),
     "quantize_weights": ("is_matrix", "quantized"),
     "save": ("workplace", "placed", "without_stale_data"),
 }

@@ -16,6 +16,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.embedding import reads_result
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import (
     batched,
@@ -24,6 +25,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import (
     per_axis,
     window_positions,
 )
+from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import (
@@ -155,6 +157,8 @@ def largest(op, x, found: Geometry):
 
 def largest_with_indices(op, x, found: Geometry):
     """The largest element of every window of (N, C, *spatial*), the first one of equals, and its flat position."""
+    if not reads_result(op, 1):
+        return largest(op, x, found), op.constant(np.zeros([1] * rank(x), np.int64))
     attributes = found.attributes() if x.dtype in IN_MAX_POOL else None
     if attributes is not None:
         values, flat = op.MaxPool(x, outputs=2, dilations=found.dilation, **attributes)
