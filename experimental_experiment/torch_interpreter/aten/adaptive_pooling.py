@@ -14,9 +14,9 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     Geometry,
     first_largest,
     largest_of,
-    largest_with_indices,
     lowest,
     numbered,
+    with_indices,
 )
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, padded_along
@@ -144,7 +144,7 @@ def adaptive_largest(op, self, output_size: list[int]):
     if divides(output_size, sizes):
         kernel = [size // out for size, out in zip(sizes, output_size)]
         found = Geometry(op, self, axes, kernel, kernel, 0, 1, False)
-        return batched(op, self, axes, lambda x: largest_with_indices(op, x, found))
+        return with_indices(op, self, axes, found)
 
     def run(x):
         sizes = [op.size(x, axis + 2) for axis in range(axes)]

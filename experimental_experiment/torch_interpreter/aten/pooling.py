@@ -16,7 +16,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.embedding import reads_result
+from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import (
     batched,
@@ -25,7 +25,6 @@ from experimental_experiment.torch_interpreter.aten.spatial import (
     per_axis,
     window_positions,
 )
-from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import (
@@ -157,8 +156,6 @@ def largest(op, x, found: Geometry):
 
 def largest_with_indices(op, x, found: Geometry):
     """The largest element of every window of (N, C, *spatial*), the first one of equals, and its flat position."""
-    if not reads_result(op, 1):
-        return largest(op, x, found), op.constant(np.zeros([1] * rank(x), np.int64))
     attributes = found.attributes() if x.dtype in IN_MAX_POOL else None
     if attributes is not None:
         values, flat = op.MaxPool(x, outputs=2, dilations=found.dilation, **attributes)
@@ -169,23 +166,39 @@ def largest_with_indices(op, x, found: Geometry):
     return first_largest(op, taken, where, [op.size(x, 0), op.size(x, 1)], volume(op, found.window), counts)
 
 
+def largest_of_windows(op, x, axes: int, found: Geometry):
+    """`largest` for *x* with or without a batch."""
+    return batched(op, x, axes, lambda x: largest(op, x, found))
+
+
+def with_indices(op, x, axes: int, found: Geometry):
+    """The results of `largest_with_indices` for *x* with or without a batch; positions that nothing reads are zeros.
+
+    onnxruntime treats a pool with one result otherwise, see the rows of MaxPool: it is written as one from the beginning.
+    """
+    if reads_result(op, 1):
+        return batched(op, x, axes, lambda x: largest_with_indices(op, x, found))
+    return largest_of_windows(op, x, axes, found), *zeros_for_gradient(op)
+
+
 def max_pool(write: Callable, axes: int) -> Callable:
     """The translation that writes a maximum over *axes* spatial axes."""
 
     def translation(op, self, kernel_size, stride, padding, dilation, ceil_mode):
-        found = Geometry(op, self, axes, kernel_size, stride, padding, dilation, ceil_mode)
-        return batched(op, self, axes, lambda x: write(op, x, found))
+        return write(
+            op, self, axes, Geometry(op, self, axes, kernel_size, stride, padding, dilation, ceil_mode)
+        )
 
     translation.__doc__ = write.__doc__
     return translation
 
 
-translates(aten.max_pool1d.default)(max_pool(largest, 1))
-translates(aten.max_pool2d.default)(max_pool(largest, 2))
-translates(aten.max_pool3d.default)(max_pool(largest, 3))
-translates(aten.max_pool1d_with_indices.default)(max_pool(largest_with_indices, 1))
-translates(aten.max_pool2d_with_indices.default)(max_pool(largest_with_indices, 2))
-translates(aten.max_pool3d_with_indices.default)(max_pool(largest_with_indices, 3))
+translates(aten.max_pool1d.default)(max_pool(largest_of_windows, 1))
+translates(aten.max_pool2d.default)(max_pool(largest_of_windows, 2))
+translates(aten.max_pool3d.default)(max_pool(largest_of_windows, 3))
+translates(aten.max_pool1d_with_indices.default)(max_pool(with_indices, 1))
+translates(aten.max_pool2d_with_indices.default)(max_pool(with_indices, 2))
+translates(aten.max_pool3d_with_indices.default)(max_pool(with_indices, 3))
 
 
 def first_largest(op, taken, positions, outer: list[Size], elements: Size, counts: list[Size]):
