@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from tests.architectures import DECODER, VOCABULARY, Architecture, architecture, mask, tokens
+from tests.architectures import DECODER, VOCABULARY, Architecture, architecture, mask, text_encoder, tokens
 
 IMAGE = 90
 TEXT_OF_IMAGES = DECODER | {
@@ -90,6 +90,27 @@ def qwen3_vl() -> Architecture:
     tower = TOWER | {"num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
     config = transformers.Qwen3VLConfig(text_config=TEXT_OF_IMAGES, vision_config=tower, **TOKENS)
     return reader_of_images(transformers.Qwen3VLForConditionalGeneration(config))
+
+
+@architecture
+def canine() -> Architecture:
+    """CANINE: windows of characters, molecules of 2."""
+    config = transformers.CanineConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48, num_hash_functions=2,
+        num_hash_buckets=64, max_position_embeddings=64, local_transformer_stride=8, downsampling_rate=2,
+    )  # fmt: skip
+    return text_encoder(transformers.CanineForSequenceClassification(config))
+
+
+@architecture
+def reformer() -> Architecture:
+    """Reformer: axial positions, local attention and buckets that hold all tokens."""
+    config = transformers.ReformerConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_attention_heads=2, attention_head_size=16, feed_forward_size=48,
+        attn_layers=["local", "lsh"], axial_pos_shape=[8, 8], axial_pos_embds_dim=[16, 16], max_position_embeddings=64,
+        is_decoder=False,
+    )  # fmt: skip
+    return text_encoder(transformers.ReformerForMaskedLM(config))
 
 
 @architecture
