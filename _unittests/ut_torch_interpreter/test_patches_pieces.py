@@ -1,5 +1,6 @@
 """Features of images that a model splits and concatenates again: any number of images."""
 
+import functools
 import sys
 import textwrap
 import types
@@ -10,6 +11,7 @@ import transformers  # noqa: F401 (its patches apply when it is imported)
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.frames import is_library
 
 NAME = "transformers.models.of_pieces.modeling_of_pieces"
 FLATTENING = "transformers.models.idefics3.modeling_idefics3"
@@ -43,11 +45,20 @@ MODEL = textwrap.dedent(
             if self.use == "rows":
                 return torch.cat(self.get_rows(features, grid), dim=0)
             pieces = self.get_image_features(features, grid)
+            if self.use == "returned":
+                return pieces
             if self.use == "joined":
                 return torch.cat(pieces, dim=0) + 1, torch.cat(pieces)
             return torch.cat([piece.sum(0, keepdim=True) for piece in pieces])
     """
 )
+
+
+class OfRows(torch.nn.Module):
+    """Sums that are computed in Python."""
+
+    def forward(self, grid):
+        return sum(torch.ones(size) for size in grid.prod(1).tolist())
 
 
 def call(*sizes):
@@ -111,6 +122,25 @@ class TestPieces(ExporterTestCase):
                 options = ExportOptions(patches=patches)
                 to_onnx(model(use), example, dynamic_shapes=shapes, export_options=options)
         self.export_and_compare(model("images beside each other"), example, target_opset=20)
+
+    def test_an_output_for_each_image(self):
+        """As many as the example has; a number that is not known is refused with what to do."""
+        example = call((1, 2, 2), (1, 4, 2))
+        other = call((1, 4, 4), (1, 2, 2))
+        model, patches = self.model("returned"), ({0: "patches"}, None)
+        self.export_and_compare(model, example, others=[other], dynamic_shapes=patches)
+        with self.assertRaisesRegex(
+            CaptureError, "returns an entry for each image, whose number is then fixed"
+        ):
+            to_onnx(model, example, dynamic_shapes=({0: "patches"}, {0: "images"}))
+
+    def test_the_line_that_fixes_the_number(self):
+        """Of the model, also where a property of functools makes the list."""
+        self.assertTrue(is_library(functools.cached_property.__get__.__code__.co_filename))
+        example = call((1, 2, 2), (1, 4, 2))
+        with self.assertRaisesRegex(CaptureError, "tolist\\(\\) makes a list") as caught:
+            to_onnx(OfRows(), example[1:], dynamic_shapes=({0: "images"},))
+        self.assertIn("test_patches_pieces.py", str(caught.exception))
 
     def test_the_number_of_the_example(self):
         shapes = ({0: "features"}, None)

@@ -85,6 +85,11 @@ HINTS = (
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
     ),
     (
+        r"\.Pieces'> in output",
+        "the model returns an entry for each image, whose number is then fixed: call it from a module that returns them "
+        "concatenated, or not at all, or leave their number static",
+    ),
+    (
         r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class",
         "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
@@ -129,6 +134,11 @@ LOOPS = (
     "experimental_experiment.higher_order_ops.simple_loop_for, has those of any size"
 )
 """The advice for a size that a ``for`` of the model asked to be a number."""
+LISTS = (
+    "tolist() makes a list with an entry for each element, whose number is that of the example: leave it static, or compute "
+    "with the tensor"
+)
+"""The advice for a size that became the length of a list."""
 
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
@@ -193,6 +203,8 @@ def takes_gradient(error: BaseException, source: Source | None, pin: Decision | 
 def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch's errors, ``""`` for the others."""
     if source is not None and "specialized" in str(error):
+        if ".tolist()" in source[3]:
+            return LISTS
         if LOOP.search(source[3]):
             return LOOPS
         if re.search(r"\b(len|int)\(", source[3]):
