@@ -322,6 +322,35 @@ def swin() -> Architecture:
 
 
 @architecture
+def mobile_vit() -> Architecture:
+    """MobileViT: maps that are resized to whole windows, for images of any size."""
+    config = transformers.MobileViTConfig(
+        image_size=32, patch_size=3, hidden_sizes=[8, 12, 16], neck_hidden_sizes=[4, 4, 8, 8, 8, 8, 12],
+        num_attention_heads=2,
+    )  # fmt: skip
+    return image_model(transformers.MobileViTModel(config), 32, 96)
+
+
+@architecture
+def hunyuan_vision() -> Architecture:
+    """HunYuan's vision tower: any number of packed images, of any sizes."""
+    config = transformers.HunYuanVLConfig().vision_config
+    config = type(config)(
+        hidden_size=16, intermediate_size=24, num_attention_heads=2, num_hidden_layers=2, patch_size=2,
+        max_image_size=10, text_hidden_size=16,
+    )  # fmt: skip
+    model = transformers.HunYuanVLVisionTransformer(config).eval()
+
+    def call(*sizes: list[int]) -> dict[str, Any]:
+        grid = torch.tensor([[1, *size] for size in sizes])
+        return {"pixel_values": torch.randn(int(grid.prod(1).sum()), 12), "grid_thw": grid}
+
+    shapes = {"pixel_values": {0: "patches"}, "grid_thw": {0: "images"}}
+    example, others = call([4, 4], [2, 6]), [call([4, 8], [2, 2], [6, 4]), call([2, 4])]
+    return Architecture(model, example, others, shapes)
+
+
+@architecture
 def segformer() -> Architecture:
     """SegFormer: overlapping patches, resized and concatenated."""
     config = transformers.SegformerConfig(
