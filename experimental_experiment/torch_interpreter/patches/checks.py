@@ -135,7 +135,10 @@ def jump_of(frame: FrameType) -> tuple[list[dis.Instruction], int | None]:
         return [], None
     steps = list(dis.get_instructions(frame.f_code))
     position = next((i for i, step in enumerate(steps) if step.offset == frame.f_lasti), None)
-    if position is not None and steps[position].opname == "TO_BOOL":
+    if position is not None and (
+        steps[position].opname == "TO_BOOL"
+        or steps[position].argrepr.startswith("bool(")  # COMPARE_OP, from 3.13 on
+    ):
         position += 1
     return steps, position if position is not None and is_branch(steps[position]) else None
 
