@@ -123,17 +123,22 @@ class TestWrappers(ExporterTestCase):
                 to_onnx(scripted, (X,), export_options=options)
 
     def test_a_weight_that_holds_other_tensors(self):
-        model = nn.Linear(3, 3, bias=False)
-        model.weight = nn.Parameter(Sum(torch.randn(3, 3), torch.randn(3, 3)), requires_grad=False)
-        for tracing in ("export", "make_fx"):
-            with (
-                self.subTest(tracing),
-                self.assertRaisesRegex(
-                    ExportError,
-                    "the weight weight is a Sum, which holds other tensors: make an ordinary one of it first",
-                ),
-            ):
-                to_onnx(model, (X,), export_options=ExportOptions(tracing=tracing))
+        def held(*sizes):
+            return nn.Parameter(Sum(torch.randn(sizes), torch.randn(sizes)), requires_grad=False)
+
+        model = nn.Sequential(nn.Linear(3, 50), nn.Tanh(), nn.Linear(50, 3))
+        model[0].weight, model[2].weight = held(50, 3), held(3, 50)
+        message = (
+            r"the weight 0\.weight is a Sum, which holds other tensors: "
+            r"ExportOptions\(tracing='make_fx'\) takes them, or make an ordinary one of it first"
+        )
+        with self.assertRaisesRegex(ExportError, message):
+            to_onnx(model, (X,), dynamic_shapes=ROWS)
+        options = ExportOptions(tracing="make_fx")
+        self.export_and_compare(
+            model, (X,), others=[(torch.randn(6, 3),)], dynamic_shapes=ROWS, export_options=options
+        )
+        self.assertIsInstance(model[0].weight, Sum)
 
     def test_inference_mode(self):
         with torch.inference_mode():

@@ -169,7 +169,10 @@ def refusal(tensor: torch.Tensor, name: str) -> str:
     if tensor.layout != torch.strided:
         return f"the weight {name} is {tensor.layout}: ONNX models hold dense tensors, as tensor.to_dense() makes them"
     if is_traceable_wrapper_subclass(tensor):
-        return f"the weight {name} is a {type(tensor).__name__}, which holds other tensors: make an ordinary one of it first"
+        return (
+            f"the weight {name} is a {type(tensor).__name__}, which holds other tensors: "
+            "ExportOptions(tracing='make_fx') takes them, or make an ordinary one of it first"
+        )
     if tensor.is_meta or isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
         return (
             f"the weight {name} has no values: give to_onnx(weights=...) if it was made on the meta device or under "

@@ -26,6 +26,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Input, Program, output_names, readable
@@ -61,8 +62,10 @@ def traced(
     mode, fake_args, fake_kwargs, equalities, signature, shapes = non_strict_utils.make_fake_inputs(
         module, args, kwargs, dynamic_shapes, prefer_deferred_runtime_asserts_over_guards
     )
-    weights = weights_of(module)
-    fakes = {name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in weights.items()}
+    held = weights_of(module)
+    weights = {part: tensor for name, weight in held.items() for part, tensor in parts_of(name, weight)}
+    fakes = {part: mode.from_tensor(tensor, static_shapes=True) for part, tensor in weights.items()}
+    fake_weights = {name: whole(name, weight, fakes) for name, weight in held.items()}
     leaves, in_spec = pytree.tree_flatten((fake_args, fake_kwargs))
     out_spec = None
 
@@ -70,11 +73,11 @@ def traced(
         nonlocal out_spec
         args, kwargs = pytree.tree_unflatten(flat[len(fakes) :], in_spec)
         results, out_spec = pytree.tree_flatten(module(*args, **kwargs))
-        write_assigned(module, fakes)
+        write_assigned(module, fake_weights)
         return results
 
     called._orig_mod = module  # where make_fx finds the paths of submodules
-    with running(module, fakes, mode):
+    with running(module, fake_weights, mode):
         result = make_fx(
             called,
             decomposition_table={**PLAIN_ZEROS, **decompositions},
@@ -86,7 +89,7 @@ def traced(
     result.meta["inline_constraints"] = {}  # ranges of numbers that the data decide: no one reads them
     non_strict_utils.make_constraints(mode, result, arguments, shapes, len(weights))
     placeholders = result.graph.find_nodes(op="placeholder")
-    buffers = dict(module.named_buffers())
+    buffers = {part for name, buffer in module.named_buffers() for part, _ in parts_of(name, buffer)}
     inputs = [Input(node, name, weights[name], name in buffers) for node, name in zip(placeholders, weights)]
     inputs += map(user_input, placeholders[len(weights) :], leaf_names(arguments), leaves)
     inputs += lifted_constants(result, module, mode)
@@ -99,6 +102,24 @@ def traced(
 def weights_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The parameters and buffers of a module by their first names."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def parts_of(name: str, weight: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that a weight is made of, with their names: itself, or those that a wrapper of tensors holds."""
+    if not is_traceable_wrapper_subclass(weight):
+        yield name, weight
+        return
+    for attribute in weight.__tensor_flatten__()[0]:
+        yield from parts_of(f"{name}.{attribute}", getattr(weight, attribute))
+
+
+def whole(name: str, weight: torch.Tensor, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """What stands for a weight when others stand for the tensors that it is made of, the inverse of `parts_of`."""
+    if not is_traceable_wrapper_subclass(weight):
+        return parts[name]
+    attributes, context = weight.__tensor_flatten__()
+    inner = {each: whole(f"{name}.{each}", getattr(weight, each), parts) for each in attributes}
+    return type(weight).__tensor_unflatten__(inner, context, weight.size(), weight.stride())
 
 
 @contextlib.contextmanager
