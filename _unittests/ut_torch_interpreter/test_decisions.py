@@ -159,13 +159,15 @@ class TestInnerSizes(ExporterTestCase):
     def test_strides(self):
         layers = [torch.nn.Conv2d(width, 4, 3, stride=4, padding=1) for width in (3, 4)]
         model = torch.nn.Sequential(layers[0], torch.nn.BatchNorm2d(4), layers[1], torch.nn.Flatten(2)).eval()
-        with self.assertNoLogs("experimental_experiment", "WARNING"):
+        with self.assertLogs("experimental_experiment", "INFO") as logs:
             written = self.export_and_compare(
                 model,
                 (torch.randn(2, 3, 16, 12),),
                 others=[(torch.randn(1, 3, *sizes),) for sizes in ((17, 40), (5, 90), (64, 3))],
                 dynamic_shapes=({0: "batch", 2: "height", 3: "width"},),
             )
+        self.assertEqual({record.levelname for record in logs.records}, {"INFO"})
+        self.assertIn("the model was captured twice", "".join(logs.output))
         size = written.graph.output[0].type.tensor_type.shape.dim[2]
         self.assertIn("height", size.dim_param)
 

@@ -101,6 +101,9 @@ class ExportOptions:
         except CaptureError as error:
             logger.debug("a capture that takes no inner size for 1 is refused: %s", error)
             return program
+        logger.info(
+            "the model was captured twice: the first time a size inside of it was 1, as it is for the example only"
+        )
         decisions.found = others.found
         return general
 
