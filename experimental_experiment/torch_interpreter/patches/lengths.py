@@ -105,20 +105,29 @@ def whole_numbers_of_sizes() -> Iterator[None]:
 
 @functools.cache
 def only_calls_int(module: types.ModuleType) -> bool:
-    """Whether the functions of a module call ``int``, and never ask whether something is one."""
+    """Whether the functions of a module call ``int``, and do nothing else with it: ``isinstance(x, int)``, ``dtype=int`` want a type."""
     found = [code for code in codes(module) if "int" in words(code)]
-    return bool(found) and not any("isinstance" in words(code) and asks_for_int(code) for code in found)
+    return bool(found) and not any(map(has_int_as_a_type, found))
 
 
-def asks_for_int(code: types.CodeType) -> bool:
-    """Whether a function calls ``isinstance(x, int)``, as far as its source is known."""
+def has_int_as_a_type(code: types.CodeType) -> bool:
+    """Whether a function names ``int`` elsewhere than where it is called or annotates something, as far as its source is known."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except OSError:
         return True
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2)
-    kinds = (node.args[1] for node in calls if getattr(node.func, "id", "") == "isinstance")
-    return any(getattr(name, "id", "") == "int" for kind in kinds for name in ast.walk(kind))
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    notes = [
+        getattr(node, name)
+        for node in ast.walk(tree)
+        for name in ("annotation", "returns")
+        if hasattr(node, name)
+    ]
+    told = {id(name) for note in notes if note is not None for name in ast.walk(note)}
+    return any(
+        isinstance(node, ast.Name) and node.id == "int" and id(node) not in called | told
+        for node in ast.walk(tree)
+    )
 
 
 def codes(module: types.ModuleType) -> Iterator[types.CodeType]:
