@@ -12,6 +12,7 @@ import torch
 
 import experimental_experiment.torch_interpreter.translations  # noqa: F401 (they register)
 from experimental_experiment import versions
+from experimental_experiment.garbage import paused_collection
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import registry
@@ -166,6 +167,7 @@ def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]
     return opset, versions
 
 
+@paused_collection()
 def translate(
     op: Emitter,
     program: Program,

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from experimental_experiment.progress import nothing
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
-from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer
+from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer, is_small
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
@@ -218,8 +218,11 @@ class Reaches(dict[ir.Node, tuple[int, int]]):
 class Engine:
     """Applies rules to one graph, or to one local function, until nothing changes.
 
-    Only the rules whose operators stand before a node are tried on it; with *folds*, constants are computed too. ``found_constants``
-    says whether a value has become one.
+    Only the rules whose operators stand before a node are tried on it; with *folds*, constants are computed too.
+
+    Attributes:
+        found_constants: whether a value has become a small constant, which may tell sizes.
+        written: the nodes that rules wrote, removed ones too.
     """
 
     def __init__(
@@ -251,6 +254,7 @@ class Engine:
         self.limit = 100
         self.op: Rewriter | None = None  # of the node looked at last, as long as it has written nothing
         self.found_constants = False
+        self.written: set[ir.Node] = set()
 
     def run(
         self,
@@ -374,7 +378,7 @@ class Engine:
             check_types(member, old, new)
             if old is new:
                 continue
-            self.found_constants |= new.const_value is not None
+            self.found_constants |= is_small(new)
             shape = new.shape
             if old.is_graph_output():
                 new = self.as_output(op, old, new)
@@ -386,6 +390,7 @@ class Engine:
                 new.type = old.type
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.push_new(op.written)
+        self.written.update(op.written)
         for value in filter(None, values.values()):
             self.push(self.users_within_reach(value))
         if root.graph is not None:

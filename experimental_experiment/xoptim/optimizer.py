@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -15,6 +13,7 @@ from onnx_ir.passes.common import (
     ShapeInferencePass,
 )
 
+from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.inference import LIMIT
@@ -41,18 +40,6 @@ Nodes = dict[ir.Graph | ir.Function, list[ir.Node]]
 
 COPYING = frozenset(("Identity", "OptionalGetElement"))
 """Operators whose results may be no tensors either, as their inputs."""
-
-
-@contextlib.contextmanager
-def paused_collection() -> Iterator[None]:
-    """While this lasts, Python does not look for cycles: it would look at the whole graph, again and again as it changes."""
-    enabled = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @paused_collection()
@@ -94,14 +81,16 @@ def optimize(
     count = sum(map(len, nodes.values()))
     report.nodes_before += count
     learned, step = True, progress("optimize", count)
+    by_rules: set[ir.Node] = set()
     while learned:
         changes = [
             rewrite(root, members, everything, options, report, runtime, special_values, step)
             for root, members in nodes.items()
         ]
         step = nothing
-        has_changed, has_constants = map(any, zip(*changes))
-        learned = has_constants and has_open_sizes(target) and infer_shapes(target)
+        by_rules.update(*(written for _, _, written in changes))
+        has_changed, has_constants = (any(change[position] for change in changes) for position in (0, 1))
+        learned = has_constants and has_open_sizes(target, by_rules) and infer_shapes(target)
         if has_changed:
             nodes = all_nodes(target, options.remove_unused and not learned)
         elif options.remove_unused:  # rules may have written constants before they declined
@@ -145,11 +134,15 @@ def prepare(model: ir.Model, nodes: list[ir.Node]) -> list[ir.Node]:
     return nodes
 
 
-def has_open_sizes(model: ir.Model) -> bool:
-    """Whether inference did not find a size: what rules have made constant since then may tell it."""
+def has_open_sizes(model: ir.Model, new: Container[ir.Node]) -> bool:
+    """Whether inference did not find a size: what rules have made constant since then may tell it.
+
+    Those of *new* nodes do not count: they were inferred when rules wrote them.
+    """
     return any(
         value.shape is None or any(is_open(size) for size in value.shape)
         for node in model.graph
+        if node not in new
         for value in node.outputs
     )
 
@@ -186,10 +179,11 @@ def rewrite(
     runtime: str,
     special_values: bool,
     step: Callable[[], object],
-) -> tuple[bool, bool]:
+) -> tuple[bool, bool, set[ir.Node]]:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
 
-    Each of its *nodes* is a *step*. Returns whether something has changed, and whether a value has become constant.
+    Each of its *nodes* is a *step*. Returns whether something has changed, whether a value has become a small constant, and the nodes
+    that rules wrote.
     """
     start, has_changed = len(report.applications), False
     engine = Engine(
@@ -205,7 +199,7 @@ def rewrite(
         if options.common_subexpressions and len(report.applications) > before:
             kept = share_expressions(root)
             waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
-    return has_changed or len(report.applications) > start, engine.found_constants
+    return has_changed or len(report.applications) > start, engine.found_constants, engine.written
 
 
 def context_of(
