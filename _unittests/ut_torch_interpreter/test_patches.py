@@ -259,6 +259,22 @@ class TestOptions(ExporterTestCase):
         with self.assertRaisesRegex(ValueError, "the docstring of silent says which problem it removes"):
             room.patch("torch", ())(silent)
 
+    def test_wrapped(self):
+        import_later = {
+            "no_such_package.module.function": str,
+            "importlib.resources.abc.Traversable.open": str,
+        }
+        before = importlib.import_module, Pair.__eq__
+        paths = {"importlib.import_module": str, f"{__name__}.Pair.__eq__": repr, **import_later}
+        with room.wrapped(paths):
+            self.assertEqual((importlib.import_module, Pair.__eq__), (str(before[0]), repr(before[1])))
+        self.assertEqual((importlib.import_module, Pair.__eq__), before)
+        with (
+            self.assertRaisesRegex(AttributeError, "no_such_name"),
+            room.wrapped({"importlib.no_such_name": str}),
+        ):
+            self.fail()
+
     def test_versions(self):
         def at(since="", until=""):
             return room.Patch("p", "it fails", "torch", (), since, until, True, False, None)

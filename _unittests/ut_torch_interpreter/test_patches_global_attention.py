@@ -8,7 +8,8 @@ import transformers
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
-from experimental_experiment.torch_interpreter.patches.global_attention import ATTENTIONS, MODELS, imported
+from experimental_experiment.torch_interpreter.patches.global_attention import ATTENTIONS, PADDINGS
+from experimental_experiment.torch_interpreter.patches.patch import owner_of
 
 SIZES = {"vocab_size": 60, "num_hidden_layers": 1, "attention_window": [4]}
 
@@ -84,7 +85,7 @@ class TestGlobalAttention(ExporterTestCase):
             to_onnx(led(), (), self.EXAMPLE, dynamic_shapes=self.SHAPES, export_options=options)
 
     def test_undone(self):
-        owners = [*imported(ATTENTIONS), *imported(MODELS)]
+        owners = [owner_of(path) for path in (*ATTENTIONS, *PADDINGS)]
         before = [vars(owner).copy() for owner in owners]
         self.assertEqual(len(owners), 4)
         with bypass_export_some_errors(patch_transformers=True), torch.no_grad():

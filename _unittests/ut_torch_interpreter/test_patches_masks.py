@@ -1,5 +1,6 @@
 """Masks that hide nothing: Autoformer and Informer have none, as in eager."""
 
+import importlib
 import unittest
 
 import torch
@@ -8,7 +9,6 @@ import transformers
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
-from experimental_experiment.torch_interpreter.patches import masks
 
 SIZES = {
     "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
@@ -52,11 +52,11 @@ class TestMasks(ExporterTestCase):
 
     def test_undone(self):
         for config, _ in MODELS.values():
-            module = __import__(config.__module__.replace("configuration", "modeling"), fromlist=[masks.MADE])
-            before = getattr(module, masks.MADE)
+            module = importlib.import_module(config.__module__.replace("configuration", "modeling"))
+            before = module.create_bidirectional_mask
             with bypass_export_some_errors(patch_transformers=True):
-                self.assertIsNot(getattr(module, masks.MADE), before)
-            self.assertIs(getattr(module, masks.MADE), before)
+                self.assertIsNot(module.create_bidirectional_mask, before)
+            self.assertIs(module.create_bidirectional_mask, before)
 
 
 if __name__ == "__main__":

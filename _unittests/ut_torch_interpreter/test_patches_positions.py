@@ -79,10 +79,12 @@ class TestPositions(ExporterTestCase):
                     to_onnx(Packed(), example, dynamic_shapes=shapes, export_options=options)
 
     def test_undone(self):
-        before = vars(SIGLIP)[positions.RESIZED], vars(COSMOS)[positions.RESIZED]
+        name = "resize_positional_embeddings"
+        before = [vars(owner)[name] for owner in (SIGLIP, COSMOS)]
         with bypass_export_some_errors(patch_transformers=True):
-            self.assertIsNot(vars(SIGLIP)[positions.RESIZED], before[0])
-        self.assertEqual((vars(SIGLIP)[positions.RESIZED], vars(COSMOS)[positions.RESIZED]), before)
+            for owner, original in zip((SIGLIP, COSMOS), before):
+                self.assertIsNot(vars(owner)[name], original)
+        self.assertEqual([vars(owner)[name] for owner in (SIGLIP, COSMOS)], before)
 
 
 if __name__ == "__main__":

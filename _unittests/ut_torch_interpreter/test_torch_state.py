@@ -9,11 +9,10 @@ import threading
 import unittest
 
 import torch
+from torch.export import _trace as tracing
 
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.torch_state import REMARKS, without_remarks
-
-tracing = torch.export._trace
 
 
 def branch_on_data(x):

@@ -5,7 +5,6 @@ Source of semantics: ``transformers.models.qwen4_exp``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import sys
@@ -17,7 +16,7 @@ import torch.nn.functional as F
 from torch._higher_order_ops.map import map as mapped
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 QWEN = "transformers.models.qwen4_exp.modeling_qwen4_exp"
 
@@ -25,10 +24,7 @@ QWEN = "transformers.models.qwen4_exp.modeling_qwen4_exp"
 @patch("transformers", replaces=(f"{QWEN}.Qwen4ExpTextQSAIndexer.forward",), since="5.23", default=True)
 def chosen_blocks() -> Iterator[None]:
     """Qwen 4 chooses blocks of tokens in two loops, over texts and tokens, as many as the data say: a refusal."""
-    owner = getattr(sys.modules.get(QWEN), "Qwen4ExpTextQSAIndexer", None)
-    with contextlib.ExitStack() as stack:
-        if owner is not None:
-            stack.enter_context(replaced(owner, "forward", of_any_tokens(owner.forward)))
+    with wrapped({f"{QWEN}.Qwen4ExpTextQSAIndexer.forward": of_any_tokens}):
         yield
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
 LAYERS = (
     "transformers.models.encodec.modeling_encodec.EncodecConv1d",
@@ -29,13 +29,9 @@ LAYERS = (
 )
 def codec_padding() -> Iterator[None]:
     """A convolution of Encodec, Mimi or Pocket-TTS pads by a length that is computed with tensors."""
-    with contextlib.ExitStack() as stack:
-        for path in LAYERS:
-            module, _, name = path.rpartition(".")
-            layer = getattr(sys.modules.get(module), name, None)
-            if layer is not None:
-                stack.enter_context(replaced(layer, "forward", with_numbers(layer.forward)))
-                stack.enter_context(replaced(layer, "_get_extra_padding_for_conv1d", extra_padding))
+    wrappers: dict[str, Callable] = {f"{layer}.forward": with_numbers for layer in LAYERS}
+    wrappers |= {f"{layer}._get_extra_padding_for_conv1d": lambda original: extra_padding for layer in LAYERS}
+    with wrapped(wrappers):
         yield
 
 

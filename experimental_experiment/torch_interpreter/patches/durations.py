@@ -5,36 +5,30 @@ Source of semantics: ``transformers.models.fastspeech2_conformer``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-import sys
 from collections.abc import Callable, Iterator
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 FAST_SPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
 
 
-POSITIONS = "FastSpeech2ConformerRelPositionalEncoding"
+POSITIONS = f"{FAST_SPEECH}.FastSpeech2ConformerRelPositionalEncoding.forward"
 
 
 @patch(
     "transformers",
-    replaces=(f"{FAST_SPEECH}.length_regulator", f"{FAST_SPEECH}.{POSITIONS}.forward"),
+    replaces=(f"{FAST_SPEECH}.length_regulator", POSITIONS),
     since="5.0",
     default=True,
 )
 def durations_of_speech() -> Iterator[None]:
     """FastSpeech 2 repeats the vectors of each text in a loop over the batch, as often as the data say."""
-    module = sys.modules.get(FAST_SPEECH)
-    with contextlib.ExitStack() as stack:
-        if module is not None:
-            stack.enter_context(replaced(module, "length_regulator", length_regulator))
-            encoding = getattr(module, POSITIONS)
-            stack.enter_context(replaced(encoding, "forward", of_frames(encoding.forward)))
+    wrappers = {f"{FAST_SPEECH}.length_regulator": lambda original: length_regulator, POSITIONS: of_frames}
+    with wrapped(wrappers):
         yield
 
 

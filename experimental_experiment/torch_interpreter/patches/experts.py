@@ -5,44 +5,37 @@ The loop here is over all experts, in the same order: one that nobody chose adds
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
-LONGCAT = "transformers.models.longcat_flash.modeling_longcat_flash"
-PRIVACY_FILTER = "transformers.models.openai_privacy_filter.modeling_openai_privacy_filter"
+LONGCAT = "transformers.models.longcat_flash.modeling_longcat_flash.LongcatFlashExperts"
+PRIVACY_FILTER = (
+    "transformers.models.openai_privacy_filter.modeling_openai_privacy_filter.OpenAIPrivacyFilterExperts"
+)
 
 
 @patch(
     "transformers",
-    replaces=(
-        f"{LONGCAT}.LongcatFlashExperts.forward",
-        f"{PRIVACY_FILTER}.OpenAIPrivacyFilterExperts.forward",
-    ),
+    replaces=(f"{LONGCAT}.forward", f"{PRIVACY_FILTER}.forward"),
     since="5.0",
     default=True,
 )
 def every_expert() -> Iterator[None]:
     """The experts of LongCat and of OpenAI's privacy filter are a loop over those that were chosen, which the data decide."""
-    forwards = (
-        (LONGCAT, "LongcatFlashExperts", longcat_experts),
-        (PRIVACY_FILTER, "OpenAIPrivacyFilterExperts", privacy_filter_experts),
-    )
-    with contextlib.ExitStack() as stack:
-        for module, name, forward in forwards:
-            owner = getattr(sys.modules.get(module), name, None)
-            if owner is not None:
-                stack.enter_context(replaced(owner, "forward", unless_chosen(owner.forward, forward)))
+    forwards = {LONGCAT: longcat_experts, PRIVACY_FILTER: privacy_filter_experts}
+    wrappers = {
+        f"{path}.forward": functools.partial(unless_chosen, forward) for path, forward in forwards.items()
+    }
+    with wrapped(wrappers):
         yield
 
 
-def unless_chosen(original: Callable, forward: Callable) -> Callable:
+def unless_chosen(forward: Callable, original: Callable) -> Callable:
     """*forward*, unless the configuration names another implementation of the experts."""
 
     @functools.wraps(original)

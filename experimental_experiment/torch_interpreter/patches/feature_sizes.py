@@ -5,47 +5,28 @@ Source of semantics: ``transformers.models.sam3``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
-MODELS = {
-    f"transformers.models.{name}.modeling_{name}": prefix
-    for name, prefix in (("sam3", "Sam3"), ("sam3_lite_text", "Sam3LiteText"))
-}
+MODELS = (
+    "transformers.models.sam3.modeling_sam3.Sam3",
+    "transformers.models.sam3_lite_text.modeling_sam3_lite_text.Sam3LiteText",
+)
 """Modules, and what the names of their classes begin with."""
 
+ENCODERS = tuple(f"{model}DetrEncoder._prepare_multilevel_features" for model in MODELS)
+DECODERS = tuple(f"{model}DetrDecoder.forward" for model in MODELS)
 
-@patch(
-    "transformers",
-    replaces=tuple(
-        f"{module}.{prefix}Detr{function}"
-        for module, prefix in MODELS.items()
-        for function in ("Encoder._prepare_multilevel_features", "Decoder.forward")
-    ),
-    since="5.23",
-    default=True,
-)
+
+@patch("transformers", replaces=(*ENCODERS, *DECODERS), since="5.23", default=True)
 def sizes_of_features() -> Iterator[None]:
     """Sam 3 reads the sizes of its features from a tensor that it put them into: torch.export takes them for data."""
-    with contextlib.ExitStack() as stack:
-        for name, prefix in MODELS.items():
-            module = sys.modules.get(name)
-            if module is None:
-                continue
-            encoder, decoder = (
-                getattr(module, f"{prefix}DetrEncoder"),
-                getattr(module, f"{prefix}DetrDecoder"),
-            )
-            remembered = with_sizes(encoder._prepare_multilevel_features)
-            stack.enter_context(replaced(encoder, "_prepare_multilevel_features", remembered))
-            stack.enter_context(replaced(decoder, "forward", by_sizes(decoder.forward)))
+    with wrapped(dict.fromkeys(ENCODERS, with_sizes) | dict.fromkeys(DECODERS, by_sizes)):
         yield
 
 

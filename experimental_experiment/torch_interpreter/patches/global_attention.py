@@ -5,56 +5,32 @@ Source of semantics: ``transformers.models.longformer``, ``led``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import math
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 ATTENTIONS = (
-    "transformers.models.led.modeling_led.LEDEncoderSelfAttention",
-    "transformers.models.longformer.modeling_longformer.LongformerSelfAttention",
+    "transformers.models.led.modeling_led.LEDEncoderSelfAttention.forward",
+    "transformers.models.longformer.modeling_longformer.LongformerSelfAttention.forward",
 )
-MODELS = (
-    "transformers.models.led.modeling_led.LEDEncoder",
-    "transformers.models.longformer.modeling_longformer.LongformerModel",
+PADDINGS = (
+    "transformers.models.led.modeling_led.LEDEncoder._pad_to_window_size",
+    "transformers.models.longformer.modeling_longformer.LongformerModel._pad_to_window_size",
 )
 
 
-@patch(
-    "transformers",
-    replaces=(
-        *(f"{attention}.forward" for attention in ATTENTIONS),
-        *(f"{model}._pad_to_window_size" for model in MODELS),
-    ),
-    since="5.0",
-    default=True,
-)
+@patch("transformers", replaces=(*ATTENTIONS, *PADDINGS), since="5.0", default=True)
 def global_attention() -> Iterator[None]:
     """Longformer and LED ask whether a token attends to all others, and gather as many as there are: the data decide both."""
-    with contextlib.ExitStack() as stack:
-        for owner in imported(ATTENTIONS):
-            stack.enter_context(replaced(owner, "forward", unless_known(owner.forward)))
-        for owner in imported(MODELS):
-            padded = to_any_length(owner._pad_to_window_size)
-            stack.enter_context(replaced(owner, "_pad_to_window_size", padded))
+    with wrapped(dict.fromkeys(ATTENTIONS, unless_known) | dict.fromkeys(PADDINGS, to_any_length)):
         yield
-
-
-def imported(paths: tuple[str, ...]) -> Iterator[type]:
-    """The classes of these names that are imported."""
-    for path in paths:
-        module, _, name = path.rpartition(".")
-        owner = getattr(sys.modules.get(module), name, None)
-        if owner is not None:
-            yield owner
 
 
 def unless_known(original: Callable) -> Callable:

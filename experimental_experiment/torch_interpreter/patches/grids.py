@@ -5,7 +5,6 @@ Source of semantics: ``transformers.models.ernie4_5_vl_moe``, ``video_llama_3``,
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.pieces import Lengths, Pieces
 from experimental_experiment.torch_interpreter.patches.vision import get_vision_position_ids, places
 
@@ -42,9 +41,11 @@ def is_needed(sizes: Any, module: str) -> bool:
     return isinstance(tensor, torch.Tensor) and isinstance(tensor.shape[0], torch.SymInt)
 
 
-def where_needed(original: Callable, function: Callable, name: str, module: str) -> Callable:
-    """*function* for sizes, the argument *name*, for which it is needed, *original* for others."""
+def where_needed(function: Callable, name: str, module: str, original: Callable) -> Callable:
+    """*function* for sizes, the argument *name*, for which it is needed, decorated as *original*, which is called for others."""
     signature = inspect.signature(original)
+    decorator = {of_lines: "capture_outputs", of_squares: "can_return_tuple"}.get(function)
+    function = getattr(sys.modules[module], decorator)(function) if decorator else function
 
     @functools.wraps(original)
     def called(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -222,14 +223,9 @@ def of_neighbours(
 )
 def loops_over_images() -> Iterator[None]:
     """Ernie 4.5, VideoLlama 3, HunYuan, Lfm2 and Lfm3 loop over their images: their number, or their sizes, are the example's."""
-    with contextlib.ExitStack() as stack:
-        for name, owner, method, argument, function in replacements():
-            module = sys.modules.get(name)
-            if module is None:
-                continue
-            owner = getattr(module, owner)
-            decorated = {of_lines: "capture_outputs", of_squares: "can_return_tuple"}.get(function)
-            function = getattr(module, decorated)(function) if decorated else function
-            called = where_needed(getattr(owner, method), function, argument, name)
-            stack.enter_context(replaced(owner, method, called))
+    wrappers = {
+        f"{module}.{owner}.{method}": functools.partial(where_needed, function, argument, module)
+        for module, owner, method, argument, function in replacements()
+    }
+    with wrapped(wrappers):
         yield

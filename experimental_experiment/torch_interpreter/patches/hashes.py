@@ -5,15 +5,13 @@ Source of semantics: ``transformers.models.blt``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 BLT = "transformers.models.blt.modeling_blt"
 
@@ -21,11 +19,7 @@ BLT = "transformers.models.blt.modeling_blt"
 @patch("transformers", replaces=(f"{BLT}.rolling_polynomial_hash",), since="5.0", default=True)
 def hashes_of_bytes() -> Iterator[None]:
     """Blt's hashes are sums of int64 that wrap around, as onnxruntime's additions do, while its ReduceSum does not."""
-    module = sys.modules.get(BLT)
-    with contextlib.ExitStack() as stack:
-        if module is not None:
-            added = one_by_one(module.rolling_polynomial_hash)
-            stack.enter_context(replaced(module, "rolling_polynomial_hash", added))
+    with wrapped({f"{BLT}.rolling_polynomial_hash": one_by_one}):
         yield
 
 

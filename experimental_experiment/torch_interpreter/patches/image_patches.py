@@ -5,16 +5,14 @@ Source of semantics: ``transformers.models.vilt``, ``torch.nn.functional.interpo
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 VILT = "transformers.models.vilt.modeling_vilt"
 
@@ -25,10 +23,7 @@ def patches_of_images() -> Iterator[None]:
 
     They come in their own order, which is one of those that it draws: what it makes of a text and of a picture does not depend on it.
     """
-    owner = getattr(sys.modules.get(VILT), "ViltEmbeddings", None)
-    with contextlib.ExitStack() as stack:
-        if owner is not None:
-            stack.enter_context(replaced(owner, "visual_embed", in_order(owner.visual_embed)))
+    with wrapped({f"{VILT}.ViltEmbeddings.visual_embed": in_order}):
         yield
 
 

@@ -5,7 +5,6 @@ Source of semantics: ``transformers.models.pixtral``, ``mistral3``, ``mistral_la
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import sys
@@ -14,14 +13,14 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import places
 
 PIXTRAL = "transformers.models.pixtral.modeling_pixtral"
 MERGERS = (
-    "transformers.models.mistral3.modeling_mistral3.Mistral3PatchMerger",
-    "transformers.models.lighton_ocr.modeling_lighton_ocr.LightOnOcrPatchMerger",
-    "transformers.models.mistral_large4.modeling_mistral_large4.MistralLarge4PatchMerger",
+    "transformers.models.mistral3.modeling_mistral3.Mistral3PatchMerger.forward",
+    "transformers.models.lighton_ocr.modeling_lighton_ocr.LightOnOcrPatchMerger.forward",
+    "transformers.models.mistral_large4.modeling_mistral_large4.MistralLarge4PatchMerger.forward",
 )
 LIGHT_ON_OCR = "transformers.models.lighton_ocr.modeling_lighton_ocr"
 
@@ -30,7 +29,7 @@ LIGHT_ON_OCR = "transformers.models.lighton_ocr.modeling_lighton_ocr"
     "transformers",
     replaces=(
         f"{PIXTRAL}.PixtralVisionModel.forward",
-        *(f"{merger}.forward" for merger in MERGERS),
+        *MERGERS,
         f"{LIGHT_ON_OCR}.LightOnOcrModel.get_image_features",
     ),
     since="5.23",
@@ -38,26 +37,26 @@ LIGHT_ON_OCR = "transformers.models.lighton_ocr.modeling_lighton_ocr"
 )
 def images_of_sizes() -> Iterator[None]:
     """Pixtral, Mistral 3, Mistral Large 4 and LightOnOCR cut each image to its size in a loop: how many patches remain is known to the data only."""
-    with contextlib.ExitStack() as stack:
-        module = sys.modules.get(PIXTRAL)
-        if module is not None:
-            tower = module.PixtralVisionModel
-            forward = module.merge_with_config_defaults(module.capture_outputs(of_tower))
-            stack.enter_context(replaced(tower, "forward", for_tensors(tower.forward, forward)))
-        for path in MERGERS:
-            name, _, owner = path.rpartition(".")
-            merger = getattr(sys.modules.get(name), owner, None)
-            if merger is not None:
-                stack.enter_context(replaced(merger, "forward", for_tensors(merger.forward, of_merger)))
-        module = sys.modules.get(LIGHT_ON_OCR)
-        if module is not None:
-            model = module.LightOnOcrModel
-            features = for_tensors(model.get_image_features, module.can_return_tuple(of_model))
-            stack.enter_context(replaced(model, "get_image_features", features))
+    wrappers = dict.fromkeys(MERGERS, functools.partial(for_tensors, of_merger)) | {
+        f"{PIXTRAL}.PixtralVisionModel.forward": tower_for_tensors,
+        f"{LIGHT_ON_OCR}.LightOnOcrModel.get_image_features": features_for_tensors,
+    }
+    with wrapped(wrappers):
         yield
 
 
-def for_tensors(original: Callable, forward: Callable) -> Callable:
+def tower_for_tensors(original: Callable) -> Callable:
+    """`of_tower`, decorated as Pixtral's own."""
+    module = sys.modules[PIXTRAL]
+    return for_tensors(module.merge_with_config_defaults(module.capture_outputs(of_tower)), original)
+
+
+def features_for_tensors(original: Callable) -> Callable:
+    """`of_model`, decorated as LightOnOCR's own."""
+    return for_tensors(sys.modules[LIGHT_ON_OCR].can_return_tuple(of_model), original)
+
+
+def for_tensors(forward: Callable, original: Callable) -> Callable:
     """*forward* for sizes that are a tensor, or not given; *original* for a list of numbers."""
 
     signature = inspect.signature(original)

@@ -5,7 +5,6 @@ Source of semantics: ``transformers.models.udop``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 UDOP = "transformers.models.udop.modeling_udop"
 
@@ -23,11 +22,7 @@ UDOP = "transformers.models.udop.modeling_udop"
 @patch("transformers", replaces=(f"{UDOP}.combine_image_text_embeddings",), since="5.0", default=True)
 def text_on_images() -> Iterator[None]:
     """Udop picks the patches without text by lists of Python numbers, as many in each row as the data say."""
-    module = sys.modules.get(UDOP)
-    with contextlib.ExitStack() as stack:
-        if module is not None:
-            combined = while_captured(module.combine_image_text_embeddings)
-            stack.enter_context(replaced(module, "combine_image_text_embeddings", combined))
+    with wrapped({f"{UDOP}.combine_image_text_embeddings": while_captured}):
         yield
 
 

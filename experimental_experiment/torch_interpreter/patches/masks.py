@@ -5,26 +5,22 @@ Source of semantics: ``transformers.masking_utils``, ``transformers.models.autof
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
-MODULES = tuple(f"transformers.models.{name}.modeling_{name}" for name in ("autoformer", "informer"))
-MADE = "create_bidirectional_mask"
+MADE = tuple(
+    f"transformers.models.{name}.modeling_{name}.create_bidirectional_mask"
+    for name in ("autoformer", "informer")
+)
 
 
-@patch("transformers", replaces=tuple(f"{module}.{MADE}" for module in MODULES), since="5.0", default=True)
+@patch("transformers", replaces=MADE, since="5.0", default=True)
 def masks_of_nothing() -> Iterator[None]:
     """Autoformer and Informer get a mask that hides nothing while torch.export runs, of a shape that their attention does not take."""
-    with contextlib.ExitStack() as stack:
-        for name in MODULES:
-            module = sys.modules.get(name)
-            if module is not None:
-                stack.enter_context(replaced(module, MADE, none_of_none(getattr(module, MADE))))
+    with wrapped(dict.fromkeys(MADE, none_of_none)):
         yield
 
 

@@ -5,21 +5,19 @@ Source of semantics: ``torch.nn.functional.pad``, ``transformers.models.mobilene
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
-MODULES = {
-    "transformers.models.mobilenet_v1.modeling_mobilenet_v1": False,
-    "transformers.models.mobilenet_v2.modeling_mobilenet_v2": True,
+FUNCTIONS = {
+    "transformers.models.mobilenet_v1.modeling_mobilenet_v1.apply_tf_padding": False,
+    "transformers.models.mobilenet_v2.modeling_mobilenet_v2.apply_tf_padding": True,
 }
-"""The modules, and whether the padding is multiplied by the dilation."""
+"""The functions, and whether the padding is multiplied by the dilation."""
 
 
 @patch("torch", replaces=("torch.nn.functional.pad",), default=True)
@@ -66,22 +64,17 @@ def to_multiple(size: Any, side: int) -> Any:
 
 @patch(
     "transformers",
-    replaces=tuple(f"{module}.apply_tf_padding" for module in MODULES),
+    replaces=tuple(FUNCTIONS),
     since="5.0",
     default=True,
 )
 def tensorflow_paddings() -> Iterator[None]:
     """MobileNet v1 and v2 compute their paddings with Python's numbers: the size of an image is the example's."""
-    with contextlib.ExitStack() as stack:
-        for name, is_dilated in MODULES.items():
-            module = sys.modules.get(name)
-            if module is not None:
-                padded = for_symbols(module.apply_tf_padding, is_dilated)
-                stack.enter_context(replaced(module, "apply_tf_padding", padded))
+    with wrapped({path: functools.partial(for_symbols, dilated) for path, dilated in FUNCTIONS.items()}):
         yield
 
 
-def for_symbols(original: Callable, is_dilated: bool) -> Callable:
+def for_symbols(is_dilated: bool, original: Callable) -> Callable:
     """`apply_tf_padding` for images whose sizes may be symbols."""
 
     @functools.wraps(original)

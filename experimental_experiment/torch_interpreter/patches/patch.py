@@ -12,7 +12,7 @@ import difflib
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from experimental_experiment.logs import logger
@@ -230,6 +230,29 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[Any]:
             delattr(owner, name)
         else:
             setattr(owner, name, own)
+
+
+@contextlib.contextmanager
+def wrapped(wrappers: Mapping[str, Callable[[Callable], Any]]) -> Iterator[None]:
+    """Replace functions and methods, ``module.function`` and ``module.Class.method``, by ``wrapper(original)`` for a while.
+
+    Those whose module is not imported stay away. Raises AttributeError when a module or a class that is there has no such member.
+    """
+    with contextlib.ExitStack() as stack:
+        for path, wrapper in wrappers.items():
+            owner, name = owner_of(path), path.rpartition(".")[-1]
+            if owner is not None:
+                stack.enter_context(replaced(owner, name, wrapper(getattr(owner, name))))
+        yield
+
+
+def owner_of(path: str) -> Any:
+    """The module, or the class in a module, of ``module.function`` or ``module.Class.method``; None when it is not imported."""
+    owner = path.rpartition(".")[0]
+    module, _, name = owner.rpartition(".")
+    if owner in sys.modules:
+        return sys.modules[owner]
+    return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 
 def entry(stack: contextlib.ExitStack, entries: dict, key: Any, value: Any) -> None:

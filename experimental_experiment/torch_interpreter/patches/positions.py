@@ -5,48 +5,31 @@ Source of semantics: ``torch.nn.functional.interpolate`` (bilinear, antialias), 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import get_vision_position_ids, places
 
-SIGLIP = "transformers.models.siglip2.modeling_siglip2"
-COSMOS = "transformers.models.cosmos3_edge.modeling_cosmos3_edge"
-RESIZED = "resize_positional_embeddings"
+SIGLIP = "transformers.models.siglip2.modeling_siglip2.Siglip2VisionEmbeddings.resize_positional_embeddings"
+COSMOS = "transformers.models.cosmos3_edge.modeling_cosmos3_edge.Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings"
 
 
-@patch(
-    "transformers",
-    replaces=(
-        f"{SIGLIP}.Siglip2VisionEmbeddings.{RESIZED}",
-        f"{COSMOS}.Cosmos3EdgeVisionEmbeddings.{RESIZED}",
-    ),
-    since="5.23",
-    default=True,
-)
+@patch("transformers", replaces=(SIGLIP, COSMOS), since="5.23", default=True)
 def resized_positions() -> Iterator[None]:
     """Siglip 2 and Cosmos 3 resize position embeddings in a loop over images, whose number is the example's."""
-    with contextlib.ExitStack() as stack:
-        for name, owner, function, is_needed in (
-            (SIGLIP, "Siglip2VisionEmbeddings", of_padded_images, is_of_any_number),
-            (COSMOS, "Cosmos3EdgeVisionEmbeddings", of_packed_images, is_captured),
-        ):
-            owner = getattr(sys.modules.get(name), owner, None)
-            if owner is not None:
-                called = staticmethod(where(is_needed, function, getattr(owner, RESIZED)))
-                stack.enter_context(replaced(owner, RESIZED, called))
+    padded = functools.partial(where, is_of_any_number, of_padded_images)
+    packed = functools.partial(where, is_captured, of_packed_images)
+    with wrapped({SIGLIP: padded, COSMOS: packed}):
         yield
 
 
-def where(is_needed: Callable, function: Callable, original: Callable) -> Callable:
-    """*function* for sizes that need it, *original* for all others."""
+def where(is_needed: Callable, function: Callable, original: Callable) -> staticmethod:
+    """A static method: *function* for sizes that need it, *original* for all others."""
 
     @functools.wraps(original)
     def called(positional_embeddings: torch.Tensor, sizes: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -55,7 +38,7 @@ def where(is_needed: Callable, function: Callable, original: Callable) -> Callab
         resized_positions.used()
         return function(positional_embeddings, sizes, *args, **kwargs)
 
-    return called
+    return staticmethod(called)
 
 
 def is_of_any_number(sizes: torch.Tensor) -> bool:

@@ -5,13 +5,11 @@ Source of semantics: ``transformers.models.cpmant``.
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Iterator
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 CPM_ANT = "transformers.models.cpmant.modeling_cpmant"
 
@@ -21,10 +19,7 @@ CPM_ANT = "transformers.models.cpmant.modeling_cpmant"
 )
 def masks_of_prompts() -> Iterator[None]:
     """CPM-Ant counts its tokens in a list of Python numbers, which are those of the example."""
-    module = sys.modules.get(CPM_ANT)
-    with contextlib.ExitStack() as stack:
-        if module is not None:
-            stack.enter_context(replaced(module.CpmAntModel, "_prepare_attention_mask", attention_mask))
+    with wrapped({f"{CPM_ANT}.CpmAntModel._prepare_attention_mask": lambda original: attention_mask}):
         yield
 
 

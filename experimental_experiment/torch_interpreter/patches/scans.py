@@ -6,9 +6,7 @@ Source of semantics: the loops of ``transformers.models.mamba``, ``rwkv``, ``rec
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,16 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch._higher_order_ops import scan
 
-from experimental_experiment.torch_interpreter.patches.patch import Patch, patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import Patch, patch, wrapped
 
-RECURRENT_GEMMA = "transformers.models.recurrent_gemma.modeling_recurrent_gemma"
-RWKV = "transformers.models.rwkv.modeling_rwkv"
-XLSTM = "transformers.models.xlstm.modeling_xlstm"
+RNN_SCAN = "transformers.models.recurrent_gemma.modeling_recurrent_gemma.RecurrentGemmaRglru._rnn_scan"
+LINEAR_ATTENTION = "transformers.models.rwkv.modeling_rwkv.rwkv_linear_attention_cpu"
+BACKEND = "transformers.models.xlstm.modeling_xlstm.xLSTMBackend.forward"
 SELECTIVE = tuple(
-    f"transformers.models.{name}.modeling_{name}" for name in ("falcon_mamba", "jamba", "mamba", "zamba")
+    f"transformers.models.{name}.modeling_{name}.mamba_selective_scan"
+    for name in ("falcon_mamba", "jamba", "mamba", "zamba")
 )
-CHUNKED = {
-    f"transformers.models.{name}.modeling_{name}": function
+CHUNKED = tuple(
+    f"transformers.models.{name}.modeling_{name}.{function}"
     for function, names in (
         ("chunk_kimi_delta_attention", ("bailing_hybrid", "glm5_next", "kimi_linear")),
         (
@@ -34,73 +33,51 @@ CHUNKED = {
         ),
     )
     for name in names
-}
+)
 
 
 @patch(
     "transformers",
-    replaces=(
-        *(f"{module}.mamba_selective_scan" for module in SELECTIVE),
-        f"{RWKV}.rwkv_linear_attention_cpu",
-        f"{RECURRENT_GEMMA}.RecurrentGemmaRglru._rnn_scan",
-        f"{XLSTM}.xLSTMBackend.forward",
-    ),
+    replaces=(*SELECTIVE, LINEAR_ATTENTION, RNN_SCAN, BACKEND),
     since="5.23",
     default=True,
 )
 def token_loops() -> Iterator[None]:
     """Mamba, FalconMamba, Jamba, Zamba, RWKV, RecurrentGemma and xLSTM keep the length of the example: they loop over it."""
-    with contextlib.ExitStack() as stack:
-        for name in SELECTIVE:
-            scanned_in(stack, token_loops, sys.modules.get(name), "mamba_selective_scan", selective_scan, -1)
-        rwkv = sys.modules.get(RWKV)
-        scanned_in(stack, token_loops, rwkv, "rwkv_linear_attention_cpu", linear_attention, 1, "key")
-        layer = getattr(sys.modules.get(RECURRENT_GEMMA), "RecurrentGemmaRglru", None)
-        scanned_in(stack, token_loops, layer, "_rnn_scan", linear_recurrence, 1)
-        backend = getattr(sys.modules.get(XLSTM), "xLSTMBackend", None)
-        if backend is not None:
-            stack.enter_context(replaced(backend, "forward", matrix_memory(backend.forward)))
+    wrappers = dict.fromkeys(SELECTIVE, scanned_by(selective_scan, token_loops, -1)) | {
+        LINEAR_ATTENTION: scanned_by(linear_attention, token_loops, 1, "key"),
+        RNN_SCAN: scanned_by(linear_recurrence, token_loops, 1),
+        BACKEND: matrix_memory,
+    }
+    with wrapped(wrappers):
         yield
 
 
-@patch(
-    "transformers",
-    replaces=tuple(f"{module}.{function}" for module, function in CHUNKED.items()),
-    since="5.23",
-    default=True,
-)
+@patch("transformers", replaces=CHUNKED, since="5.23", default=True)
 def chunk_loops() -> Iterator[None]:
     """The delta rule of Qwen 3.5, Kimi Linear and others loops over chunks of 64 tokens: the program would hold their number."""
-    with contextlib.ExitStack() as stack:
-        for name, function in CHUNKED.items():
-            scanned_in(stack, chunk_loops, sys.modules.get(name), function, delta_rule, 1, "key")
+    with wrapped(dict.fromkeys(CHUNKED, scanned_by(delta_rule, chunk_loops, 1, "key"))):
         yield
 
 
-def scanned_in(
-    stack: contextlib.ExitStack,
-    owner_patch: Patch,
-    owner: Any,
-    function: str,
-    scanned: Callable,
-    axis: int,
-    name: str = "hidden_states",
-) -> None:
-    """Until *stack* is closed, call *scanned* where the argument *name* has a symbolic size on its *axis* of tokens."""
-    if owner is None:
-        return
-    original = getattr(owner, function)
+def scanned_by(
+    scanned: Callable, owner: Patch, axis: int, name: str = "hidden_states"
+) -> Callable[[Callable], Callable]:
+    """A wrapper that calls *scanned*, of the patch *owner*, where the argument *name* has a symbolic size on its *axis* of tokens."""
     names = scanned.__code__.co_varnames[: scanned.__code__.co_argcount]
 
-    @functools.wraps(original)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        tokens = (dict(zip(names, args)) | kwargs)[name]
-        if not isinstance(tokens.shape[axis], torch.SymInt):
-            return original(*args, **kwargs)
-        owner_patch.used()
-        return scanned(*args, **kwargs)
+    def wrapper(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            tokens = (dict(zip(names, args)) | kwargs)[name]
+            if not isinstance(tokens.shape[axis], torch.SymInt):
+                return original(*args, **kwargs)
+            owner.used()
+            return scanned(*args, **kwargs)
 
-    stack.enter_context(replaced(owner, function, called))
+        return called
+
+    return wrapper
 
 
 def selective_scan(

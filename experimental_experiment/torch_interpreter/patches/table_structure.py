@@ -5,7 +5,6 @@ Source of semantics: ``transformers.models.slanet``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import torch
 from torch._higher_order_ops import while_loop
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 SLANET = "transformers.models.slanet.modeling_slanet"
 
@@ -23,10 +22,7 @@ SLANET = "transformers.models.slanet.modeling_slanet"
 @patch("transformers", replaces=(f"{SLANET}.SLANetSLAHead.forward",), since="5.23", default=True)
 def tables_until_their_end() -> Iterator[None]:
     """SLANet writes tokens in a loop until all tables have ended, which the data decide."""
-    owner = getattr(sys.modules.get(SLANET), "SLANetSLAHead", None)
-    with contextlib.ExitStack() as stack:
-        if owner is not None:
-            stack.enter_context(replaced(owner, "forward", until_the_end(owner.forward)))
+    with wrapped({f"{SLANET}.SLANetSLAHead.forward": until_the_end}):
         yield
 
 

@@ -5,16 +5,14 @@ Source of semantics: ``transformers.models.reformer``, ``transformers.models.fun
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 FUNNEL = "transformers.models.funnel.modeling_funnel"
 REFORMER = "transformers.models.reformer.modeling_reformer"
@@ -23,10 +21,7 @@ REFORMER = "transformers.models.reformer.modeling_reformer"
 @patch("transformers", replaces=(f"{REFORMER}.AxialPositionEmbeddings.forward",), since="5.0", default=True)
 def axial_positions() -> Iterator[None]:
     """Reformer picks its axial position embeddings in a loop over the texts, whose number is the example's."""
-    owner = getattr(sys.modules.get(REFORMER), "AxialPositionEmbeddings", None)
-    with contextlib.ExitStack() as stack:
-        if owner is not None:
-            stack.enter_context(replaced(owner, "forward", of_any_number(owner.forward)))
+    with wrapped({f"{REFORMER}.AxialPositionEmbeddings.forward": of_any_number}):
         yield
 
 
@@ -38,11 +33,7 @@ def axial_positions() -> Iterator[None]:
 )
 def pooled_positions() -> Iterator[None]:
     """Funnel lists the positions of its tokens, as Python's numbers, to pool them: the length is the example's."""
-    owner = getattr(sys.modules.get(FUNNEL), "FunnelAttentionStructure", None)
-    with contextlib.ExitStack() as stack:
-        if owner is not None:
-            embeds = of_any_length(owner.get_position_embeds)
-            stack.enter_context(replaced(owner, "get_position_embeds", embeds))
+    with wrapped({f"{FUNNEL}.FunnelAttentionStructure.get_position_embeds": of_any_length}):
         yield
 
 

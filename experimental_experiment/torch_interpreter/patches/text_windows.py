@@ -5,15 +5,13 @@ Source of semantics: ``transformers.models.canine``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 CANINE = "transformers.models.canine.modeling_canine"
 
@@ -26,12 +24,8 @@ CANINE = "transformers.models.canine.modeling_canine"
 )
 def windows_of_characters() -> Iterator[None]:
     """Canine loops over windows of its text, and repeats vectors as often as a number of Python's says: the length is the example's."""
-    module = sys.modules.get(CANINE)
-    with contextlib.ExitStack() as stack:
-        if module is not None:
-            layer, model = module.CanineAttention, module.CanineModel
-            stack.enter_context(replaced(layer, "forward", of_any_windows(layer.forward)))
-            stack.enter_context(replaced(model, "_repeat_molecules", of_any_length(model._repeat_molecules)))
+    layer, model = f"{CANINE}.CanineAttention.forward", f"{CANINE}.CanineModel._repeat_molecules"
+    with wrapped({layer: of_any_windows, model: of_any_length}):
         yield
 
 

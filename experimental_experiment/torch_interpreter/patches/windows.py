@@ -6,9 +6,7 @@ Source of semantics: ``transformers.models.swin``, ``swinv2``, ``swin2sr``, ``do
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from experimental_experiment.torch_interpreter.patches.paddings import to_multiple
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 ALL = ("Layer", "PatchMerging", "PatchEmbeddings")
 MODELS = {
@@ -30,19 +28,19 @@ MODELS = {
 }
 """Modules, what the names of their classes begin with, and the classes that pad images."""
 
-MOBILE_VIT = "transformers.models.mobilevit.modeling_mobilevit"
+MOBILE_VIT_LAYER = "transformers.models.mobilevit.modeling_mobilevit.MobileViTLayer"
 
 
-def replacements() -> Iterator[tuple[str, str, Callable]]:
-    """The module, the name in it and what takes the place of each function."""
+def replacements() -> Iterator[tuple[str, Callable]]:
+    """The path of each function and what takes its place."""
     padded = {"Layer": to_windows, "PatchMerging": to_pairs, "PatchEmbeddings": to_patches}
     for model, (prefix, classes) in MODELS.items():
         module = f"transformers.models.{model}"
         for name in classes:
-            yield module, f"{prefix}{name}.maybe_pad", padded[name]
+            yield f"{module}.{prefix}{name}.maybe_pad", padded[name]
         if "Layer" in classes:
-            yield module, "window_partition", window_partition
-            yield module, "window_reverse", window_reverse
+            yield f"{module}.window_partition", window_partition
+            yield f"{module}.window_reverse", window_reverse
 
 
 def window_partition(input_feature: torch.Tensor, window_size: int) -> torch.Tensor:
@@ -81,25 +79,17 @@ def to_patches(self: torch.nn.Module, pixel_values: torch.Tensor, height: int, w
 
 @patch(
     "transformers",
-    replaces=tuple(f"{module}.{name}" for module, name, _ in replacements()),
+    replaces=tuple(path for path, _ in replacements()),
     since="5.23",
     default=True,
 )
 def windows_of_images() -> Iterator[None]:
     """torch.export needs many minutes for the sizes of Swin's windows, and takes its paddings for those of the example."""
-    with contextlib.ExitStack() as stack:
-        for name, path, function in replacements():
-            module = sys.modules.get(name)
-            if module is not None:
-                *owners, attribute = path.split(".")
-                owner = functools.reduce(getattr, owners, module)
-                stack.enter_context(
-                    replaced(owner, attribute, for_symbols(getattr(owner, attribute), function))
-                )
+    with wrapped({path: functools.partial(for_symbols, function) for path, function in replacements()}):
         yield
 
 
-def for_symbols(original: Callable, function: Callable) -> Callable:
+def for_symbols(function: Callable, original: Callable) -> Callable:
     """*function* for images whose sizes are symbols, *original* for others."""
 
     @functools.wraps(original)
@@ -116,7 +106,7 @@ def for_symbols(original: Callable, function: Callable) -> Callable:
 
 @patch(
     "transformers",
-    replaces=tuple(f"{MOBILE_VIT}.MobileViTLayer.{name}" for name in ("unfolding", "folding")),
+    replaces=tuple(f"{MOBILE_VIT_LAYER}.{name}" for name in ("unfolding", "folding")),
     since="5.0",
     default=True,
 )
@@ -125,12 +115,7 @@ def windows_of_mobile_vit() -> Iterator[None]:
 
     All are resized: to their own size, that changes nothing.
     """
-    module = sys.modules.get(MOBILE_VIT)
-    with contextlib.ExitStack() as stack:
-        if module is not None:
-            layer = module.MobileViTLayer
-            stack.enter_context(replaced(layer, "unfolding", unfolding(layer.unfolding)))
-            stack.enter_context(replaced(layer, "folding", folding(layer.folding)))
+    with wrapped({f"{MOBILE_VIT_LAYER}.unfolding": unfolding, f"{MOBILE_VIT_LAYER}.folding": folding}):
         yield
 
 
