@@ -90,8 +90,9 @@ def left_shift(op, self, other):
     dtype, bits, count = shift_operands(op, self, other)
     if not isinstance(other, ir.Value):
         return op.Mul(cast(op, self, dtype), op.constant(1 << other if 0 <= other < bits else 0, dtype))
+    # C++ leaves a shift by 64 undefined: its result is not read
     shifted = shift(op, cast(op, self, dtype), count, "LEFT")
-    return op.Where(in_range(op, count, bits), shifted, op.constant(0, dtype))
+    return op.Where(op.Less(count, bits), shifted, op.constant(0, dtype))
 
 
 @translates(
@@ -112,7 +113,7 @@ def right_shift(op, self, other):
     self = cast(op, self, dtype)
     if not isinstance(other, ir.Value) and 0 <= other < bits - 1:
         return floored_quotient(op, self, op.constant(1 << other, dtype))
-    count = op.Where(in_range(op, count, bits), count, op.constant(min(bits, 63), INT64))
+    count = op.Min(count, 63)
     if not dtype.is_signed():
         return shift(op, self, count, "RIGHT")
     # a logical shift of the flipped bits fills with zeros, which flip back to ones
@@ -122,21 +123,14 @@ def right_shift(op, self, other):
 
 
 def shift_operands(op, self: Any, other: Any) -> tuple[ir.DataType, int, ir.Value]:
-    """The dtype of the result, its number of bits, and the shift as INT64."""
+    """The dtype of the result, its number of bits, and the shift as UINT64, in which a negative one is beyond all bits."""
     dtype = result_dtype(self, other)
-    return dtype, dtype.itemsize * 8, cast(op, cast(op, other, dtype), INT64)
-
-
-def in_range(op, count: ir.Value, bits: int) -> ir.Value:
-    """Whether a shift moves bits inside of the number."""
-    return op.And(op.GreaterOrEqual(count, 0), op.Less(count, bits))
+    return dtype, dtype.itemsize * 8, cast(op, cast(op, cast(op, other, dtype), INT64), UINT64)
 
 
 def shift(op, self: ir.Value, count: ir.Value, direction: str) -> ir.Value:
     """BitShift through UINT64: ONNX shifts unsigned integers; the casts keep the low bits."""
     wide = op.Cast(op.Cast(self, to=INT64), to=UINT64)
-    # C++ leaves a shift by 64 undefined
-    count = op.Cast(op.Clip(count, op.constant(0), op.constant(63)), to=UINT64)
     return op.Cast(op.BitShift(wide, count, direction=direction), to=self.dtype)
 
 

@@ -100,12 +100,13 @@ def logaddexp2(op, self, other):
 
 
 def log_of_sum(op, self: ir.Value, other: ir.Value, scale: float) -> ir.Value:
-    """The larger one, plus ``log(1 + exp(-gap))`` in a base; two equal infinities have no gap."""
+    """The larger one, plus ``log(1 + exp(gap))`` in a base; two equal infinities have no gap."""
     dtype = result_dtype(self, other)
     self, other = (cast(op, cast(op, x, dtype), wide(dtype)) for x in (self, other))
-    gap = op.Where(op.Equal(self, other), op.constant(0, self.dtype), op.Abs(op.Sub(self, other)))
-    excess = op.Softplus(op.Mul(gap, -scale))
-    return cast(op, op.Add(op.Max(self, other), op.Div(excess, scale)), dtype)
+    low, high = op.Min(self, other), op.Max(self, other)
+    gap = op.Where(op.Equal(low, high), op.constant(0, self.dtype), op.Sub(low, high))
+    excess = op.Softplus(op.Mul(gap, scale))
+    return cast(op, op.Add(high, op.Div(excess, scale)), dtype)
 
 
 @translates(aten.logit.default)

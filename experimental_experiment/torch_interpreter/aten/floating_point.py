@@ -39,10 +39,10 @@ def signbit(op, self):
     """Whether the sign bit is set: -0.0 counts. The sign of a NaN is not seen."""
     if self.dtype == ir.DataType.BOOL or not self.dtype.is_signed():
         return filled(op, self, False)
-    negative = op.Less(self, 0)
-    if not self.dtype.is_floating_point():
-        return negative
-    return op.Or(negative, op.And(op.Equal(self, 0), op.Less(op.Reciprocal(self), 0)))
+    if self.dtype.is_floating_point():
+        # the reciprocal of -0.0 is -inf, that of -inf is -0.0: one of both is below 0
+        self = op.Min(self, op.Reciprocal(self))
+    return op.Less(self, 0)
 
 
 @translates(aten.copysign.Tensor, aten.copysign.Scalar)

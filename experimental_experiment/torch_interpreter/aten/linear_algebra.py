@@ -125,9 +125,12 @@ def kron(op, self, other):
 def linalg_cross(op, self, other, dim):
     """The vector product along *dim*, the other axes broadcasting."""
     self, other = promote(op, self, other)
-    a_next, a_last = (op.Gather(self, order, axis=dim) for order in ([1, 2, 0], [2, 0, 1]))
-    b_next, b_last = (op.Gather(other, order, axis=dim) for order in ([1, 2, 0], [2, 0, 1]))
-    return op.Sub(op.Mul(a_next, b_last), op.Mul(a_last, b_next))
+
+    def turned(x: ir.Value) -> ir.Value:
+        return op.Gather(x, [1, 2, 0], axis=dim)
+
+    # element i of the difference is element i - 1 of the product
+    return turned(op.Sub(op.Mul(self, turned(other)), op.Mul(turned(self), other)))
 
 
 @translates(aten.linalg_multi_dot.default)

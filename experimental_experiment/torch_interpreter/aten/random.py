@@ -53,20 +53,20 @@ def cauchy(op, self, median, sigma):
 @translates(aten.exponential.default)
 def exponential(op, self, lambd):
     """The exponential distribution of rate *lambd*."""
-    return op.CastLike(op.Div(waiting(op, self, drawn_dtype(self)), float(lambd)), self)
+    return op.CastLike(waiting(op, self, drawn_dtype(self), float(lambd)), self)
 
 
 @translates(aten.geometric.default)
 def geometric(op, self, p):
     """The number of trials up to the first success of probability *p*, at least 1."""
-    trials = op.Ceil(op.Div(waiting(op, self, DOUBLE), -math.log1p(-p)))
-    return op.CastLike(op.Max(trials, 1.0), self)
+    trials = op.Floor(waiting(op, self, DOUBLE, -math.log1p(-p)))
+    return op.CastLike(op.Add(trials, 1.0), self)
 
 
 @translates(aten.log_normal.default)
 def log_normal(op, self, mean, std):
     """The exponential of a normal distribution."""
-    return op.CastLike(op.Exp(scaled_and_shifted(op, normal(op, self, drawn_dtype(self)), mean, std)), self)
+    return op.CastLike(op.Exp(normal(op, self, drawn_dtype(self), mean, std)), self)
 
 
 @translates(aten.multinomial.default)
@@ -74,20 +74,18 @@ def multinomial(op, self, num_samples, replacement):
     """Indices drawn with the weights of each row: who arrives first when waiting times shrink with weights."""
     weights = op.Cast(self, to=DOUBLE)
     if not replacement:
-        speed = op.Div(weights, waiting(op, self, DOUBLE))
-        return op.TopK(speed, op.shape([num_samples]), axis=-1, outputs=2)[1]
+        speed = op.Div(weights, survival(op, self, DOUBLE))
+        return op.TopK(speed, op.shape([num_samples]), axis=-1, largest=0, outputs=2)[1]
     rows = [op.size(self, axis) for axis in range(rank(self) - 1)]
     draws = blank(op, [*rows, num_samples, op.size(self, -1)])
-    return op.ArgMax(op.Div(op.Unsqueeze(weights, [-2]), waiting(op, draws, DOUBLE)), axis=-1, keepdims=0)
+    return op.ArgMin(op.Div(op.Unsqueeze(weights, [-2]), survival(op, draws, DOUBLE)), axis=-1, keepdims=0)
 
 
 @translates(aten.normal.float_float)
 def normal_of_numbers(op, mean, std, size, dtype):
     """The normal distribution of one mean and one deviation."""
     dtype = declared(op)
-    return op.Cast(
-        scaled_and_shifted(op, normal(op, blank(op, size), drawn_dtype(dtype)), mean, std), to=dtype
-    )
+    return op.Cast(normal(op, blank(op, size), drawn_dtype(dtype), mean, std), to=dtype)
 
 
 @translates(aten.normal.float_Tensor, aten.normal.Tensor_float, aten.normal.Tensor_Tensor)
@@ -97,13 +95,13 @@ def normal_of_tensors(op, mean, std):
     like = first
     if first is mean and isinstance(std, ir.Value):
         like = op.Add(mean, op.CastLike(std, mean))
-    return op.CastLike(scaled_and_shifted(op, normal(op, like, drawn_dtype(first)), mean, std), first)
+    return op.CastLike(normal(op, like, drawn_dtype(first), mean, std), first)
 
 
 @translates(aten.normal_.default, aten.normal_functional.default)
 def normal_like(op, self, mean, std):
     """The normal distribution in the shape and dtype of *self*."""
-    return op.CastLike(scaled_and_shifted(op, normal(op, self, drawn_dtype(self)), mean, std), self)
+    return op.CastLike(normal(op, self, drawn_dtype(self), mean, std), self)
 
 
 @translates(aten.poisson.default)
@@ -271,9 +269,14 @@ def integers(op, like, low, high, dtype: ir.DataType) -> ir.Value:
     return op.Cast(op.Add(steps, low), to=dtype)
 
 
-def normal(op, like, dtype: ir.DataType) -> ir.Value:
-    """Normal numbers in the shape of *like*."""
-    return op.RandomNormalLike(like, dtype=dtype)
+def normal(op, like, dtype: ir.DataType, mean=0.0, std=1.0) -> ir.Value:
+    """Normal numbers in the shape of *like*: of one mean and deviation, or of those of each element."""
+    if not any(isinstance(parameter, ir.Value) for parameter in (mean, std)):
+        # attributes are float32, in which distributions of C++ have a deviation
+        fits = dtype == FLOAT and abs(mean) < 1e38 and 1e-38 < std < 1e38
+        if fits or (mean, std) == (0, 1):
+            return op.RandomNormalLike(like, dtype=dtype, mean=float(mean), scale=float(std))
+    return scaled_and_shifted(op, op.RandomNormalLike(like, dtype=dtype), mean, std)
 
 
 def scaled_and_shifted(op, noise, shift, factor) -> ir.Value:
@@ -287,9 +290,15 @@ def uniform(op, like, dtype: ir.DataType) -> ir.Value:
     return op.RandomUniformLike(like, dtype=dtype)
 
 
-def waiting(op, like, dtype: ir.DataType) -> ir.Value:
-    """Exponential numbers of rate 1 in the shape of *like*."""
-    return op.Neg(op.Log(op.Sub(op.constant(1.0, dtype), uniform(op, like, dtype))))
+def waiting(op, like, dtype: ir.DataType, rate: float = 1.0) -> ir.Value:
+    """Exponential numbers of this rate in the shape of *like*."""
+    logarithm = survival(op, like, dtype)
+    return op.Neg(logarithm) if rate == 1 else op.Div(logarithm, -rate)
+
+
+def survival(op, like, dtype: ir.DataType) -> ir.Value:
+    """The logarithms of uniform numbers in the shape of *like*: exponential numbers of rate 1, below 0."""
+    return op.Log(op.Sub(op.constant(1.0, dtype), uniform(op, like, dtype)))
 
 
 def drawn_dtype(item) -> ir.DataType:

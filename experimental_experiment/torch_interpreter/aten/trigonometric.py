@@ -58,15 +58,12 @@ float_function("Tanh", aten.tanh.default)
 
 @translates(aten.atan2.default, aten.arctan2.default)
 def atan2(op, self, other):
-    """The angle of (other, self) from the arctangent of at most 1, exact for zeros of either sign and infinities."""
+    """The angle of (other, self), exact for zeros of either sign and infinities."""
     dtype = float_dtype(self, other)
     self, other = (cast(op, cast(op, x, dtype), wide(dtype)) for x in (self, other))
     y, x = op.Abs(self), op.Abs(other)
-    one, zero = op.constant(1, y.dtype), op.constant(0, y.dtype)
-    equal = op.Where(op.Equal(y, 0.0), zero, one)
-    ratio = op.Where(op.Equal(x, y), equal, op.Div(op.Min(x, y), op.Max(x, y)))
-    angle = op.Atan(ratio)
-    angle = op.Where(op.Greater(y, x), op.Sub(math.pi / 2, angle), angle)
+    # two zeros and two infinities have no quotient
+    angle = op.Atan(op.Where(op.Equal(x, y), op.Sign(y), op.Div(y, x)))
     angle = op.Where(signbit(op, other), op.Sub(math.pi, angle), angle)
     return cast(op, op.Mul(angle, sign_of(op, self)), dtype)
 
