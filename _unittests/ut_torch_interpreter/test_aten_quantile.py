@@ -38,21 +38,34 @@ class TestQuantile(ExporterTestCase):
         "mode beside an empty axis": (aten.mode.default, torch.zeros(3, 0), 0, True),
         "mode of a 0-d tensor": (aten.mode.default, torch.tensor(3.0)),
     }  # fmt: skip
-    QUANTILES = {
-        "of all": (aten.quantile.scalar, CUBE, 0.3),
-        "of all, keeping the rank": (aten.quantile.default, CUBE, LEVELS, None, True),
-        "along an axis": (aten.quantile.default, NUMBERS, LEVELS, 1),
-        "along the first axis": (aten.quantile.default, NUMBERS[1:], LEVELS, 0),
-        "one level along the first axis": (aten.quantile.scalar, CUBE, 0.6, 0),
-        "one level": (aten.quantile.default, CUBE, torch.tensor(0.7), -2, True),
-        "of float64": (aten.quantile.scalar, CUBE.double(), 0.25, 2, True),
-        "of a 0-d tensor": (aten.quantile.default, torch.tensor(2.0), LEVELS),
-        "without NaN": (aten.nanquantile.default, FLOATS, LEVELS, 1, True),
-        "without NaN, one level": (aten.nanquantile.scalar, FLOATS, 0.4, 0),
-    } | {
-        how: (aten.quantile.default, CUBE, torch.tensor([0.1, 0.5, 0.75]), 2, {"interpolation": how})
-        for how in ("lower", "higher", "nearest", "midpoint")
-    }
+    QUANTILES = (
+        {
+            "of all": (aten.quantile.scalar, CUBE, 0.3),
+            "of all, keeping the rank": (aten.quantile.default, CUBE, LEVELS, None, True),
+            "along an axis": (aten.quantile.default, NUMBERS, LEVELS, 1),
+            "along the first axis": (aten.quantile.default, NUMBERS[1:], LEVELS, 0),
+            "one level along the first axis": (aten.quantile.scalar, CUBE, 0.6, 0),
+            "one level": (aten.quantile.default, CUBE, torch.tensor(0.7), -2, True),
+            "of float64": (aten.quantile.scalar, CUBE.double(), 0.25, 2, True),
+            "of a 0-d tensor": (aten.quantile.default, torch.tensor(2.0), LEVELS),
+            "without NaN": (aten.nanquantile.default, FLOATS, LEVELS, 1, True),
+            "without NaN, one level": (aten.nanquantile.scalar, FLOATS, 0.4, 0),
+            "without NaN, in infinities": (
+                aten.nanquantile.scalar,
+                torch.tensor([[INF, -INF, NAN], [INF, 2.0, 1.0]]),
+                0.4,
+                1,
+            ),
+        }
+        | {
+            f"{how} without NaN": (aten.nanquantile.default, FLOATS, LEVELS, 1, {"interpolation": how})
+            for how in ("lower", "higher", "nearest", "midpoint")
+        }
+        | {
+            how: (aten.quantile.default, CUBE, torch.tensor([0.1, 0.5, 0.75]), 2, {"interpolation": how})
+            for how in ("lower", "higher", "nearest", "midpoint")
+        }
+    )
 
     WITH_NAN = {
         "median with NaN": (aten.median.default, FLOATS),

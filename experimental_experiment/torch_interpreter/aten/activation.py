@@ -54,6 +54,8 @@ def leaky_relu(op, self, negative_slope):
 @translates(aten.prelu.default)
 def prelu(op, self, weight):
     """Scaled by the weight of its channel, or by the only weight, where negative."""
+    if rank(weight) == 0:
+        return scaled_where_negative(op, self, weight)
     channels = [-1] + [1] * (rank(self) - 2) if rank(self) > 1 else [1] * rank(self)
     return scaled_where_negative(op, self, op.Reshape(weight, op.shape(channels)))
 

@@ -159,9 +159,11 @@ def linalg_vecdot(op, x, y, dim):
 
 @translates(aten.linear.default)
 def linear(op, input, weight, bias):
-    """``input @ weight.T + bias``; one Gemm for matrices of floats, which keeps the weight as torch stores it."""
-    if rank(input) == 2 and rank(weight) == 2 and fits_gemm(input.dtype):
-        return op.Gemm(input, weight, bias, transB=1)
+    """``input @ weight.T + bias``; one Gemm for a matrix or a row of floats, which keeps the weight as torch stores it."""
+    if rank(input) <= 2 and rank(weight) == 2 and fits_gemm(input.dtype):
+        rows = op.Unsqueeze(input, [0]) if rank(input) == 1 else input
+        product = op.Gemm(rows, weight, bias, transB=1)
+        return op.Squeeze(product, [0]) if rank(input) == 1 else product
     product = op.MatMul(input, op.Transpose(weight, perm=[1, 0]) if rank(weight) == 2 else weight)
     return product if bias is None else op.Add(product, bias)
 

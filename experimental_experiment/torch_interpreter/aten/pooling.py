@@ -159,7 +159,7 @@ def largest_with_indices(op, x, found: Geometry):
     attributes = found.attributes() if x.dtype in IN_MAX_POOL else None
     if attributes is not None:
         values, flat = op.MaxPool(x, outputs=2, dilations=found.dilation, **attributes)
-        return found.cut(op, values), op.Mod(found.cut(op, flat), volume(op, found.sizes))
+        return found.cut(op, values), op.Mod(found.cut(op, flat), op.shape([volume(op, found.sizes)]))
     taken, counts = columns(op, padded_with_lowest(op, x, found), found.window, found.stride, found.dilation)
     positions = padded(op, numbered(op, found.sizes), found.begin, found.end)
     where, _ = columns(op, positions, found.window, found.stride, found.dilation)

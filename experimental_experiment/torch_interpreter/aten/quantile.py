@@ -6,6 +6,8 @@ special values only, and by the operators that leave NaN out.
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 import torch
 
@@ -18,6 +20,8 @@ from experimental_experiment.torch_interpreter.sizes import is_static, plus, quo
 
 aten = torch.ops.aten
 INT64 = ir.DataType.INT64
+ROUNDINGS = {"lower": "Floor", "higher": "Ceil", "nearest": "Round"}
+"""The interpolations that take one element."""
 
 
 @translates(aten.kthvalue.default)
@@ -96,7 +100,7 @@ def interpolated(op, self, q, dim, keepdim, interpolation: str, ignore_nan: bool
     rows = op.Reshape(self, [-1]) if whole else op.Transpose(self, perm=[*others, dim % rank(self)])
     is_vector = isinstance(q, ir.Value) and rank(q) == 1
     if ignore_nan or op.context.special_values:
-        values, ranks = ranks_of_rows(op, rows, q, ignore_nan)
+        values, ranks = ranks_of_rows(op, rows, q, interpolation, ignore_nan)
     else:
         values, _ = ordered(op, rows, None, -1, False)
         ranks = op.Mul(op.CastLike(q, self), last_rank(op, values))
@@ -111,14 +115,21 @@ def interpolated(op, self, q, dim, keepdim, interpolation: str, ignore_nan: bool
     return op.Unsqueeze(found, [axis + is_vector for axis in kept])
 
 
-def ranks_of_rows(op, rows, q, ignore_nan: bool) -> tuple[ir.Value, ir.Value]:
+def ranks_of_rows(op, rows, q, interpolation: str, ignore_nan: bool) -> tuple[ir.Value, ir.Value]:
     """The sorted rows, and for each row the ranks of the quantiles of what is not NaN, or that of a NaN."""
+    nan = op.IsNaN(rows)
+    nans = op.ReduceSum(op.CastLike(nan, rows), [-1], keepdims=1)
+    wanted = op.Reshape(op.CastLike(q, rows), [-1])
+    if ignore_nan:
+        # infinities behind the numbers stand for NaN; in a row without numbers their difference is NaN, where there is one
+        last = op.constant(math.inf, rows.dtype)
+        if interpolation in ROUNDINGS:
+            alone = op.Equal(nans, op.CastLike(op.size(rows, -1), nans))
+            last = op.Where(alone, op.constant(math.nan, rows.dtype), last)
+        values, _ = ordered(op, op.Where(nan, last, rows), None, -1, False)
+        return values, op.Max(op.Mul(wanted, op.Sub(last_rank(op, values), nans)), 0.0)
     values, _ = ordered_with_nan(op, rows, None, -1, False)
     last = last_rank(op, values)
-    nans = op.ReduceSum(op.CastLike(op.IsNaN(values), values), [-1], keepdims=1)
-    wanted = op.Reshape(op.CastLike(q, values), [-1])
-    if ignore_nan:
-        return values, op.Max(op.Mul(wanted, op.Sub(last, nans)), 0.0)
     return values, op.Where(op.Equal(nans, 0.0), op.Mul(wanted, last), last)
 
 
@@ -136,7 +147,7 @@ def at_ranks(op, values, ranks, interpolation: str) -> ir.Value:
             return op.Gather(values, positions, axis=rank(values) - 1)
         return op.GatherElements(values, positions, axis=-1)
 
-    rounding = {"lower": "Floor", "higher": "Ceil", "nearest": "Round"}.get(interpolation)
+    rounding = ROUNDINGS.get(interpolation)
     if rounding is not None:
         return taken(op.emit(rounding, (ranks,)))
     low = op.Floor(ranks)

@@ -53,6 +53,8 @@ def expand_as(op, self, other):
 def broadcast_tensors(op, tensors):
     """Every tensor expanded to the sizes that all share."""
     sizes = broadcast_sizes(op, *tensors)
+    if sum(rank(x) < len(sizes) or not all(same_sizes(op, x, sizes)) for x in tensors) > 2:
+        op.shape(sizes)  # one for all of them
     return [expanded(op, tensor, sizes) for tensor in tensors]
 
 
