@@ -70,6 +70,10 @@ class TestTransposing(ExporterTestCase):
             others=[*others, (floats(2, 0),)],
         )
 
+    def test_roll_further_over_any_size(self):
+        others = [(floats(2, 7),), (floats(5, 1),), (floats(0, 2),)]
+        self.assert_same_as_eager(lambda x: x.roll((4, -3, 0), (0, 1, 1)), floats(3, 4), others=others)
+
     def test_a_transposition_undone_is_not_written(self):
         model = self.assert_same_as_eager(lambda x: x.transpose(0, 1).permute(1, 0, 2) + 1, floats(2, 3, 4))
         self.assertEqual([node.op_type for node in model.graph.node], ["Add"])

@@ -13,7 +13,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.slicing import put_select, put_sliced, select, sliced
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
-from experimental_experiment.torch_interpreter.sizes import Size
+from experimental_experiment.torch_interpreter.sizes import Size, minus, plus, quotient, times
 
 aten = torch.ops.aten
 
@@ -24,7 +24,9 @@ def chunk(op, self, chunks, dim):
     size = op.size(self, dim)
     if isinstance(size, int):
         return split(op, self, max(1, -(-size // chunks)) if size else 0, dim)
-    return split(op, self, op.Div(op.Add(size, chunks - 1), chunks), dim)
+    if chunks == number_of_results(op) == 2:
+        return tensor_split(op, self, 2, dim)
+    return split(op, self, quotient(op, plus(op, size, chunks - 1), chunks), dim)
 
 
 @writes_through(aten.chunk.default)
@@ -89,7 +91,7 @@ def split(op, self, split_size, dim):
         sizes = [min(split_size, size - start) for start in range(0, size, split_size or 1)] or [size]
         return pieces(op, self, sizes, dim)
     count = number_of_results(op)
-    last = op.Sub(size, op.Mul(op.constant(split_size), count - 1))
+    last = minus(op, size, times(op, split_size, count - 1))
     return pieces(op, self, [*[split_size] * (count - 1), last], dim)
 
 
@@ -133,10 +135,10 @@ def tensor_split(op, self, sections, dim):
     if isinstance(size, int):
         sizes = [size // count + (position < size % count) for position in range(count)]
         return pieces(op, self, sizes, dim)
-    larger = op.Mod(size, count)
-    whole = op.Div(size, count)
-    extra = [op.Cast(op.Less(position, larger), to=ir.DataType.INT64) for position in range(count)]
-    return pieces(op, self, [op.Add(whole, one) for one in extra], dim)
+    if count == 1:
+        return [self]
+    lengths = op.Div(op.Add(op.shape([size]), list(reversed(range(count)))), count)
+    return list(op.Split(self, lengths, axis=dim % rank(self), outputs=count))
 
 
 @writes_through(aten.tensor_split.sections)

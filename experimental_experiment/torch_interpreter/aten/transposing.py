@@ -5,13 +5,14 @@ Source of semantics: https://pytorch.org/docs/stable/torch.html#indexing-slicing
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
-from experimental_experiment.torch_interpreter.sizes import is_static, sizes_of
+from experimental_experiment.torch_interpreter.sizes import is_int, is_static, minus, sizes_of
 
 aten = torch.ops.aten
 
@@ -137,17 +138,23 @@ def roll(op, self, shifts, dims):
             else roll(op, self, shifts, [0])
         )
     for shift, dim in zip(shifts, dims):
-        size = op.size(self, dim)
-        if not is_static(size) and shift in (1, -1):
-            # a slice begins or ends at -shift, which is inside of any axis; a longer one may be longer than the axis
-            self = op.Concat(
-                op.Slice(self, [-shift], [INT64_MAX], [dim]), op.Slice(self, [0], [-shift], [dim]), axis=dim
-            )
-            continue
-        divisor = max(size, 1) if isinstance(size, int) else op.Max(size, 1)
-        position = op.Mod(op.Sub(op.Range(0, size, 1), shift), divisor)
-        self = op.Gather(self, position, axis=dim % rank(self))
+        self = rolled(op, self, shift, dim)
     return self
+
+
+def rolled(op, self, shift, dim: int) -> ir.Value:
+    """Shift along one axis."""
+    size = op.size(self, dim)
+    if is_int(shift, 0) or (is_static(size, shift) and shift % max(size, 1) == 0):
+        return self
+    if is_static(size, shift):
+        return op.Gather(self, op.constant(np.roll(np.arange(size), shift)), axis=dim % rank(self))
+    if shift in (1, -1):  # inside of any axis
+        start = [-shift]
+    else:
+        start = op.Mod(op.shape([minus(op, 0, shift)]), op.Max(op.shape([size]), [1]))
+    behind, before = op.Slice(self, start, [INT64_MAX], [dim]), op.Slice(self, [0], start, [dim])
+    return op.Concat(behind, before, axis=dim)
 
 
 # ---- helpers that other families share
