@@ -226,6 +226,9 @@ CASES = {
     "index put": (lambda x, i: torch.index_put(x, (i[0],), x[0]), MATRIX, INDEX),
     "write a slice": (lambda x: assigned(x), MATRIX),
     "scatter add": (lambda x, i: x.scatter_add(0, i, x), MATRIX, INDEX),
+    "add rows": (lambda x, i: x.index_add(0, i[:, 0], x), MATRIX, INDEX),
+    "copy columns": (lambda x, i, y: x.index_copy(1, i[:, 0], y[0]), MATRIX, INDEX, ROWS[..., :3]),
+    "fill columns": (lambda x, i: x.index_fill(1, i[:, 0], 2), MATRIX, INDEX),
     "mask select": (lambda x: x[x > 0], MATRIX),
     "one hot": (lambda i: F.one_hot(i, 3), INDEX),
     # losses

@@ -61,10 +61,44 @@ class TestScattering(ExporterTestCase):
             torch.full((3,), 40, dtype=torch.uint8),
         ),
         "index_add": (aten.index_add.default, floats(4, 3), 0, LINES, floats(3, 3)),
+        "index_add of booleans": (aten.index_add.default, floats(4, 3) > 5, 0, LINES, floats(3, 3) > 2),
+        "index_add of bytes wraps": (
+            aten.index_add.default,
+            torch.full((3, 2), 200, dtype=torch.uint8),
+            0,
+            LINES,
+            torch.full((3, 2), 40, dtype=torch.uint8),
+        ),
+        "index_add of halves": (
+            aten.index_add.default,
+            floats(4, 3).half(),
+            0,
+            LINES.int(),
+            floats(3, 3).half(),
+        ),
+        "index_add of integers": (
+            aten.index_add.default,
+            (floats(4, 3) * 2).long(),
+            0,
+            LINES,
+            floats(3, 3).long() + 2**53,
+        ),
         "index_add scaled": (aten.index_add.default, floats(3, 4), -1, LINES, floats(3, 3), {"alpha": -2}),
         "index_add to a 0-d tensor": (aten.index_add.default, floats(), 0, torch.tensor([0]), floats() + 1),
         "index_copy": (aten.index_copy.default, floats(4, 3), 0, torch.tensor([3, 1]), -floats(2, 3)),
         "index_copy at a 0-d index": (aten.index_copy.default, floats(4), 0, torch.tensor(3), -floats(1) - 1),
+        "index_copy of nothing": (aten.index_copy.default, floats(4, 3), 0, LINES[:0], floats(0, 3)),
+        "index_copy of booleans": (
+            aten.index_copy.default,
+            floats(4, 3) > 5,
+            0,
+            torch.tensor([3, 1]),
+            floats(2, 3) > 2,
+        ),
+        "index_fill of a 0-d tensor": (aten.index_fill.int_Scalar, floats() + 2, 0, torch.tensor([0]), 3),
+        "index_fill of booleans": (aten.index_fill.int_Scalar, floats(3, 4) > 5, 0, torch.tensor(1), True),
+        "index_fill nowhere": (aten.index_fill.int_Scalar, floats(3, 4), 0, LINES[:0], -1),
+        "index_fill of halves": (aten.index_fill.int_Scalar, floats(2, 3, 4).half(), -2, LINES[:2] // 2, 3),
         "index_fill": (aten.index_fill.int_Scalar, floats(3, 4), 1, LINES, -1),
         "index_fill with a tensor": (aten.index_fill.int_Tensor, floats(3, 4), 1, LINES, torch.tensor(7.0)),
         "put": (aten.put.default, floats(3, 4), torch.tensor([[11, 0]]), -floats(1, 2) - 1),
@@ -103,6 +137,30 @@ class TestScattering(ExporterTestCase):
         index = torch.tensor([[0, 1], [1, 0]])
         more = (floats(5, 3), torch.tensor([[2, 1, 0], [1, 0, 2], [0, 1, 1]]), floats(3, 3))
         self.assert_same_as_eager(scattered, floats(4, 2), index, floats(2, 2), others=[more])
+
+    def test_lines_of_other_sizes(self):
+        def scattered(x, index, source):
+            rows = (
+                x.index_add(0, index, source.transpose(0, 1)),
+                x.index_copy(0, index, source.transpose(0, 1)),
+            )
+            x = x.transpose(0, 1)
+            return (
+                *rows,
+                x.index_add(1, index, source, alpha=2),
+                x.index_copy(1, index, source),
+                x.index_fill(1, index, 7),
+            )
+
+        others = [
+            (floats(5, 4, 2), torch.tensor([4, 0, 3]), floats(4, 3, 2)),
+            (floats(3, 1, 1), torch.tensor([2]), floats(1, 1, 1)),
+            (floats(3, 0, 2), torch.tensor([2, 0]), floats(0, 2, 2)),
+            (floats(3, 2, 2), torch.zeros(0, dtype=torch.int64), floats(2, 0, 2)),
+        ]
+        self.assert_same_as_eager(
+            scattered, floats(4, 3, 2), torch.tensor([1, 3]), floats(3, 2, 2), others=others
+        )
 
     def test_no_row(self):
         def scattered(x, index, places):

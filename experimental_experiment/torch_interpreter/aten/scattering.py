@@ -33,19 +33,27 @@ def index_add(op, self, dim, index, source, alpha):
             if source.dtype != BOOL
             else op.And(source, op.constant(bool(alpha)))
         )
-    return scattered(op, self, dim, *lines(op, self, dim, index, source), "add")
+    return with_lines(op, self, dim, index, source, "add")
 
 
 @translates(aten.index_copy.default)
 def index_copy(op, self, dim, index, source):
     """Copy slices of *source* to the positions of a vector."""
-    return scattered(op, self, dim, *lines(op, self, dim, index, source))
+    return with_lines(op, self, dim, index, source)
 
 
 @translates(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(op, self, dim, index, value):
     """One value in the slices at the positions of a vector."""
-    return scattered(op, self, dim, lines(op, self, dim, index, self)[0], value)
+    value = scalar(op, value, self.dtype)
+    if rank(self) == 0:
+        return scattered(op, self, dim, flat(op, index), value)
+    axis = dim % rank(self)
+    index = flat(op, index)
+    nowhere = expanded(op, op.constant(False), [op.size(self, axis)])
+    here = expanded(op, op.constant(True), sizes_of(op, index))
+    chosen = op.ScatterElements(nowhere, op.Cast(index, to=INT64), here)
+    return op.Where(op.Unsqueeze(chosen, list(range(1, rank(self) - axis))), value, self)
 
 
 @translates(aten.index_reduce.default)
@@ -118,14 +126,23 @@ def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | 
     return op.Reshape(result, op.constant([], INT64)) if not sizes and rank(result) else result
 
 
+def with_lines(
+    op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value, reduction: str | None = None
+) -> ir.Value:
+    """The slices of *source* at the positions of a vector, which one of the first axis has whole."""
+    if rank(x) < 2 or dim % rank(x):
+        return scattered(op, x, dim, *lines(op, x, dim, index, source), reduction)
+    positions = op.Unsqueeze(op.Cast(flat(op, index), to=INT64), [1])
+    return op.ScatterND(x, positions, source, reduction=reduction)
+
+
 def lines(op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The positions of a vector for every element of the slices they are for, and *source* in that rank."""
     if rank(x) == 0:
         return flat(op, index), flat(op, source)
     axis = dim % rank(x)
     column = op.Unsqueeze(flat(op, index), [other for other in range(rank(x)) if other != axis])
-    sizes = sizes_of(op, x)
-    return expanded(op, column, [*sizes[:axis], -1, *sizes[axis + 1 :]]), source
+    return expanded(op, column, sizes_of(op, source)) if rank(source) else column, source
 
 
 def covered(op, src, index: ir.Value, dtype: ir.DataType) -> ir.Value:
