@@ -1,12 +1,15 @@
 """Products of vectors and matrices: same values, shapes and dtypes as eager."""
 
+import collections
 import functools
+import importlib
 import unittest
 
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, to_onnx
+from experimental_experiment.torch_interpreter.aten import linear_algebra
 
 aten = torch.ops.aten
 NAN = torch.full((2, 3), float("nan"))
@@ -20,6 +23,17 @@ def randn(*shape, dtype=torch.float32):
 def randint(*shape, dtype=torch.int64):
     """A tensor of small integers."""
     return torch.randint(-5, 6, shape).to(dtype)
+
+
+class Experts(torch.nn.Module):
+    """A matrix for each group of rows."""
+
+    def __init__(self, count: int):
+        super().__init__()
+        self.weight = torch.nn.Parameter(randn(count, 5, 3))
+
+    def forward(self, rows, ends):
+        return torch.ops.transformers.grouped_mm_fallback.default(rows, self.weight, ends)
 
 
 BIG = randint(3, 3) * 2**61 + 1
@@ -176,6 +190,26 @@ class TestGroupedMatrices(ExporterTestCase):
             with self.subTest(dtype):
                 ends = torch.tensor([1, 1, 4, 5], dtype=torch.int32)
                 self.assert_same_as_eager(target, rows.to(dtype), matrices.to(dtype), ends)
+
+    def test_few_experts_and_many(self):
+        importlib.import_module("transformers.integrations.moe")
+        for count, operators in ((4, (0, 4)), (linear_algebra.MOST_GROUPS + 1, (1, 0))):
+            ends = torch.arange(count, dtype=torch.int32)
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
+                with self.subTest((count, dtype)):
+                    rows = randn(count, 5, dtype=dtype)
+                    model = self.export_and_compare(
+                        Experts(count).to(dtype),
+                        (rows, ends),
+                        others=[
+                            (rows[:3], ends * 0),
+                            (rows[:1], ends.clamp(max=1)),
+                            (rows[2:], (ends + 1).clamp(max=2)),
+                        ],
+                        dynamic_shapes=({0: torch.export.Dim.DYNAMIC}, None),
+                    )
+                    found = collections.Counter(node.op_type for node in model.graph.node)
+                    self.assertEqual(operators, (found["Loop"], found["MatMul"]))
 
     def test_columns_of_each_group(self):
         self.assert_groups(randn(4, 8, 16), randn(16, 24))

