@@ -213,6 +213,8 @@ CASES = {
     "normal numbers": (lambda x: x.clone().normal_(1.0, 2.0), MATRIX),
     "numbers of trials": (lambda x: x.clone().geometric_(0.3), MATRIX),
     "draws": (lambda x: x.abs().multinomial(2), MATRIX),
+    "integers": (lambda x: torch.randint_like(x, 3, 10, dtype=torch.int64), MATRIX),
+    "normal numbers of means": (lambda x: torch.normal(x, x.abs()), MATRIX),
     "range of a size": (lambda x: torch.arange(x.shape[0]), MATRIX),
     "cast": (lambda x: x.to(torch.float64), MATRIX),
     # indexing

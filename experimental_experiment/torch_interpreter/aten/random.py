@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import takes, translates, translates_complex
+from experimental_experiment.torch_interpreter.sizes import same_sizes, sizes_of
 from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
@@ -94,7 +95,9 @@ def normal_of_tensors(op, mean, std):
     first = mean if isinstance(mean, ir.Value) else std
     like = first
     if first is mean and isinstance(std, ir.Value):
-        like = op.Add(mean, op.CastLike(std, mean))
+        sizes = sizes_of(op, std)
+        if rank(mean) < len(sizes) or not all(same_sizes(op, mean, [1] * (rank(mean) - len(sizes)) + sizes)):
+            like = op.Add(mean, op.CastLike(std, mean))
     return op.CastLike(normal(op, like, drawn_dtype(first), mean, std), first)
 
 
@@ -265,7 +268,7 @@ def integers(op, like, low, high, dtype: ir.DataType) -> ir.Value:
     """Uniform integers from *low* to *high*, excluded, in the shape of *like*."""
     low, high = (op.CastLike(bound, op.constant(0, INT64)) for bound in (low, high))
     width = op.Cast(op.Sub(high, low), to=DOUBLE)
-    steps = op.Cast(op.Floor(op.Mul(uniform(op, like, DOUBLE), width)), to=INT64)
+    steps = op.Cast(op.Mul(uniform(op, like, DOUBLE), width), to=INT64)  # which rounds to 0
     return op.Cast(op.Add(steps, low), to=dtype)
 
 
