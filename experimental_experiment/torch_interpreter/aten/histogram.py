@@ -45,9 +45,10 @@ def histc(op, self, bins, min, max):
     inside = op.And(op.GreaterOrEqual(flat, low), op.LessOrEqual(flat, high))
     low, high, x = (op.Cast(part, to=wide(part.dtype)) for part in (low, high, flat))
     place = op.Div(op.Mul(op.Sub(x, low), op.CastLike(bins, x)), op.Sub(high, low))
-    index = op.Min(op.Cast(op.Where(inside, place, op.CastLike(0, place)), to=INT64), bins - 1)
+    # what is outside is counted at -1, which is one more interval behind the others
+    index = op.Where(inside, op.Min(place, op.CastLike(bins - 1, place)), op.CastLike(-1, place))
     ones = op.Expand(op.constant(1, INT64), op.shape_of(flat))
-    counts = tally(op, op.Where(inside, index, bins), ones, bins + 1)
+    counts = tally(op, op.Cast(index, to=INT64), ones, bins + 1)
     return op.CastLike(op.Slice(counts, [0], [bins], [0]), self)
 
 
