@@ -55,6 +55,7 @@ CASES = {
     "log of one plus": (lambda x: torch.log1p(x.abs()), MATRIX),
     "exp minus one": (torch.expm1, MATRIX),
     "log of a sum of exponentials": (torch.logaddexp, MATRIX, MATRIX),
+    "product with a logarithm": (torch.xlogy, MATRIX, MATRIX),
     "power": (lambda x: x.abs() ** 0.3, MATRIX),
     "clamp": (lambda x: x.clamp(-1, 1), MATRIX),
     "clamp from below": (lambda x: x.clamp(min=0), MATRIX),
@@ -234,6 +235,7 @@ CASES = {
     "copy columns": (lambda x, i, y: x.index_copy(1, i[:, 0], y[0]), MATRIX, INDEX, ROWS[..., :3]),
     "fill columns": (lambda x, i: x.index_fill(1, i[:, 0], 2), MATRIX, INDEX),
     "mask select": (lambda x: x[x > 0], MATRIX),
+    "positions of what is not zero": (torch.nonzero, MATRIX),
     "one hot": (lambda i: F.one_hot(i, 3), INDEX),
     # losses
     "cross entropy": (F.cross_entropy, MATRIX, LABELS),

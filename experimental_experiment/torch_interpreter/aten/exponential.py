@@ -129,5 +129,5 @@ def xlogy(op, self, other):
     """``self * log(other)``, 0 where *self* is 0, but NaN where *other* is."""
     dtype = float_dtype(self, other)
     self, other = rounded_operands(op, dtype, self, other)
-    zero = op.And(op.Equal(self, 0.0), op.Not(op.IsNaN(other)))
-    return cast(op, op.Where(zero, op.constant(0, self.dtype), op.Mul(self, op.Log(other))), dtype)
+    nothing = op.Min(op.Abs(other), 0.0)  # 0, or NaN
+    return cast(op, op.Where(op.Equal(self, 0.0), nothing, op.Mul(self, op.Log(other))), dtype)

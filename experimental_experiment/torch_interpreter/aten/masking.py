@@ -18,6 +18,10 @@ from experimental_experiment.torch_interpreter.sizes import broadcast_sizes, min
 aten = torch.ops.aten
 
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
+WITH_ZERO = frozenset(
+    {BOOL, ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32, INT64, ir.DataType.UINT8}
+)
+"""The dtypes whose zeros NonZero finds as they are."""
 
 
 @translates(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
@@ -110,14 +114,18 @@ def flat(op, x: ir.Value) -> ir.Value:
 def positions(op, x: ir.Value) -> ir.Value:
     """The positions of the elements that are not zero, a column each: INT64 of shape (rank, count)."""
     if rank(x) == 0:
-        found = op.NonZero(op.Cast(flat(op, x), to=BOOL))
-        return op.Slice(found, [0], [0], [0])
-    return op.NonZero(op.Cast(x, to=BOOL))
+        return op.Slice(op.NonZero(comparable_to_zero(op, flat(op, x))), [0], [0], [0])
+    return op.NonZero(comparable_to_zero(op, x))
+
+
+def comparable_to_zero(op, x: ir.Value) -> ir.Value:
+    """*x* in a dtype that runtimes know the zero of: a boolean for float64, which a narrower float may round to 0."""
+    return x if x.dtype in WITH_ZERO else op.Cast(x, to=BOOL)
 
 
 def coordinates(op, mask: ir.Value) -> list[ir.Value]:
     """The positions where a mask is true, a 1-D tensor an axis."""
-    found = op.NonZero(op.Cast(mask, to=BOOL))
+    found = op.NonZero(comparable_to_zero(op, mask))
     return [op.Gather(found, axis, axis=0) for axis in range(rank(mask))]
 
 

@@ -365,6 +365,6 @@ def entr(op, x):
 def xlog1py(op, self, other):
     """``self * log(1 + other)``; zero when self is, unless other is NaN."""
     x, y = (cast(op, value, DOUBLE) for value in promote_to_float(op, self, other))
-    nothing = op.And(op.Equal(x, 0.0), op.Not(op.IsNaN(y)))
-    result = op.Where(nothing, op.CastLike(0, x), op.Mul(x, log1p(op, y)))
+    nothing = op.Min(op.Abs(y), 0.0)  # 0, or NaN
+    result = op.Where(op.Equal(x, 0.0), nothing, op.Mul(x, log1p(op, y)))
     return cast(op, result, float_dtype(self, other))
