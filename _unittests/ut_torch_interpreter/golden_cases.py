@@ -84,6 +84,7 @@ CASES = {
     "hardswish": (F.hardswish, MATRIX),
     "mish": (F.mish, MATRIX),
     "softplus": (F.softplus, MATRIX),
+    "softplus, steeper": (lambda x: F.softplus(x, beta=3), MATRIX),
     "softmax": (lambda x: x.softmax(-1), MATRIX),
     "log softmax": (lambda x: x.log_softmax(-1), MATRIX),
     "glu": (lambda x: F.glu(x), MATRIX),

@@ -167,8 +167,7 @@ def softplus(op, self, beta, threshold):
 def composed_softplus(op, self, beta, threshold):
     """softplus with any beta and threshold."""
     scaled = op.Mul(self, beta)
-    small = op.Min(scaled, threshold)
-    return op.Where(op.Greater(scaled, threshold), self, op.Div(op.Softplus(small), beta))
+    return op.Where(op.Greater(scaled, threshold), self, op.Div(op.Softplus(scaled), beta))
 
 
 @translates(aten.log_sigmoid.default)
