@@ -131,6 +131,7 @@ CASES = {
     "einsum": (lambda x, y: torch.einsum("bij,bkj->bik", x, y), ROWS, ROWS),
     "outer": (lambda x: torch.outer(x[0], x[1]), MATRIX),
     "vector product": (torch.linalg.cross, MATRIX[:, 1:], MATRIX[:, :3]),
+    "determinant": (lambda x: torch.linalg.det(x[:, :3].float()), MATRIX),
     "distances": (lambda x: torch.cdist(x, x), MATRIX),
     # normalization
     "layer norm": (module(nn.LayerNorm(4)), ROWS),

@@ -230,7 +230,9 @@ def order_of(op, pivots: ir.Value, factors: ir.Value) -> ir.Value:
 
 @translates(aten.det.default)
 def det(op, self):
-    """The determinant: the product of the pivots, with the sign of the permutation."""
+    """The determinant; in float64, which onnxruntime has no Det for, the product of the pivots with the sign of the permutation."""
+    if self.dtype == ir.DataType.FLOAT:
+        return op.Det(self)
     factors, _, _, sign = lu(op, op.Cast(self, to=DOUBLE))
     product = op.ReduceProd(op.Concat(diagonal(op, factors), sign, axis=-1), [rank(self) - 2], keepdims=0)
     return op.Cast(product, to=self.dtype)
