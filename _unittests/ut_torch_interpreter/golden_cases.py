@@ -132,6 +132,22 @@ CASES = {
     "outer": (lambda x: torch.outer(x[0], x[1]), MATRIX),
     "vector product": (torch.linalg.cross, MATRIX[:, 1:], MATRIX[:, :3]),
     "determinant": (lambda x: torch.linalg.det(x[:, :3].float()), MATRIX),
+    "matrix norm": (lambda x: torch.linalg.matrix_norm(x.float(), 1), ROWS),
+    "scalar product": (lambda x: torch.linalg.vecdot(x[0], x[1]), MATRIX),
+    "fft": (lambda x: torch.view_as_real(torch.fft.fft(x[..., :8].float(), norm="ortho")), IMAGE),
+    "rfft of an axis": (lambda x: torch.view_as_real(torch.fft.rfft(x[..., :8, :].float(), dim=-2)), IMAGE),
+    "ifft": (
+        lambda x: torch.view_as_real(torch.fft.ifft(torch.view_as_complex(x[..., :8, :2].float()))),
+        IMAGE,
+    ),
+    "irfft": (lambda x: torch.fft.irfft(torch.view_as_complex(x[..., :5, :2].float()), n=8), IMAGE),
+    "stft": (
+        lambda x, w: torch.view_as_real(
+            torch.stft(x[0, 0].float(), 4, window=w[0].float(), return_complex=True)
+        ),
+        IMAGE,
+        MATRIX,
+    ),
     "distances": (lambda x: torch.cdist(x, x), MATRIX),
     # normalization
     "layer norm": (module(nn.LayerNorm(4)), ROWS),

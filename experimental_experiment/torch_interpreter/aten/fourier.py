@@ -1,7 +1,7 @@
 """Fourier transforms of one and several axes, shifts of their frequencies.
 
-A transform of a known size is one matrix product; of a large or of a symbolic size, ONNX DFT. Every transform here is the unscaled
-sum; the scale that *norm* asks for follows.
+A transform of a known size is one product with a matrix, which holds the scale that *norm* asks for; of a large or of a symbolic
+size, ONNX DFT, and the scale follows.
 Source of semantics: https://pytorch.org/docs/stable/fft.html.
 """
 
@@ -19,13 +19,15 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     parts,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
+from experimental_experiment.torch_interpreter.aten.transposing import inverse as inverse_of
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
+from experimental_experiment.torch_interpreter.sizes import times
 
 aten = torch.ops.aten
 
-LARGEST_MATRIX = 1024
-"""The largest size that is transformed by a matrix: 8 MiB of float32."""
+LARGEST_MATRIX = 1024, 2**21
+"""The largest size that is transformed by a matrix, and the elements that this may have: 8 MiB of float32."""
 
 FORWARD = {"backward": 0, "ortho": -0.5, "forward": -1}
 """The power of the size that scales a forward transform."""
@@ -210,8 +212,6 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
     held = is_complex(given(op, "self"))
     count = rank(self) - held
     x = op.Cast(self if held else op.Unsqueeze(self, [count]), to=component_dtype(op))
-    if last is complex_to_real and not held:
-        x = op.Concat(x, op.Expand(op.CastLike(0, x), op.shape_of(x)), axis=count)
     axes = [axis % count for axis in dims]
     steps = list(zip(axes, sizes, [complex_to_complex] * (len(axes) - 1) + [last]))
     if last is real_to_complex:
@@ -221,73 +221,92 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
             size = op.size(x, axis)
             if step is complex_to_real:
                 size = 2 * (size - 1) if isinstance(size, int) else op.Mul(op.Sub(size, 1), 2)
-        x = scaled_by_size(op, step(op, x, axis, size, inverse), size, power)
+        x = step(op, x, axis, size, inverse, power)
     return x
 
 
-def complex_to_complex(op, x, axis, n, inverse) -> ir.Value:
-    """The sums of ``x[j] exp(-2 pi i j k / n)`` for k below n; the sign is plus for the inverse."""
-    if not inverse:
-        return forward(op, x, axis, n, n)
-    return conjugate(op, forward(op, conjugate(op, x), axis, n, n))
+def complex_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
+    """The sums of ``x[j] exp(-2 pi i j k / n)`` for k below n, times ``n ** power``; the sign is plus for the inverse."""
+    x = cut(op, x, axis, n)
+    if has_matrix(n, 2 * x.shape[-1]):
+        return by_matrix(op, x, axis, rotations(n, n, n, inverse, power)[:, : x.shape[-1]])
+    result = op.DFT(conjugate(op, x) if inverse else x, n, axis)
+    return scaled_by_size(op, conjugate(op, result) if inverse else result, n, power)
 
 
-def real_to_complex(op, x, axis, n, inverse) -> ir.Value:
+def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The first half of the sums of `complex_to_complex` for a real signal."""
-    result = forward(op, x, axis, n, half_of(op, n))
-    return conjugate(op, result) if inverse else result
+    x = cut(op, x, axis, n)
+    if has_matrix(n, 1):
+        return by_matrix(op, x, axis, rotations(n, n, half_of(op, n), inverse, power)[:, :1])
+    result = op.DFT(x, n, axis, onesided=1)
+    return scaled_by_size(op, conjugate(op, result) if inverse else result, n, power)
 
 
-def complex_to_real(op, x, axis, n, inverse) -> ir.Value:
+def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The sums of `complex_to_complex`, which are real, for the Hermitian signal of size n that starts with *x*.
 
     Each term but the first and the middle one stands for two.
     """
     half = half_of(op, n)
+    if has_matrix(n, 1):
+        index = np.arange(half)
+        weight = np.where((index == 0) | (2 * index == n), 1, 2).reshape(-1, 1, 1, 1)
+        matrix = weight * rotations(n, half, n, inverse, power)[:, : x.shape[-1], :, :1]
+        return by_matrix(op, cut(op, x, axis, half), axis, matrix)
     index = op.Range(0, half, 1)
     single = op.Or(op.Equal(index, 0), op.Equal(op.Mul(index, 2), n))
     weight = op.Unsqueeze(
         op.Where(single, op.CastLike(1, x), op.CastLike(2, x)), list(range(1, rank(x) - axis))
     )
-    x = op.Mul(resized(op, x, axis, half), weight)
-    return parts(op, forward(op, conjugate(op, x) if inverse else x, axis, n, n))[0]
+    x = cut(op, op.Mul(resized(op, conjugate(op, x) if inverse else x, axis, half), weight), axis, n)
+    x = op.DFT(x, n, axis)
+    return scaled_by_size(op, parts(op, x)[0], n, power)
 
 
-def forward(op, x, axis, n, kept) -> ir.Value:
-    """The first *kept* sums of ``x[j] exp(-2 pi i j k / n)``: all, or half of them for a real signal.
-
-    *x* has a trailing dimension of 1 (real) or 2; it is cut, or continued with zeros, to the size n.
-    """
+def cut(op, x, axis, n) -> ir.Value:
+    """*x*, which has a trailing dimension of 1 (real) or 2, without what lies behind the first n elements of an axis."""
     size = op.size(x, axis)
-    if not (isinstance(size, int) and isinstance(n, int) and size <= n):
-        x = op.Slice(x, [0], op.shape([n]), [axis])
-    if isinstance(n, int) and n <= LARGEST_MATRIX:
-        return by_matrix(op, x, axis, n, kept)
-    return op.DFT(x, n, axis, onesided=int(kept is not n and kept != n))
+    if isinstance(size, int) and isinstance(n, int) and size <= n:
+        return x
+    return op.Slice(x, [0], op.shape([n]), [axis])
 
 
-def by_matrix(op, x, axis, n: int, kept: int) -> ir.Value:
-    """`forward` as a product with the matrices of cosines and of sines."""
-    angles = np.outer(np.arange(n), np.arange(kept)) % n * (2 * np.pi / n)
-    cos, sin = (op.constant(table(angles), x.dtype) for table in (np.cos, np.sin))
-    if x.shape[axis] != n:
-        rows = op.shape_of(x, axis, axis + 1)
-        cos, sin = (op.Slice(matrix, [0], rows, [0]) for matrix in (cos, sin))
-    order = [other for other in range(rank(x) - 1) if other != axis] + [axis]
-    back = [order.index(place) for place in range(rank(x) - 1)]
+def has_matrix(n, blocks: int) -> bool:
+    """Whether a transform of size n is a product with a matrix of so many times n * n elements."""
+    size, elements = LARGEST_MATRIX
+    return isinstance(n, int) and n <= size and blocks * n * n <= elements
 
-    def product(part, matrix):
-        return op.Transpose(op.MatMul(op.Transpose(part, perm=order), matrix), perm=back)
 
-    if x.shape[-1] == 1:
-        real = op.Squeeze(x, [rank(x) - 1])
-        return join(op, product(real, cos), op.Neg(product(real, sin)))
-    real, imag = parts(op, x)
-    return join(
-        op,
-        op.Add(product(real, cos), product(imag, sin)),
-        op.Sub(product(imag, cos), product(real, sin)),
-    )
+def rotations(n: int, rows: int, columns: int, inverse: bool, power: float) -> np.ndarray:
+    """What both parts of x[j] add to both parts of sum k: (rows j, part, columns k, part), see `complex_to_complex`."""
+    angles = np.outer(np.arange(rows), np.arange(columns)) % n * (2 * np.pi / n)
+    cos, sin = np.cos(angles) * float(n) ** power, np.sin(angles) * float(n) ** power
+    sin = sin if inverse else -sin
+    return np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)], 1)
+
+
+def by_matrix(op, x, axis, matrix: np.ndarray) -> ir.Value:
+    """A transform as a product with a matrix, real when this gives one part: the parts stand beside the elements of the axis."""
+    _, held, kept, results = matrix.shape
+    count, size = rank(x) - 1, op.size(x, axis)
+    weights = op.constant(matrix.reshape(-1, kept * results), x.dtype)
+    if size != matrix.shape[0]:  # zeros behind the signal need no rows
+        weights = op.Slice(weights, [0], op.shape([times(op, size, held)]), [0])
+    order = [*(place for place in range(count) if place != axis), axis]
+    if count == 1:
+        rows = op.Reshape(x, op.shape([1, times(op, size, held)]))
+    elif held == 1:
+        rows = op.Transpose(op.Squeeze(x, [count]), perm=order)
+    else:
+        rows = op.Reshape(
+            op.Transpose(x, perm=[*order, count]), op.shape([*[0] * (count - 1), times(op, size, held)])
+        )
+    product = op.MatMul(rows, weights)
+    if results == 2:
+        product = op.Reshape(product, [*[0] * (count - 1), kept, results])
+        return op.Transpose(product, perm=inverse_of([*order, count]))
+    return op.Squeeze(product, [0]) if count == 1 else op.Transpose(product, perm=inverse_of(order))
 
 
 def conjugate(op, x) -> ir.Value:

@@ -157,7 +157,8 @@ def linalg_multi_dot(op, tensors):
 @translates(aten.linalg_vecdot.default)
 def linalg_vecdot(op, x, y, dim):
     """The scalar products of the vectors along *dim*."""
-    return op.ReduceSum(op.Mul(*promote(op, x, y)), [dim], keepdims=0)
+    x, y = promote(op, x, y)
+    return dot(op, x, y) if rank(x) == rank(y) == 1 else op.ReduceSum(op.Mul(x, y), [dim], keepdims=0)
 
 
 @translates(aten.linear.default)

@@ -33,9 +33,9 @@ def matrix_norm(op, x: ir.Value, order, dim, keepdim: bool) -> ir.Value:
         result = op.Cast(result, to=x.dtype)
         return op.Unsqueeze(result, both) if keepdim else result
     summed, other = (rows, columns) if abs(order) == 1 else (columns, rows)
-    sums = vector_norm(op, x, 1, [summed], True, None)
-    result = reduce(op, "ReduceMax" if order > 0 else "ReduceMin", sums, [other], True)
-    return result if keepdim else op.Squeeze(result, both)
+    sums = vector_norm(op, x, 1, [summed], keepdim, None)
+    other -= not keepdim and summed < other
+    return reduce(op, "ReduceMax" if order > 0 else "ReduceMin", sums, [other], keepdim)
 
 
 @translates(aten.linalg_cond.default, aten.linalg_cond.p_str)

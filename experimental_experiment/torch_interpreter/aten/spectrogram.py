@@ -15,7 +15,6 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
     complex_to_real,
     fourier,
     real_to_complex,
-    scaled_by_size,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -45,14 +44,14 @@ def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, 
         self = op.Unsqueeze(self, [0])
     start, inside = frames(op, op.size(self, 1), n_fft, hop_length or n_fft // 4)
     taken = op.Gather(self, op.Add(start, inside), axis=1)
-    if not held:
-        taken = op.Unsqueeze(taken, [3])
     weights = whole_window(op, window, win_length, n_fft)
     if weights is not None:
-        taken = op.Mul(taken, op.Unsqueeze(weights, [1]))
+        taken = op.Mul(taken, op.Unsqueeze(weights, [1]) if held else weights)
+    if not held:
+        taken = op.Unsqueeze(taken, [3])
     half = not held if onesided is None else onesided
-    result = (real_to_complex if half else complex_to_complex)(op, taken, 2, n_fft, False)
-    result = scaled_by_size(op, result, n_fft, -0.5 if normalized else 0)
+    transform = real_to_complex if half else complex_to_complex
+    result = transform(op, taken, 2, n_fft, False, -0.5 if normalized else 0)
     result = op.Transpose(result, perm=[0, 2, 1, 3])
     return result if batched else op.Squeeze(result, [0])
 
@@ -85,9 +84,7 @@ def istft(
         self = op.Unsqueeze(self, [0])
     hop = hop_length or n_fft // 4
     spectra = op.Transpose(self, perm=[0, 2, 1, 3])
-    signals = scaled_by_size(
-        op, complex_to_real(op, spectra, 2, n_fft, True), n_fft, -0.5 if normalized else -1
-    )
+    signals = complex_to_real(op, spectra, 2, n_fft, True, -0.5 if normalized else -1)
     weights = whole_window(op, window, win_length, n_fft)
     if weights is None:
         weights = op.Expand(op.CastLike(1, signals), [n_fft])
