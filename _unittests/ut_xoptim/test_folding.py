@@ -202,6 +202,56 @@ class TestFolding(RuleTestCase):
             },
         )
 
+    def test_padding_of_product(self):
+        zeros, one = "zero = Constant <value_float=0.0> ()", "zero = Constant <value_float=1.0> ()"
+        both, height = (
+            "pads = Constant <value_ints=[0,0,1,2,0,0,0,3]> ()",
+            "pads = Constant <value_ints=[1,2]> ()",
+        )
+        axis, given = "axes = Constant <value_ints=[-2]> ()", "p = Pad(x, pads, zero)"
+        image, conv = ("float[N,4,A,B] y", "float[N,2,8,8] x"), "y = Conv(p, w)"
+        larger = "float[N,4,A,B] y", "float[N,1,8,8] x"
+        self.assert_table(
+            "PaddingOfProduct",
+            {
+                "on unequal sides": (graph(f"{CONV} {zeros} {both} {given} {conv}", *image), ["Conv"]),
+                "no value, padding, strides and bias": (
+                    graph(
+                        f"{CONV} {both} p = Pad(x, pads) y = Conv<pads=[1,0,1,2], strides=[2,1]>(p, w, b)",
+                        *image,
+                    ),
+                    ["Conv"],
+                ),
+                "one axis": (
+                    graph(f"{CONV} {height} {axis} p = Pad(x, pads, , axes) {conv}", *image),
+                    ["Conv"],
+                ),
+                "ones": (graph(f"{CONV} {one} {both} {given} {conv}", *image), None),
+                "repeated": (
+                    graph(f'{CONV} {both} p = Pad<mode="edge">(x, pads) {conv}', *image),
+                    None,
+                ),
+                "channels": (
+                    graph(
+                        f"{CONV} pads = Constant <value_ints=[0,1,0,0,0,0,0,0]> () p = Pad(x, pads) {conv}",
+                        *larger,
+                    ),
+                    None,
+                ),
+                "cut": (
+                    graph(
+                        f"{CONV} pads = Constant <value_ints=[0,0,-1,0,0,0,0,1]> () p = Pad(x, pads) {conv}",
+                        *image,
+                    ),
+                    None,
+                ),
+                "as large as the result needs": (
+                    graph(f'{CONV} {both} p = Pad(x, pads) y = Conv<auto_pad="SAME_UPPER">(p, w)', *image),
+                    None,
+                ),
+            },
+        )
+
     def test_batch_norm_nothing(self):
         ones, zeros = ("{" + ",".join([number] * 4) + "}" for number in "10")
         nothing = f"one = Constant <value = float[4] {ones}> () zero = Constant <value = float[4] {zeros}> () a = Abs(x)"
