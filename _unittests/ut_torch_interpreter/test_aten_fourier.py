@@ -80,6 +80,26 @@ class TestFourier(ExporterTestCase):
                     target, X, others=[(torch.randn(2, 3, 25),), (torch.randn(5, 2, 16),)]
                 )
 
+    def test_axes_that_are_known_go_first_and_elements_far_apart_are_brought_together(self):
+        class Mixing(torch.nn.Module):
+            """The layer of FNet."""
+
+            def forward(self, x):
+                return torch.fft.fftn(x, dim=(1, 2)).real
+
+        for width, transpositions in ((64, 2), (8, 0)):
+            with self.subTest(width):
+                model = self.export_and_compare(
+                    Mixing(),
+                    (torch.randn(2, 12, width),),
+                    others=[(torch.randn(3, length, width),) for length in (1, 7, 16)],
+                    dynamic_shapes=({0: "batch", 1: "sequence"},),
+                )
+                written = [node.op_type for node in model.graph.node]
+                self.assertEqual(written.count("Transpose"), transpositions)
+                self.assertEqual(written.count("DFT"), 1)
+                self.assertNotIn("Slice", written)
+
     def test_large_sizes(self):
         for size in (1025, 2048):
             with self.subTest(size):

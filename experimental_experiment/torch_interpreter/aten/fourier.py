@@ -7,6 +7,8 @@ Source of semantics: https://pytorch.org/docs/stable/fft.html.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -28,6 +30,9 @@ aten = torch.ops.aten
 
 LARGEST_MATRIX = 1024, 2**21
 """The largest size that is transformed by a matrix, and the elements that this may have: 8 MiB of float32."""
+
+FAR = 64
+"""How far apart elements are that are brought together before a DFT, see `far_apart`."""
 
 FORWARD = {"backward": 0, "ortho": -0.5, "forward": -1}
 """The power of the size that scales a forward transform."""
@@ -214,8 +219,8 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
     x = op.Cast(self if held else op.Unsqueeze(self, [count]), to=component_dtype(op))
     axes = [axis % count for axis in dims]
     steps = list(zip(axes, sizes, [complex_to_complex] * (len(axes) - 1) + [last]))
-    if last is real_to_complex:
-        steps.reverse()
+    if last is not complex_to_real:
+        steps.reverse()  # a real signal stays real up to its last axis, whose transform needs no transposition
     for axis, size, step in steps:
         if not isinstance(size, ir.Value) and size == -1:
             size = op.size(x, axis)
@@ -230,7 +235,7 @@ def complex_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
     x = cut(op, x, axis, n)
     if has_matrix(n, 2 * x.shape[-1]):
         return by_matrix(op, x, axis, rotations(n, n, n, inverse, power)[:, : x.shape[-1]])
-    result = op.DFT(conjugate(op, x) if inverse else x, n, axis)
+    result = dft(op, conjugate(op, x) if inverse else x, n, axis)
     return scaled_by_size(op, conjugate(op, result) if inverse else result, n, power)
 
 
@@ -239,7 +244,7 @@ def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
     x = cut(op, x, axis, n)
     if has_matrix(n, 1):
         return by_matrix(op, x, axis, rotations(n, n, half_of(op, n), inverse, power)[:, :1])
-    result = op.DFT(x, n, axis, onesided=1)
+    result = dft(op, x, n, axis, onesided=1)
     return scaled_by_size(op, conjugate(op, result) if inverse else result, n, power)
 
 
@@ -260,16 +265,37 @@ def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
         op.Where(single, op.CastLike(1, x), op.CastLike(2, x)), list(range(1, rank(x) - axis))
     )
     x = cut(op, op.Mul(resized(op, conjugate(op, x) if inverse else x, axis, half), weight), axis, n)
-    x = op.DFT(x, n, axis)
+    x = dft(op, x, n, axis)
     return scaled_by_size(op, parts(op, x)[0], n, power)
 
 
 def cut(op, x, axis, n) -> ir.Value:
     """*x*, which has a trailing dimension of 1 (real) or 2, without what lies behind the first n elements of an axis."""
     size = op.size(x, axis)
-    if isinstance(size, int) and isinstance(n, int) and size <= n:
+    if size is n or (isinstance(size, int) and isinstance(n, int) and size <= n):
         return x
     return op.Slice(x, [0], op.shape([n]), [axis])
+
+
+def dft(op, x, n, axis, onesided: int = 0) -> ir.Value:
+    """ONNX DFT of size n, along the last axis where elements are far apart."""
+    length = None if not isinstance(n, int) and op.size(x, axis) is n else n
+    if not far_apart(x, axis):
+        return op.DFT(x, length, axis, onesided=onesided)
+    last = rank(x) - 2
+    order = [*(place for place in range(last + 1) if place != axis), axis, last + 1]
+    result = op.DFT(op.Transpose(x, perm=order), length, last, onesided=onesided)
+    return op.Transpose(result, perm=inverse_of(order))
+
+
+def far_apart(x, axis: int) -> bool:
+    """Whether the elements along an axis are so far apart that two transpositions cost less than reading them there.
+
+    onnxruntime 1.31.1 with AVX2, float64, time of the transposed one: 64 elements (a power of two) that are 256 apart 0.33 to 0.39, 100 of
+    them 1.05 to 1.12; 4096 that are 16 apart 0.5 to 0.6; 512 that are 8 apart 1.3 to 1.75.
+    """
+    following = x.shape[axis + 1 : -1]
+    return all(isinstance(size, int) for size in following) and math.prod(following) >= FAR
 
 
 def has_matrix(n, blocks: int) -> bool:
