@@ -59,6 +59,20 @@ def by_step(x):
     return torch.cumulative_trapezoid(x, dx=1 / x.shape[0])  # the branch
 
 
+def by_quarters(x):
+    y = x.view(-1, 4).transpose(0, 1).reshape(-1) + 1
+    return y * 2 if y.shape[0] // 4 == 1 else y * 3  # the branch
+
+
+def in_one_half(x, flag):
+    y = torch.cond(flag, lambda x: x.view(-1, 2).sum(), lambda x: x.sum(), (x,))
+    return x * y if x.shape[0] % 2 == 0 else x - y  # the branch
+
+
+def in_rows(x):
+    return (x.view(-1, 4, 6).transpose(1, 2) + 1).reshape(-1, 24) * 2
+
+
 def squeezed(x):
     return x.squeeze(0)
 
@@ -88,6 +102,9 @@ class TestBranches(ExporterTestCase):
         "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
         r"IntTrueDiv\(1, batch\) == 0\.33+": (by_step, (X,), ROWS),
         r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),
+        # what torch's operators ask of the example before tells nothing about other sizes
+        r"\(batch//4\) != 1": (by_quarters, (torch.randn(16),), ROWS),
+        r"Mod\(batch, 2\) == 0": (in_one_half, (torch.randn(4), torch.tensor(True)), ({0: "batch"}, None)),
     }
 
     def warning(self, function, args, dynamic_shapes, **options):
@@ -136,6 +153,13 @@ class TestBranches(ExporterTestCase):
             ("one name", when_equal, (X, X + 1), ({0: Dim("batch")},) * 2),
             ("min() is part of the program", lambda x: x[: min(x.shape[0], 5)], (X,), self.ROWS),
             ("of the operators themselves", lambda x: x.reshape(-1, 2), (X,), self.ROWS),
+            ("a multiple, or a view raises", in_rows, (torch.randn(8, 6),), self.ROWS),
+            (
+                "multiples, or a view raises",
+                lambda x: torch.nn.functional.pixel_unshuffle(x, 2),
+                (torch.randn(2, 3, 8, 6),),
+                ({0: "batch", 2: "height", 3: "width"},),
+            ),
         ):
             with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
                 to_onnx(Function(function), args, dynamic_shapes=dynamic_shapes)

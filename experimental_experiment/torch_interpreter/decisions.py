@@ -21,8 +21,15 @@ from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.certainty import Known
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located, source_line
-from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_called_by, model_line
+from experimental_experiment.torch_interpreter.frames import (
+    TORCH,
+    asking_frame,
+    is_asked_by_check,
+    is_called_by,
+    model_line,
+)
 from experimental_experiment.torch_interpreter.signature import Input
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
@@ -51,6 +58,7 @@ class Decision:
         ranges: the sizes that were possible before.
         source: the innermost line of the model, None when there is none.
         is_branch: whether that line asked itself, rather than an operator that it calls.
+        is_check: whether ``torch._check`` asked, which raises for the other answer, whatever the data are.
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
     """
 
@@ -60,6 +68,7 @@ class Decision:
     ranges: dict[sympy.Symbol, ValueRanges]
     source: Source | None
     is_branch: bool
+    is_check: bool = False
     is_gradient: bool = False
 
     @property
@@ -88,16 +97,23 @@ class Decisions:
         evaluate = environments.evaluate_expr
 
         def evaluate_expr(environment, expression, *args, **kwargs):
-            frame = asking_frame(sys._getframe(1))
+            asking = sys._getframe(1)
+            frame = asking_frame(asking)
             key = (id(environment), expression, frame.f_code, frame.f_lineno)
             if key in self.found or not getattr(expression, "free_symbols", None):
                 return evaluate(environment, expression, *args, **kwargs)
             ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
             result = evaluate(environment, expression, *args, **kwargs)
             source, is_branch = model_line(frame)
-            is_gradient = is_called_by(frame, TRANSFORMATIONS)
             self.found[key] = Decision(
-                environment, expression, result, ranges, source, is_branch, is_gradient
+                environment,
+                expression,
+                result,
+                ranges,
+                source,
+                is_branch,
+                is_check=is_asked_by_check(asking),
+                is_gradient=is_called_by(frame, TRANSFORMATIONS),
             )
             return result
 
@@ -244,30 +260,65 @@ def replace_constants(environment: Any) -> None:
 
 def conditions(environment: Any, inputs: list[Input], kept: list[Size], decisions: Decisions) -> list[str]:
     """What the model assumes of the sizes of its inputs, with the lines that do."""
-    names = {}
+    names = names_of(inputs)
+    asked = [decision for decision in decisions if decision.environment is environment]
+    declared = Known(declared_ranges(environment, inputs, asked))
+    found: dict[str, str] = {}
+
+    def assume(condition: sympy.Basic, known: Known, source: Source | None) -> None:
+        if not known.makes_certain(environment, condition):
+            found.setdefault(written(condition, names), located(source) if source else "")
+
+    known, before = declared, {}
+    for decision in asked:
+        before.setdefault(decision.condition, known)
+        condition = environment.replace(decision.condition)
+        is_told = decision.is_branch and condition.free_symbols and condition.free_symbols <= set(names)
+        if is_told:
+            assume(condition, known, decision.source)
+        if is_told or decision.is_check:
+            known = known.learn(condition)
+    for size, source in kept:
+        condition = environment.replace(sympy.Ne(size.node.expr, 1))
+        if condition.free_symbols:
+            assume(condition, declared, source)
+    for guard in environment.guards:
+        if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
+            assume(guard.expr, before.get(guard.expr, declared), decisions.source_of(guard.expr))
+    return [f"  {text}\n{line}".rstrip() for text, line in found.items()]
+
+
+def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
+    """How the user calls the symbols of the sizes of the inputs."""
+    names: dict[sympy.Symbol, sympy.Symbol] = {}
+    for entry, axis, size in symbolic_sizes(inputs):
+        if size.node.expr.is_Symbol:
+            name = entry.dims.get(axis) or place(entry, axis)
+            names.setdefault(size.node.expr, sympy.Symbol(name, integer=True))
+    return names
+
+
+def declared_ranges(
+    environment: Any, inputs: list[Input], asked: list[Decision]
+) -> dict[sympy.Symbol, ValueRanges]:
+    """Where each symbol was before anything was asked: torch narrows the ranges with what its operators find in the example.
+
+    torch takes sizes for at least 2; only the user's own minimum is one.
+    """
     minima: dict[sympy.Symbol, int] = {}
     for entry, axis, size in symbolic_sizes(inputs):
         symbol = size.node.expr
-        if symbol.is_Symbol:
-            names.setdefault(symbol, sympy.Symbol(entry.dims.get(axis) or place(entry, axis), integer=True))
-            minima[symbol] = max(minima.get(symbol, 1), entry.minima.get(axis, 1))
-    found: dict[str, str] = {}
-    for decision in decisions:
-        if not decision.is_branch or decision.environment is not environment:
-            continue
-        condition = environment.replace(decision.condition)
-        if condition.free_symbols and condition.free_symbols <= set(names):
-            if not is_certain(environment, condition, decision.ranges, minima):
-                found.setdefault(written(condition, names), located(decision.source))
-    for size, source in kept:
-        condition = environment.replace(sympy.Ne(size.node.expr, 1))
-        if condition.free_symbols and not is_certain(environment, condition, {}, minima):
-            found.setdefault(written(condition, names), located(source) if source else "")
-    for guard in environment.guards:
-        if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
-            source = decisions.source_of(guard.expr)
-            found.setdefault(written(guard.expr, names), located(source) if source else "")
-    return [f"  {text}\n{line}".rstrip() for text, line in found.items()]
+        minima[symbol] = max(minima.get(symbol, 1), entry.minima.get(axis, 1))
+    ranges: dict[sympy.Symbol, ValueRanges] = {}
+    for decision in asked:
+        for symbol, range_ in decision.ranges.items():
+            if range_ is not None:
+                ranges.setdefault(symbol, range_)
+    ranges = {**environment.var_to_range, **ranges}
+    return {
+        symbol: ValueRanges(minima.get(symbol, 1), range_.upper) if range_.lower == 2 else range_
+        for symbol, range_ in ranges.items()
+    }
 
 
 def kept_axes(module: torch.fx.GraphModule) -> Iterator[Size]:
@@ -282,27 +333,6 @@ def kept_axes(module: torch.fx.GraphModule) -> Iterator[Size]:
                 for axis in given if isinstance(given, Iterable) else [given]:
                     if shape and isinstance(shape[axis], torch.SymInt):
                         yield shape[axis], source_line(node)
-
-
-def is_certain(
-    environment: Any,
-    condition: sympy.Basic,
-    ranges: dict[sympy.Symbol, ValueRanges],
-    minima: dict[sympy.Symbol, int],
-) -> bool:
-    """Whether a condition holds for all sizes that were possible when it was asked.
-
-    torch takes sizes for at least 2; only the user's own minimum is one.
-    """
-    possible = []
-    for symbol in sorted(condition.free_symbols, key=str):
-        range_ = ranges.get(symbol) or environment.var_to_range[symbol]
-        lower = minima.get(symbol, 1) if range_.lower == 2 else range_.lower
-        possible.append((symbol, ValueRanges(lower, range_.upper)))
-    # without the axioms: the guards are among them
-    return (
-        environment._maybe_evaluate_static(condition, axioms=(), var_to_range=tuple(possible)) == sympy.true
-    )
 
 
 def is_equation_of_sizes(guard: sympy.Basic) -> bool:

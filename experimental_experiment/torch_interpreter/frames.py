@@ -30,6 +30,12 @@ ASKING = (
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
 
+BODIES = (
+    os.path.join(TORCH, "_higher_order_ops", ""),
+    os.path.join(TORCH, "_dynamo", "variables", "higher_order_ops.py"),
+)
+"""Where torch captures the bodies of cond, while_loop and others: what they ask may concern some data only."""
+
 TRACER = TORCH + "_dynamo" + os.sep
 """TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
 
@@ -39,6 +45,18 @@ def asking_frame(frame: FrameType) -> FrameType:
     while frame.f_code.co_filename in ASKING and frame.f_back is not None:
         frame = frame.f_back
     return frame
+
+
+def is_asked_by_check(frame: FrameType) -> bool:
+    """Whether the question that a frame of a symbolic number asks is that of a ``torch._check``, in no body that data choose."""
+    is_check = False
+    while frame.f_code.co_filename in ASKING and frame.f_back is not None:
+        is_check = is_check or frame.f_code is torch._check_with.__code__
+        frame = frame.f_back
+    while is_check and frame is not None:
+        is_check = not frame.f_code.co_filename.startswith(BODIES)
+        frame = frame.f_back
+    return is_check
 
 
 def is_called_by(frame: FrameType | None, file: str) -> bool:
