@@ -1,6 +1,5 @@
-"""``len`` of a tensor, ``torch_int`` and ``int`` of a size in a model of transformers, and products of shapes."""
+"""``len`` of a tensor, ``torch_int`` of a size in a model of transformers, and products of shapes."""
 
-import importlib
 import linecache
 import sys
 import textwrap
@@ -30,13 +29,6 @@ MODEL = textwrap.dedent(
         def forward(self, x):
             size = torch_int(x.shape[0] // 2), torch_int(7.5)
             return torch.nn.functional.interpolate(torch.arange(6.0).reshape(1, 1, 2, 3), size=size)
-
-
-    class Halves(torch.nn.Module):
-        def forward(self, x):
-            half = int(x.shape[0] / 2)
-            assert int("11", base=2) == 3 and int() == 0
-            return x[:half], torch.zeros(int(2.7) + int(x.shape[0]))
     """
 )
 
@@ -75,25 +67,6 @@ class TestLengths(ExporterTestCase):
         written = to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
         with self.assertRaises(AssertionError):
             self.assert_matches(written, model, others[0])
-
-    def test_whole_numbers(self):
-        model, shapes = self.module.Halves(), ({0: "size"},)
-        example, others = (torch.randn(9, 2),), [(torch.randn(size, 2),) for size in (4, 13, 3)]
-        self.export_and_compare(model, example, others=others, dynamic_shapes=shapes)
-        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
-            to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
-
-    def test_a_module_that_asks_what_is_an_int_keeps_it(self):
-        """``isinstance(x, int)`` wants a type, as ``dtype=int`` does."""
-        for name, is_patched in (
-            ("modeling_mobilevit", True),
-            ("modeling_llama4", False),
-            ("modeling_big_bird", False),
-        ):
-            module = importlib.import_module(f"transformers.models.{name.removeprefix('modeling_')}.{name}")
-            with bypass_export_some_errors(patch_transformers=True):
-                self.assertEqual("int" in vars(module), is_patched)
-            self.assertNotIn("int", vars(module))
 
     def test_products(self):
         model, shapes = Products(), ({1: "height", 2: "width"},)

@@ -1,16 +1,12 @@
-"""``len`` of a tensor, ``int`` of a size and the product of a shape, which Python makes numbers of its own."""
+"""``len`` of a tensor, ``torch_int`` of a size and the product of a shape, which Python makes numbers of its own."""
 
 from __future__ import annotations
 
-import ast
 import builtins
 import contextlib
 import functools
-import inspect
 import math
 import sys
-import textwrap
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.frames import is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
-from experimental_experiment.torch_interpreter.patches.vision import modeling_modules, words
+from experimental_experiment.torch_interpreter.patches.vision import modeling_modules
 
 
 @patch("torch", replaces=("torch._subclasses.fake_tensor.FakeTensor.shape",), default=True)
@@ -91,58 +87,3 @@ def symbol(torch_int: Callable) -> Callable:
         return torch_int(x)
 
     return called
-
-
-@patch("transformers", replaces=("int, in the modules of models",), since="5.0", default=True)
-def whole_numbers_of_sizes() -> Iterator[None]:
-    """MobileViT, InternVL and others ask for ``int(height / 2)``, a number of Python: images have the example's size."""
-    with contextlib.ExitStack() as stack:
-        for module in modeling_modules():
-            if "int" not in vars(module) and only_calls_int(module):
-                stack.enter_context(replaced(module, "int", whole))
-        yield
-
-
-@functools.cache
-def only_calls_int(module: types.ModuleType) -> bool:
-    """Whether the functions of a module call ``int``, and do nothing else with it: ``isinstance(x, int)``, ``dtype=int`` want a type."""
-    found = [code for code in codes(module) if "int" in words(code)]
-    return bool(found) and not any(map(has_int_as_a_type, found))
-
-
-def has_int_as_a_type(code: types.CodeType) -> bool:
-    """Whether a function names ``int`` elsewhere than where it is called or annotates something, as far as its source is known."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
-    except OSError:
-        return True
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    notes = [
-        getattr(node, name)
-        for node in ast.walk(tree)
-        for name in ("annotation", "returns")
-        if hasattr(node, name)
-    ]
-    told = {id(name) for note in notes if note is not None for name in ast.walk(note)}
-    return any(
-        isinstance(node, ast.Name) and node.id == "int" and id(node) not in called | told
-        for node in ast.walk(tree)
-    )
-
-
-def codes(module: types.ModuleType) -> Iterator[types.CodeType]:
-    """The code of the functions and methods that a module defines."""
-    for owner in vars(module).values():
-        if getattr(owner, "__module__", None) == module.__name__:
-            for function in vars(owner).values() if isinstance(owner, type) else (owner,):
-                function = inspect.unwrap(getattr(function, "__func__", function))
-                if isinstance(function, types.FunctionType):
-                    yield function.__code__
-
-
-def whole(*values: Any, **options: Any) -> Any:
-    """``int`` that is a symbol where a number is computed from symbols."""
-    if values and isinstance(values[0], (torch.SymInt, torch.SymFloat)):
-        whole_numbers_of_sizes.used()
-        return torch.sym_int(values[0])
-    return builtins.int(*values, **options)

@@ -1,0 +1,237 @@
+"""``int`` of a size in the functions of a model, and other ways to make whole numbers and scalars of sizes."""
+
+import functools
+import importlib
+import linecache
+import math
+import sys
+import textwrap
+import types
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+X = torch.randn(1, 2, 6, 4)
+SIZES = ((1, 2, 7, 5), (1, 2, 2, 3), (1, 2, 9, 11))
+
+
+def scaled(size, factor):
+    return int(size * factor)
+
+
+def doubled(function):
+    @functools.wraps(function)
+    def called(*args):
+        return 2 * function(*args)
+
+    return called
+
+
+class Resized(torch.nn.Module):
+    def forward(self, x):
+        size = int(x.shape[2] * 1.5), scaled(x.shape[3], 0.75)
+        return torch.nn.functional.interpolate(x, size=size, mode="nearest")
+
+
+class Negative(torch.nn.Module):
+    """``int`` cuts off, towards zero."""
+
+    def forward(self, x):
+        rows = x.shape[2]
+        below = int(1 - rows * 0.75)
+        return (
+            x + below,
+            x * int(rows / -4),
+            x[..., : int(rows / 2), :],
+            x.new_zeros(int(2.9) + int("1") + 0),
+        )
+
+
+class Kinds(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = 3
+
+    @staticmethod
+    def half(size):
+        return int(size / 2)
+
+    @classmethod
+    def third(cls, size):
+        return (lambda number: int(number / 3))(size)
+
+    @property
+    def most(self):
+        return int(self.rows * 2.5)
+
+    @doubled
+    def quarter(self, size: int) -> int:
+        return int(size / 4)
+
+    def forward(self, x):
+        rows = x.shape[2]
+        sizes = self.half(rows) + 1, self.third(rows) + 1, self.quarter(rows) + 1, self.most
+        return tuple(torch.zeros(size) for size in sizes)
+
+
+class Rounded(torch.nn.Module):
+    """What gives symbols by itself: ``round`` goes to the even number of two."""
+
+    def forward(self, x):
+        rows = x.shape[2]
+        return (
+            torch.zeros(math.floor(rows * 1.5), math.ceil(rows * 0.3), round(rows * 0.5) + 1),
+            x + round(rows * -0.5),
+            x * math.floor(rows * -0.3) + math.ceil(rows * -0.3) + math.trunc(rows * -0.7),
+            x * (rows / 4) + rows**0.5,
+        )
+
+
+class Looped(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(int(x.shape[2] * 0.5)):
+            x = x * 2
+        return x
+
+
+class Function(torch.nn.Module):
+    """A module whose forward is a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def is_an_int(x):
+    size = int(x.shape[2] * 1.5)
+    return x + size if isinstance(size, int) and type(size) is int else x - size
+
+
+def as_a_dtype(x):
+    return torch.full((2,), int(x.shape[2] * 1.5), dtype=int)
+
+
+def as_a_key(x):
+    return x + {int: 1, float: 2}[type(int(x.shape[2] * 1.5))]
+
+
+def passed_on(x):
+    return x + sum(map(int, (x.shape[2] * 1.5, 2.5)))
+
+
+def an_attribute(x):
+    return x.int() + int(x.shape[2] * 1.5)
+
+
+def noted(x):
+    def half(size: int):
+        return int(size * 0.5)
+
+    return x + half(x.shape[2])
+
+
+def a_variable(x):
+    size = x.shape[2]
+
+    def add(int=int):
+        return int(size * 1.5)
+
+    return x + add()
+
+
+KEPT = (is_an_int, as_a_dtype, as_a_key, passed_on, an_attribute, noted, a_variable)
+RESIZED = Resized.forward.__code__
+
+
+class TestWholeNumbers(ExporterTestCase):
+    def test_any_size(self):
+        for model in (Resized(), Negative(), Kinds(), Rounded()):
+            for strict in (False, True):
+                with (
+                    self.subTest(type(model).__name__, strict=strict),
+                    self.assertNoLogs("experimental_experiment", "WARNING"),
+                ):
+                    self.export_and_compare(
+                        model,
+                        (X,),
+                        others=[(torch.randn(*size),) for size in SIZES],
+                        dynamic_shapes=({2: "height", 3: "width"},),
+                        export_options=ExportOptions(strict=strict),
+                    )
+
+    def test_the_size_of_the_example_without_the_patch(self):
+        options = ExportOptions(patches=False)
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            written = to_onnx(Resized(), (X,), dynamic_shapes=({2: "height"},), export_options=options)
+        self.assertIn("TruncToInt", "".join(logs.output))
+        with self.assertRaises(AssertionError):
+            self.assert_matches(written, Resized(), (torch.randn(1, 2, 7, 4),))
+
+    def test_a_loop_over_a_whole_number(self):
+        """Python takes the turns of the example: it is told."""
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Looped(), (X,), dynamic_shapes=({2: "height"},))
+        self.assertRegex(
+            "".join(logs.output), r"TruncToInt\(0\.5\*ToFloat\(height\)\) == 3\n.*\n.*in range\(int"
+        )
+
+    def test_int_that_is_a_type_or_another_thing_stays(self):
+        for function in KEPT:
+            with self.subTest(function.__name__):
+                code, model = function.__code__, Function(function)
+                with bypass_export_some_errors(patch_torch=True):
+                    self.assertIs(code, function.__code__)
+                    self.assertIsNot(Resized.forward.__code__.co_names, RESIZED.co_names)
+                self.assertIs(RESIZED, Resized.forward.__code__)
+                written = to_onnx(model, (X,))
+                self.assert_matches(written, model, (X,))
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    to_onnx(model, (X,), dynamic_shapes=({2: "height"},))
+                self.assertIn("height", "".join(logs.output))
+
+    def test_a_module_that_has_its_own_int(self):
+        """The name is looked up where the function is, not among Python's."""
+        module = types.ModuleType("of_another_int")
+        source = textwrap.dedent(
+            """
+            import torch
+
+            def int(number):
+                return number + 1000
+
+            class Model(torch.nn.Module):
+                def forward(self, x):
+                    return x + int(x.shape[2])
+            """
+        )
+        file = "<of_another_int>"
+        linecache.cache[file] = len(source), None, source.splitlines(True), file
+        self.addCleanup(linecache.cache.pop, file, None)
+        exec(compile(source, file, "exec"), vars(module))
+        sys.modules["of_another_int"] = module
+        self.addCleanup(sys.modules.pop, "of_another_int")
+        model = module.Model()
+        self.export_and_compare(
+            model, (X,), others=[(torch.randn(1, 2, 9, 4),)], dynamic_shapes=({2: "height"},)
+        )
+
+    def test_models_of_transformers(self):
+        """A function that asks what is an ``int`` keeps it, those beside it do not."""
+        for name, changed in (
+            ("mobilevit", "MobileViTLayer.unfolding"),
+            ("llama4", "pixel_shuffle"),
+        ):
+            module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+            function = functools.reduce(getattr, changed.split("."), module)
+            before = function.__code__
+            with bypass_export_some_errors(patch_torch=True):
+                self.assertIn("int of sizes", function.__code__.co_names)
+            self.assertIs(before, function.__code__)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,152 @@
+"""``int`` of a size, which Python makes a number of its own: in functions that only call it, it gives a symbol."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import dis
+import functools
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.vision import words
+
+NAME = "int of sizes"
+"""What the functions call in the place of ``int``: no name of Python, which nothing can shadow."""
+
+
+@patch("torch", replaces=("int, in the functions of models",), default=True)
+def whole_numbers_of_sizes() -> Iterator[None]:
+    """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
+
+    The functions of a model, and those beside its classes, call something else in the place of ``int``, those that do nothing else with
+    it: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(builtins, NAME, whole))
+        for function in functions():
+            before = function.__code__
+            if "int" in words(before) and "int" not in function.__globals__:
+                function.__code__ = with_whole_numbers(before, before.co_filename)
+                stack.callback(setattr, function, "__code__", before)
+        yield
+
+
+def whole(*values: Any, **options: Any) -> Any:
+    """``int`` that is a symbol where a number is computed from symbols: what is behind the point is cut off."""
+    if values and isinstance(values[0], (torch.SymInt, torch.SymFloat)):
+        whole_numbers_of_sizes.used()
+        return torch.sym_int(values[0])
+    return builtins.int(*values, **options)
+
+
+# ---- the functions of models
+
+
+def functions() -> list[types.FunctionType]:
+    """The functions of all classes of modules but torch's own, and those that their files define or import."""
+    classes = models(torch.nn.Module)
+    files = [sys.modules[name] for name in {cls.__module__ for cls in classes} if name in sys.modules]
+    beside = {
+        value
+        for file in files
+        for value in vars(file).values()
+        if isinstance(value, type) and value.__module__ == file.__name__
+    }
+    values = [value for owner in (*files, *(classes | beside)) for value in list(vars(owner).values())]
+    found = {function for value in values for function in functions_of(value)}
+    return [function for function in found if not is_library(function.__code__.co_filename)]
+
+
+def models(cls: type) -> set[type]:
+    """The subclasses of a class, and theirs, which are not in files of torch or of this package."""
+    found: set[type] = set()
+    for subclass in type.__subclasses__(cls):
+        found |= models(subclass)
+        if not is_library(getattr(sys.modules.get(subclass.__module__), "__file__", None) or ""):
+            found.add(subclass)
+    return found
+
+
+def functions_of(value: Any) -> Iterator[types.FunctionType]:
+    """The functions behind a function, a method or a property, without what decorates them."""
+    if isinstance(value, property):
+        parts = [value.fget, value.fset]
+    else:
+        parts = [getattr(value, "__func__", value)]  # classmethod, staticmethod
+    for part in parts:
+        if callable(part) and not isinstance(part, type):
+            part = inspect.unwrap(part)
+            if isinstance(part, types.FunctionType):
+                yield part
+
+
+# ---- their code
+
+
+@functools.cache
+def with_whole_numbers(code: types.CodeType, file: str) -> types.CodeType:
+    """The code of a function of *file* with `NAME` in the place of ``int``, itself unless it calls ``int`` and does nothing else with it.
+
+    Equal codes of two files are not the same: their lines are cited.
+    """
+    return renamed(code) if only_calls_int(code) else code
+
+
+def renamed(code: types.CodeType) -> types.CodeType:
+    """The code, and that of the functions in it, with `NAME` in the place of ``int``."""
+    inner = tuple(renamed(part) if isinstance(part, types.CodeType) else part for part in code.co_consts)
+    names = tuple(NAME if name == "int" else name for name in code.co_names)
+    return code.replace(co_names=names, co_consts=inner)
+
+
+def only_calls_int(code: types.CodeType) -> bool:
+    """Whether ``int`` is called in a function, and is nothing else there, as far as its source is known.
+
+    No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError):  # a lambda in the middle of a statement is none by itself
+        return False
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    told = {id(name) for note in notes(tree) for name in ast.walk(note)}
+    names = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "int" and id(node) not in told
+    ]
+    loads = list(instructions(code))
+    return (
+        all(id(name) in called for name in names)
+        and all(load == "LOAD_GLOBAL" for load in loads)
+        and len(loads) == len(names)  # what was read is what runs
+    )
+
+
+def notes(tree: ast.AST) -> Iterator[ast.AST]:
+    """The annotations in a source."""
+    for node in ast.walk(tree):
+        for name in ("annotation", "returns"):
+            if getattr(node, name, None) is not None:
+                yield getattr(node, name)
+
+
+def instructions(code: types.CodeType) -> Iterator[str]:
+    """The names of the instructions that name ``int``, in a function and in those in it."""
+    for instruction in dis.get_instructions(code):
+        if instruction.argval == "int" and isinstance(instruction.argval, str):
+            if instruction.opname != "LOAD_CONST":
+                yield instruction.opname
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from instructions(part)
