@@ -24,18 +24,20 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
         "torch.fft.rfftfreq",
         "torch.istft",
         "torch.max_pool1d",
+        "torch.gradient",
+        *(f"torch.nn.functional.{name}_pool{axes}d" for name in ("avg", "max") for axes in (1, 2, 3)),
         "torch.nn.functional.one_hot",
         "torch.nn.functional.scaled_dot_product_attention",
         "torch._C._infer_size",
-        "math.sqrt",
+        *(f"math.{name}" for name in ("cos", "exp", "log", "log10", "log2", "sin", "sqrt")),
     ),
     default=True,
 )
 def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
-    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.one_hot``, the scale of an attention, ``math.sqrt``
-    and the divergences of distributions.
+    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.one_hot``, the scale of an attention, pools
+    over all of an image, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
     """
     functions = (
         (torch, "linspace", linspace),
@@ -46,7 +48,13 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch.nn.functional, "one_hot", one_hot),
         (torch.nn.functional, "scaled_dot_product_attention", attention),
         (torch._C, "_infer_size", infer_size),
-        (math, "sqrt", sqrt),
+        (torch, "gradient", gradient),
+        *((math, name, wrap) for name, wrap in FLOATS.items()),
+        *(
+            (torch.nn.functional, f"{name}_pool{axes}d", functools.partial(pool, axes=axes, reduce=reduce))
+            for name, reduce in (("avg", torch.mean), ("max", torch.amax))
+            for axes in (1, 2, 3)
+        ),
     )
     with contextlib.ExitStack() as stack:
         for owner, name, wrap in functions:
@@ -183,6 +191,76 @@ def infer_size(of_numbers: Callable) -> Callable:
     return _infer_size
 
 
+def pool(of_numbers: Callable, axes: int, reduce: Callable) -> Callable:
+    """A pool with a window that is a size: all of the image, which it reduces."""
+
+    def called(
+        input: torch.Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        *args: Any,
+        **options: Any,
+    ):
+        sizes = input.shape[-axes:]
+        kernel = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * axes
+        is_whole = len(kernel) == axes and all(map(is_same, kernel, sizes))
+        if args or options or not is_none(padding) or not is_whole or not any(map(is_symbolic, kernel)):
+            return of_numbers(input, kernel_size, stride, padding, *args, **options)
+        return reduce(input, dim=tuple(range(-axes, 0)), keepdim=True)
+
+    return functools.wraps(of_numbers)(called)
+
+
+def is_same(number: Any, size: Any) -> bool:
+    """Whether a number is a size, whatever that is."""
+    expressions = [value.node.expr if isinstance(value, torch.SymInt) else value for value in (number, size)]
+    return expressions[0] == expressions[1]
+
+
+def is_none(padding: Any) -> bool:
+    """Whether a padding adds nothing."""
+    return all(part == 0 for part in (padding if isinstance(padding, (tuple, list)) else (padding,)))
+
+
+def gradient(of_numbers: Callable) -> Callable:
+    """`torch.gradient` along axes of any size, between elements at constant distances."""
+
+    def gradient(
+        input: torch.Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+    ) -> list[torch.Tensor]:
+        dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+        steps = spacing if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
+        is_plain = len(steps) == len(dims) and not any(isinstance(step, torch.Tensor) for step in steps)
+        if not (is_plain and edge_order in (1, 2) and any(is_symbolic(input.shape[axis]) for axis in dims)):
+            return of_numbers(input, spacing=spacing, dim=dim, edge_order=edge_order)
+        return [
+            slope(input.movedim(axis, 0), step, edge_order).movedim(0, axis)
+            for axis, step in zip(dims, steps)
+        ]
+
+    return gradient
+
+
+def slope(x: torch.Tensor, step: Any, edge_order: int) -> torch.Tensor:
+    """The slope along the first axis: between both neighbours, at the edges that of the line or the parabola there."""
+    place = torch.arange(x.shape[0], device=x.device)
+    before, after = (place - 1).clamp(min=0), (place + 1).clamp(max=x.shape[0] - 1)
+    column = [-1] + [1] * (x.dim() - 1)
+    found = (x[after] - x[before]) / step / (after - before).reshape(column)
+    if edge_order == 2:
+        first, last = (
+            2 * x[second] - 1.5 * x[edge] - 0.5 * x[third]
+            for edge, second, third in ((0, 1, 2), (-1, -2, -3))
+        )
+        found = torch.where((place == 0).reshape(column), first / step, found)
+        found = torch.where((after == place).reshape(column), -last / step, found)
+    return found
+
+
+# ---- functions of one number
+
+
 def sqrt(of_numbers: Callable) -> Callable:
     """`math.sqrt` of a symbol."""
 
@@ -190,3 +268,55 @@ def sqrt(of_numbers: Callable) -> Callable:
         return torch._sym_sqrt(x) if is_symbolic(x) else of_numbers(x)
 
     return sqrt
+
+
+def of_double(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
+    """A function of `math`, also of a symbol, for which torch.export knows none: that of a tensor in float64."""
+
+    def wrap(of_numbers: Callable) -> Callable:
+        def called(x: Any, /) -> Any:
+            return function(double(x)).item() if is_symbolic(x) else of_numbers(x)
+
+        return functools.wraps(of_numbers)(called)
+
+    return wrap
+
+
+def double(number: Any) -> torch.Tensor:
+    """A number, also a symbol, as a tensor."""
+    return torch.full((), number, dtype=torch.float64)
+
+
+def log(of_numbers: Callable) -> Callable:
+    """`math.log`, also in another base: a quotient, as Python computes it."""
+
+    def log(x: Any, /, *base: Any) -> Any:
+        if not any([is_symbolic(number) for number in (x, *base)]):
+            return of_numbers(x, *base)
+        found = [torch.log(double(number)) for number in (x, *base)]
+        return (found[0] / found[1] if base else found[0]).item()
+
+    return log
+
+
+def log_of_powers(base: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The logarithm in a base, exact for the powers of it, which ``math.ceil`` of it may ask for."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        found = torch.log(x) / math.log(base)
+        whole = torch.round(found)
+        return torch.where(torch.pow(float(base), whole) == x, whole, found)
+
+    return function
+
+
+FLOATS = {
+    "cos": of_double(torch.cos),
+    "exp": of_double(torch.exp),
+    "log": log,
+    "log10": of_double(log_of_powers(10)),
+    "log2": of_double(log_of_powers(2)),
+    "sin": of_double(torch.sin),
+    "sqrt": sqrt,
+}
+"""What takes the place of the functions of `math`."""

@@ -1,0 +1,166 @@
+"""Functions that create tensors for Python's numbers only are called with sizes."""
+
+import itertools
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+X = torch.randn(4, 6)
+SIZES = ((1, 1), (2, 1), (1, 2), (5, 9), (7, 3), (3, 40))
+"""Smaller and larger ones, and those that are special."""
+
+
+class Function(torch.nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def logarithmic(x):
+    rows, columns = x.shape
+    doubles = torch.logspace(2, -1, columns, base=2.0, dtype=torch.float64)
+    return torch.logspace(0, 1, rows), torch.logspace(-1.5, 1, steps=columns, base=3), doubles
+
+
+def windows(x):
+    n, options = x.shape[1], {"dtype": torch.float64}
+    return (
+        torch.hann_window(n),
+        torch.hann_window(n, periodic=False),
+        torch.hamming_window(n, True),
+        torch.hamming_window(n, False, 0.6, beta=0.3, **options),
+        torch.blackman_window(n, dtype=torch.float32),
+        torch.blackman_window(n, False, **options),
+        torch.bartlett_window(n, **options),
+        torch.bartlett_window(n, False),
+        torch.hann_window(n + 1, dtype=torch.float16, device="cpu", requires_grad=False),
+    )
+
+
+def kaiser(x):
+    n = x.shape[1]
+    doubles = torch.kaiser_window(n, periodic=False, dtype=torch.float64)
+    return (
+        torch.kaiser_window(n),
+        doubles,
+        torch.kaiser_window(n, True, 5.0),
+        torch.kaiser_window(n, False, beta=1.5),
+    )
+
+
+def triangles(x):
+    rows, columns = x.shape
+    shapes = (rows, columns), (columns, rows), (rows, rows), (3, columns)
+    found = [
+        indices(*shape, offset)
+        for indices in (torch.tril_indices, torch.triu_indices)
+        for shape, offset in itertools.product(shapes, (-2, 0, 1))
+    ]
+    square = torch.tril_indices(rows, rows, dtype=torch.int32)
+    return *found, square, x @ x.t() + (x @ x.t())[square[0], square[1]].sum()
+
+
+def pairs(x):
+    first = x[:, 0]
+    return (
+        torch.combinations(first),
+        torch.combinations(first, with_replacement=True),
+        torch.combinations(first, 1),
+        torch.combinations(first, 3),
+        torch.combinations(x[:3, 0], r=3, with_replacement=True),
+        torch.combinations(torch.arange(x.shape[0])),
+    )
+
+
+def powers(x):
+    numbers = x[:, 0]
+    whole = torch.arange(x.shape[0], dtype=torch.int32)
+    return (
+        torch.vander(numbers),
+        torch.vander(numbers, x.shape[1] // 4 + 1, increasing=True),
+        torch.vander(whole, x.shape[0] // 3, True),
+    )
+
+
+class TestCreationsOfSizes(ExporterTestCase):
+    CASES = {
+        "powers between two": logarithmic,
+        "windows": windows,
+        "windows of Bessel": kaiser,
+        "triangles": triangles,
+        "pairs": pairs,
+        "powers": powers,
+    }
+    SHAPES = ({0: "rows", 1: "width"},)
+
+    def test_any_size(self):
+        for promise, function in self.CASES.items():
+            sizes = [size for size in SIZES if size[0] > 2] if function is pairs else SIZES
+            with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
+                self.export_and_compare(
+                    Function(function),
+                    (X,),
+                    others=[(torch.randn(*size),) for size in sizes],
+                    dynamic_shapes=self.SHAPES,
+                )
+
+    def test_nothing(self):
+        """Sizes of 0, which are computed from others."""
+
+        def function(x):
+            n = x.shape[1] - 3
+            return (
+                torch.hann_window(n),
+                torch.blackman_window(n, False),
+                torch.logspace(0, 1, n),
+                torch.tril_indices(n, n + 1),
+                torch.triu_indices(n + 1, n),
+                torch.combinations(x[0, 3:]),
+                torch.vander(x[0], n),
+            )
+
+        self.export_and_compare(
+            Function(function),
+            (X,),
+            others=[(torch.randn(1, width),) for width in (3, 4, 5, 8)],
+            dynamic_shapes=self.SHAPES,
+        )
+
+    def test_static_sizes(self):
+        """What no size is asked of stays as it is; combinations are refused for any number of elements without the patch."""
+
+        def function(x):
+            pairs = torch.combinations(x[0]), torch.combinations(x[0], 3, True), torch.combinations(x[:, 0])
+            return torch.hann_window(5), torch.tril_indices(3, 4), torch.vander(x[0]), *pairs
+
+        self.export_and_compare(Function(function), (X,), others=[(torch.randn(4, 6),)])
+
+    def test_the_number_of_pairs_is_known(self):
+        """``n * (n - 1) / 2``, of which a matrix can be made."""
+
+        def function(x):
+            n = x.shape[0]
+            found = torch.tril_indices(n, n, -1)
+            return (
+                torch.combinations(x[:, 0]).reshape(n * (n - 1) // 2, 2)
+                + found.t()
+                + torch.zeros(n * (n - 1) // 2, 1)
+            )
+
+        others = [(torch.randn(rows, 6),) for rows in (2, 3, 9)]
+        self.export_and_compare(Function(function), (X,), others=others, dynamic_shapes=({0: "rows"},))
+
+    def test_refused_without_the_patch(self):
+        for promise, function in self.CASES.items():
+            with self.subTest(promise), self.assertRaisesRegex(CaptureError, "specialized|PendingUnbacked"):
+                options = ExportOptions(patches=False)
+                to_onnx(Function(function), (X,), dynamic_shapes=self.SHAPES, export_options=options)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,232 @@
+"""Functions that create tensors for Python's numbers only, called with a symbolic size.
+
+They are written with operators that take sizes. Source of semantics: the kernels of ATen, up to the order of their roundings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+WINDOWS = ("bartlett", "blackman", "hamming", "hann", "kaiser")
+
+
+@patch(
+    "torch",
+    replaces=(
+        "torch.logspace",
+        "torch.tril_indices",
+        "torch.triu_indices",
+        "torch.combinations",
+        "torch.vander",
+        *(f"torch.{name}_window" for name in WINDOWS),
+    ),
+    default=True,
+)
+def creations_of_sizes() -> Iterator[None]:
+    """``torch.hann_window(x.shape[1])`` fixes the size to the example's: some functions create tensors for Python's numbers only.
+
+    So do the other windows, ``torch.logspace``, ``torch.tril_indices``, ``torch.triu_indices`` and ``torch.vander``;
+    ``torch.combinations`` is refused for any size.
+    """
+    wraps = {
+        "logspace": logspace,
+        "tril_indices": tril_indices,
+        "triu_indices": triu_indices,
+        "combinations": combinations,
+        "vander": vander,
+        **{f"{name}_window": functools.partial(window, formula=globals()[name]) for name in WINDOWS},
+    }
+    with contextlib.ExitStack() as stack:
+        for name, wrap in wraps.items():
+            stack.enter_context(replaced(torch, name, wrap(getattr(torch, name))))
+        yield
+
+
+def is_symbolic(*sizes: Any) -> bool:
+    """Whether one of these is a symbol; says that the patch is used when it is."""
+    found = any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes)
+    if found:
+        creations_of_sizes.used()
+    return found
+
+
+def logspace(of_numbers: Callable) -> Callable:
+    """`torch.logspace` of any number of steps: the powers of `torch.linspace`."""
+
+    def logspace(
+        start: Any,
+        end: Any,
+        steps: Any = None,
+        base: float = 10.0,
+        *,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> torch.Tensor:
+        is_plain = all(
+            isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) for value in (start, end, base)
+        )
+        floating = dtype or torch.get_default_dtype()
+        if not (
+            is_plain and floating.is_floating_point and options.get("out") is None and is_symbolic(steps)
+        ):
+            return of_numbers(start, end, steps, base, dtype=dtype, **options)
+        return base ** torch.linspace(start, end, steps, dtype=dtype, **options)
+
+    return logspace
+
+
+# ---- windows
+
+
+def window(of_numbers: Callable, formula: Callable) -> Callable:
+    """A window of any length: 1 where it is 1."""
+
+    def called(
+        window_length: Any,
+        periodic: bool = True,
+        *args: Any,
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> torch.Tensor:
+        floating = dtype or torch.get_default_dtype()
+        if not (floating.is_floating_point and options.get("out") is None and is_symbolic(window_length)):
+            options.update(dtype=dtype, device=device, requires_grad=requires_grad)
+            return of_numbers(window_length, periodic, *args, **options)
+        for harmless in ("layout", "pin_memory", "out"):
+            options.pop(harmless, None)
+        place = torch.arange(window_length, dtype=floating, device=device)
+        last = torch.full(
+            (), window_length if periodic else window_length - 1, dtype=torch.float64, device=device
+        )
+        found = formula(place, last.clamp(min=1), *args, **options)
+        is_one = torch.full((), window_length, device=device) == 1
+        return torch.where(is_one, 1.0, found).to(floating).requires_grad_(requires_grad)
+
+    return functools.wraps(of_numbers)(called)
+
+
+def bartlett(place: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """Up to the middle and down again."""
+    found = place * (2 / last)
+    return torch.where(place <= torch.floor(last / 2), found, 2 - found)
+
+
+def blackman(place: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """The sum of two cosines."""
+    angle = place * (math.pi / last)
+    return torch.cos(angle * 4) * 0.08 - torch.cos(angle * 2) * 0.5 + 0.42
+
+
+def hamming(place: torch.Tensor, last: torch.Tensor, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
+    """A cosine."""
+    return torch.cos(place * (2 * math.pi / last)) * -beta + alpha
+
+
+def hann(place: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """A cosine from 0 to 1."""
+    return hamming(place, last, 0.5, 0.5)
+
+
+def kaiser(place: torch.Tensor, last: torch.Tensor, beta: float = 12.0) -> torch.Tensor:
+    """The Bessel function of a half circle."""
+    middle = last / 2
+    height = torch.sqrt((1 - ((place - middle) / middle) ** 2).clamp(min=0))
+    return torch.special.i0(beta * height) / torch.special.i0(torch.full((), beta, dtype=torch.float64))
+
+
+# ---- elements of a triangle
+
+
+def tril_indices(of_numbers: Callable) -> Callable:
+    """`torch.tril_indices` of any number of rows and columns."""
+
+    def tril_indices(row: Any, col: Any, offset: Any = 0, **options: Any) -> torch.Tensor:
+        if not is_symbolic(row, col, offset):
+            return of_numbers(row, col, offset, **options)
+        rows, columns = torch.arange(row), torch.arange(col)
+        return positions(columns <= rows[:, None] + offset, below(row, col, offset), **options)
+
+    return tril_indices
+
+
+def triu_indices(of_numbers: Callable) -> Callable:
+    """`torch.triu_indices` of any number of rows and columns."""
+
+    def triu_indices(row: Any, col: Any, offset: Any = 0, **options: Any) -> torch.Tensor:
+        if not is_symbolic(row, col, offset):
+            return of_numbers(row, col, offset, **options)
+        rows, columns = torch.arange(row), torch.arange(col)
+        return positions(
+            columns >= rows[:, None] + offset, row * col - below(row, col, offset - 1), **options
+        )
+
+    return triu_indices
+
+
+def below(row: Any, col: Any, offset: Any) -> Any:
+    """The number of elements on a diagonal of a matrix and below."""
+
+    def until(last: Any) -> Any:
+        """The sum of the numbers to *last*, those above *col* for *col*."""
+        last = torch.sym_max(last, 0)
+        rising = torch.sym_min(last, col)
+        return rising * (rising + 1) // 2 + (last - rising) * col
+
+    return until(row + offset) - until(offset)
+
+
+def positions(
+    mask: torch.Tensor, count: Any, *, dtype: torch.dtype | None = None, device: Any = None, **harmless: Any
+) -> torch.Tensor:
+    """The positions where a mask is true, (axes, count), line after line."""
+    found = mask.nonzero()
+    torch._check(found.shape[0] == count)
+    return found.t().to(device=device, dtype=dtype or torch.int64)
+
+
+def combinations(of_numbers: Callable) -> Callable:
+    """`torch.combinations`: the positions that rise, strictly unless an element may come twice."""
+
+    def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+        if r == 0 or input.dim() != 1:
+            return of_numbers(input, r, with_replacement)
+        creations_of_sizes.used()
+        size = input.shape[0]
+        place = torch.arange(size, device=input.device)
+        axes = torch.meshgrid(*[place] * r, indexing="ij")
+        mask = torch.ones((), dtype=torch.bool, device=input.device).expand_as(axes[0])
+        for left, right in itertools.pairwise(axes):
+            mask = mask & (left <= right if with_replacement else left < right)
+        factors = [size + step if with_replacement else size - step for step in range(r)]
+        found = positions(mask, math.prod(factors) // math.factorial(r))
+        return input[found.t()]
+
+    return combinations
+
+
+# ---- powers
+
+
+def vander(of_numbers: Callable) -> Callable:
+    """`torch.vander` of any number of columns."""
+
+    def vander(x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Tensor:
+        count = x.shape[0] if N is None else N
+        if x.dim() != 1 or not is_symbolic(count):
+            return of_numbers(x, N, increasing)
+        place = torch.arange(count, device=x.device)
+        powers = torch.where(place == 0, 1, x[:, None]).cumprod(1)
+        return powers if increasing else powers.flip(1)
+
+    return vander
