@@ -56,6 +56,44 @@ def scaled(x):
     return x / math.sqrt(x.shape[1])
 
 
+def logarithms(x):
+    rows, width = x.shape
+    scales = math.log(width + 1), math.log(width + 1, 3), math.log(2.5, rows + 1), math.exp(-rows / 4)
+    waves = math.sin(width / 3) + math.cos(rows)
+    return (
+        x * scales[0] / scales[1] + scales[2],
+        x * scales[3] + waves,
+        torch.full((2,), scales[1], dtype=torch.float64),
+    )
+
+
+def whole_logarithms(x):
+    width = x.shape[1]
+    found = math.ceil(math.log2(width)), math.floor(math.log10(width)), math.floor(math.log2(width + 1) / 2)
+    return [torch.full((2,), number) for number in found]
+
+
+def slopes(x):
+    doubled = x.double()
+    across = torch.gradient(doubled, spacing=0.5, dim=(1,), edge_order=2)
+    return *torch.gradient(x), *across, *torch.gradient(x, spacing=[2, 3.0]), torch.gradient(x, dim=-2)[0]
+
+
+def pooled_to_one(x):
+    images = torch.stack([x, x * 2])[None]
+    size = images.shape[-2:]
+    volume = images[None]
+    return (
+        torch.nn.functional.avg_pool2d(images, size),
+        torch.nn.functional.avg_pool2d(images, (x.shape[0], x.shape[1]), stride=1),
+        torch.nn.functional.max_pool2d(images, kernel_size=size),
+        torch.nn.functional.avg_pool1d(x[None], x.shape[1]),
+        torch.nn.functional.max_pool1d(x[None], x.shape[1], x.shape[1], 0),
+        torch.nn.functional.avg_pool3d(volume, (2, *size)),
+        torch.nn.functional.max_pool3d(volume, (2, *size)),
+    )
+
+
 def attention(x):
     rows = x[None]
     scaled = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[0] ** -0.5)
@@ -77,6 +115,14 @@ class TestNumbersOfSizes(ExporterTestCase):
         "one of as many classes": (classes, [(5, 9), (1, 2)]),
         "the largest of each window": (pooled, [(5, 9), (1, 5), (3, 8)]),
         "a square root": (scaled, [(5, 9)]),
+        "logarithms and waves": (logarithms, [(5, 9), (1, 1), (2, 700)]),
+        "logarithms that are whole": (
+            whole_logarithms,
+            [(1, 2**k + step) for k in (0, 1, 3, 10, 12) for step in (0, 1)]
+            + [(1, n) for n in (10, 99, 100, 999, 1000)],
+        ),
+        "slopes": (slopes, [(2, 3), (3, 4), (5, 9)]),
+        "all of an image": (pooled_to_one, [(5, 9), (1, 1), (1, 7)]),
         "the scale of an attention": (attention, [(5, 9), (1, 2)]),
         "the divergence of two distributions": (divergence, [(5, 6), (2, 6)]),
     }
