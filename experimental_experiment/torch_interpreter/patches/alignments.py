@@ -1,0 +1,121 @@
+"""``torch.ctc_loss``, of which torch.export knows no shape: a scan over the time.
+
+Source of semantics: ATen's ``LossCTC.cpp``, up to the order of its roundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._higher_order_ops import scan
+from torch._subclasses.fake_tensor import FakeTensor
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+NEVER = float("-inf")
+"""The logarithm of the probability of what cannot be."""
+
+
+@patch("torch", replaces=("torch.ctc_loss",), default=True)
+def alignments() -> Iterator[None]:
+    """``F.ctc_loss`` and ``nn.CTCLoss`` are refused: the shape of what their kernel keeps for gradients depends on the data."""
+    with replaced(torch, "ctc_loss", of_any_length(torch.ctc_loss)):
+        yield
+
+
+def of_any_length(of_numbers: Callable) -> Callable:
+    """`torch.ctc_loss` with operators that torch.export follows, while it captures."""
+
+    def ctc_loss(
+        log_probs: torch.Tensor,
+        targets: torch.Tensor,
+        input_lengths: Any,
+        target_lengths: Any,
+        blank: int = 0,
+        reduction: int = 1,
+        zero_infinity: bool = False,
+    ) -> torch.Tensor:
+        lengths = input_lengths, target_lengths
+        if not isinstance(log_probs, FakeTensor):
+            return of_numbers(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+        alignments.used()
+        is_batched = log_probs.dim() == 3
+        if not is_batched:
+            log_probs, targets = log_probs[:, None], targets[None]
+        times, counts = (length_of_each(length).to(log_probs.device) for length in lengths)
+        found = losses(log_probs, labels(targets.long(), counts), times, counts, blank)
+        if zero_infinity:
+            found = torch.where(torch.isinf(found), 0.0, found)
+        if reduction == 1:
+            return (found / counts.clamp(min=1)).mean()
+        if reduction == 2:
+            return found.sum()
+        return found if is_batched else found[0]
+
+    return ctc_loss
+
+
+def length_of_each(lengths: Any) -> torch.Tensor:
+    """Lengths in a tensor, a list, also of symbols, or one number."""
+    if not isinstance(lengths, torch.Tensor):
+        numbers = lengths if isinstance(lengths, (tuple, list)) else [lengths]
+        lengths = torch.stack(
+            [torch.full((), number) for number in numbers]
+        )  # inside of F.ctc_loss, torch.tensor takes no symbols
+    return lengths.reshape(-1).long().clone()  # the guards of scan on a view's base fail for another rank
+
+
+def labels(targets: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """The targets of each sample in a line, (samples, labels): those that stand one after the other are taken apart.
+
+    What is behind the *counts* labels of a sample changes nothing.
+    """
+    if targets.dim() == 2:
+        return targets
+    places = torch.arange(targets.shape[0], device=targets.device)
+    starts = counts.cumsum(0) - counts
+    return targets[(starts[:, None] + places).clamp(max=targets.shape[0] - 1)]
+
+
+def losses(
+    log_probs: torch.Tensor, labels: torch.Tensor, times: torch.Tensor, counts: torch.Tensor, blank: int
+) -> torch.Tensor:
+    """The negated logarithms of the probabilities of the labels, (samples,).
+
+    Args:
+        log_probs: (time, samples, classes).
+        labels: (samples, labels), of which each sample has *counts*.
+        times: how long each sample is.
+        counts: how many labels each sample has.
+        blank: the class between labels.
+    """
+    labels = labels.clamp(0, log_probs.shape[2] - 1)  # padding may be no class
+    blanks = torch.full_like(labels, blank)
+    classes = torch.cat(
+        [torch.stack([blanks, labels], -1).flatten(1), torch.full_like(counts, blank)[:, None]], 1
+    )
+    states = classes.shape[1]
+    emissions = log_probs.gather(2, classes[None].expand(log_probs.shape[0], -1, -1))
+    is_other = (classes[:, 2:] != classes[:, :-2]).long()
+    is_skipped = torch.cat([torch.zeros_like(classes[:, :2]), is_other], 1)
+    place = torch.arange(states, device=labels.device)
+
+    def step(before: torch.Tensor, now: tuple) -> tuple[torch.Tensor, torch.Tensor]:
+        emission, time = now
+        never = torch.full_like(before[:, :1], NEVER)
+        one = torch.cat([never, before[:, :-1]], 1)
+        two = torch.where(is_skipped == 1, torch.cat([never, one[:, :-1]], 1), NEVER)
+        top = torch.maximum(torch.maximum(before, one), two)
+        top = torch.where(top == NEVER, 0.0, top)
+        total = torch.exp(before - top) + torch.exp(one - top) + torch.exp(two - top)
+        after = torch.where(time == 0, torch.where(place < 2, 0.0, NEVER), torch.log(total) + top) + emission
+        after = torch.where((time < times)[:, None], after, before)
+        return after, after[:, :1] + 0  # which nothing reads; torch wants it to have a gradient
+
+    start = torch.where(place == 0, 0.0, NEVER).to(log_probs.dtype).expand(labels.shape[0], -1).clone()
+    last, _ = scan(step, start, (emissions, torch.arange(log_probs.shape[0], device=labels.device)))
+    ends = last.gather(1, 2 * counts[:, None])[:, 0]
+    before_ends = last.gather(1, (2 * counts[:, None] - 1).clamp(min=0))[:, 0]
+    return -torch.logaddexp(ends, torch.where(counts > 0, before_ends, NEVER))
