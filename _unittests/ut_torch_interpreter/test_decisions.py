@@ -69,6 +69,11 @@ def in_one_half(x, flag):
     return x * y if x.shape[0] % 2 == 0 else x - y  # the branch
 
 
+def by_patches(x, weight):
+    y = torch.nn.functional.conv2d(x, weight, stride=6).flatten(2)
+    return y * 2 if y.shape[2] + 1 > 1 else y
+
+
 def in_rows(x):
     return (x.view(-1, 4, 6).transpose(1, 2) + 1).reshape(-1, 24) * 2
 
@@ -153,6 +158,12 @@ class TestBranches(ExporterTestCase):
             ("one name", when_equal, (X, X + 1), ({0: Dim("batch")},) * 2),
             ("min() is part of the program", lambda x: x[: min(x.shape[0], 5)], (X,), self.ROWS),
             ("of the operators themselves", lambda x: x.reshape(-1, 2), (X,), self.ROWS),
+            (
+                "positive, or a convolution raises",
+                by_patches,
+                (torch.randn(2, 3, 12, 18), torch.randn(4, 3, 6, 6)),
+                ({2: "height", 3: "width"}, None),
+            ),
             ("a multiple, or a view raises", in_rows, (torch.randn(8, 6),), self.ROWS),
             (
                 "multiples, or a view raises",

@@ -36,6 +36,9 @@ from experimental_experiment.torch_interpreter.torch_versions import source_name
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 """``torch.func.grad``, ``jvp``, ... in Python."""
 
+CONVOLUTION = "calc_conv_nd_return_shape"
+"""The function of torch that computes the shape of a convolution."""
+
 SQUEEZES = tuple(
     overload
     for packet in (torch.ops.aten.squeeze, torch.ops.aten.squeeze_copy)
@@ -60,6 +63,7 @@ class Decision:
         is_branch: whether that line asked itself, rather than an operator that it calls.
         is_check: whether ``torch._check`` asked, which raises for the other answer, whatever the data are.
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
+        asker: the name of the function that asked.
     """
 
     environment: Any
@@ -70,6 +74,7 @@ class Decision:
     is_branch: bool
     is_check: bool = False
     is_gradient: bool = False
+    asker: str = ""
 
     @property
     def condition(self) -> sympy.Basic:
@@ -114,6 +119,7 @@ class Decisions:
                 is_branch,
                 is_check=is_asked_by_check(asking),
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
+                asker=frame.f_code.co_name,
             )
             return result
 
@@ -277,7 +283,10 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Size], decision
         if is_told:
             assume(condition, known, decision.source)
         if is_told or decision.is_check:
-            known = known.learn(condition)
+            # a convolution raises unless all sizes of its result are positive, torch's check of it when none is
+            is_any = decision.asker == CONVOLUTION and isinstance(condition, sympy.Or)
+            for part in condition.args if is_any else [condition]:
+                known = known.learn(part)
     for size, source in kept:
         condition = environment.replace(sympy.Ne(size.node.expr, 1))
         if condition.free_symbols:
