@@ -339,6 +339,21 @@ class TestCaptureError(ExporterTestCase):
                     to_onnx(function, (X,), dynamic_shapes=dims, export_options=strict).graph.node
                 )
 
+    def test_a_typed_tensor_of_sizes(self):
+        def typed(x):
+            return x * torch.FloatTensor([x.shape[0], 2, 3])  # line
+
+        def general(x):
+            return x * torch.tensor([x.shape[0], 2, 3], dtype=torch.float32)
+
+        dims = ({0: "batch"},)
+        self.assertRegex(
+            self.refused(typed, (X,), dynamic_shapes=dims),
+            r"# line\n  hint   torch\.LongTensor, .* torch\.tensor\(",
+        )
+        written = to_onnx(general, (X,), dynamic_shapes=dims)
+        self.assert_matches(written, general, (torch.randn(5, 3),))
+
     def test_all_of_torchs_sentence_and_nothing_for_its_developers(self):
         text = self.refused(lambda x: x.reshape(2, 3) + 1, (X,), dynamic_shapes=({0: "batch"},))
         self.assertIn("You marked L['x'].size()[0] as dynamic but your code specialized it to be", text)

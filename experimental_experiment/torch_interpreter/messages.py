@@ -140,6 +140,12 @@ LISTS = (
 )
 """The advice for a size that became the length of a list."""
 
+TYPED_TENSOR = re.compile(r"\btorch\.(Byte|Char|Short|Int|Long|Half|Float|Double|Bool|)Tensor\(\s*[\[(]")
+"""A line of a model that makes a tensor of a list with the constructor of a type."""
+
+TYPED_TENSORS = "torch.LongTensor, torch.FloatTensor and their like take numbers of Python only: torch.tensor([...], dtype=) takes sizes"
+"""The advice for a size in such a list."""
+
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
 
@@ -209,6 +215,8 @@ def hint(error: BaseException, source: Source | None = None) -> str:
             return LOOPS
         if re.search(r"\b(len|int)\(", source[3]):
             return NUMBERS
+        if TYPED_TENSOR.search(source[3]):
+            return TYPED_TENSORS
     return advice(evidence(error))
 
 
