@@ -79,6 +79,10 @@ class TestHolds(unittest.TestCase):
         """Where ``u`` is 0, nothing is known of the others."""
         self.assertFalse(holds(Eq(FloorDiv(S, FloorDiv(S, 2)), 2), ranges(u=(0,)), [UNSHUFFLED]))
 
+    def test_nothing_is_proven_of_what_cannot_be(self):
+        self.assertFalse(holds(Eq(T, 2), ranges(t=(2, 3)), [Eq(Mod(T, 4), 0)]))
+        self.assertFalse(holds(Eq(S + T, 2 * S), ranges(t=(2, 3)), [Eq(Mod(T, 4), 0)]))
+
     def test_what_is_learned_of_a_range(self):
         known = Known(ranges())
         for condition, lower, upper in (

@@ -143,6 +143,13 @@ def a_variable(x):
     return x + add()
 
 
+def running_halves(x):
+    """The half of a size, and the half of that when it is asked again."""
+    half = int(x.shape[2] / 2)
+    yield half
+    yield int(half / 2)
+
+
 KEPT = (is_an_int, as_a_dtype, as_a_key, passed_on, an_attribute, noted, a_variable)
 RESIZED = Resized.forward.__code__
 
@@ -192,6 +199,13 @@ class TestWholeNumbers(ExporterTestCase):
                 with self.assertLogs("experimental_experiment", "WARNING") as logs:
                     to_onnx(model, (X,), dynamic_shapes=({2: "height"},))
                 self.assertIn("height", "".join(logs.output))
+
+    def test_a_function_that_runs_meanwhile(self):
+        """As one of another thread does: it began with the code of the patch, which is undone before it ends."""
+        with bypass_export_some_errors(patch_torch=True):
+            running = running_halves(torch.randn(1, 1, 7, 1))
+            self.assertEqual(3, next(running))
+        self.assertEqual(1, next(running))
 
     def test_a_module_that_has_its_own_int(self):
         """The name is looked up where the function is, not among Python's."""

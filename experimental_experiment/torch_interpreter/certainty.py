@@ -237,7 +237,9 @@ class Proof:
         if step == 1:
             return self
         first = -constant // common * sympy.mod_inverse(factor // common, step) % step
-        (case,) = self.cases(variable, step, [first])
+        case = next(self.cases(variable, step, [first]), None)
+        if case is None:
+            raise Unproven(divisor)  # what is known excludes each other
         return case
 
     def multiples(self, left: sympy.Expr, right: sympy.Expr) -> list[tuple[sympy.Symbol, sympy.Integer]]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.frames import is_library
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch
 from experimental_experiment.torch_interpreter.patches.vision import words
 
 NAME = "int of sizes"
@@ -31,8 +31,8 @@ def whole_numbers_of_sizes() -> Iterator[None]:
     The functions of a model, and those beside its classes, call something else in the place of ``int``, those that do nothing else with
     it: ``isinstance(x, int)`` and ``dtype=int`` want a type.
     """
+    setattr(builtins, NAME, whole)  # it stays: another thread may be inside of such a function when this ends
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(builtins, NAME, whole))
         for function in functions():
             before = function.__code__
             if "int" in words(before) and "int" not in function.__globals__:
