@@ -417,6 +417,25 @@ class TestCompare(ModelCommandsTestCase):
             "1 of 1 outputs agree", self.succeeds("compare", self.path("a.onnx"), self.path("a.onnx"))
         )
 
+    def test_maps(self):
+        """What scikit-learn's classifiers end with; `optimize --check` compares it too."""
+        text = """
+        <ir_version: 8, opset_import: ["" : 18, "ai.onnx.ml" : 1]>
+        g (float[n,2] x) => (seq(map(int64, float)) y)
+        { t = Neg(x) p = Neg(t) y = ai.onnx.ml.ZipMap<classlabels_int64s=[4, 5]>(p) }
+        """
+        onnx.save(onnx.parser.parse_model(text), self.path("a.onnx"))
+        out = self.succeeds("optimize", self.path("a.onnx"), "-o", self.path("b.onnx"), "--check")
+        self.assertIn("largest difference on random inputs: 0.0e+00", out)
+        onnx.save(
+            onnx.parser.parse_model(text.replace("p = Neg", "p = Exp").replace("[4, 5]", "[4, 6]")),
+            self.path("c.onnx"),
+        )
+        self.assertIn(
+            "1 of 1 outputs agree", self.succeeds("compare", self.path("a.onnx"), self.path("b.onnx"))
+        )
+        self.assertIn("DIFFERS", self.command("compare", self.path("a.onnx"), self.path("c.onnx"))[1])
+
     def test_other_nodes_and_interfaces(self):
         other = product()
         other.graph.node[1].op_type = "Sub"

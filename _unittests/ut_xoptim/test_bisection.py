@@ -10,7 +10,7 @@ import onnx
 from _unittests.ut_xoptim.cases import drawn, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, P, bisect, rule, var
-from experimental_experiment.xoptim.bisection import array_gap, random_feeds
+from experimental_experiment.xoptim.bisection import array_gap, gap, random_feeds
 
 x = var("x")
 
@@ -51,6 +51,29 @@ class TestBisection(unittest.TestCase):
             self.assertEqual(expected, array_gap(a, b))
         self.assertEqual(0.0, array_gap(a[:0], a[:0]))
         self.assertEqual(float("inf"), array_gap(np.array(["a"]), np.array(["b"])))
+
+    def test_differences_of_sequences_and_maps(self):
+        a = np.array([1, 2], np.float32)
+        wrong = float("inf")
+        for first, second, expected in (
+            ([a, [a, a]], [a, [a, a - np.float32(0.5)]], 0.5),
+            ([[a]], [[a, a]], wrong),
+            ([[{4: 0.5, 5: 2.0}]], [[{4: 0.25, 5: 2.0}]], 0.25),
+            ([[{4: 0.5}]], [[{5: 0.5}]], wrong),
+            ([{"a": "b"}], [{"a": "c"}], wrong),
+            ([None, a], [None, a], 0.0),
+            ([None], [a], wrong),
+        ):
+            with self.subTest(f"{first} {second}"):
+                self.assertEqual(expected, gap(first, second))
+                self.assertEqual(0.0, gap(first, first))
+
+    def test_a_model_that_gives_a_sequence(self):
+        nodes = "{ s = Sin(x) y = SplitToSequence<axis=0>(s, two) }"
+        model = parsed(f"agraph (float[4] x) => (seq(float[2]) y) <int64 two = {{2}}> {nodes}")
+        self.assertIsNone(bisect(model, drawn(model)))
+        culprit = bisect(model, drawn(model), options=OptimizationOptions([sin_as_tan]))
+        self.assertEqual("SinAsTan", culprit.rule)
 
     def test_random_feeds(self):
         model = parsed(

@@ -137,6 +137,10 @@ class TestMultiHeadAttention(RuleTestCase):
             "a mask of two axes": (masked.replace("[B,1,S,T] m", "[S,T] m"), 20),
             "a negative scale": (self.attention().replace("{0.5}", "{-0.5}"), 20),
             "a Softmax over queries": (self.attention().replace("<axis=-1>", "<axis=2>"), 20),
+            "a Softmax of heads, queries and keys together, before opset 13": (
+                self.attention().replace("<axis=-1>", ""),
+                12,
+            ),
             "float64": (self.attention().replace("float", "double"), 20),
             "another user of the weights": (
                 self.attention().replace("y) {", "y, float[B,2,S,T] w) {"),

@@ -108,12 +108,17 @@ def report(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
 
 
 def difference(first: Any, second: Any) -> tuple[float, bool]:
-    """The largest difference of two arrays, or of two sequences of arrays, and whether it is within the tolerance."""
+    """The largest difference of two arrays, numbers, sequences or maps, and whether it is within the tolerance."""
+    if isinstance(first, dict):
+        if not isinstance(second, dict) or list(first) != list(second):
+            return float("inf"), False
+        first, second = list(first.values()), list(second.values())
     if isinstance(first, list):
         if len(first) != len(second):
             return float("inf"), False
         pairs = [difference(one, other) for one, other in zip(first, second)]
         return max((gap for gap, _ in pairs), default=0.0), all(within for _, within in pairs)
+    first, second = np.asarray(first), np.asarray(second)
     tolerance = TOLERANCES.get(first.dtype.name, 1e-4)
     if first.dtype == second.dtype == ml_dtypes.bfloat16:
         first, second = first.astype(np.float32), second.astype(np.float32)

@@ -15,6 +15,7 @@ from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.soundness import problems, text_problems
 from experimental_experiment.helpers import subgraphs
 from experimental_experiment.investigate.onnx_side import FOLDER
+from experimental_experiment.protos import from_proto
 from experimental_experiment.whole import refuse_devices
 
 REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
@@ -55,8 +56,14 @@ def refuse_first(problems: Iterator[str], path: str) -> None:
 
 
 def to_ir(model: onnx.ModelProto, path: str) -> ir.Model:
-    """A model for onnx-ir, its external data where the file is: with a folder, onnx-ir refuses what is outside of it."""
-    result = ir.from_proto(model)
+    """A model for onnx-ir, its external data where the file is: with a folder, onnx-ir refuses what is outside of it.
+
+    Raises CommandError when onnx-ir does not read a part of it.
+    """
+    try:
+        result = from_proto(model)
+    except ValueError as error:
+        raise CommandError(f"{path!r}: {error}") from error
     ir.external_data.set_base_dir(result.graph, os.path.dirname(os.path.abspath(path)))
     return result
 

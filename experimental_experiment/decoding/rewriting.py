@@ -6,6 +6,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.decoding.interface import ATTENTION, DecodingError
+from experimental_experiment.protos import from_proto, to_proto
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.pattern import attribute_of
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
@@ -31,7 +32,7 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     Raises DecodingError when the model has no mask, or its attention is not rewritten: something else reads the cache.
     """
     is_proto = isinstance(model, onnx.ModelProto)
-    target = ir.from_proto(model) if is_proto else model
+    target = from_proto(model) if is_proto else model
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
     rules = [group_query_attention, group_query_attention_of_attention]
     optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules)
@@ -48,7 +49,7 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     for value in (*pasts, *presents):
         value.shape = ir.Shape([*value.shape[:2], CAPACITY, value.shape[3]])
     optimize(target)
-    return ir.to_proto(target) if is_proto else target
+    return to_proto(target) if is_proto else target
 
 
 def read_sizes_elsewhere(graph: ir.Graph, pasts: list[ir.Value]) -> None:

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
+from experimental_experiment.protos import restore_types
 from experimental_experiment.whole import refuse_devices
 
 EXTERNAL_THRESHOLD = 16 * 2**20
@@ -57,6 +58,8 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
         with placed(model, folder, temporary, data if is_large else None):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
+        if restore_types(proto, model):
+            onnx.save(proto, written)
         put_in_place(written, path, data)
     return proto
 

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from experimental_experiment.comparison import session
+from experimental_experiment.protos import from_proto, load
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions
@@ -83,7 +85,7 @@ def optimized(
     model: onnx.ModelProto | str | os.PathLike, options: OptimizationOptions, report: Report | None = None
 ) -> ir.Model:
     """The model after `optimize`; the weights of a file are read where it refers to them."""
-    target = ir.from_proto(model) if isinstance(model, onnx.ModelProto) else ir.load(model)
+    target = from_proto(model) if isinstance(model, onnx.ModelProto) else load(model)
     optimize(target, options, report=report)
     return target
 
@@ -100,9 +102,24 @@ def results(
         return session(path).run(None, dict(feeds))
 
 
-def gap(expected: list[np.ndarray], got: list[np.ndarray]) -> float:
-    """The largest difference of two lists of arrays, absolute or relative to the first, whichever is smaller."""
-    return max((array_gap(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
+def gap(expected: Any, got: Any) -> float:
+    """The largest difference of two lists of outputs, absolute or relative to the first, whichever is smaller.
+
+    An output is an array, or of a model's sequences, maps and optionals a list, a dict, None; inf when these are not alike.
+    """
+    if isinstance(expected, np.ndarray) and isinstance(got, np.ndarray):
+        return array_gap(expected, got)
+    if type(expected) is not type(got):
+        return float("inf")
+    if isinstance(expected, dict):
+        return (
+            gap(list(expected.values()), list(got.values())) if list(expected) == list(got) else float("inf")
+        )
+    if isinstance(expected, list):
+        if len(expected) != len(got):
+            return float("inf")
+        return max((gap(a, b) for a, b in zip(expected, got)), default=0.0)
+    return 0.0 if expected is None else array_gap(np.asarray(expected), np.asarray(got))
 
 
 def array_gap(expected: np.ndarray, got: np.ndarray) -> float:

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from experimental_experiment.progress import nothing
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer, is_small
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
@@ -221,7 +222,7 @@ class Engine:
     Only the rules whose operators stand before a node are tried on it; with *folds*, constants are computed too.
 
     Attributes:
-        found_constants: whether a value has become a small constant, which may tell sizes.
+        may_tell_sizes: whether a value has become a small constant, or integers in a row have been replaced: sizes may be known now.
         written: the nodes that rules wrote, removed ones too.
     """
 
@@ -253,7 +254,7 @@ class Engine:
         self.unsettled: dict[ir.Node, None] = {}  # where a rule declined that looks further than its pattern
         self.limit = 100
         self.op: Rewriter | None = None  # of the node looked at last, as long as it has written nothing
-        self.found_constants = False
+        self.may_tell_sizes = False
         self.written: set[ir.Node] = set()
 
     def run(
@@ -354,7 +355,12 @@ class Engine:
                 elif op.anchor is not root:
                     op.stand_before(root)
                 repaired = context.repaired
-                result = member.rewrite(op, found, root)
+                try:
+                    result = member.rewrite(op, found, root)
+                except (
+                    Untranslatable
+                ) as error:  # the operator set, or a dtype of it, lacks what the rule writes
+                    result = no(str(error))
                 if context.repaired > repaired and len(op.written) >= len(found[""]):
                     result = no("the runtime needs it otherwise")  # what it needs stood there: no end
                 if result is None or type(result) is Declined:
@@ -378,7 +384,7 @@ class Engine:
             check_types(member, old, new)
             if old is new:
                 continue
-            self.found_constants |= is_small(new)
+            self.may_tell_sizes |= is_small(new) or may_be_sizes(old)
             shape = new.shape
             if old.is_graph_output():
                 new = self.as_output(op, old, new)
@@ -451,6 +457,11 @@ class Engine:
                     self.push(self.users_within_reach(value))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)
+
+
+def may_be_sizes(value: ir.Value) -> bool:
+    """Whether a value may be what a shape is made of: integers, one or in a row."""
+    return value.dtype is ir.DataType.INT64 and (value.shape is None or len(value.shape) <= 1)
 
 
 def may_be_output(value: ir.Value, graph: ir.Graph | ir.Function) -> bool:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import (
-    LiftConstantsToInitializersPass,
-    RemoveUnusedFunctionsPass,
-    ShapeInferencePass,
-)
+from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
+from experimental_experiment.protos import from_proto, to_proto
 from experimental_experiment.torch_interpreter.emitter import Context
-from experimental_experiment.torch_interpreter.inference import LIMIT
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import LIMIT, infer
+from experimental_experiment.xoptim.constants import constant_of, lift_constants, lowered_constants
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
     bodies_of,
@@ -42,6 +42,39 @@ COPYING = frozenset(("Identity", "OptionalGetElement"))
 """Operators whose results may be no tensors either, as their inputs."""
 
 
+MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))
+"""Operators that read or write maps."""
+
+
+@contextlib.contextmanager
+def open_defaults(graph: ir.Graph) -> Iterator[None]:
+    """While this lasts, the initializers that are inputs too hold nothing: who runs the model may give another value."""
+    defaults = {
+        name: (value, value.const_value)
+        for name, value in graph.initializers.items()
+        if value.is_graph_input() and value.const_value is not None
+    }
+    for name, (value, _) in defaults.items():
+        del graph.initializers[name]
+        value.const_value = None
+    try:
+        yield
+    finally:
+        for value, tensor in defaults.values():
+            value.const_value = tensor
+            graph.register_initializer(value)
+
+
+@contextlib.contextmanager
+def declared_outputs(graph: ir.Graph) -> Iterator[None]:
+    """After this, the outputs have the types that they have now: inference makes up names of sizes, users read these."""
+    declared = [(value.type, value.shape) for value in graph.outputs]
+    yield
+    for value, (given, shape) in zip(graph.outputs, declared):
+        if given is not None:
+            value.type, value.shape = given, shape
+
+
 @paused_collection()
 def optimize(
     model: ir.Model | onnx.ModelProto,
@@ -64,20 +97,38 @@ def optimize(
         special_values: leave out the rules that may change NaN or the sign of zero, as in `to_onnx`.
         progress: as for `to_onnx`, a step a node.
 
-    Returns the optimized model, of the type that was given.
-    Raises OptimizationError when a rule does not end or changes a type.
+    Returns the optimized model, of the type that was given; its outputs have the types that they had.
+    Raises OptimizationError when a rule does not end or changes a type, ValueError when onnx-ir does not read a part of the model.
     """
     options = options or OptimizationOptions()
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
-    target = ir.from_proto(model) if is_proto else model
+    target = from_proto(model) if is_proto else model
     start = time.perf_counter()
     everything = [*rules, *options.rules]
+    graph = target.graph
+    with open_defaults(graph), declared_outputs(graph), lowered_constants(target):
+        rewrite_all(target, everything, options, report, runtime, special_values, progress)
+    report.seconds += time.perf_counter() - start
+    return to_proto(target) if is_proto else target
+
+
+def rewrite_all(
+    target: ir.Model,
+    everything: list[Rule],
+    options: OptimizationOptions,
+    report: Report,
+    runtime: str,
+    special_values: bool,
+    progress: Progress,
+) -> None:
+    """Rewrite the graph and the local functions of a model by rules until none applies."""
     nodes = all_nodes(
         target, options.remove_unused
     )  # what nothing reads would still count as a user of what it reads
+    unranked: list[ir.Value] = []
     if everything or options.constant_folding:
-        nodes[target.graph] = prepare(target, nodes[target.graph])
+        nodes[target.graph], unranked = prepare(target, nodes[target.graph])
     count = sum(map(len, nodes.values()))
     report.nodes_before += count
     learned, step = True, progress("optimize", count)
@@ -89,8 +140,10 @@ def optimize(
         ]
         step = nothing
         by_rules.update(*(written for _, _, written in changes))
-        has_changed, has_constants = (any(change[position] for change in changes) for position in (0, 1))
-        learned = has_constants and has_open_sizes(target, by_rules) and infer_shapes(target)
+        has_changed, may_tell = (any(change[position] for change in changes) for position in (0, 1))
+        may_tell = may_tell and has_open_sizes(target.graph, by_rules)
+        may_tell = may_tell or (has_changed and any(value.shape is None for value in unranked))
+        learned = may_tell and infer_shapes(target)
         if has_changed:
             nodes = all_nodes(target, options.remove_unused and not learned)
         elif options.remove_unused:  # rules may have written constants before they declined
@@ -103,8 +156,6 @@ def optimize(
         domains.update([node.domain for node in nodes[root]])
     for domain in set(target.graph.opset_imports) - domains:
         del target.graph.opset_imports[domain]
-    report.seconds += time.perf_counter() - start
-    return ir.to_proto(target) if is_proto else target
 
 
 def all_nodes(model: ir.Model, remove_unused: bool) -> Nodes:
@@ -118,33 +169,42 @@ def all_nodes(model: ir.Model, remove_unused: bool) -> Nodes:
     return {root: kept[root] for root in (model.graph, *functions)}
 
 
-def prepare(model: ir.Model, nodes: list[ir.Node]) -> list[ir.Node]:
-    """Constants become initializers, and shapes are known: what rules look at. Returns the *nodes* of the main graph that stay."""
+def prepare(model: ir.Model, nodes: list[ir.Node]) -> tuple[list[ir.Node], list[ir.Value]]:
+    """Constants become initializers, and shapes are known: what rules look at.
+
+    Returns the *nodes* of the main graph that stay, and the values that had no shape.
+    """
     if "Constant" in {node.op_type for node in nodes}:
-        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+        lift_constants(nodes)
         nodes = nodes_of(model.graph)
     for value in model.graph.initializers.values():
         tensor = value.const_value
         # a file may tell another shape of it, with which inference learns nothing at all
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
-    unknown = [node for node in nodes for value in node.outputs if value.shape is None]
-    if any(node.graph is model.graph for node in unknown):
+    unknown = [value for node in nodes for value in node.outputs if value.shape is None]
+    if any(value.producer().graph is model.graph for value in unknown):
         infer_shapes(model)
-    return nodes
+    correct_ranks(model.graph)
+    return nodes, unknown
 
 
-def has_open_sizes(model: ir.Model, new: Container[ir.Node]) -> bool:
-    """Whether inference did not find a size: what rules have made constant since then may tell it.
+def has_open_sizes(graph: ir.Graph, new: Container[ir.Node]) -> bool:
+    """Whether inference did not find a size of what nodes give: what rules have changed since then may tell it.
 
     Those of *new* nodes do not count: they were inferred when rules wrote them.
     """
-    return any(
-        value.shape is None or any(is_open(size) for size in value.shape)
-        for node in model.graph
-        if node not in new
-        for value in node.outputs
-    )
+    for node in graph:
+        for value in node.outputs if node not in new else ():
+            shape = value.shape
+            if shape is None or any(type(size) is not int and is_open(size) for size in shape.dims):
+                return True
+    return False
+
+
+def open_sizes(value: ir.Value) -> float:
+    """How many sizes of a value have no name, infinity when their number is unknown."""
+    return float("inf") if value.shape is None else sum(map(is_open, value.shape))
 
 
 def is_open(size: int | ir.SymbolicDim) -> bool:
@@ -153,21 +213,50 @@ def is_open(size: int | ir.SymbolicDim) -> bool:
 
 
 def infer_shapes(model: ir.Model) -> bool:
-    """Infer the shapes of the main graph and its bodies; whether anything was learned."""
+    """Infer the shapes of the main graph and its bodies; whether fewer sizes are open now."""
     nodes = nodes_of(model.graph)
-    given = {value: value.type for node in nodes for value in node.outputs}
+    given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
     inference = ShapeInferencePass(
         check_type=False, strict_mode=False
     )  # a node that is refused stays as it is
-    modified = inference(model).modified
+    with hidden_maps(nodes):
+        inference(model)
     for node in nodes:
         sources = [output for body in bodies_of(node) for output in body.outputs]
         sources += node.inputs if node.op_type in COPYING else ()
         if node.op_type in SEQUENCES or not all(type(value.type) is ir.TensorType for value in sources):
             for value in node.outputs:
-                if given[value] is None:
-                    value.type = value.shape = None
-    return modified
+                value.type, value.shape, _ = given[value]
+    return any(open_sizes(value) < count for value, (_, _, count) in given.items())
+
+
+def correct_ranks(graph: ir.Graph) -> None:
+    """Where a file tells another rank of an output than its node gives, which no runtime minds, rules read the node's."""
+    opset = graph.opset_imports.get("", 1)
+    for value in graph.outputs:
+        node = value.producer()
+        if value.shape is None or node is None or node.domain or bodies_of(node):
+            continue
+        declared = [(output, output.type, output.shape) for output in node.outputs]
+        rank = len(value.shape)
+        with contextlib.suppress(Untranslatable):  # what contradicts its operator stays as it is
+            infer(node, opset)
+        if value.shape is None or len(value.shape) == rank:
+            for output, kind, shape in declared:
+                output.type, output.shape = kind, shape
+
+
+@contextlib.contextmanager
+def hidden_maps(nodes: list[ir.Node]) -> Iterator[None]:
+    """While this lasts, inference knows no operator of maps: onnx-ir cannot read their type, onnx's inference needs it."""
+    hidden = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
+    for node, operator in hidden:
+        node.op_type = f"{operator}Hidden"
+    try:
+        yield
+    finally:
+        for node, operator in hidden:
+            node.op_type = operator
 
 
 def rewrite(
@@ -182,13 +271,13 @@ def rewrite(
 ) -> tuple[bool, bool, set[ir.Node]]:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
 
-    Each of its *nodes* is a *step*. Returns whether something has changed, whether a value has become a small constant, and the nodes
-    that rules wrote.
+    Each of its *nodes* is a *step*. Returns whether something has changed, whether this may tell sizes, and the nodes that rules wrote.
     """
     start, has_changed = len(report.applications), False
-    engine = Engine(
-        root, context_of(root, nodes, runtime, special_values), rules, report, folds=options.constant_folding
-    )
+    folds = options.constant_folding
+    if isinstance(root, ir.Function) and any(map(reads_its_caller, nodes)):
+        rules, folds = [], False  # which would take what the caller gives for the default
+    engine = Engine(root, context_of(root, nodes, runtime, special_values), rules, report, folds=folds)
     if options.common_subexpressions and share_expressions(root):
         nodes, has_changed = nodes_of(root), True
     waiting: Sequence[ir.Node] = nodes
@@ -199,7 +288,12 @@ def rewrite(
         if options.common_subexpressions and len(report.applications) > before:
             kept = share_expressions(root)
             waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
-    return has_changed or len(report.applications) > start, engine.found_constants, engine.written
+    return has_changed or len(report.applications) > start, engine.may_tell_sizes, engine.written
+
+
+def reads_its_caller(node: ir.Node) -> bool:
+    """Whether an attribute of a function's node is one of who calls the function."""
+    return any(attribute.is_ref() for attribute in node.attributes.values())
 
 
 def context_of(
@@ -231,7 +325,7 @@ def declare_constants(nodes: list[ir.Node]) -> None:
     for node in nodes:
         if node.op_type == "Constant" and not node.domain:
             (value,) = node.outputs
-            tensor = ir.convenience.get_const_tensor(value)
+            tensor = constant_of(node)
             if tensor is not None:
                 value.const_value = tensor
                 value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape)

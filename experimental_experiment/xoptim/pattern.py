@@ -494,6 +494,11 @@ def attribute_of(node: ir.Node, name: str, default: Any = None) -> Any:
     return list(value) if type(value) is tuple else value
 
 
+def softmax_axis(node: ir.Node, opset: int) -> int:
+    """The axis of a Softmax; before opset 13, where it also joins all axes behind it, it is 1 when the node does not tell."""
+    return attribute_of(node, "axis", -1 if opset >= 13 else 1)
+
+
 def var(name: str) -> Var:
     """Any value."""
     return Var(name)

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from experimental_experiment.progress import Progress, silent
+from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.torch_interpreter.emitter import Names
 from experimental_experiment.xoptim.blocks import quantize_blocks
+from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
 from experimental_experiment.xoptim.graphs import nodes_of
 from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Place, Reader
 
@@ -146,36 +147,40 @@ def quantize_weights(
     settings = Settings(bits, block_size, symmetric, tuple(exclude), domain, accuracy_level)
     report = QuantizationReport() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
-    if is_proto:
-        target = ir.from_proto(model)
+    if isinstance(model, onnx.ModelProto):
+        target = from_proto(model)
     else:
-        target = model if isinstance(model, ir.Model) else ir.load(os.path.abspath(model))
+        target = model if isinstance(model, ir.Model) else load(model)
     opset = target.graph.opset_imports.get("", 1)
     if not domain and opset < 21:
         raise ValueError(
             f"DequantizeLinear has blocks from opset 21 on, the model is of opset {opset}: export it with target_opset=21, "
             "or allow the domain com.microsoft"
         )
-    if any(node.op_type == "Constant" for node in nodes_of(target.graph)):
-        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(target)
-    check_names(target, settings.exclude)
-    names = Names()
-    for graph in target.graphs():
-        for value in (*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)):
-            names.count[value.name] = 0
-    matrices = [w for graph in target.graphs() for w in graph.initializers.values() if is_matrix(w)]
-    step = progress("quantize", len(matrices))
-    for weight in matrices:
-        try:
-            report.weights += quantized(weight, settings, names)
-        except Kept as reason:
-            report.kept.append((weight.name, str(reason)))
-        step()
+    with lowered_constants(target):
+        lift_constants(nodes_of(target.graph))
+        check_names(target, settings.exclude)
+        names = Names()
+        for graph in target.graphs():
+            for value in (
+                *graph.inputs,
+                *graph.initializers.values(),
+                *(v for n in graph for v in n.outputs),
+            ):
+                names.count[value.name] = 0
+        matrices = [w for graph in target.graphs() for w in graph.initializers.values() if is_matrix(w)]
+        step = progress("quantize", len(matrices))
+        for weight in matrices:
+            try:
+                report.weights += quantized(weight, settings, names)
+            except Kept as reason:
+                report.kept.append((weight.name, str(reason)))
+            step()
     if report.weights and domain:
         target.opset_imports.setdefault(domain, 1)
     if report.weights and not domain:
         target.ir_version = max(target.ir_version, 10)  # the first one with INT4
-    return ir.to_proto(target) if is_proto else target
+    return to_proto(target) if is_proto else target
 
 
 def check_names(model: ir.Model, patterns: Sequence[str]) -> None:

@@ -67,10 +67,14 @@ def cast_movement_cast(op, x, inner, first, second, outer):
     return op.Cast(x, to=last)
 
 
-@rule(P.CastLike(x, var("like")), set="default")
-def cast_like_known(op, x, like):
+@rule(P.CastLike(x, var("like"), name="node"), set="default")
+def cast_like_known(op, x, like, node):
     """CastLike is a Cast to a dtype that is known."""
-    return None if like.dtype is None else op.Cast(x, to=like.dtype)
+    if like.dtype is None:
+        return None
+    if like.dtype in dtypes.FLOAT8:
+        return op.Cast(x, to=like.dtype, saturate=attribute_of(node, "saturate", 1))
+    return op.Cast(x, to=like.dtype)
 
 
 @rule(P.Equal(x, True, name="node"), set="default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, var
+from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, softmax_axis, var
 from experimental_experiment.xoptim.patterns.reshaping import moved
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
@@ -50,7 +50,7 @@ def weights_of_grouped_heads(op, x, bias, apart, weights, root):
     heads = apart.outputs[0].shape
     if not same_sizes(x.shape, root.outputs[0].shape) or heads is None or len(x.shape) != len(heads):
         return no("the heads are not grouped again")
-    if attribute_of(weights, "axis", -1) not in (-1, len(heads) - 1) or not is_same(x.shape[-1], heads[-1]):
+    if softmax_axis(weights, op.opset) not in (-1, len(heads) - 1) or not is_same(x.shape[-1], heads[-1]):
         return no("the Softmax is along another axis")
     if bias is None:
         return op.Softmax(x, axis=-1)

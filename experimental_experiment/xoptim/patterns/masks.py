@@ -18,6 +18,7 @@ from experimental_experiment.xoptim.pattern import (
     ints_of,
     number_of,
     optional,
+    softmax_axis,
     var,
 )
 from experimental_experiment.xoptim.rules import no, rule
@@ -134,7 +135,7 @@ def guard_of_weights(op, bias, weights, guarded):
 
     Scores that are infinite or NaN themselves then give NaN, as they do in eager.
     """
-    axis = attribute_of(weights, "axis", -1)
+    axis = softmax_axis(weights, op.opset)
     result = weights.outputs[0]
     if weights is not guarded or bias.shape is None or result.shape is None:
         return None

@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import (
     P,
-    attribute_of,
     const,
     constant_of,
     number_of,
     optional,
+    softmax_axis,
     var,
 )
 from experimental_experiment.xoptim.patterns.attention import is_row_of
@@ -108,7 +108,7 @@ def multi_head_attention(
         return no("heads do not stand side by side, or not in float32")
     if not heads[1] == keys[1] == values[1] or heads[3] != keys[3] or not is_same(heads[0], keys[0]):
         return no("groups of heads, or a batch that broadcasts")
-    if attribute_of(weights, "axis", -1) not in (-1, 3) or (
+    if softmax_axis(weights, op.opset) not in (-1, 3) or (
         bias is not None and not is_bias(bias, heads, keys)
     ):
         return no("the mask is not of queries and keys")

@@ -16,6 +16,7 @@ from experimental_experiment.xoptim.pattern import (
     ints_of,
     number_of,
     optional,
+    softmax_axis,
     var,
 )
 from experimental_experiment.xoptim.patterns.attention import counts, is_row_of
@@ -67,7 +68,7 @@ def group_query_attention(op, root, found):
     keys, values = found["keys"].outputs[0], found["values"].outputs[0]
     if any(attribute_of(found[name], "axis") not in (2, -2) for name in ("keys", "values")):
         return no("the cache grows along another axis")
-    reason = unfit(found, keys, values) or unfit_mask(found, keys, found["past_key"])
+    reason = unfit(found, keys, values) or unfit_mask(found, keys, found["past_key"], op.opset)
     if reason is not None:
         return no(reason)
     rows = [rows_of(op, found[name]) for name in ("q", "k", "v")]
@@ -82,7 +83,7 @@ def group_query_attention_of_prompt(op, root, found, k, v):
     """
     if not (k.is_graph_output() and v.is_graph_output()):
         return no("keys and values are no results")
-    reason = unfit(found, k, v) or unfit_mask(found, k, None)
+    reason = unfit(found, k, v) or unfit_mask(found, k, None, op.opset)
     if reason is not None:
         return no(reason)
     rows = [turned_rows(op, found[name]) for name in ("q", "k", "v")]
@@ -254,12 +255,10 @@ def factor_of(found: dict) -> float | None:
     return None if turned else factor * attribute_of(fused, "alpha", 1.0)
 
 
-def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None) -> str | None:
+def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -> str | None:
     """Why the mask is not that of a GroupQueryAttention, None when it is."""
     shape, closed = heads_of_queries(found, keys), found["closed"]
-    if attribute_of(found["weights"], "axis", -1) not in (-1, 3) or not is_bias(
-        found["bias"], shape, keys.shape
-    ):
+    if softmax_axis(found["weights"], opset) not in (-1, 3) or not is_bias(found["bias"], shape, keys.shape):
         return "the mask is not of queries and keys"
     if closed is not None and (closed.shape is None or len(closed.shape) != 4 or closed.shape[1] != 1):
         return "the guard differs between heads"

@@ -1,0 +1,299 @@
+"""Files that other exporters write: their interface, their constants, their functions stay what they are."""
+
+import os
+import tempfile
+import unittest
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import onnx_ir as ir
+
+from _unittests.ut_xoptim.cases import drawn, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.protos import load, to_proto
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.xoptim import bisect, optimize, quantize_weights
+
+FLOAT, INT64, STRING = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.STRING
+ML = "ai.onnx.ml"
+
+
+def model_of(nodes, inputs, outputs, opset=18, ir_version=9, domains=(), **more):
+    """A model that is not checked."""
+    imports = [oh.make_opsetid("", opset), *(oh.make_opsetid(domain, 1) for domain in domains)]
+    graph = oh.make_graph(nodes, "g", inputs, outputs, **more)
+    return oh.make_model(graph, opset_imports=imports, ir_version=ir_version)
+
+
+def tensor(name, dtype, shape):
+    return oh.make_tensor_value_info(name, dtype, shape)
+
+
+class TestForeignFiles(unittest.TestCase):
+    def same(self, model, *feeds):
+        """The optimized model: the same results, the same interface; twice is once."""
+        optimized = optimize(model)
+        for item in feeds or (drawn(model),):
+            np.testing.assert_equal(
+                session(model).run(None, item), session(optimized).run(None, item), f"{item}"
+            )
+        self.assertEqual(
+            ([*model.graph.input], [*model.graph.output]),
+            ([*optimized.graph.input], [*optimized.graph.output]),
+        )
+        self.assertEqual(optimized, optimize(optimized))
+        return optimized
+
+    def test_the_value_of_an_input_that_has_a_default_is_open(self):
+        model = parsed(
+            "agraph (float[2,3] x, int64[2] s) => (float[N,M] y) <int64[2] s = {2, 3}> { r = Relu(x) y = Reshape(r, s) }"
+        )
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        optimized = self.same(model, {"x": x}, {"x": x, "s": np.array([3, 2])})
+        self.assertEqual(["s"], [item.name for item in optimized.graph.initializer])
+
+    def test_outputs_keep_the_sizes_that_the_file_does_not_tell(self):
+        self.same(
+            onnx.parser.parse_model(
+                '<ir_version: 9, opset_import: ["": 18]> agraph (float[N,3] x) => (float[] y, float[?,3] z)'
+                "{ t = Transpose(x) y = Relu(t) z = Tanh(x) }"
+            ),
+            {"x": np.ones((2, 3), np.float32)},
+        )  # fmt: skip
+        sequence = oh.make_tensor_sequence_value_info("y", FLOAT, None)
+        split = oh.make_node("SplitToSequence", ["x"], ["y"], axis=0)
+        model = model_of([split], [tensor("x", FLOAT, [2, 3])], [sequence])
+        self.same(model, {"x": np.ones((2, 3), np.float32)})
+
+    def test_an_output_of_another_rank_than_its_node_gives(self):
+        """skl2onnx writes so for some classifiers: onnxruntime only warns."""
+        text = "c = Cast<to=7>(x) d = Cast<to=7>(c) y = Identity(d)"
+        for output in ("int64[N] y", "int64[N,3,1] y", "int64[] y"):
+            with self.subTest(output):
+                model = onnx.parser.parse_model(
+                    f'<ir_version: 9, opset_import: ["": 18]> agraph (float[N,3] x) => ({output}) {{ {text} }}'
+                )
+                self.assertEqual(["Cast"], operators(self.same(model, {"x": np.ones((2, 3), np.float32)})))
+
+    def test_sizes_that_rules_uncover(self):
+        """The first state of TorchScript's RNN: only what rules make of the middle size lets inference know the others."""
+        constants = "int64 i = {1}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] five = {5}"
+        text = """s = Shape(x) g = Gather(s, i) u = Unsqueeze(g, zero) c = Concat<axis=0>(one, u, five) h = ConstantOfShape(c)
+            t = Tanh(h) y = Mul(t, v)"""
+        values = "float[T,N,4] x, float[1,N,5] v"
+        model = parsed(f"agraph ({values}) => (float[1,N,5] y) <{constants}> {{ {text} }}", opset=13)
+        model = onnx.shape_inference.infer_shapes(model)  # as onnxruntime's quantization does
+        (found,) = (item for item in self.same(model).graph.value_info if item.name == "h")
+        self.assertEqual([1, 5], [found.type.tensor_type.shape.dim[axis].dim_value for axis in (0, 2)])
+
+    def test_an_output_without_a_type_gets_one(self):
+        model = parsed("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
+        expected = model.graph.output[0].type.tensor_type.elem_type
+        model.graph.output[0].ClearField("type")
+        self.assertEqual(expected, optimize(model).graph.output[0].type.tensor_type.elem_type)
+
+    def test_tensors_of_the_given_model_get_no_name(self):
+        value = oh.make_tensor("", FLOAT, [2], [1, 2])
+        nodes = [oh.make_node("Constant", [], ["c"], value=value), oh.make_node("Add", ["x", "c"], ["y"])]
+        model = model_of(nodes, [tensor("x", FLOAT, [2])], [tensor("y", FLOAT, [2])])
+        before = model.SerializeToString()
+        self.same(model)
+        self.assertEqual(before, model.SerializeToString())
+
+    def test_texts(self):
+        nodes = [
+            oh.make_node("Constant", [], ["c"], value_string="é"),
+            oh.make_node("Constant", [], ["d"], value_strings=["b\0", "中"]),
+            oh.make_node("StringConcat", ["x", "c"], ["y"]),
+            oh.make_node("Concat", ["y", "d"], ["z"], axis=0),
+        ]
+        given = [tensor("x", STRING, [2])]
+        model = model_of(nodes, given, [tensor("y", STRING, [2]), tensor("z", STRING, [4])], opset=20)
+        feeds = {"x": np.array(["a", ""], object)}
+        self.same(model, feeds)
+
+        called = oh.make_function(
+            "local", "f", ["x"], ["z"], [*nodes[:3], nodes[3]], [oh.make_opsetid("", 20)]
+        )
+        call = oh.make_node("f", ["x"], ["z"], domain="local")
+        model = model_of([call], given, [tensor("z", STRING, [4])], opset=20, domains=["local"])
+        model.functions.append(called)
+        self.same(model, feeds)
+
+    def test_saturation_of_float8(self):
+        feeds = {"x": np.array([1.1, 1e6, -np.inf], np.float32)}
+        for name in ("FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ"):
+            for more in ({}, {"saturate": 0}, {"saturate": 1}):
+                with self.subTest(name, **more):
+                    like = oh.make_tensor("like", onnx.TensorProto.DataType.Value(name), [1], [1.0])
+                    nodes = [
+                        oh.make_node("CastLike", ["x", "like"], ["q"], **more),
+                        oh.make_node("Cast", ["q"], ["y"], to=FLOAT),
+                    ]
+                    values = [tensor(key, FLOAT, [3]) for key in "xy"]
+                    model = model_of(
+                        nodes, values[:1], values[1:], opset=21, ir_version=10, initializer=[like]
+                    )
+                    optimized = self.same(model, feeds)
+                    if name.startswith("FLOAT8E4M3"):
+                        self.assertEqual(["Cast", "Cast"], operators(optimized))
+
+    def test_weights_are_inputs_before_version_4(self):
+        constant = oh.make_tensor("t", FLOAT, [2], [1, 2])
+        nodes = [
+            oh.make_node("Mul", ["x", "w"], ["p"]),
+            oh.make_node("Constant", [], ["c"], value=constant),
+            oh.make_node("Add", ["p", "c"], ["a"]),
+            oh.make_node("Neg", ["a"], ["n"]),
+            oh.make_node("Neg", ["n"], ["y"]),
+        ]
+        weight = oh.make_tensor("w", FLOAT, [2], [3, 4])
+        given = [tensor("x", FLOAT, [2]), tensor("w", FLOAT, [2])]
+        more = {"opset": 7, "ir_version": 3, "initializer": [weight]}
+        model = model_of(nodes, given, [tensor("y", FLOAT, [2])], **more)
+        optimized = self.same(model, {"x": np.ones(2, np.float32)})
+        onnx.checker.check_model(optimized, full_check=True)
+        self.assertEqual(["Constant", "Mul", "Add"], [node.op_type for node in optimized.graph.node])
+        onnx.checker.check_model(quantize_weights(model), full_check=True)
+
+    def test_what_an_old_operator_set_lacks_is_not_written(self):
+        """Unsqueeze has an input axes since opset 13."""
+        for opset, expected in ((12, ["Add", "Tanh"]), (13, ["Unsqueeze", "Tanh"])):
+            model = parsed(
+                "agraph (float[3] x) => (float[1,3] y) <float[1,1] z = {0}> { a = Add(x, z) y = Tanh(a) }",
+                opset=opset,
+            )
+            self.assertEqual(expected, operators(self.same(model)))
+
+    def test_the_long_name_of_the_standard_domain(self):
+        model = parsed("agraph (float[2] x) => (float[2] y) { n = Neg(x) m = Neg(n) y = Relu(m) }", opset=18)
+        model.opset_import[0].domain = "ai.onnx"
+        optimized = self.same(model)
+        self.assertEqual(
+            (["Relu"], [18]), (operators(optimized), [i.version for i in optimized.opset_import])
+        )
+
+    def test_attributes_that_the_caller_of_a_function_gives(self):
+        text = """<ir_version: 10, opset_import: ["" : 20, "local" : 1]>
+            agraph (float[2,3,4] x) => (float[4,2,3] y, int64[2,3,4] z) {
+                y = local.f<perm=[1,2,0]>(x) z = local.g<to=7>(x) }
+            <opset_import: ["" : 20], domain: "local"> f<perm>(a) => (c)
+                { b = Transpose<perm: ints = @perm>(a) c = Transpose<perm: ints = @perm>(b) }
+            <opset_import: ["" : 20], domain: "local"> g<to>(a) => (c)
+                { b = Cast<to: int = @to>(a) c = Cast<to: int = @to>(b) }"""
+        optimized = self.same(onnx.parser.parse_model(text))
+        self.assertEqual([2, 2], [len(function.node) for function in optimized.functions])
+
+    def test_what_rules_wrote_tells_the_shapes_behind_it(self):
+        """A GroupNorm of TorchScript's exporter: inference knows no rank behind the second Reshape as long as a Shape stands there."""
+        constants = "int64[3] g = {0, 2, -1}, float[2] one = {1, 1}, float[2] none = {0, 0}, float[4,1,1] zeros = {0, 0, 0, 0}"
+        text = """r = Reshape(x, g) n = InstanceNormalization(r, one, none) s = Shape(x) o = Reshape(n, s) a = Add(o, zeros)
+            y = Tanh(a)"""
+        model = parsed(
+            f"agraph (float[N,4,3,3] x) => (float[N,4,3,3] y) <{constants}> {{ {text} }}", opset=13
+        )
+        self.assertNotIn("Add", operators(self.same(model)))
+
+
+class TestMaps(unittest.TestCase):
+    """Classifiers of scikit-learn end with a ZipMap, whose type onnx-ir does not have."""
+
+    @staticmethod
+    def classifier():
+        nodes = [
+            oh.make_node("Neg", ["x"], ["n"]),
+            oh.make_node("Neg", ["n"], ["m"]),
+            oh.make_node("MatMul", ["m", "w"], ["p"]),
+            oh.make_node("ZipMap", ["p"], ["y"], domain=ML, classlabels_int64s=[4, 5]),
+        ]
+        kind = oh.make_map_type_proto(INT64, oh.make_tensor_type_proto(FLOAT, []))
+        output = oh.make_value_info("y", oh.make_sequence_type_proto(kind))
+        weight = oh.make_tensor("w", FLOAT, [64, 2], np.linspace(-1, 1, 128))
+        return model_of(
+            [*nodes], [tensor("x", FLOAT, ["N", 64])], [output], domains=[ML], initializer=[weight]
+        )
+
+    feeds = {"x": np.linspace(-2, 1, 128, dtype=np.float32).reshape(2, 64)}
+
+    def test_an_output(self):
+        model = self.classifier()
+        before = model.SerializeToString()
+        optimized = optimize(model)
+        self.assertEqual(before, model.SerializeToString())
+        onnx.checker.check_model(optimized, full_check=True)
+        self.assertEqual((["MatMul", "ZipMap"], model.graph.output[0]), (operators(optimized), optimized.graph.output[0]))  # fmt: skip
+        self.assertEqual(session(model).run(None, self.feeds), session(optimized).run(None, self.feeds))
+        self.assertEqual(optimized, optimize(optimized))
+
+    def test_an_input(self):
+        nodes = [oh.make_node("DictVectorizer", ["x"], ["v"], domain=ML, string_vocabulary=["a", "b"])]
+        nodes.append(oh.make_node("Identity", ["v"], ["y"]))
+        given = oh.make_map_type_proto(STRING, oh.make_tensor_type_proto(FLOAT, []))
+        model = model_of(nodes, [oh.make_value_info("x", given)], [tensor("y", FLOAT, [1, 2])], domains=[ML])
+        optimized = optimize(model)
+        self.assertEqual(["DictVectorizer"], operators(optimized))
+        feeds = {"x": {"b": 2.0}}
+        np.testing.assert_equal(session(model).run(None, feeds), session(optimized).run(None, feeds))
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, written = os.path.join(folder, "a.onnx"), os.path.join(folder, "b.onnx")
+            onnx.save(self.classifier(), path)
+            model = load(path)
+            optimize(model)
+            proto = save(model, written)
+            self.assertEqual(proto, to_proto(model))
+            self.assertEqual(proto, onnx.load(written))
+            self.assertEqual(session(path).run(None, self.feeds), session(written).run(None, self.feeds))
+
+    def test_weights(self):
+        model = self.classifier()
+        quantized = quantize_weights(model, 8)
+        self.assertIn("MatMulNBits", operators(quantized))
+        self.assertEqual(model.graph.output[0], quantized.graph.output[0])
+        session(quantized).run(None, self.feeds)
+
+
+class TestRefusals(unittest.TestCase):
+    def refused(self, model, said):
+        """Each way in says it: nothing is left out in silence."""
+        for way in (optimize, quantize_weights, lambda item: bisect(item, drawn(item))):
+            with self.assertRaisesRegex(ValueError, said):
+                way(model)
+
+    def test_sparse_weights(self):
+        dense = (oh.make_tensor("w", FLOAT, [1], [3.0]), oh.make_tensor("i", INT64, [1], [1]))
+        sparse = oh.make_sparse_tensor(*dense, [2])
+        values = [tensor(key, FLOAT, [2]) for key in "xy"]
+        add = oh.make_node("Add", ["x", "w"], ["y"])
+        model = model_of([add], values[:1], values[1:], sparse_initializer=[sparse])
+        self.refused(model, "the initializer 'w' is sparse, which onnx-ir does not read")
+        constant = oh.make_node("Constant", [], ["w"], sparse_value=sparse)
+        model = model_of([constant, add], values[:1], values[1:])
+        self.refused(model, "'sparse_value' of a node Constant is sparse")
+        body = oh.make_graph([add], "body", [], values[1:], sparse_initializer=[sparse])
+        both = {"then_branch": body, "else_branch": body}
+        true = oh.make_tensor("c", onnx.TensorProto.BOOL, [], [True])
+        model = model_of(
+            [oh.make_node("If", ["c"], ["y"], **both)], values[:1], values[1:], initializer=[true]
+        )
+        self.refused(model, "the initializer 'w' is sparse")
+
+    def test_training(self):
+        model = parsed("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
+        model.training_info.add()
+        self.refused(model, "training_info")
+
+
+class TestModels(unittest.TestCase):
+    def test_defaults_and_outputs_of_an_ir_model(self):
+        text = "agraph (float[2] x, float[2] w) => (float[] y) <float[2] w = {1, 2}> { p = Mul(x, w) y = Relu(p) }"
+        model = ir.from_proto(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}'))
+        optimize(model)
+        self.assertIsNone(model.graph.outputs[0].shape)
+        self.assertEqual([1, 2], model.graph.initializers["w"].const_value.numpy().tolist())
+
+
+if __name__ == "__main__":
+    unittest.main()
