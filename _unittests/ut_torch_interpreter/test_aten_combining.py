@@ -101,6 +101,13 @@ class TestCombining(ExporterTestCase):
 
         self.assert_same_as_eager(grown, floats(2, 3), floats(2, 4), others=[(floats(5, 2), floats(5, 7))])
 
+    def test_elements_of_any_axis_are_repeated(self):
+        def repeated(x):
+            return [x.repeat_interleave(3, axis) for axis in range(3)]
+
+        others = [(floats(1, 5, 2),), (floats(0, 3, 4),), (floats(4, 1, 0),)]
+        self.assert_same_as_eager(repeated, floats(2, 3, 4), others=others)
+
     def test_grids_of_any_size_share_a_shape(self):
         for nodes, sizes in ((5, (2, 3)), (9, (2, 3, 4))):
             for indexing in ("ij", "xy"):

@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
-from experimental_experiment.torch_interpreter.sizes import sizes_of
+from experimental_experiment.torch_interpreter.sizes import is_static, sizes_of
 
 aten = torch.ops.aten
 
@@ -174,6 +174,9 @@ def repeat_interleave(op, self, repeats, dim, output_size):
     single = op.Unsqueeze(self, [dim + 1])
     sizes = sizes_of(op, self)
     copies = op.Expand(single, op.shape([1] * (dim + 1) + [repeats] + [1] * (rank(self) - dim - 1)))
+    if isinstance(repeats, int) and sum(not is_static(size) for size in sizes) > 1:
+        factors = [repeats if axis == dim else 1 for axis in range(rank(self))]
+        return op.Reshape(copies, op.Mul(op.shape_of(self), factors), allowzero=1)
     return reshaped(op, copies, [*sizes[:dim], merged(op, copies, dim, dim + 2), *sizes[dim + 1 :]])
 
 

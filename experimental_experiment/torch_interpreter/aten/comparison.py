@@ -229,8 +229,9 @@ def isclose(op, self, other, rtol, atol, equal_nan):
     elif equal_nan:
         close = op.Or(close, op.And(op.IsNaN(self), op.IsNaN(other)))
     gap = op.Abs(op.Sub(self, other))
-    allowed = op.Add(op.Abs(op.Mul(other, rtol)), atol)
-    return op.Or(close, op.And(isfinite(op, gap), op.LessOrEqual(gap, allowed)))
+    finite = torch.finfo(dtypes.torch_dtype(gap.dtype)).max
+    allowed = op.Min(op.Add(op.Abs(op.Mul(other, rtol)), atol), finite)
+    return op.Or(close, op.LessOrEqual(gap, allowed))
 
 
 @translates(aten.isin.Tensor_Tensor)
