@@ -11,8 +11,9 @@ import inspect
 import sys
 import textwrap
 import types
+import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,7 +36,7 @@ def whole_numbers_of_sizes() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for function in functions():
             before = function.__code__
-            if "int" in words(before) and "int" not in function.__globals__:
+            if "int" not in function.__globals__:
                 function.__code__ = with_whole_numbers(before, before.co_filename)
                 stack.callback(setattr, function, "__code__", before)
         yield
@@ -52,19 +53,50 @@ def whole(*values: Any, **options: Any) -> Any:
 # ---- the functions of models
 
 
-def functions() -> list[types.FunctionType]:
-    """The functions of all classes of modules but torch's own, and those that their files define or import."""
+class Owner(NamedTuple):
+    """What a module or a class held when it was looked at.
+
+    Attributes:
+        held: which values, by their identity.
+        functions: its functions that name ``int``.
+        classes: the classes that a module defines.
+    """
+
+    held: tuple[int, ...]
+    functions: list[types.FunctionType]
+    classes: list[type]
+
+
+OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
+"""Modules and classes as they were last: there may be thousands, and few change from one capture to the next."""
+
+
+def functions() -> dict[types.FunctionType, None]:
+    """The functions that name ``int``, of all classes of modules but torch's own, and those that their files define or import."""
     classes = models(torch.nn.Module)
-    files = [sys.modules[name] for name in {cls.__module__ for cls in classes} if name in sys.modules]
-    beside = {
-        value
-        for file in files
-        for value in vars(file).values()
-        if isinstance(value, type) and value.__module__ == file.__name__
+    files = {sys.modules[name]: None for name in {cls.__module__ for cls in classes} if name in sys.modules}
+    beside = {cls for file in files for cls in looked_at(file).classes}
+    return {
+        function: None for owner in (*files, *(classes | beside)) for function in looked_at(owner).functions
     }
-    values = [value for owner in (*files, *(classes | beside)) for value in list(vars(owner).values())]
-    found = {function for value in values for function in functions_of(value)}
-    return [function for function in found if not is_library(function.__code__.co_filename)]
+
+
+def looked_at(owner: Any) -> Owner:
+    """What a module or a class holds now."""
+    values = list(vars(owner).values())
+    held = tuple(map(id, values))
+    known = OWNERS.get(owner)
+    if known is None or known.held != held:
+        found = dict.fromkeys(function for value in values for function in functions_of(value))
+        named = [
+            function
+            for function in found
+            if "int" in words(function.__code__) and not is_library(function.__code__.co_filename)
+        ]
+        name = getattr(owner, "__name__", None)
+        classes = [value for value in values if isinstance(value, type) and value.__module__ == name]
+        known = OWNERS[owner] = Owner(held, named, classes if isinstance(owner, types.ModuleType) else [])
+    return known
 
 
 def models(cls: type) -> set[type]:
