@@ -14,6 +14,7 @@ import torch
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+from experimental_experiment.torch_interpreter.patches.whole_numbers import NAME, with_whole_numbers
 
 X = torch.randn(1, 2, 6, 4)
 SIZES = ((1, 2, 7, 5), (1, 2, 2, 3), (1, 2, 9, 11))
@@ -190,19 +191,30 @@ class TestWholeNumbers(ExporterTestCase):
         for function in KEPT:
             with self.subTest(function.__name__):
                 code, model = function.__code__, Function(function)
-                with bypass_export_some_errors(patch_torch=True):
-                    self.assertIs(code, function.__code__)
-                    self.assertIsNot(Resized.forward.__code__.co_names, RESIZED.co_names)
-                self.assertIs(RESIZED, Resized.forward.__code__)
+                self.assertIs(code, with_whole_numbers(code, code.co_filename))
                 written = to_onnx(model, (X,))
                 self.assert_matches(written, model, (X,))
                 with self.assertLogs("experimental_experiment", "WARNING") as logs:
                     to_onnx(model, (X,), dynamic_shapes=({2: "height"},))
                 self.assertIn("height", "".join(logs.output))
 
+    def test_all_is_put_back(self):
+        """Also when torch.export is called by the user, and by another one inside of it."""
+        with bypass_export_some_errors(patch_torch=True):
+            self.assertIs(RESIZED, Resized.forward.__code__)
+            for _ in range(2):
+                program = torch.export.export(
+                    Resized(), (X,), dynamic_shapes=({2: torch.export.Dim.DYNAMIC},)
+                )
+                self.assertIn(NAME, Resized.forward.__code__.co_names)
+                self.assertEqual((1, 2, 10, 3), program.module()(torch.randn(1, 2, 7, 4)).shape)
+        self.assertIs(RESIZED, Resized.forward.__code__)
+
     def test_a_function_that_runs_meanwhile(self):
         """As one of another thread does: it began with the code of the patch, which is undone before it ends."""
+        model = Function(lambda x: x * next(running_halves(x)))
         with bypass_export_some_errors(patch_torch=True):
+            torch.export.export(model, (X,))
             running = running_halves(torch.randn(1, 1, 7, 1))
             self.assertEqual(3, next(running))
         self.assertEqual(1, next(running))
@@ -242,9 +254,7 @@ class TestWholeNumbers(ExporterTestCase):
             module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
             function = functools.reduce(getattr, changed.split("."), module)
             before = function.__code__
-            with bypass_export_some_errors(patch_torch=True):
-                self.assertIn("int of sizes", function.__code__.co_names)
-            self.assertIs(before, function.__code__)
+            self.assertIn(NAME, with_whole_numbers(before, before.co_filename).co_names)
 
 
 if __name__ == "__main__":

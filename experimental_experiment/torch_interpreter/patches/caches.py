@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 import sys
 import types
@@ -19,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.patches.patch import Convert, patch, replaced
+from experimental_experiment.torch_interpreter.patches.vision import modeling_modules
 
 WORDS = {"layers": "", "keys": "key", "values": "value", "self_attention_cache": "self"}
 WORDS |= {"cross_attention_cache": "cross"}
@@ -83,11 +85,16 @@ def cache_classes() -> list[type]:
     if utilities is None:
         return []
     found = dict.fromkeys(subclasses(utilities.Cache))
-    for name, module in list(sys.modules.items()):
-        if name.startswith("transformers.models.") and ".modeling_" in name:
-            own = [item for item in vars(module).values() if getattr(item, "__module__", None) == name]
-            found.update(dict.fromkeys(cls for cls in own if isinstance(cls, type) and is_cache_class(cls)))
+    for module in modeling_modules():
+        found.update(dict.fromkeys(caches_of(module)))
     return list(found)
+
+
+@functools.cache
+def caches_of(module: types.ModuleType) -> tuple[type, ...]:
+    """The classes of caches that a module of a model defines."""
+    own = [item for item in vars(module).values() if getattr(item, "__module__", None) == module.__name__]
+    return tuple(cls for cls in own if isinstance(cls, type) and is_cache_class(cls))
 
 
 def subclasses(cls: type) -> Iterator[type]:

@@ -28,24 +28,34 @@ SHUFFLING = tuple(f"transformers.models.{name}.modeling_{name}" for name in ("mu
 def packed_attention() -> Iterator[None]:
     """An attention over packed images splits them by a list of lengths that torch.export does not know."""
     with contextlib.ExitStack() as stack:
-        for owner in packed_attentions():
-            stack.enter_context(replaced(owner, "forward", masked(owner.forward)))
+        for module in modeling_modules():
+            for owner in packed_attentions(module):
+                stack.enter_context(replaced(owner, "forward", masked(owner.forward)))
         yield
 
 
-def packed_attentions() -> Iterator[type]:
-    """The classes of attention over packed images that are imported: those whose forward splits by a list of lengths."""
-    for module in modeling_modules():
-        for owner in vars(module).values():
-            if isinstance(owner, type) and owner.__module__ == module.__name__ and "forward" in vars(owner):
-                code = getattr(inspect.unwrap(owner.forward), "__code__", None)
-                if code is not None and {"lengths", "tolist", "split"} <= words(code):
-                    yield owner
+@functools.cache
+def packed_attentions(module: types.ModuleType) -> tuple[type, ...]:
+    """The classes of attention over packed images in a module: those whose forward splits by a list of lengths."""
+    own = [cls for cls in vars(module).values() if getattr(cls, "__module__", None) == module.__name__]
+    return tuple(cls for cls in own if isinstance(cls, type) and splits_by_lengths(vars(cls).get("forward")))
+
+
+def splits_by_lengths(forward: Any) -> bool:
+    """Whether a function splits by a list of lengths."""
+    code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
+    return code is not None and {"lengths", "tolist", "split"} <= words(code)
 
 
 def modeling_modules() -> list[types.ModuleType]:
-    """The modules of models of transformers that are imported."""
-    return [module for name, module in list(sys.modules.items()) if is_modeling(name)]
+    """The modules of models of transformers that are imported, but those that another thread is importing now."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if ".modeling_" in name  # first, for there are thousands
+        and is_modeling(name)
+        and not getattr(module.__spec__, "_initializing", False)
+    ]
 
 
 def words(code: types.CodeType) -> set[str]:
@@ -132,10 +142,9 @@ def vision_grids() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for function in (get_vision_position_ids, get_vision_window_index) if utilities is not None else ():
             original = getattr(utilities, function.__name__)
-            for name, module in list(sys.modules.items()):
-                if is_modeling(name) or module is utilities:
-                    if vars(module).get(function.__name__) is original:
-                        stack.enter_context(replaced(module, function.__name__, function))
+            for module in (utilities, *modeling_modules()):
+                if vars(module).get(function.__name__) is original:
+                    stack.enter_context(replaced(module, function.__name__, function))
         for module in (sys.modules[name] for name in SHUFFLING if name in sys.modules):
             stack.enter_context(
                 replaced(module, "get_vision_pixel_shuffle_index", get_vision_pixel_shuffle_index)

@@ -7,39 +7,59 @@ import builtins
 import contextlib
 import dis
 import functools
+import importlib
 import inspect
 import sys
 import textwrap
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from experimental_experiment.torch_interpreter.frames import is_library
-from experimental_experiment.torch_interpreter.patches.patch import patch
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
+
+BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.make_fake_inputs")
+"""What torch.export, and `tracing`, call with the model before they run it."""
 
 NAME = "int of sizes"
 """What the functions call in the place of ``int``: no name of Python, which nothing can shadow."""
 
 
-@patch("torch", replaces=("int, in the functions of models",), default=True)
+@patch("torch", replaces=("int, in the functions of the model",), default=True)
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
-    The functions of a model, and those beside its classes, call something else in the place of ``int``, those that do nothing else with
-    it: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    The functions of the model that is captured, and those beside its classes, call something else in the place of ``int``, those that
+    do nothing else with it: ``isinstance(x, int)`` and ``dtype=int`` want a type.
     """
     setattr(builtins, NAME, whole)  # it stays: another thread may be inside of such a function when this ends
+    for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
+        importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
     with contextlib.ExitStack() as stack:
-        for function in functions():
-            before = function.__code__
-            if "int" not in function.__globals__:
-                function.__code__ = with_whole_numbers(before, before.co_filename)
-                stack.callback(setattr, function, "__code__", before)
-        yield
+
+        def beginning(capture: Callable) -> Callable:
+            @functools.wraps(capture)
+            def begun(model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+                replace_int(model, stack)
+                return capture(model, *args, **kwargs)
+
+            return begun
+
+        with wrapped(dict.fromkeys(BEGINNINGS, beginning)):
+            yield
+
+
+def replace_int(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
+    """Let the functions of a model call `whole` in the place of ``int`` until *stack* is closed."""
+    for function in functions(model):
+        before = function.__code__
+        if "int" not in function.__globals__:
+            function.__code__ = with_whole_numbers(before, before.co_filename)
+            stack.callback(setattr, function, "__code__", before)
 
 
 def whole(*values: Any, **options: Any) -> Any:
@@ -59,26 +79,41 @@ class Owner(NamedTuple):
     Attributes:
         held: which values, by their identity.
         functions: its functions that name ``int``.
-        classes: the classes that a module defines.
+        classes: the classes that a module of Python defines.
+        files: where the functions that it holds are defined.
     """
 
     held: tuple[int, ...]
     functions: list[types.FunctionType]
     classes: list[type]
+    files: set[str]
 
 
 OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
-"""Modules and classes as they were last: there may be thousands, and few change from one capture to the next."""
+"""Modules and classes as they were last: few change from one capture to the next."""
 
 
-def functions() -> dict[types.FunctionType, None]:
-    """The functions that name ``int``, of all classes of modules but torch's own, and those that their files define or import."""
-    classes = models(torch.nn.Module)
-    files = {sys.modules[name]: None for name in {cls.__module__ for cls in classes} if name in sys.modules}
-    beside = {cls for file in files for cls in looked_at(file).classes}
-    return {
-        function: None for owner in (*files, *(classes | beside)) for function in looked_at(owner).functions
-    }
+def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
+    """The functions that name ``int``: of the classes of a model, in their files, and in the files of the functions that these import."""
+    classes = {cls: None for part in model.modules() for cls in type(part).__mro__}
+    held = [value for part in model.modules() for value in vars(part).values()]
+    given = dict.fromkeys(function for value in held for function in functions_of(value))
+    names = dict.fromkeys(owner.__module__ for owner in (*classes, *given))
+    files = dict.fromkeys(filter(None, map(file_of, names)))
+    names = dict.fromkeys(name for file in files for name in looked_at(file).files)
+    files.update(dict.fromkeys(filter(None, map(file_of, names))))
+    own = dict.fromkeys(cls for cls in classes if file_of(cls.__module__) is not None)
+    own.update(dict.fromkeys(cls for file in files for cls in looked_at(file).classes))
+    found = dict.fromkeys(filter(names_int, given))
+    for owner in (*files, *own):
+        found.update(dict.fromkeys(looked_at(owner).functions))
+    return found
+
+
+def file_of(name: str) -> types.ModuleType | None:
+    """The module of a name, when it is imported, and not torch's, Python's or this package's."""
+    module = sys.modules.get(name)
+    return None if module is None or is_library(getattr(module, "__file__", None) or "") else module
 
 
 def looked_at(owner: Any) -> Owner:
@@ -88,25 +123,20 @@ def looked_at(owner: Any) -> Owner:
     known = OWNERS.get(owner)
     if known is None or known.held != held:
         found = dict.fromkeys(function for value in values for function in functions_of(value))
-        named = [
-            function
-            for function in found
-            if "int" in words(function.__code__) and not is_library(function.__code__.co_filename)
-        ]
         name = getattr(owner, "__name__", None)
         classes = [value for value in values if isinstance(value, type) and value.__module__ == name]
-        known = OWNERS[owner] = Owner(held, named, classes if isinstance(owner, types.ModuleType) else [])
+        known = OWNERS[owner] = Owner(
+            held,
+            list(filter(names_int, found)),
+            classes if isinstance(owner, types.ModuleType) else [],
+            {function.__module__ for function in found},
+        )
     return known
 
 
-def models(cls: type) -> set[type]:
-    """The subclasses of a class, and theirs, which are not in files of torch or of this package."""
-    found: set[type] = set()
-    for subclass in type.__subclasses__(cls):
-        found |= models(subclass)
-        if not is_library(getattr(sys.modules.get(subclass.__module__), "__file__", None) or ""):
-            found.add(subclass)
-    return found
+def names_int(function: types.FunctionType) -> bool:
+    """Whether a function of a model, or one in it, names ``int``."""
+    return "int" in words(function.__code__) and not is_library(function.__code__.co_filename)
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
@@ -150,12 +180,11 @@ def only_calls_int(code: types.CodeType) -> bool:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, SyntaxError):  # a lambda in the middle of a statement is none by itself
         return False
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    told = {id(name) for note in notes(tree) for name in ast.walk(note)}
+    nodes = list(ast.walk(tree))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    told = {id(name) for note in notes(nodes) for name in ast.walk(note)}
     names = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and node.id == "int" and id(node) not in told
+        node for node in nodes if isinstance(node, ast.Name) and node.id == "int" and id(node) not in told
     ]
     loads = list(instructions(code))
     return (
@@ -165,12 +194,13 @@ def only_calls_int(code: types.CodeType) -> bool:
     )
 
 
-def notes(tree: ast.AST) -> Iterator[ast.AST]:
-    """The annotations in a source."""
-    for node in ast.walk(tree):
-        for name in ("annotation", "returns"):
-            if getattr(node, name, None) is not None:
-                yield getattr(node, name)
+def notes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The annotations of arguments, functions and variables."""
+    for node in nodes:
+        if isinstance(node, (ast.arg, ast.AnnAssign)) and node.annotation is not None:
+            yield node.annotation
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns is not None:
+            yield node.returns
 
 
 def instructions(code: types.CodeType) -> Iterator[str]:
