@@ -6,6 +6,9 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+MANY = 20_000
+"""Fewer new objects, those of less than about ten thousand nodes, are looked at in no time."""
+
 
 @contextlib.contextmanager
 def paused_collection() -> Iterator[None]:
@@ -19,7 +22,8 @@ def paused_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if not gc.get_freeze_count():  # nobody else keeps objects there
+            # the count last: it visits all that somebody else may have frozen, a million objects in 0.07 s
+            if gc.get_count()[0] > MANY and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
