@@ -219,10 +219,21 @@ class TestWholeNumbers(ExporterTestCase):
             self.assertEqual(3, next(running))
         self.assertEqual(1, next(running))
 
+    def module_of(self, name, source):
+        """A module of Python whose source is given."""
+        module, source = types.ModuleType(name), textwrap.dedent(source)
+        file = f"<{name}>"
+        linecache.cache[file] = len(source), None, source.splitlines(True), file
+        self.addCleanup(linecache.cache.pop, file, None)
+        sys.modules[name] = module
+        self.addCleanup(sys.modules.pop, name, None)
+        exec(compile(source, file, "exec"), vars(module))
+        return module
+
     def test_a_module_that_has_its_own_int(self):
         """The name is looked up where the function is, not among Python's."""
-        module = types.ModuleType("of_another_int")
-        source = textwrap.dedent(
+        module = self.module_of(
+            "of_another_int",
             """
             import torch
 
@@ -232,18 +243,45 @@ class TestWholeNumbers(ExporterTestCase):
             class Model(torch.nn.Module):
                 def forward(self, x):
                     return x + int(x.shape[2])
-            """
+            """,
         )
-        file = "<of_another_int>"
-        linecache.cache[file] = len(source), None, source.splitlines(True), file
-        self.addCleanup(linecache.cache.pop, file, None)
-        exec(compile(source, file, "exec"), vars(module))
-        sys.modules["of_another_int"] = module
-        self.addCleanup(sys.modules.pop, "of_another_int")
         model = module.Model()
         self.export_and_compare(
             model, (X,), others=[(torch.randn(1, 2, 9, 4),)], dynamic_shapes=({2: "height"},)
         )
+
+    def test_a_function_of_another_module(self):
+        """One that the file of the model imports, and reads a function of, or from."""
+        self.module_of(
+            "of_sizes",
+            """
+            def scaled(size, factor):
+                return _cut(size * factor)
+
+            def _cut(number):
+                return int(number)
+            """,
+        )
+        source = """
+            import torch
+            {imported}
+
+            class Model(torch.nn.Module):
+                def forward(self, x):
+                    return torch.nn.functional.interpolate(x, size=({name}(x.shape[2], 1.5), 3))
+            """
+        for imported, name in (
+            ("import of_sizes", "of_sizes.scaled"),
+            ("from of_sizes import scaled", "scaled"),
+        ):
+            with self.subTest(imported):
+                model = self.module_of("of_models", source.format(imported=imported, name=name)).Model()
+                self.export_and_compare(
+                    model,
+                    (X,),
+                    others=[(torch.randn(*size),) for size in SIZES],
+                    dynamic_shapes=({2: "height", 3: "width"},),
+                )
 
     def test_models_of_transformers(self):
         """A function that asks what is an ``int`` keeps it, those beside it do not."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
@@ -80,7 +80,7 @@ class Owner(NamedTuple):
         held: which values, by their identity.
         functions: its functions that name ``int``.
         classes: the classes that a module of Python defines.
-        files: where the functions that it holds are defined.
+        files: where the functions that it holds are defined, and the modules of Python that it holds, but those of other packages.
     """
 
     held: tuple[int, ...]
@@ -94,7 +94,7 @@ OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
 
 
 def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
-    """The functions that name ``int``: of the classes of a model, in their files, and in the files of the functions that these import."""
+    """The functions that name ``int``: of the classes of a model, in their files, and in the files that these import from."""
     classes = {cls: None for part in model.modules() for cls in type(part).__mro__}
     held = [value for part in model.modules() for value in vars(part).values()]
     given = dict.fromkeys(function for value in held for function in functions_of(value))
@@ -129,9 +129,20 @@ def looked_at(owner: Any) -> Owner:
             held,
             list(filter(names_int, found)),
             classes if isinstance(owner, types.ModuleType) else [],
-            {function.__module__ for function in found},
+            {function.__module__ for function in found}
+            | {
+                value.__name__
+                for value in values
+                if isinstance(value, types.ModuleType) and is_near(value, name)
+            },
         )
     return known
+
+
+def is_near(module: types.ModuleType, name: str) -> bool:
+    """Whether a module that the module of a name imports is of the same package, or of none that is installed."""
+    file = getattr(module, "__file__", None) or ""
+    return module.__name__.partition(".")[0] == name.partition(".")[0] or not file.startswith(PACKAGES)
 
 
 def names_int(function: types.FunctionType) -> bool:
