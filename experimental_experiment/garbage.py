@@ -17,13 +17,14 @@ def paused_collection() -> Iterator[None]:
     What was made meanwhile counts as old at the end, when it would be looked at once more.
     """
     enabled = gc.isenabled()
+    gc.disable()
+    before = gc.get_count()[0]
     try:
-        gc.disable()
         yield
     finally:
         if enabled:
             # the count last: it visits all that somebody else may have frozen, a million objects in 0.07 s
-            if gc.get_count()[0] > MANY and not gc.get_freeze_count():
+            if gc.get_count()[0] - before > MANY and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

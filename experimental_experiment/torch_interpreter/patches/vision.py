@@ -49,12 +49,12 @@ def splits_by_lengths(forward: Any) -> bool:
 
 def modeling_modules() -> list[types.ModuleType]:
     """The modules of models of transformers that are imported, but those that another thread is importing now."""
+    names = [name for name in list(sys.modules) if ".modeling_" in name]  # of thousands
+    modules = [sys.modules.get(name) for name in names if is_modeling(name)]
     return [
         module
-        for name, module in list(sys.modules.items())
-        if ".modeling_" in name  # first, for there are thousands
-        and is_modeling(name)
-        and not getattr(module.__spec__, "_initializing", False)
+        for module in modules
+        if module is not None and not getattr(module.__spec__, "_initializing", False)
     ]
 
 
