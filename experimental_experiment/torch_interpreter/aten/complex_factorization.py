@@ -40,6 +40,7 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates_complex
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
@@ -316,7 +317,7 @@ def cholesky_factor(op, a: Parts, upper: bool) -> tuple[Parts, ir.Value]:
     return (flipped(op, factor, adjoint=True) if upper else tuple(factor)), bad
 
 
-@translates_complex(aten.linalg_cholesky.default, aten.cholesky.default)
+@translates_complex(aten.linalg_cholesky.default, *installed("cholesky.default"))
 def linalg_cholesky(op, self, upper):
     """The Cholesky factor; NaN for matrices that are not positive definite, where torch raises an error."""
     return linalg_cholesky_ex(op, self, upper)[0]
@@ -410,7 +411,7 @@ def linalg_qr(op, A, mode):
     return qr_factors(op, A, mode)
 
 
-@translates_complex(aten.qr.default)
+@translates_complex(*installed("qr.default"))
 def qr(op, self, some):
     """Q and R, reduced when *some*."""
     return qr_factors(op, self, "reduced" if some else "complete")

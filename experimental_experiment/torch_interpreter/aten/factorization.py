@@ -17,6 +17,7 @@ from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 DOUBLE, INT32, INT64 = ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64
@@ -319,7 +320,7 @@ def cholesky_factor(op, a: ir.Value, upper: bool) -> tuple[ir.Value, ir.Value]:
     return (transposed(op, factor) if upper else factor), bad
 
 
-@translates(aten.linalg_cholesky.default, aten.cholesky.default)
+@translates(aten.linalg_cholesky.default, *installed("cholesky.default"))
 def linalg_cholesky(op, self, upper):
     """The Cholesky factor; NaN for matrices that are not positive definite, where torch raises an error."""
     return op.Cast(cholesky_factor(op, self, upper)[0], to=self.dtype)
@@ -394,7 +395,7 @@ def linalg_qr(op, A, mode):
     return qr_factors(op, A, mode)
 
 
-@translates(aten.qr.default)
+@translates(*installed("qr.default"))
 def qr(op, self, some):
     """Q and R, reduced when *some*."""
     return qr_factors(op, self, "reduced" if some else "complete")
