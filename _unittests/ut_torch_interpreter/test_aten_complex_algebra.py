@@ -6,6 +6,7 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase, each
 from experimental_experiment.torch_interpreter import ExportError
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 torch.manual_seed(0)
 
@@ -46,6 +47,11 @@ class TestComplexAlgebra(ExporterTestCase):
         "matrix_power": (lambda a: [aten.matrix_power.default(a, n) for n in (-2, 0, 3)], SQUARE),
         "linalg_matrix_power": (aten.linalg_matrix_power.default, SQUARE, 2),
         "svdvals": (aten.linalg_svdvals.default, X),
+        **{  # since torch 2.14
+            operator.name(): (operator, matrices)
+            for name, matrices in (("polar", SQUARE), ("matrix_sqrth", SQUARE @ SQUARE.mH + torch.eye(4)))
+            for operator in installed(f"linalg_{name}.default")
+        },
         "svd, values only": (
             each(
                 lambda a: aten.linalg_svd.default(a)[1],

@@ -36,6 +36,7 @@ class TestExponential(ExporterTestCase):
         "equal infinities": (SUMS, EDGES, EDGES),
         "logit": (aten.logit.default, EDGES),
         "logit with eps": (aten.logit.default, EDGES, 0.1),
+        "logit with an eps above the half": (aten.logit.default, EDGES, 0.6),
         "logit of float16 with an eps that it rounds": (aten.logit.default, EDGES.half(), 1e-6),
         "0 log 0 is 0": (aten.xlogy.Tensor, EDGES, OTHERS),
         "x log of a number": (aten.xlogy.Scalar_Other, EDGES, 3.0),

@@ -6,6 +6,7 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 torch.manual_seed(0)
 
@@ -51,6 +52,18 @@ class TestSingularValues(ExporterTestCase):
         "pinv with a tensor rcond": (aten.linalg_pinv.rcond_tensor, TALL, torch.tensor(0.3)),
         "pinverse": (aten.pinverse.default, WIDE),
     }  # fmt: skip
+    NEW = {
+        "polar": (A,),
+        "polar of a tall matrix": (TALL.double(),),
+        "polar of one column": (TALL[..., :1],),
+        "matrix_sqrth": (A @ A.mT + torch.eye(4),),
+        "matrix_sqrth of the lower triangle": (torch.tensor([[2.0, 9.0], [0.5, 3.0]]).double(),),
+    }
+    CASES |= {  # since torch 2.14
+        name: (operator, *args)
+        for name, args in NEW.items()
+        for operator in installed(f"linalg_{name.partition(' ')[0]}.default")
+    }
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)

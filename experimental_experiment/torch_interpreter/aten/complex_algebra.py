@@ -18,6 +18,7 @@ from experimental_experiment.torch_interpreter.aten.factorization import transpo
 from experimental_experiment.torch_interpreter.aten.singular_values import only_values, pseudoinverse
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates_complex
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 
@@ -166,6 +167,21 @@ def linalg_eigvalsh(op, self, UPLO):
     """Every second one of the eigenvalues of the real symmetric matrices."""
     whole = embedded(op, hermitian_matrices(op, self, UPLO))
     return every_second(op, real_call(op, aten.linalg_eigvalsh.default, {"self": whole, "UPLO": "L"}))
+
+
+@translates_complex(*installed("linalg_polar.default"))
+def linalg_polar(op, A):
+    """The factors of the real matrices, which are those of the factors."""
+    (target,) = installed("linalg_polar.default")
+    return tuple(unembedded(op, factor) for factor in real_call(op, target, {"A": embedded(op, A)}))
+
+
+@translates_complex(*installed("linalg_matrix_sqrth.default"))
+def linalg_matrix_sqrth(op, self):
+    """The root of the real symmetric matrices, which is that of the Hermitian ones."""
+    (target,) = installed("linalg_matrix_sqrth.default")
+    whole = embedded(op, hermitian_matrices(op, self, "L"))
+    return unembedded(op, real_call(op, target, {"self": whole}))
 
 
 @translates_complex(aten.linalg_eigh.default)

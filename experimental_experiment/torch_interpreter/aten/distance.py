@@ -16,7 +16,7 @@ from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.registry import takes, translates
 from experimental_experiment.torch_interpreter.sizes import is_static, larger
 
 aten = torch.ops.aten
@@ -99,9 +99,9 @@ def pdist(op, self, p):
     return norm_of_rows(op, op.Sub(*(op.Gather(self, index, axis=0) for index in pairs(op, self))), p)
 
 
-@translates(aten._pdist_backward.default)
-def pdist_backward(op, grad, self, p, pdist):
+def pdist_backward(op, **arguments):
     """The gradient of each difference, added to row i and taken from row j; where a distance is 0 so is its gradient."""
+    grad, self, p, pdist = arguments.values()  # torch 2.14 calls the first one grad_output
     first, second = pairs(op, self)
     difference = op.Sub(op.Gather(self, first, axis=0), op.Gather(self, second, axis=0))
     grad, distance = op.Unsqueeze(grad, [1]), op.Unsqueeze(pdist, [1])
@@ -118,6 +118,9 @@ def pdist_backward(op, grad, self, p, pdist):
     found = op.Where(nowhere, zero, op.Mul(grad, slope))
     total = op.ScatterND(total, op.Unsqueeze(first, [1]), found, reduction="add")
     return op.ScatterND(total, op.Unsqueeze(second, [1]), op.Neg(found), reduction="add")
+
+
+translates(aten._pdist_backward.default)(takes(pdist_backward, aten._pdist_backward.default))
 
 
 def pairs(op, self) -> list[ir.Value]:

@@ -111,9 +111,11 @@ def log_of_sum(op, self: ir.Value, other: ir.Value, scale: float) -> ir.Value:
 
 @translates(aten.logit.default)
 def logit(op, self, eps):
-    """``log(x / (1 - x))``, x being first clamped between *eps* and ``1 - eps``."""
+    """``log(x / (1 - x))``, x being first clamped between *eps* and ``1 - eps``: what is below *eps* is *eps*, also if that is larger."""
     (self,) = promote_to_float(op, self)
-    if eps is not None and eps >= 0:
+    if eps is not None and eps > 0.5:
+        self = op.Where(op.Less(self, eps), eps, op.Min(self, 1.0 - eps))
+    elif eps is not None and eps >= 0:
         self = op.Min(op.Max(self, float(eps)), 1.0 - eps)
     return log_odds(op, self)
 

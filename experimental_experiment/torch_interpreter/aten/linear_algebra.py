@@ -205,6 +205,11 @@ def _scaled_mm(op, self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, 
         raise Untranslatable("scale_result, which depends on the machine")
     if not (scales_lines(scale_a, self, 0) and scales_lines(scale_b, mat2, 1)):
         raise Untranslatable("scales of blocks")
+    return scaled_product(op, self, mat2, scale_a, scale_b, bias, out_dtype)
+
+
+def scaled_product(op, self, mat2, scale_a, scale_b, bias, out_dtype):
+    """The product of float8 matrices, computed in float32, times scales that broadcast to it."""
     product = op.MatMul(*(op.Cast(matrix, to=ir.DataType.FLOAT) for matrix in (self, mat2)))
     product = op.Mul(op.Mul(product, scale_a), scale_b)
     if bias is not None:
@@ -216,10 +221,12 @@ def _scaled_mm(op, self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, 
 def _scaled_mm_v2(
     op, self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype, contraction_dim, use_fast_accum
 ):  # fmt: skip
-    """`_scaled_mm`: the shapes of the scales say what the recipes do."""
+    """`_scaled_mm` with recipes: 0 is one number, 1 a scale for each row of *self*, for each column of *mat2*."""
     if len(scale_a) > 1 or len(scale_b) > 1 or any(swizzle_a) or any(swizzle_b) or contraction_dim:
         raise Untranslatable("scales of scales, swizzled scales or other axes of contraction")
-    return _scaled_mm(op, self, mat2, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
+    if not {*recipe_a, *recipe_b} <= {0, 1}:
+        raise Untranslatable("scales of blocks")
+    return scaled_product(op, self, mat2, scale_a[0], scale_b[0], bias, out_dtype)
 
 
 @translates(aten.vdot.default)

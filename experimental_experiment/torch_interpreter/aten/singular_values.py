@@ -26,6 +26,7 @@ from experimental_experiment.torch_interpreter.emitter import INT64_MIN, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_int, larger, minus, plus, quotient, times
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 aten = torch.ops.aten
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
@@ -169,6 +170,26 @@ def _linalg_eigh(op, A, UPLO, compute_v):
     if compute_v:
         only_values(op, 0)
     return linalg_eigvalsh(op, A, UPLO), unread(op, op.context.node.meta["val"][1])
+
+
+# ---- polar factors and square roots, whose signs are determined
+
+
+@translates(*installed("linalg_polar.default"))
+def linalg_polar(op, A):
+    """``A = U H``: *U* with orthonormal columns, *H* symmetric; a singular matrix, which has many *U*, gives one of NaN."""
+    columns, v = orthogonalized(op, op.Cast(A, to=DOUBLE))
+    values, back = op.ReduceL2(columns, [rank(A) - 2], keepdims=1), transposed(op, v)
+    factors = op.MatMul(op.Div(columns, values), back), op.MatMul(op.Mul(v, values), back)
+    return tuple(op.Cast(factor, to=A.dtype) for factor in factors)
+
+
+@translates(*installed("linalg_matrix_sqrth.default"))
+def linalg_matrix_sqrth(op, self):
+    """The square root of positive definite matrices, of which the lower triangle counts; NaN with an eigenvalue below zero."""
+    columns, v = orthogonalized(op, symmetric(op, op.Cast(self, to=DOUBLE), "L"))
+    values = op.ReduceSum(op.Mul(columns, v), [rank(self) - 2], keepdims=1)
+    return op.Cast(op.MatMul(op.Mul(v, op.Sqrt(values)), transposed(op, v)), to=self.dtype)
 
 
 # ---- ranks and pseudoinverses
