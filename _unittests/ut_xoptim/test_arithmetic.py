@@ -20,7 +20,14 @@ class TestArithmetic(RuleTestCase):
         "NotNot": [("bool[3] x", "a = Not(x) b = Not(a) y = Cast<to=1>(b)", ["Cast"])],
         "AddNeg": [("float[3] x, float[3] w", "n = Neg(w) y = Add(n, x)", ["Sub"])],
         "SubNeg": [("float[3] x, float[3] w", "n = Neg(w) y = Sub(x, n)", ["Add"])],
-        "NotWhere": [("bool[3] c, float[3] x", "n = Not(c) z = Neg(x) y = Where(n, x, z)", ["Neg", "Where"])],
+        "NotWhere": [
+            ("bool[3] c, float[3] x", "n = Not(c) z = Neg(x) y = Where(n, x, z)", ["Neg", "Where"]),
+            (
+                "bool[3] c, float[3] x",
+                "n = Not(c) z = Neg(x) w = Where(n, x, z) y = Where(n, z, w)",
+                ["Neg", "Where", "Where"],
+            ),
+        ],
         "FactorOne": [
             ("float[N,3] x", "one = Constant <value_float=1.0> () m = Mul(one, x) y = Relu(m)", ["Relu"]),
             ("float[N,3] x", "one = Constant <value_float=1.0> () m = Div(x, one) y = Relu(m)", ["Relu"]),

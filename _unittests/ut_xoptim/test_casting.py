@@ -9,6 +9,10 @@ import onnx_ir as ir
 from _unittests.ut_xoptim.cases import RuleTestCase
 from experimental_experiment.torch_interpreter.dtypes import DIGITS, INTEGERS, holds
 
+COUNTED = "bool[N,M] x, bool[N,M] w"
+COUNTING = """axis = Constant<value=int64{{1}}>() a = Cast<to={first}>(x) c = CumSum(a, axis) d = Cast<to=6>(c) k = Cast<to={kept}>(w)
+m = Mul(k, d) y = Cast<to=7>(m)"""
+
 
 class TestCasting(RuleTestCase):
     def test_a_wider_dtype_between(self):
@@ -57,6 +61,14 @@ class TestMovedCasts(RuleTestCase):
         "CastLikeKnown": [("float[N] x, double[2] w", "double[N]", "y = CastLike(x, w)", ["Cast"])],
         "EqualTrue": [("bool[N] x", "bool[N]", "t = Constant<value=bool{1}>() a = Equal(t, x) y = Not(a)", ["Not"])],
         "EqualFalse": [("bool[N] x", "bool[N]", "t = Constant<value=bool{0}>() y = Equal(x, t)", ["Not"])],
+        "NotOfNumber": [
+            ("int64[N] x", "bool[N]", "a = Cast<to=9>(x) y = Not(a)", ["Equal"]),
+            ("float[N] x", "bool[N]", "h = Mul(x, x) n = Log(x) b = Sub(n, h) a = Cast<to=9>(b) y = Not(a)", ["Mul", "Log", "Sub", "Equal"]),
+        ],
+        "CountedConditions": [
+            (COUNTED, "int64[N,M]", COUNTING.format(first=7, kept=6), ["Cast", "CumSum", "Cast", "Mul"]),
+            (COUNTED, "int64[N,M]", "e = Cast<to=6>(x) " + COUNTING.format(first=7, kept=6).replace("Cast<to=7>(x)", "Cast<to=7>(e)"), ["Cast", "CumSum", "Cast", "Mul"]),
+        ],
         "ComparedCasts": [
             ("int32[N] x, int32[N] w", "bool[N]", "a = Cast<to=7>(x) b = Cast<to=7>(w) y = Less(b, a)", ["Less"]),
             ("bool[N] x, bool[N] w", "bool[N]", "a = Cast<to=1>(x) b = Cast<to=1>(w) y = Equal(b, a)", ["Equal"]),
@@ -76,6 +88,15 @@ class TestMovedCasts(RuleTestCase):
             ("int16[1,4,2,2] x", "int16[1,1,4,4]", "a = Cast<to=1>(x) b = DepthToSpace<blocksize=2>(a) y = Cast<to=5>(b)"),
         ],
         "EqualTrue": [("int64[N] x", "bool[N]", "t = Constant<value=int64{1}>() y = Equal(x, t)")],
+        "NotOfNumber": [
+            ("int64[N] x", "bool[N]", "a = Cast<to=9>(x) y = Not(a) z = Cast<to=1>(a)", "float[N] z"),
+        ],
+        "CountedConditions": [
+            ("int64[N,M] x, bool[N,M] w", "int64[N,M]", COUNTING.format(first=7, kept=6).replace("a = Cast<to=7>(x)", "a = Neg(x)")),
+            ("int32[N,M] x, bool[N,M] w", "int64[N,M]", COUNTING.format(first=7, kept=6)),
+            ("bool[N,M] x, int64[N,M] w", "int64[N,M]", COUNTING.format(first=7, kept=6)),
+            ("bool[N,M] x, bool[N,M] w", "int64[N,M]", COUNTING.format(first=1, kept=6)),
+        ],
         "EqualFalse": [("bool[N] x", "bool[1,N]", "t = Constant<value=bool[1,1]{0}>() y = Equal(x, t)")],
         "ComparedCasts": [
             ("float[N] x, float[N] w", "bool[N]", "a = Cast<to=7>(x) b = Cast<to=7>(w) y = Less(b, a)"),

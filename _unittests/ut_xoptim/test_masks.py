@@ -301,6 +301,21 @@ class TestConditions(RuleTestCase):
         kept = "Shape Squeeze Range Unsqueeze GreaterOrEqual Where Add Neg".split()
         self.assert_optimized(text.format(bound=1), kept, fires=False, rule="AddWhereTrue")
 
+    def test_positions_that_are_not_negative_and_a_mask(self):
+        """The mask of padding is left, without the axis of the queries: the scores have it."""
+        text = """agraph (float[2,4,Q,K] x, float[2,4,Q,K] other, bool[2,1,1,K] padding) => (float[2,4,Q,K] y, float[2,4,Q,K] z)
+        {{ zero = Constant <value=int64 {{0}}> () bound = Constant <value=int64 {{{bound}}}> () one = Constant <value=int64 {{1}}> ()
+           axes = Constant <value=int64[3]{{0,1,3}}> () none = Constant <value=float {{0.0}}> () closed = Constant <value=float {{-2.0}}> ()
+           rows = Shape <start=2, end=3> (x) n = Squeeze (rows) r = Range (zero, n, one) u = Unsqueeze (r, axes)
+           m = GreaterOrEqual (u, bound) a = And (m, padding) w = Where (a, none, closed) y = Add (x, w) z = Add (w, {second}) }}"""
+        rule = "AddWherePartlyTrue"
+        left = ["Where", "Add", "Add"]
+        self.assert_becomes(text.format(bound=0, second="other"), left, rule=rule)
+        self.assert_stays(text.format(bound=1, second="other"), rule=rule)
+        narrow = text.replace("float[2,4,Q,K] x", "float[2,4,1,K] x").replace("(x) n", "(other) n")
+        kept = "Shape Squeeze Range Unsqueeze GreaterOrEqual And Where Add Where Add".split()
+        self.assert_becomes(narrow.format(bound=0, second="other"), kept, rule=rule)
+
     def test_zeros(self):
         zeros = "z = Constant <value=float[2,2]{0,0,0,0}> ()"
         text = f"agraph (float[N,2,2] x) => (float[N,2,2] y) {{ {zeros} s = Add (x, z) y = Neg (s) }}"

@@ -14,6 +14,8 @@ class TestReshaping(RuleTestCase):
         "ReshapeToComputedShape": [
             ("float[N,M,6] x", "float[N,M,2,3]", "s = Shape<end=2>(x) u = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(s, u) y = Reshape<allowzero=1>(x, t)", ["Reshape"]),
             ("float[N,4,6] x", "float[N,24]", "s = Shape<end=1>(x) u = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(s, u) y = Reshape(x, t)", ["Reshape"]),
+            ("float[N,M] x", "float[N,1,1,M]", "n = Shape<end=1>(x) m = Shape<start=1>(x) u = Constant<value=int64[2]{1,1}>() t = Concat<axis=0>(n, u, m) y = Reshape<allowzero=1>(x, t)", ["Unsqueeze"]),
+            ("float[N,1,M] x", "float[1,N,1,M]", "n = Shape(x) u = Constant<value=int64[1]{1}>() t = Concat<axis=0>(u, n) y = Reshape(x, t)", ["Unsqueeze"]),
             ("float[N,M,6] x", "float[N,K]", "s = Shape<end=1>(x) u = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(s, u) y = Reshape(x, t)", ["Reshape"]),
         ],
         "ReshapeTwice": [
@@ -48,12 +50,14 @@ class TestReshaping(RuleTestCase):
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w)", ["Sub"]),
             ("float[1,6] x, float[4,6] w", "float[4,6]", "s = Constant<value=int64[2]{4,6}>() a = Expand(x, s) y = Mul(w, a)", ["Mul"]),
             ("float[M,N] w, float[M,1] x", "float[M,N]", "s = Shape(w) a = Expand(x, s) y = Div(a, w)", ["Div"]),
+            ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Mul(a, w)", ["Sub", "Mul"], "float[N,300] z"),
         ],
         "ExpandedRightOperand": [
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
         ],
         "ExpandedOperandsOfWhere": [
             ("bool[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) z = Constant<value_float=0.0>() e = Expand(z, s) y = Where(a, w, e)", ["Where"]),
+            ("bool[1,300] x, float[N,300] w, float[N,300] k", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Where(a, w, k) z = Where(a, k, w)", ["Where", "Where"], "float[N,300] z"),
         ],
         "ReshapeNothing": [
             ("float[N,M] x", "float[N,M]", "s = Shape(x) a = Reshape(x, s) y = Neg(a)", ["Neg"]),
@@ -62,6 +66,7 @@ class TestReshaping(RuleTestCase):
         ],
         "SqueezeUnsqueeze": [
             ("float[N,6] x", "float[N,6]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{-2}>() a = Unsqueeze(x, o) b = Squeeze(a, p) y = Neg(b)", ["Neg"]),
+            ("float[N,6] x", "float[1,N,1,6]", "o = Constant<value=int64[3]{3,0,1}>() p = Constant<value=int64[1]{1}>() a = Unsqueeze(x, o) y = Squeeze(a, p)", ["Unsqueeze"]),
         ],
         "UnsqueezeSqueeze": [
             ("float[N,1,6] x", "float[N,1,6]", "o = Constant<value=int64[1]{1}>() a = Squeeze(x, o) b = Unsqueeze(a, o) y = Neg(b)", ["Neg"]),
@@ -81,6 +86,8 @@ class TestReshaping(RuleTestCase):
         ],
         "ReshapeToComputedShape": [
             ("float[N,M,6] x", "float[M,N,6]", "n = Shape<end=1>(x) m = Shape<start=1,end=2>(x) s = Constant<value=int64[1]{6}>() t = Concat<axis=0>(m, n, s) y = Reshape(x, t)"),
+            ("float[N,M] x", "float[M,1,N]", "n = Shape<end=1>(x) m = Shape<start=1>(x) s = Constant<value=int64[1]{1}>() t = Concat<axis=0>(m, s, n) y = Reshape(x, t)"),
+            ("float[N,M] x, float[K] k", "float[N,1,K]", "n = Shape<end=1>(x) m = Shape(k) s = Constant<value=int64[1]{1}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t)"),
             ("float[N,M,6] x, float[2,K] k", "float[N,K,A]", "n = Shape<end=1>(x) m = Shape<start=1>(k) s = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(n, m, s) y = Reshape(x, t)"),
         ],
         "ReshapeTwice": [
@@ -111,16 +118,21 @@ class TestReshaping(RuleTestCase):
             ("float[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
             ("float[1,300] x, float[M,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Neg(a)", "float[N,300] z"),
+            ("float[1,300] x, float[N,300] w, float[1,300] k", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Mul(a, k)", "float[N,300] z"),
+            ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = PRelu(a, w)"),
         ],
         "ExpandedRightOperand": [
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)"),
         ],
         "ExpandedOperandsOfWhere": [
             ("bool[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) z = Constant<value_float=0.0>() y = Where(a, w, z)"),
+            ("bool[1,300] x, float[N,300] w, float[N,300] k", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Where(a, w, k) z = Not(a)", "bool[N,300] z"),
         ],
         "ReshapeNothing": [("float[2,6] x", "float[6,2]", "s = Constant<value=int64[2]{6,2}>() y = Reshape(x, s)")],
         "SqueezeUnsqueeze": [
             ("float[1,6] x", "float[1,6]", "o = Constant<value=int64[1]{0}>() p = Constant<value=int64[1]{1}>() a = Unsqueeze(x, o) b = Squeeze(a, p) y = Neg(b)"),
+            ("float[1,6] x", "float[6,1]", "o = Constant<value=int64[1]{2}>() p = Constant<value=int64[1]{0}>() a = Unsqueeze(x, o) y = Squeeze(a, p)"),
+            ("float[1,6] x", "float[6]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[2]{0,1}>() a = Unsqueeze(x, o) y = Squeeze(a, p)"),
         ],
         "UnsqueezeSqueeze": [
             ("float[N,1,6] x", "float[1,N,6]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{0}>() a = Squeeze(x, o) y = Unsqueeze(a, p)"),

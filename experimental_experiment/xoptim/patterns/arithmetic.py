@@ -407,7 +407,10 @@ def done_before(op, inner, outer):
 # ---- conditions
 
 
-@rule(P.Where(P.Not(x), var("a"), var("b")), set="default")
-def not_where(op, x, a, b):
-    """Where(not c, a, b) is Where(c, b, a)."""
+@rule(P.Where(P.Not(x, name="negation", shared=True), var("a"), var("b")), set="default")
+def not_where(op, x, a, b, negation):
+    """Where(not c, a, b) is Where(c, b, a), when nothing but such a Where reads the negation."""
+    value = negation.outputs[0]
+    if value.is_graph_output() or any(use.node.op_type != "Where" or use.idx for use in value.uses()):
+        return no("the negation is read otherwise")
     return op.Where(x, b, a)

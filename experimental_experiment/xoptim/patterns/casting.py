@@ -12,6 +12,7 @@ from experimental_experiment.xoptim.pattern import P, attribute_of, const, optio
 from experimental_experiment.xoptim.rules import again, computes, no, rule
 
 x, y = var("x"), var("y")
+INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
 
 
 @rule(P.Cast(x, name="node"), set="default")
@@ -87,6 +88,31 @@ def equal_true(op, x, node):
 def equal_false(op, x, node):
     """b == false is not b."""
     return op.Not(x) if x.dtype == ir.DataType.BOOL and adds_no_axes(node, x) else None
+
+
+@rule(P.Not(P.Cast(x, name="cast", to=int(ir.DataType.BOOL))), set="default")
+def not_of_number(op, x):
+    """The negation of a number seen as a bool is that it equals 0."""
+    if not computes(op, "Equal", x.dtype):
+        return no("onnxruntime does not compare this dtype")
+    return op.Equal(x, op.constant(0, x.dtype))
+
+
+COUNTED = P.CumSum(P.Cast(P.Cast(x, to=int(INT32)) | x, to=int(INT64)), var("axis"), name="count")
+
+
+@rule(
+    P.Cast(P.Mul(P.Cast(COUNTED, to=int(INT32)), P.Cast(y, name="kept", shared=True)), to=int(INT64)),
+    set="default",
+)
+def counted_conditions(op, x, y, axis, count):
+    """How many conditions hold up to each position, times a condition: in int64 from the beginning, without a detour through int32.
+
+    So do models number the tokens that are not padding.
+    """
+    if x.dtype != ir.DataType.BOOL or y.dtype != ir.DataType.BOOL:
+        return no("they are no conditions")
+    return op.Mul(again(op, count, [op.Cast(x, to=INT64), axis]), op.Cast(y, to=INT64))
 
 
 def adds_no_axes(node: ir.Node, x: ir.Value) -> bool:

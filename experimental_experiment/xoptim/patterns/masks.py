@@ -21,7 +21,7 @@ from experimental_experiment.xoptim.pattern import (
     softmax_axis,
     var,
 )
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
@@ -65,6 +65,19 @@ def add_where_true(op, x, mask, a, root):
     if not has_shape_of(x, root) or not is_true(mask):
         return None
     return x if number_of(a) == 0 else op.Add(x, a)
+
+
+@rule(
+    P.Add(x, P.Where(P.And(mask, b, shared=True), a, var("c"), shared=True)),
+    set="default",
+    looks_further=True,
+)
+def add_where_partly_true(op, x, mask, b, a, root):
+    """x + Where(And(True, c), …) is x + Where(c, …), when x has all sizes: a mask of positions that are never negative."""
+    if not has_shape_of(x, root) or not is_true(mask):
+        return None
+    chosen = root.inputs[root.inputs[0] is x].producer()
+    return op.Add(x, again(op, chosen, [b, *chosen.inputs[1:]]))
 
 
 @rule(P.Add(x, const("bias"), name="node"), set="default", special_values=False)

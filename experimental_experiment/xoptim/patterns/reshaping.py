@@ -11,7 +11,14 @@ from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redon
 from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, optional, var
 from experimental_experiment.xoptim.patterns.transposing import REDUCTIONS
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import broadcast, reshape_target, same_sizes, shape_after
+from experimental_experiment.xoptim.shapes import (
+    Size,
+    broadcast,
+    is_same,
+    reshape_target,
+    same_sizes,
+    shape_after,
+)
 
 x, y, shape, axes = var("x"), var("y"), var("shape"), var("axes")
 
@@ -75,18 +82,39 @@ def reshape_nothing(op, x, shape, node):
 def reshape_to_computed_shape(op, x, node):
     """A shape that is computed although numbers, 0 and -1 say the same."""
     result = moved(op, x, [node])
+    if result is None:
+        result = with_ones(op, x, shape_after(node))
     return no("several sizes are computed") if result is None else result
+
+
+def with_ones(op, x: ir.Value, shape: list[Size] | None) -> ir.Value | None:
+    """*x* with axes of one element, in a *shape* of which nothing else is new; None when more is new."""
+    if shape is None or x.shape is None:
+        return None
+    added, before = [], list(x.shape)
+    for axis, size in enumerate(shape):
+        if before and is_same(size, before[0]):
+            before.pop(0)
+        elif isinstance(size, int) and size == 1:
+            added.append(axis)
+        else:
+            return None
+    return op.Unsqueeze(x, added) if added and not before else None
 
 
 @rule(P.Squeeze(P.Unsqueeze(x, axes, shared=True), var("squeezed")), set="default")
 def squeeze_unsqueeze(op, x, axes, squeezed):
-    """A Squeeze of the axes that an Unsqueeze adds."""
+    """A Squeeze of axes that an Unsqueeze adds: those are not added."""
     added, removed = ints_of(axes), ints_of(squeezed)
     if added is None or removed is None or x.shape is None:
         return no("axes or rank unknown")
     width = len(x.shape) + len(added)
-    same = sorted(axis % width for axis in added) == sorted(axis % width for axis in removed)
-    return x if same else None
+    added, removed = ({axis % width for axis in items} for items in (added, removed))
+    if not removed <= added:
+        return no("another axis is removed")
+    left = [axis for axis in range(width) if axis not in removed]
+    kept = [left.index(axis) for axis in sorted(added - removed)]
+    return op.Unsqueeze(x, kept) if kept else x
 
 
 @rule(P.Unsqueeze(P.Squeeze(x, axes, shared=True), var("added")), set="default")
@@ -257,26 +285,44 @@ def broadcasts_fast(x: ir.Value, expand: ir.Node) -> bool:
     return known >= PIECE or unknown or len(piece) == len(pairs) or is_little
 
 
-@rule(P.one_of(*BINARY)(P.Expand(x, shape, name="expand"), y, name="node"), set="default")
+@rule(
+    P.one_of(*BINARY)(P.Expand(x, shape, name="expand", shared=True), y, name="node"),
+    set="default",
+    looks_further=True,
+)
 def expanded_left_operand(op, x, y, expand, node):
     """An operand that the other one broadcasts as far needs no Expand."""
     return without_expand(op, node, expand, x)
 
 
-@rule(P.one_of(*BINARY)(y, P.Expand(x, shape, name="expand"), name="node"), set="default")
+@rule(
+    P.one_of(*BINARY)(y, P.Expand(x, shape, name="expand", shared=True), name="node"),
+    set="default",
+    looks_further=True,
+)
 def expanded_right_operand(op, x, y, expand, node):
     """The same for the other operand."""
     return without_expand(op, node, expand, x)
 
 
 def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value | None:
-    """*node* of *x* instead of its *expand*, when the result has the same shape."""
+    """*node* of *x* instead of its *expand*, when each reader of that has a result of the same shape."""
     if not broadcasts_fast(x, expand):
         return no("the pieces that it repeats are small")
-    inputs = [x if value is expand.outputs[0] else value for value in node.inputs]
-    if not same_sizes(broadcast(value.shape for value in inputs), node.outputs[0].shape):
-        return no("the result may be smaller")
-    return again(op, node, inputs)
+    expanded = expand.outputs[0]
+    if expanded.is_graph_output() or not all(broadcasts(user, expanded, x) for user, _ in expanded.uses()):
+        return no("a result may be smaller")
+    return again(op, node, [x if value is expanded else value for value in node.inputs])
+
+
+def broadcasts(node: ir.Node, expanded: ir.Value, x: ir.Value) -> bool:
+    """Whether a reader of *expanded* gives the same result with *x*, which was expanded; the first operand of PRelu has its shape."""
+    if node.domain or node.op_type not in (*BINARY, "Where"):
+        return False
+    if node.op_type == "PRelu" and node.inputs[0] is expanded:
+        return False
+    shapes = [x.shape if value is expanded else value.shape for value in node.inputs]
+    return same_sizes(broadcast(shapes), node.outputs[0].shape)
 
 
 @rule(P.Where(name="node"), set="default", looks_further=True)
@@ -284,13 +330,9 @@ def expanded_operands_of_where(op, node):
     """The same for the operands of Where."""
     expands = [value.producer() for value in node.inputs]
     expands = [item if item is not None and item.op_type == "Expand" else None for item in expands]
-    for position, expand in enumerate(expands):
-        if expand is None or len(node.inputs[position].uses()) > 1 or node.inputs[position].is_graph_output():
-            continue
-        inputs = list(node.inputs)
-        inputs[position] = expand.inputs[0]
-        if broadcasts_fast(inputs[position], expand) and same_sizes(
-            broadcast(value.shape for value in inputs), node.outputs[0].shape
-        ):
-            return again(op, node, inputs)
+    for expand in expands:
+        if expand is not None:
+            result = without_expand(op, node, expand, expand.inputs[0])
+            if isinstance(result, ir.Value):
+                return result
     return None
