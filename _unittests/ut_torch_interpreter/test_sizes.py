@@ -114,6 +114,28 @@ class TestNames(ExporterTestCase):
                     {"Shape": count, "Range": count}, {k: operators(model)[k] for k in ("Shape", "Range")}
                 )
 
+    def test_a_size_that_a_result_shows_is_read_from_it(self):
+        """From the last one: the first convolution stays one node with its Relu."""
+
+        class Enlarged(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = torch.nn.Conv2d(3, 4, 3, 2, 1), torch.nn.Conv2d(4, 4, 3, 2, 1)
+
+            def forward(self, x):
+                shown = torch.relu(self.first(x))
+                return F.interpolate(self.second(shown), size=shown.shape[2:], mode="bilinear")
+
+        axes = {axis: torch.export.Dim.DYNAMIC for axis in (0, 2, 3)}
+        others = [(torch.randn(1, 3, *size),) for size in ((1, 1), (5, 3), (33, 8))]
+        model = self.export_and_compare(
+            Enlarged(), (torch.randn(2, 3, 20, 24),), others=others, dynamic_shapes=(axes,)
+        )
+        found = collections.Counter(node.op_type for node in model.graph.node)
+        self.assertEqual({"Conv": 2, "Relu": 1, "Shape": 2, "Concat": 1, "Resize": 1}, dict(found))
+        read = [node.input[0] for node in model.graph.node if node.op_type == "Shape"]
+        self.assertIn(next(node.output[0] for node in model.graph.node if node.op_type == "Relu"), read)
+
     def test_bodies_see_the_sizes_around_them_and_keep_their_own(self):
         def function(x, y):
             def then(x):

@@ -18,6 +18,9 @@ aten = torch.ops.aten
 D = torch.export.Dim.DYNAMIC
 
 
+ARITHMETIC = {"Add", "Div", "Mod", "Mul", "Sub"}
+
+
 class OfSizes(torch.nn.Module):
     """Calls a function on the sizes of x."""
 
@@ -90,6 +93,29 @@ class TestSymbolic(ExporterTestCase):
                 self.export_and_compare(
                     OfSizes(function), (torch.ones(7, 3),), others=others, dynamic_shapes=({0: D, 1: D},)
                 )
+
+    def test_floor_divisions_of_sizes_are_divisions(self):
+        """What is divided is not negative, or is not once the quotient is larger by a known number."""
+        functions = {
+            "(a + 3) // 4": (lambda a: (a + 3) // 4, ["Add", "Div"]),
+            "(a - 1) // 8 + 1": (lambda a: (a - 1) // 8 + 1, ["Add", "Div"]),
+            "(2 * a - 7) // 3 // 2": (
+                lambda a: (2 * a - 7) // 3 // 2,
+                ["Mul", "Add", "Div", "Add", "Div", "Sub"],
+            ),
+            "a // -3": (lambda a: a // -3, ["Mod", "Sub", "Div"]),
+            "(5 - a) // 3": (lambda a: (5 - a) // 3, ["Sub", "Mod", "Sub", "Div"]),
+        }
+        for promise, (function, expected) in functions.items():
+            with self.subTest(promise):
+                model = self.export_and_compare(
+                    OfSizes(lambda a, b, function=function: (function(a),)),
+                    (torch.ones(20, 3),),
+                    others=[(torch.ones(size, 3),) for size in (1, 2, 3, 4, 7, 8, 9, 33)],
+                    dynamic_shapes=({0: D, 1: D},),
+                )
+                found = [node.op_type for node in model.graph.node if node.op_type in ARITHMETIC]
+                self.assertEqual([*expected, "Add"], found)  # the last one is that of OfSizes
 
     def test_integer_elements(self):
         pairs = [(-7, 3), (7, -3), (-7, -3), (6, 3), (0, 5), (2**40 + 1, 2**20)]

@@ -327,15 +327,17 @@ class Walk:
         if value.meta.get(STAMPED) is fake:
             return value
         expected = dtypes.onnx_dtype(fake.dtype)
-        sizes = self.dimensions.shape(fake, name)
+        expected_sizes = self.dimensions.shape(fake, name)
         if value.type is None:
             value.type = ir.TensorType(expected)
         known = value.shape
         agrees = value.dtype == expected and (
             known is None
             or (
-                len(known) == len(sizes)
-                and all(a == b for a, b in zip(known, sizes) if isinstance(a, int) and isinstance(b, int))
+                len(known) == len(expected_sizes)
+                and all(
+                    a == b for a, b in zip(known, expected_sizes) if isinstance(a, int) and isinstance(b, int)
+                )
             )
         )
         if not agrees:
@@ -345,8 +347,10 @@ class Walk:
                 "this is a bug of the exporter: please report it",
             )
         if value.producer() is not None and STAMPED not in value.meta:
-            value.shape = ir.Shape(sizes)
+            value.shape = ir.Shape(expected_sizes)
             value.meta[STAMPED] = fake
+            if not self.op.context.keeps_modules:
+                sizes.show(self.op, value)
             if not value.is_graph_output():
                 value.name = self.op.context.names.unique(name)
         return value

@@ -71,6 +71,11 @@ class AxisSize(Number):
                 self.held = self.home.Squeeze(vector, [0])
         return self.held
 
+    def move(self, x: ir.Value, axis: int) -> None:
+        """Read the size from another tensor, unless it was written, or is one of an input of the graph."""
+        if self.held is None and self.alone is None and self.x.producer() is not None:
+            self.x, self.axis = x, axis
+
     def vector(self) -> ir.Value:
         """The size as a 1-D value of one element, written now if it was not before."""
         if self.alone is None:
@@ -230,6 +235,22 @@ def declare(op: Emitter, value: ir.Value) -> None:
         return
     for axis in range(rank(value)):
         size_of(op, value, axis)
+
+
+def show(op: Emitter, x: ir.Value) -> None:
+    """Keep the sizes of a result that the sizes of inputs decide: they are read from the last result that shows them, not computed.
+
+    The last one, so that what is asked for its sizes is no value in the middle of nodes that are fused.
+    """
+    for axis, size in enumerate(x.shape):
+        key = None if isinstance(size, int) else key_of(op, size.value)
+        if key is None:
+            continue
+        kept = lookup(op, key)
+        if kept is None:
+            op.sizes[key] = AxisSize(op, x, axis, size.value)
+        elif type(kept) is AxisSize and kept.home is op:
+            kept.move(x, axis)
 
 
 def size_of(op: Emitter, x: ir.Value, axis: int) -> int | Number:

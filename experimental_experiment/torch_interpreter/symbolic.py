@@ -72,12 +72,44 @@ def python_binary(target: Callable, write: Callable, *others: Callable) -> None:
 
 
 def floordiv(op, a, b):
-    """``a // b`` rounds towards minus infinity; ONNX Div truncates integers. As CPython, from the remainder for floats."""
+    """``a // b`` rounds towards minus infinity; ONNX Div truncates integers. As CPython, from the remainder for floats.
+
+    The quotient of a number that is at least ``-n * b``, as ``size - 1`` is, is ``(a + n * b) // b - n``: of numbers that are not negative.
+    """
     if a.dtype != DOUBLE:
-        return op.Div(op.Sub(a, op.Mod(a, b)), b)
+        least, divisor = lower_bound(a), lower_bound(b)
+        if least is None or divisor is None or divisor < 1 or b.const_value is None:
+            return op.Div(op.Sub(a, op.Mod(a, b)), b)
+        steps = max(0, -(least // divisor))
+        return op.Sub(op.Div(op.Add(a, steps * divisor), b), steps)
     exact = op.Div(op.Sub(a, mod(op, a, b)), b)
     below = op.Floor(exact)
     return op.Add(below, op.Cast(op.Greater(op.Sub(exact, below), 0.5), to=DOUBLE))
+
+
+def lower_bound(x: ir.Value, reach: int = 8) -> int | None:
+    """A number that an integer computed from sizes is never below, None when none is known."""
+    if x.const_value is not None:
+        return int(x.const_value.numpy().min()) if x.const_value.size == 1 else None
+    node = x.producer()
+    if node is None or not reach:
+        return None
+    if node.op_type == "Shape":
+        return 0
+    if node.op_type in ("Squeeze", "Unsqueeze"):
+        return lower_bound(node.inputs[0], reach - 1)
+    if node.op_type not in ("Add", "Div", "Max", "Mul", "Sub") or len(node.inputs) != 2:
+        return None
+    a, b = (lower_bound(value, reach - 1) for value in node.inputs)
+    if a is None or b is None:
+        return None
+    if node.op_type == "Add":
+        return a + b
+    if node.op_type == "Max":
+        return max(a, b)
+    if node.op_type == "Sub":
+        return a - b if node.inputs[1].const_value is not None else None
+    return 0 if a >= 0 and b >= 0 else None
 
 
 def mod(op, a, b):
