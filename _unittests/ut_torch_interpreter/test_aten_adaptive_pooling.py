@@ -89,6 +89,23 @@ class TestAdaptivePooling(ExporterTestCase):
         model = self.assert_same_as_eager(lambda x: pooled(x, 5), IMAGE, target_opset=20)
         self.assertEqual(26, len(model.graph.node))
 
+    def test_an_axis_that_keeps_its_size_is_not_pooled(self):
+        mean, largest = torch.nn.functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_max_pool2d
+        others = [(normal(4, 3, 6, 7),), (normal(1, 3, 1, 2),)]
+        for size, operators in (
+            ((None, None), ["Identity"]),
+            ((None, 1), ["ReduceMean"]),
+            ((1, None), ["ReduceMean"]),
+        ):
+            with self.subTest(size=size):
+                model = self.assert_same_as_eager(lambda x, size=size: mean(x, size), IMAGE, others=others)
+                self.assertEqual(operators, [node.op_type for node in model.graph.node])
+        for size in ((None, 4), (3, None)):
+            with self.subTest(size=size):
+                self.assert_same_as_eager(lambda x, size=size: mean(x, size), IMAGE, others=others)
+                # torch fixes the sizes of the other one
+                self.assert_same_as_eager(lambda x, size=size: largest(x, size), IMAGE, dynamic=False)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -92,6 +92,10 @@ class TestDropout(ExporterTestCase):
         ((result,),) = self.runs(Model(), torch.ones(100), count=1)
         self.assertTrue(torch.equal(result.unique(), torch.tensor([1.0, 3.0])))
 
+    def test_probability_1_is_a_product_with_zero(self):
+        model = self.assert_same_as_eager(lambda x: aten.dropout.default(x, 1.0, True), X)
+        self.assertEqual(["Mul"], [node.op_type for node in model.graph.node])
+
 
 if __name__ == "__main__":
     unittest.main()

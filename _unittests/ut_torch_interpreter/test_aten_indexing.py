@@ -184,6 +184,13 @@ class TestIndexing(ExporterTestCase):
         model = self.assert_same_as_eager(lambda x, m: x.masked_fill(m, 0.0), floats(3), MASK)
         self.assertEqual([node.op_type for node in model.graph.node], ["Where"])
 
+    def test_indices_under_a_mask_are_clamped_by_one_node(self):
+        read = lambda x, m, i: aten._unsafe_masked_index.default(x, m, [i], -5.0)
+        others = [(floats(2), MASK, torch.tensor([5, -9, 1]))]
+        model = self.assert_same_as_eager(read, floats(4), MASK, torch.tensor([1, 99, -3]), others=others)
+        expected = ["Shape", "Squeeze", "Neg", "Sub", "Clip", "Gather", "Where"]
+        self.assertEqual(sorted(expected), sorted(node.op_type for node in model.graph.node))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -69,6 +69,8 @@ class TestNormalization(ExporterTestCase):
             aten.layer_norm.default, IMAGE.bfloat16(), [4], normal(4), normal(4), 1e-5),
         "layer, empty": (aten.layer_norm.default, IMAGE[:0], [4], normal(4), None, 1e-5),
         "native layer": (aten.native_layer_norm.default, IMAGE, [5, 4], normal(5, 4), None, 1e-5),
+        "native layer, float16": (aten.native_layer_norm.default, IMAGE.half(), [4], None, None, 1e-5),
+        "native layer, bfloat16": (aten.native_layer_norm.default, IMAGE.bfloat16(), [5, 4], None, None, 1e-5),
         "native layer, float64": (aten.native_layer_norm.default, IMAGE.double(), [4], None, None, 1e-5),
         "root mean square": (aten.rms_norm.default, IMAGE, [4], normal(4), 1e-6),
         "root mean square, no eps": (aten.rms_norm.default, IMAGE, [5, 4]),
@@ -154,6 +156,13 @@ class TestNormalization(ExporterTestCase):
             with self.subTest(promise):
                 written = lambda x, m, v, call=call: call(x, m + 0, v + 0)
                 self.assert_same_as_eager(written, IMAGE, MEAN, VAR, others=[(normal(5, 6, 2, 3), BIAS, VAR)])
+
+    def test_statistics_of_layers_are_of_the_same_node(self):
+        target = aten.native_layer_norm.default
+        far = IMAGE * 3 + 1000
+        others = [(far[:, :1],), (far[:0],)]
+        model = self.assert_same_as_eager(lambda x: target(x, [4], None, None, 1e-5), far, others=others)
+        self.assertEqual(["LayerNormalization"], [node.op_type for node in model.graph.node])
 
 
 if __name__ == "__main__":

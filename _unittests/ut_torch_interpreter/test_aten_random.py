@@ -74,6 +74,10 @@ class TestRandom(ExporterTestCase):
         "a coin": (aten.bernoulli.p, INTS, 0.3),
         "a coin from a tensor": (aten.bernoulli.Tensor, HALVES, FLOATS[0] + 0.6),
         "draws with replacement": (aten.multinomial.default, WEIGHTS, 10000, True),
+        "draws with replacement, float16": (aten.multinomial.default, WEIGHTS.half(), 10000, True),
+        "draws with replacement, float64": (aten.multinomial.default, WEIGHTS.double(), 10000, True),
+        "draws with replacement, two rows": (aten.multinomial.default, WEIGHTS.repeat(2, 1), 10000, True),
+        "one draw": (aten.multinomial.default, WEIGHTS.repeat(5000, 1), 1),
         "draws without replacement": (aten.multinomial.default, WEIGHTS.repeat(5000, 1), 2),
         "events": (aten.poisson.default, FLOATS + 4),
     }
@@ -161,6 +165,32 @@ class TestRandom(ExporterTestCase):
         with self.assertLogs("experimental_experiment", "WARNING") as logs:
             to_onnx(Call(aten.rand_like.default, (FLOATS,), {}), (FLOATS,), target_opset=22)
         self.assertIn("no kernel for RandomUniformLike after opset 21", logs.output[0])
+
+    def test_one_draw_is_a_multinomial(self):
+        operators = lambda model: [node.op_type for node in model.graph.node]
+        for weights, expected in (
+            (WEIGHTS.repeat(2, 1), ["Log", "Multinomial"]),
+            (WEIGHTS, ["Log", "Unsqueeze", "Multinomial", "Squeeze"]),
+        ):
+            model = to_onnx(Call(aten.multinomial.default, (weights, 1), {}), (weights,))
+            self.assertEqual(expected, operators(model))
+
+    def test_draws_never_have_a_weight_of_zero(self):
+        weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 0.0], [2.0, 0.0, 0.0, 0.0, 1e-3]])
+        module = Call(aten.multinomial.default, (weights, 5000, True), {})
+        got = run(session(to_onnx(module, (weights,))), (weights,))[0]
+        self.assertEqual([{1, 3}, {0, 4}], [set(row.tolist()) for row in got])
+        self.assertAlmostEqual(float((got[0] == 3).float().mean()), 0.75, delta=0.04)
+
+    def test_draws_for_a_batch_that_may_be_empty(self):
+        given = WEIGHTS.repeat(3, 1)
+        module = Call(aten.multinomial.default, (given, 1), {})
+        model = to_onnx(module, (given,), dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),))
+        for rows in (0, 1, 7):
+            weights = WEIGHTS.repeat(rows, 1)
+            got = run(session(model), (weights,))[0]
+            self.assertEqual((torch.int64, (rows, 1)), (got.dtype, tuple(got.shape)))
+            self.assertTrue(bool((weights.gather(1, got) > 0).all()))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ ROWS = {
 }
 
 OTHER_ROWS = {
+    "Multinomial.warned_about": (lambda x: torch.multinomial(x, 1), torch.ones(3)),
     "RandomNormalLike.warned_about": (torch.randn_like, torch.ones(3)),
     "RandomUniformLike.warned_about": (torch.rand_like, torch.ones(3)),
     "RoiAlign.warned_about": (lambda x: x.mean((2, 3), keepdim=True), torch.ones(1, 2, 5, 5)),

@@ -11,7 +11,7 @@ pad = torch.nn.functional.pad
 SIGNAL, IMAGE = torch.randn(2, 5, 6), torch.randn(2, 3, 5, 6)
 
 ROWS = {
-    "Pad.gathered_inside": (lambda x: pad(x, [4, -3], mode="reflect"), SIGNAL),
+    "Pad.cropped_last": (lambda x: pad(x, [4, -3], mode="reflect"), SIGNAL),
     "Pad.wrapped_nothing": (lambda x: pad(x, [3, 2], mode="circular"), SIGNAL[:0]),
 }
 
@@ -94,6 +94,22 @@ class TestPads(ExporterTestCase):
 
         others = [(torch.randn(2, 3, 7, 8), torch.randn(4))]
         self.assert_same_as_eager(around, IMAGE, torch.randn(3), others=others, target_opset=18)
+
+    def test_crops_of_modes_that_read_the_edge(self):
+        crops = {"replicate": ([8, -2], [-2, 8], [-1, -1]), "reflect": ([4, -3], [-3, 4], [-1, -1])}
+        others = [(torch.randn(1, 2, 9),), (torch.randn(3, 1, 5),)]
+        for mode, amounts in crops.items():
+            for amount in amounts:
+                with self.subTest(mode=mode, amount=amount):
+                    model = self.assert_same_as_eager(
+                        lambda x, a=amount, m=mode: pad(x, a, mode=m), SIGNAL, others=others
+                    )
+                    expected = ["Pad", "Slice"] if max(amount) > 0 else ["Slice"]
+                    self.assertEqual(expected, [node.op_type for node in model.graph.node])
+        self.assert_same_as_eager(
+            lambda x: pad(x, [3, -1, -2, 4], mode="replicate"), IMAGE, others=[(IMAGE[:, :, :3, :1],)]
+        )
+        self.assert_same_as_eager(lambda x: pad(x, [3, -1, -2, 4], mode="reflect"), IMAGE)
 
 
 if __name__ == "__main__":

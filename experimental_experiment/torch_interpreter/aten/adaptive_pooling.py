@@ -30,6 +30,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     is_static,
     label,
     minus,
+    same_sizes,
     sizes_of,
     volume,
 )
@@ -82,28 +83,36 @@ def adaptive_mean(op, self, output_size: list[Size]):
     """The mean of each window, over as many spatial axes as there are sizes."""
     axes = len(output_size)
     sizes = [op.size(self, axis - axes) for axis in range(axes)]
-    if all(is_int(size, 1) for size in output_size):
-        if rank(self) == axes + 2:
-            return op.GlobalAveragePool(self)
-        return op.ReduceMean(self, list(range(-axes, 0)), keepdims=1)
-    if divides(output_size, sizes):
-        kernel = [size // out for size, out in zip(sizes, output_size)]
+    if all(is_int(size, 1) for size in output_size) and rank(self) == axes + 2:
+        return op.GlobalAveragePool(self)
+    kernel = lengths(op, self, output_size)
+    if all(length == 1 or is_int(out, 1) for length, out in zip(kernel, output_size)):
+        whole = [axis - axes for axis in range(axes) if kernel[axis] != 1]
+        return op.ReduceMean(self, whole, keepdims=1) if whole else self
+    if None not in kernel:
         return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
     first = rank(self) - axes
+    uneven = [axis for axis in range(axes) if kernel[axis] != 1]
     x = op.Cast(self, to=wide(self.dtype))
-    x = padded_along(op, x, range(first, rank(self)), [0] * axes, [1] * axes)
+    x = padded_along(op, x, [first + axis for axis in uneven], [0] * len(uneven), [1] * len(uneven))
+    found = windows(op, [sizes[axis] for axis in uneven], [output_size[axis] for axis in uneven])
     count = op.constant(1)
-    for axis, (index, length) in enumerate(windows(op, sizes, output_size)):
+    for axis, (index, length) in zip(uneven, found):
         x = op.ReduceSum(op.Gather(x, index, axis=first + axis), [first + axis, first + axis + 1], keepdims=0)
         count = op.Mul(count, op.Reshape(length, [-1] + [1] * (axes - axis - 1)))
     return op.Cast(op.Div(x, op.Cast(count, to=x.dtype)), to=self.dtype)
 
 
-def divides(output_size: list[Size], sizes: list[Size]) -> bool:
-    """Whether all windows of an axis have one length, known now."""
-    return is_static(*sizes, *output_size) and all(
-        out and size and size % out == 0 for size, out in zip(sizes, output_size)
-    )
+def lengths(op, self, output_size: list[Size]) -> list[int | None]:
+    """The length of all windows of each spatial axis, 1 of one that keeps its size; None where they differ or are not known now."""
+    first = rank(self) - len(output_size)
+    sizes = sizes_of(op, self)
+    kept = same_sizes(op, self, [*sizes[:first], *output_size])[first:]
+    found: list[int | None] = []
+    for size, out, same in zip(sizes[first:], output_size, kept):
+        divides = is_static(size, out) and out and size and size % out == 0
+        found.append(1 if same else size // out if divides else None)
+    return found
 
 
 def windows(op, sizes: list[Size], output_size: list[Size]) -> list[tuple[ir.Value, ir.Value]]:
@@ -138,11 +147,10 @@ def adaptive_bounds(op, size: Size, out: Size) -> tuple[ir.Value, ir.Value]:
 def adaptive_largest(op, self, output_size: list[int]):
     """The largest element of each window and its flat position, the first one of equals."""
     axes = len(output_size)
-    sizes = sizes_of(op, self)[-axes:]
     if all(is_int(size, 1) for size in output_size):
         return largest_of_all(op, self, axes)
-    if divides(output_size, sizes):
-        kernel = [size // out for size, out in zip(sizes, output_size)]
+    kernel = lengths(op, self, output_size)
+    if None not in kernel:
         found = Geometry(op, self, axes, kernel, kernel, 0, 1, False)
         return with_indices(op, self, axes, found)
 

@@ -30,7 +30,7 @@ def native_dropout(op, input, p, train):
     if train is False or not p:
         return input, op.Expand(op.constant(True), op.shape_of(input))
     mask = keeps(op, input, p)
-    return masked(op, input, mask, p), mask
+    return masked(op, input, mask, p), op.Expand(mask, op.shape_of(input)) if p == 1 else mask
 
 
 @translates(aten.feature_dropout.default)
@@ -54,9 +54,9 @@ def feature_alpha_dropout(op, input, p, train):
 
 
 def keeps(op, like: ir.Value, p: float) -> ir.Value:
-    """A random mask in the shape of a value, true with probability ``1 - p``."""
+    """A random mask in the shape of a value, true with probability ``1 - p``; one False when *p* is 1."""
     if p == 1:
-        return op.Expand(op.constant(False), op.shape_of(like))
+        return op.constant(False)
     uniform = op.RandomUniformLike(like, dtype=ir.DataType.FLOAT)
     return op.GreaterOrEqual(uniform, float(p))
 

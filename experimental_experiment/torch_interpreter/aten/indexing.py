@@ -223,6 +223,6 @@ def clamped(op, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[ir.Valu
     for axis, index in enumerate(indices):
         if index is not None:
             size = op.constant(op.size(x, axis))
-            index = op.Min(op.Max(op.Cast(index, to=INT64), op.Neg(size)), op.Sub(size, 1))
+            index = op.Clip(op.Cast(index, to=INT64), op.Neg(size), op.Sub(size, 1))
         within.append(index)
     return within

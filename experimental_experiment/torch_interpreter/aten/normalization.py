@@ -129,19 +129,26 @@ def updated(op, input, axes, running, batch, momentum):
 @translates(aten.layer_norm.default)
 def layer_norm(op, input, normalized_shape, weight, bias, eps):
     """Normalize over the last len(normalized_shape) axes."""
-    axis = -len(normalized_shape)
-    if weight is None:
-        weight = ones_like_axes(op, input, axis)
-    x, weight, bias = in_one_dtype(op, input, weight, bias)
-    return op.Cast(op.LayerNormalization(x, weight, bias, axis=axis, epsilon=eps), to=input.dtype)
+    return op.Cast(layer_normalization(op, input, normalized_shape, weight, bias, eps), to=input.dtype)
 
 
 @translates(aten.native_layer_norm.default)
 def native_layer_norm(op, input, normalized_shape, weight, bias, eps):
-    """`layer_norm` with the mean and 1 / deviation of every row."""
-    result = layer_norm(op, input, normalized_shape, weight, bias, eps)
-    mean, var = moments(op, raised(op, input), list(range(-len(normalized_shape), 0)))
-    return as_torch_says(op, (result, mean, reciprocal_root(op, var, eps)))
+    """`layer_norm` with the mean and 1 / deviation of every row, which LayerNormalization gives in float32 at most."""
+    if input.dtype == ir.DataType.DOUBLE:
+        result = layer_norm(op, input, normalized_shape, weight, bias, eps)
+        mean, var = moments(op, input, list(range(-len(normalized_shape), 0)))
+        return result, mean, reciprocal_root(op, var, eps)
+    return as_torch_says(op, layer_normalization(op, input, normalized_shape, weight, bias, eps, outputs=3))
+
+
+def layer_normalization(op, input, normalized_shape, weight, bias, eps, outputs=None):
+    """LayerNormalization, in float32 where the dtypes differ, with the first *outputs* of its three results."""
+    axis = -len(normalized_shape)
+    if weight is None:
+        weight = ones_like_axes(op, input, axis)
+    x, weight, bias = in_one_dtype(op, input, weight, bias)
+    return op.LayerNormalization(x, weight, bias, axis=axis, epsilon=eps, outputs=outputs)
 
 
 @translates(aten.rms_norm.default)

@@ -72,7 +72,17 @@ def log_normal(op, self, mean, std):
 
 @translates(aten.multinomial.default)
 def multinomial(op, self, num_samples, replacement):
-    """Indices drawn with the weights of each row: who arrives first when waiting times shrink with weights."""
+    """Indices drawn with the weights of each row; without Multinomial, which puts every index back, draws float32 and takes no
+    empty batch, it is who arrives first when waiting times shrink with weights.
+    """
+    is_drawn_again = isinstance(num_samples, int) and (replacement or num_samples == 1)
+    has_rows = rank(self) == 1 or (isinstance(self.shape[0], int) and self.shape[0] > 0)
+    if is_drawn_again and has_rows and self.dtype != DOUBLE:
+        logarithms = op.Log(op.Cast(self, to=FLOAT))
+        if rank(self) == 2:
+            return op.Multinomial(logarithms, sample_size=num_samples, dtype=INT64)
+        drawn = op.Multinomial(op.Unsqueeze(logarithms, [0]), sample_size=num_samples, dtype=INT64)
+        return op.Squeeze(drawn, [0])
     weights = op.Cast(self, to=DOUBLE)
     if not replacement:
         speed = op.Div(weights, survival(op, self, DOUBLE))

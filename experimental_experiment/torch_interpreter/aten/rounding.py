@@ -38,8 +38,8 @@ def trunc(op, self):
 
 @translates(aten.frac.default)
 def frac(op, self):
-    """What truncation takes away: what a division by 1 leaves; NaN for an infinity, as in torch."""
-    return op.Mod(self, 1.0, fmod=1)
+    """What truncation takes away; NaN for an infinity, as in torch. Mod takes three times as long in onnxruntime."""
+    return op.Sub(self, trunc(op, self))
 
 
 @translates(aten.round.decimals)

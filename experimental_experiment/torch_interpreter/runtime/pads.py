@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, plus
 
@@ -15,15 +15,26 @@ from experimental_experiment.torch_interpreter.sizes import Size, counted, is_in
     "Pad",
     when="mode edge or reflect, and an amount is negative",
     because="it crops first, and refuses what then reaches too far",
-    nodes="8 to 10 an axis of dynamic size, otherwise 1",
+    nodes=1,
 )
-def gathered_inside(op, x, pads, value=None, axes=None, *, mode="constant"):
-    """The elements at positions that are moved into each axis."""
-    position = {"edge": repeated, "reflect": mirrored}.get(mode)
+def cropped_last(op, x, pads, value=None, axes=None, *, mode="constant"):
+    """Pad by the amounts that are not negative, then a Slice."""
     amounts = numbers_of(op, pads)
-    if position is None or not any(isinstance(amount, int) and amount < 0 for amount in amounts):
+    crops = [isinstance(amount, int) and amount < 0 for amount in amounts]
+    if mode not in ("edge", "reflect") or not any(crops):
         return None
-    return gathered(op, x, amounts, axes, position)
+    kept = [0 if crop else amount for crop, amount in zip(crops, amounts)]
+    if not all(is_int(amount, 0) for amount in kept):
+        x = op.Pad(x, op.shape(kept), None, axes, mode=mode)
+    padded = range(rank(x)) if axes is None else axes.const_value.numpy().tolist()
+    begin, end = (
+        [-amount if crop else 0 for crop, amount in zip(crops[half], amounts[half])]
+        for half in (slice(len(padded)), slice(len(padded), None))
+    )
+    bounds = [bound for bound in zip(begin, end, padded) if bound[0] or bound[1]]
+    starts = [start for start, _, _ in bounds]
+    ends = [-back if back else INT64_MAX for _, back, _ in bounds]
+    return op.Slice(x, starts, ends, [axis for _, _, axis in bounds])
 
 
 @repairs(
@@ -71,17 +82,6 @@ def gathered(op, x, amounts: list[Size], axes: ir.Value | None, position: Callab
         positions = op.Sub(counted(op, plus(op, plus(op, size, first), last)), first)
         x = op.Gather(x, position(op, positions, size, first, last), axis=axis)
     return x
-
-
-def repeated(op, positions, size, first, last):
-    """Replication: positions kept within the axis."""
-    return op.Min(op.Max(positions, 0), op.Sub(op.constant(size), 1))
-
-
-def mirrored(op, positions, size, first, last):
-    """Reflection: positions folded at the first element, then at the last one."""
-    end = op.Sub(op.constant(size), 1)
-    return op.Sub(end, op.Abs(op.Sub(end, op.Abs(positions))))
 
 
 def wrapped(op, positions, size, first, last):

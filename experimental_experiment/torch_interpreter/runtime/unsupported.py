@@ -6,6 +6,7 @@ from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
 @repairs(
+    "Multinomial",
     "RandomNormalLike",
     "RandomUniformLike",
     "RoiAlign",
