@@ -197,8 +197,8 @@ def einsum_written(x):
 REFUSED = {
     windows_added: r"aten\.add_\.Tensor.*it writes a view that shows an element of the memory twice: clone it before",
     windows_copied: r"aten\.copy_\.default.*it writes a view that shows an element of the memory twice",
-    windows_masked: r"aten\.index_put_\.default.*it writes a view that shows an element of the memory twice",
-    einsum_written: r"aten\.fill_\.Tensor.*a write through the view aten\.einsum\.default is not handled",
+    windows_masked: r"aten\.(index_put_\.default|masked_fill_\.Scalar).*it writes a view that shows an element of the memory twice",
+    einsum_written: r"aten\.fill_\.(Tensor|Scalar).*a write through the view aten\.einsum\.default is not handled",
 }
 
 

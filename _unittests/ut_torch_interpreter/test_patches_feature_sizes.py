@@ -8,6 +8,7 @@ import torch
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+from experimental_experiment.versions import numbers
 
 modeling_sam3 = importlib.import_module(
     "transformers.models.sam3.modeling_sam3"
@@ -57,6 +58,7 @@ class TestSizesOfFeatures(ExporterTestCase):
                 target_opset=20,
             )
 
+    @unittest.skipIf(numbers(torch.__version__) >= numbers("2.15"), "torch 2.15 compares such sizes")
     def test_refused_without_it(self):
         shapes = ({0: "batch"}, {0: "batch"}, {0: "batch", 1: "length"})
         refused = self.assertRaisesRegex(CaptureError, "Could not guard on data-dependent expression Eq")

@@ -1,4 +1,4 @@
-"""What other versions of torch, from 2.9 to 2.14, lack or spell otherwise."""
+"""What other versions of torch, from 2.9 to 2.15, lack or spell otherwise."""
 
 from __future__ import annotations
 
