@@ -33,7 +33,8 @@ TRANSFORMERS = (
     "MatMulIntegerToFloatFusion MatMulNBitsFusion MatMulScaleFusion MatmulTransposeFusion MemcpyTransformer NchwcTransformer "
     "NhwcTransformer QDQFinalCleanupTransformer QDQPropagationTransformer QDQS8ToU8Transformer QDQSelectorActionTransformer "
     "QuickGeluFusion RemoveDuplicateCastTransformer ReshapeFusion SimplifiedLayerNormFusion SkipLayerNormFusion "
-    "SliceConcatToSpaceToDepthFusion TransposeOptimizer TransposeOptimizer_CPUExecutionProvider WeightBiasQuantization WhereDummyDq"
+    "SliceConcatToSpaceToDepthFusion SwiGluFusion TransposeOptimizer TransposeOptimizer_CPUExecutionProvider "
+    "WeightBiasQuantization WhereDummyDq"
 ).split()
 """What onnxruntime 1.31 applies on the CPU, as its log names it."""
 

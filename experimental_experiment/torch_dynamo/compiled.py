@@ -17,10 +17,14 @@ from experimental_experiment.torch_dynamo.interface import BOOL, CONSTANT, DIM, 
 from experimental_experiment.torch_dynamo.layout import laid_out, permutation
 from experimental_experiment.torch_dynamo.providers import Provider
 from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.versions import numbers
 
 with_effects = torch.ops.higher_order.with_effects
 
 NUMBERS = {DIM: torch.int64, FLOAT: torch.float64, BOOL: torch.bool}
+
+NEW_DLPACK = numbers(onnxruntime.__version__) >= numbers("1.32")
+"""Whether onnxruntime takes booleans by DLPack, before that it took bytes and wanted to be told; and gives nothing the strides 0."""
 
 
 class CompiledGraph:
@@ -137,8 +141,11 @@ class OrtBackend(CompiledGraph):
         """The outputs that the model computes; no tensor is copied."""
         feeds = OrtValueVector()
         feeds.reserve(len(tensors))
-        for tensor, boolean in zip(tensors, self.booleans):  # DLPack gives booleans as bytes
-            feeds.push_back(to_dlpack(tensor.view(torch.uint8) if boolean else tensor), boolean)
+        for tensor, boolean in zip(tensors, self.booleans):
+            if NEW_DLPACK:
+                feeds.push_back(to_dlpack(tensor))
+            else:
+                feeds.push_back(to_dlpack(tensor.view(torch.uint8) if boolean else tensor), boolean)
         found = OrtValueVector()
         self.session._sess.run_with_ortvaluevector(
             self.options, self.input_names, feeds, self.output_names, found, self.places
@@ -190,6 +197,11 @@ def preparation(entry: Entry, device: torch.device) -> Callable | None:
     return None
 
 
+def with_strides(value: torch.Tensor) -> torch.Tensor:
+    """A tensor that has the strides of its sizes when it has no elements."""
+    return value if value.numel() else torch.empty(value.shape, dtype=value.dtype, device=value.device)
+
+
 def completion(entry: Entry, is_seen: bool) -> Callable | None:
     """What makes of a tensor of onnxruntime's an output, None when it is one. *is_seen*: its layout is seen by the user."""
     if entry.kind != TENSOR:
@@ -197,6 +209,8 @@ def completion(entry: Entry, is_seen: bool) -> Callable | None:
     order = permutation(entry.fake) if is_seen else None
     dtype = entry.fake.dtype
     steps: list[Callable] = []
+    if NEW_DLPACK and is_seen and not all(isinstance(size, int) and size for size in entry.fake.shape):
+        steps.append(with_strides)
     if dtype == torch.bool:
         steps.append(lambda value: value.view(torch.bool))
     if dtype.is_complex:
