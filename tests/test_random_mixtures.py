@@ -25,6 +25,9 @@ from tests.properties import RandomPrograms
 
 LEFT_OUT = RANDOM | UNSPECIFIED | {name.split("/")[1] for name in known_failures("plain")}
 OPERATORS = [info for info in op_db if torch.float32 in info.supported_dtypes("cpu") and not info.variant_test_name and info.name not in LEFT_OUT]  # fmt: skip
+UNCHECKED = ("_batch_norm_with_update", "_native_batch_norm_legit", "native_batch_norm")
+"""What writes past statistics that are too short for the channels of another input, in torch 2.14."""
+
 TRIES, MOST_ELEMENTS = 30, 3000
 REFUSES = (
     RuntimeError,
@@ -150,7 +153,7 @@ class TestMixtures(RandomPrograms):
         count, wanted = 0, random.randint(2, 3)
         for attempt in range(TRIES):
             position = random.randrange(len(OPERATORS)) if attempt else first
-            if not samples(position):
+            if not samples(position) or (attempt and OPERATORS[position].name in UNCHECKED):
                 continue
             call = random.choice(samples(position)) if attempt else sample
             given = f"{[tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in pytree.tree_leaves((call.args, call.kwargs))]}"
