@@ -73,10 +73,20 @@ def add_where_true(op, x, mask, a, root):
     looks_further=True,
 )
 def add_where_partly_true(op, x, mask, b, a, root):
-    """x + Where(And(True, c), …) is x + Where(c, …), when x has all sizes: a mask of positions that are never negative."""
-    if not has_shape_of(x, root) or not is_true(mask):
+    """x + Where(And(True, c), …) is x + Where(c, …), when all readers add it to what has all sizes: positions are never negative."""
+    if not is_true(mask):
         return None
-    chosen = root.inputs[root.inputs[0] is x].producer()
+    bias = root.inputs[root.inputs[0] is x]
+    chosen = bias.producer()
+    if (
+        bias.is_graph_output()
+        or len(chosen.inputs[0].uses()) > 1
+        or not all(
+            user.op_type == "Add" and has_shape_of(user.inputs[user.inputs[0] is bias], user)
+            for user, _ in bias.uses()
+        )
+    ):
+        return no("another reader needs the mask as it is")
     return op.Add(x, again(op, chosen, [b, *chosen.inputs[1:]]))
 
 
