@@ -122,6 +122,17 @@ class TestPooling(ExporterTestCase):
             with self.subTest(size=size):
                 self.assert_same_as_eager(every, normal(2, 2, size), others=[(normal(3, 2, size + 4),)])
 
+    def test_a_divisor_takes_one_factor_more(self):
+        for x, kernel, larger in ((IMAGE, [3, 2], (4, 3, 12, 7)), (VOLUME, [2, 3, 2], (1, 3, 9, 7, 8))):
+            pool = aten.avg_pool2d.default if len(kernel) == 2 else aten.avg_pool3d.default
+            with self.subTest(kernel=kernel):
+                model = self.assert_same_as_eager(
+                    lambda x, k=kernel, p=pool: p(x, k, [2], [1], False, False, 5),
+                    x,
+                    others=[(normal(*larger),)],
+                )
+                self.assertEqual(["AveragePool", "Mul"], [node.op_type for node in model.graph.node])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -63,6 +63,7 @@ class Geometry:
     """
 
     def __init__(self, op, x, axes, kernel_size, stride, padding, dilation, ceil_mode):
+        self.ceil_mode = ceil_mode
         self.kernel = per_axis(kernel_size, axes)
         self.stride = per_axis(stride, axes, self.kernel)
         self.begin = per_axis(padding, axes)
@@ -295,7 +296,9 @@ def divisor_of(op, found: Geometry, count_include_pad, divisor_override):
 
 
 def divisors(op, found: Geometry, count_include_pad):
-    """Number of elements of every window, without those that only ceil_mode added: (out1, out2, ...)."""
+    """Number of elements of every window, without those that only ceil_mode added: (out1, out2, ...), a number for all alike."""
+    if count_include_pad and not found.ceil_mode:
+        return op.constant(math.prod(found.kernel))
     product = None
     axes = len(found.kernel)
     for axis, size in enumerate(found.sizes):
