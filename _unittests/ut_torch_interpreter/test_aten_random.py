@@ -176,7 +176,7 @@ class TestRandom(ExporterTestCase):
             self.assertEqual(expected, operators(model))
 
     def test_draws_never_have_a_weight_of_zero(self):
-        weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 0.0], [2.0, 0.0, 0.0, 0.0, 1e-3]])
+        weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.1]])
         module = Call(aten.multinomial.default, (weights, 5000, True), {})
         got = run(session(to_onnx(module, (weights,))), (weights,))[0]
         self.assertEqual([{1, 3}, {0, 4}], [set(row.tolist()) for row in got])
