@@ -310,9 +310,7 @@ def context_of(
         if isinstance(graph, ir.Graph):
             taken.update((name, 0) for name in graph.initializers)
     taken.update(dict.fromkeys([node.name for node in nodes], 0))
-    for node in nodes:
-        for value in node.outputs:
-            taken[value.name] = 0
+    taken.update(dict.fromkeys([value.name for node in nodes for value in node.outputs], 0))
     if isinstance(root, ir.Graph):
         share_constants(root, context)
     else:

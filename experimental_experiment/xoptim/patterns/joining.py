@@ -22,6 +22,9 @@ def product_of_joined_axes(op, product, root):
 
     What stands between is done on all axes: a Transpose of the last two, a Softmax along the last one, elementwise operators.
     """
+    second = product.inputs[1].shape
+    if second is None or len(second) != 3:
+        return None  # a linear layer, as most
     parted, flat = shape_after(root), product.outputs[0].shape
     if parted is None or flat is None or len(flat) != 3 or len(parted) < 4:
         return no("no leading axis parts")
