@@ -636,6 +636,24 @@ class TestOptions(unittest.TestCase):
         model = parsed(f"agraph (float[2] x) => (float[2] y) {{ {text} }}")
         self.assertEqual(["Relu"], operators(optimize(model, OptimizationOptions(None))))
 
+    def test_the_bodies_of_removed_nodes_are_not_looked_at_again(self):
+        read = []
+
+        @rule(P.Neg(name="node"), looks_further=True)
+        def asks(op, node):
+            read.append(node.inputs[0].name)
+
+        @rule(P.Relu(P.Tanh(x)))
+        def without_tanh(op, x):
+            return op.constant(np.zeros(2, dtype=np.float32))
+
+        body = "then_branch = t () => (float[2] r) { r = Neg(x) }, else_branch = o () => (float[2] s) { s = Abs(x) }"
+        text = f"c = ReduceMax<keepdims=0>(x) d = Cast<to=9>(c) z = If (d) <{body}> u = Tanh(z) y = Relu(u) w = Neg(x)"
+        model = parsed(f"agraph (float[2] x) => (float[2] y, float[2] w) {{ {text} }}")
+        optimized = optimize(model, **only(asks, without_tanh))
+        self.assertEqual(["Neg"], [item for item in operators(optimized) if item != "Identity"])
+        self.assertEqual({"x"}, set(read))
+
 
 if __name__ == "__main__":
     unittest.main()
