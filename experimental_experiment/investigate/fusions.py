@@ -36,7 +36,7 @@ TRANSFORMERS = (
     "SliceConcatToSpaceToDepthFusion SwiGluFusion TransposeOptimizer TransposeOptimizer_CPUExecutionProvider "
     "WeightBiasQuantization WhereDummyDq"
 ).split()
-"""What onnxruntime 1.31 applies on the CPU, as its log names it."""
+"""What onnxruntime 1.31 and 1.32 apply on the CPU, as its log names it."""
 
 FAILURES = (
     runtime.Fail,

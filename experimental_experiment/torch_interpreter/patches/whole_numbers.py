@@ -29,7 +29,7 @@ NAME = "int of sizes"
 """What the functions call in the place of ``int``: no name of Python, which nothing can shadow."""
 
 
-@patch("torch", replaces=("int, in the functions of the model",), default=True)
+@patch("torch", replaces=(*BEGINNINGS, "int, in the functions of the model"), default=True)
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
@@ -42,10 +42,13 @@ def whole_numbers_of_sizes() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
 
         def beginning(capture: Callable) -> Callable:
+            signature = inspect.signature(capture)
+
             @functools.wraps(capture)
-            def begun(model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            def begun(*args: Any, **kwargs: Any) -> Any:
+                model, *_ = signature.bind(*args, **kwargs).args
                 replace_int(model, stack)
-                return capture(model, *args, **kwargs)
+                return capture(*args, **kwargs)
 
             return begun
 
