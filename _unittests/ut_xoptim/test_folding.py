@@ -179,6 +179,21 @@ class TestFolding(RuleTestCase):
         optimized = optimize(parsed(text))
         self.assertEqual(["Conv", "BatchNormalization"], operators(optimized))
 
+    def test_biases_that_are_equal_are_one(self):
+        zeros = "z = Constant <value = float[4] {0,0,0,0}> ()"
+        norms = (f"{name} = BatchNormalization({name}_, {name}_scale, z, z, variance)" for name in ("p", "q"))
+        text = graph(
+            f"{numbers(4, 2, 3, 3, name='v')} {numbers(4, 2, 3, 3, name='w')} {numbers(4, name='p_scale')} "
+            f"{numbers(4, name='q_scale')} {numbers(4, name='variance', positive=True)} {zeros} "
+            f"p_ = Conv(x, v) q_ = Conv(x, w) {' '.join(norms)} y = Sub(p, q)",
+            *IMAGE,
+        )
+        optimized = optimize(parsed(text))
+        self.assertEqual(["Conv", "Conv", "Sub"], operators(optimized))
+        biases = [node.input[2] for node in optimized.graph.node[:2]]
+        self.assertEqual(biases[0], biases[1])
+        self.assertEqual(optimized, optimize(optimized))
+
     def test_batch_norm_of_linear(self):
         self.assert_table(
             "BatchNormOfLinear",

@@ -362,7 +362,7 @@ class Emitter:
     def stored(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
         """The constant of a number, a list or an array: the one that holds the same, a new one when there is none."""
         array = as_array(value, dtype)
-        key = (array.dtype, array.shape, array.tobytes()) if array.size <= LIMIT else None
+        key = content_of(array) if array.size <= LIMIT else None
         if key is not None and key in self.context.constants:
             return self.context.constants[key]
         dtype = dtype if dtype is not None else ir.DataType.from_numpy(array.dtype)
@@ -497,6 +497,11 @@ def as_array(value: Any, dtype: ir.DataType | None) -> np.ndarray:
     if array.dtype.kind == "f" and typed.dtype.kind in "iu" and not np.array_equal(typed, array):
         raise Untranslatable(f"{value} does not fit {dtype.name}")
     return typed
+
+
+def content_of(array: np.ndarray) -> tuple:
+    """What tells constants apart: dtype, shape and bytes."""
+    return array.dtype, array.shape, array.tobytes()
 
 
 def constant_name(array: np.ndarray, dtype: ir.DataType) -> str:

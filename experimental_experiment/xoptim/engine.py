@@ -14,9 +14,9 @@ from typing import Any
 import onnx_ir as ir
 
 from experimental_experiment.progress import nothing
-from experimental_experiment.torch_interpreter.emitter import Context, Emitter
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer, is_small
+from experimental_experiment.torch_interpreter.inference import FOLDED, LIMIT, fold, infer, is_small
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import bodies_of, detach, is_read, nodes_of
 from experimental_experiment.xoptim.pattern import (
@@ -133,6 +133,15 @@ class Rewriter(Emitter):
             else:
                 self.graph.insert_after(source, nodes)
         return result
+
+    def weight(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+        """A tensor that a rule computed from others: a small one is the constant that holds the same, as those of a file are."""
+        if tensor.size > LIMIT:
+            return self.initializer(name, tensor)
+        key = content_of(tensor.numpy())
+        if key not in self.context.constants:
+            self.context.share(key, self.initializer(name, tensor))
+        return self.context.constants[key]
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A constant: an initializer of the model, a Constant node inside a local function."""

@@ -13,7 +13,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
 from experimental_experiment.protos import from_proto, to_proto
-from experimental_experiment.torch_interpreter.emitter import Context
+from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT, infer
 from experimental_experiment.xoptim.constants import constant_of, lift_constants, lowered_constants
@@ -335,8 +335,7 @@ def share_constants(graph: ir.Graph, context: Context) -> None:
         tensor = value.const_value
         if tensor is None or tensor.size > LIMIT or value.is_graph_input() or value.is_graph_output():
             continue
-        array = tensor.numpy()
-        same = context.constants.setdefault((array.dtype, array.shape, array.tobytes()), value)
+        same = context.constants.setdefault(content_of(tensor.numpy()), value)
         if same is not value:
             value.replace_all_uses_with(same)
             del graph.initializers[name]

@@ -271,10 +271,10 @@ def times(op, weight: ir.Value, factors: np.ndarray) -> ir.Value:
         array = tensor.numpy()
         return ir.Tensor((array * factors).astype(array.dtype), name=name)
 
-    return op.initializer(name, ir.LazyTensor(compute, dtype=tensor.dtype, shape=tensor.shape, name=name))
+    return op.weight(name, ir.LazyTensor(compute, dtype=tensor.dtype, shape=tensor.shape, name=name))
 
 
 def with_dtype(op, bias: ir.Value | None, weight: ir.Value, array: np.ndarray) -> ir.Value:
     """A bias of the dtype of *weight*, named after the one that it replaces."""
     name = op.context.names.unique(f"{weight.name}_bias" if bias is None else f"{bias.name}_scaled")
-    return op.initializer(name, ir.Tensor(array.astype(weight.dtype.numpy()), name=name))
+    return op.weight(name, ir.Tensor(array.astype(weight.dtype.numpy()), name=name))

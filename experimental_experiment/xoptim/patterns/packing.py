@@ -101,4 +101,4 @@ def side_by_side(op, values: list[ir.Value]) -> ir.Value:
         )
 
     shape = ir.Shape([*tensors[0].shape[:-1], sum(item.shape[-1] for item in tensors)])
-    return op.initializer(name, ir.LazyTensor(joined, dtype=tensors[0].dtype, shape=shape, name=name))
+    return op.weight(name, ir.LazyTensor(joined, dtype=tensors[0].dtype, shape=shape, name=name))

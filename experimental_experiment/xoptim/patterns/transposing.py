@@ -70,7 +70,7 @@ def transpose_of_weight(op, weight, node):
         return ir.Tensor(np.ascontiguousarray(tensor.numpy().transpose(axes)), tensor.dtype, name=name)
 
     shape = ir.Shape([tensor.shape[axis] for axis in axes])
-    return op.initializer(name, ir.LazyTensor(moved, dtype=tensor.dtype, shape=shape, name=name))
+    return op.weight(name, ir.LazyTensor(moved, dtype=tensor.dtype, shape=shape, name=name))
 
 
 @rule(P.Transpose(x, name="node"), set="default")
