@@ -254,6 +254,30 @@ class TestResize(ExporterTestCase):
                 every = lambda x, y: list(resized(x, y))
                 self.assert_same_as_eager(every, x, y, others=others)
 
+    def test_sizes_that_the_factors_do_not_tell(self):
+        # ATen takes both: places by the factors, as many as the sizes say
+        others = [(normal(3, 3, 5, 8), normal(1, 1, 4, 2))]
+        for packet in (aten.upsample_bilinear2d, aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa):
+            with self.subTest(packet=packet):
+                for sizes in ((3, 3), None):
+
+                    def resized(x, y):
+                        return packet.default(x, sizes or [*y.shape[2:]], False, 1.7, 0.9)  # noqa: B023
+
+                    self.assert_same_as_eager(resized, IMAGE, normal(1, 1, 3, 4), others=others)
+
+    def test_sizes_that_the_factors_tell_are_one_node(self):
+        class Resized(torch.nn.Module):
+            def forward(self, x):
+                resize = functools.partial(torch.nn.functional.interpolate, x, mode="bicubic", antialias=True)
+                return resize(scale_factor=2), resize(scale_factor=1.7)
+
+        axes = {axis: torch.export.Dim.DYNAMIC for axis in (0, 2, 3)}
+        program = torch.export.export(
+            Resized(), (normal(2, 3, 9, 8),), dynamic_shapes=(axes,)
+        ).run_decompositions()
+        self.assertEqual(["Resize"] * 2, [node.op_type for node in to_onnx(program).graph.node])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -143,6 +143,7 @@ class Dimensions:
     def __init__(self):
         self.names: dict[sympy.Symbol, sympy.Symbol] = {}
         self.texts: dict[Any, int | str] = {}
+        self.expressions: dict[int | str | None, sympy.Expr] = {}  # by their texts, in the named dimensions
         self.taken: set[str] = set()
         self.shared: set[str] = set()
 
@@ -178,6 +179,7 @@ class Dimensions:
                     self.name(symbol, self.fresh(wish))
             written = expression.xreplace(self.names)
             text = self.texts[expression] = int(written) if written.is_Integer else str(written)
+            self.expressions[text] = written
             if isinstance(text, str) and is_backed(expression):
                 self.shared.add(text)
         return self.texts[expression]

@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.aten.resize_sizes import (
     Stretch,
     check_float,
     computing_dtype,
+    is_told,
     positions,
     step_of,
     stretch,
@@ -166,13 +167,15 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
         )  # positions depend on the sizes alone, which only whole factors say in every precision
     else:
         given = scales
-    found = [stretch(op.size(x, axis), *item, copied) for axis, item in enumerate(zip(sizes, given), 2)]
+    axes = [(op.size(x, axis), *item) for axis, item in enumerate(zip(sizes, given), 2)]
+    if not all(is_told(op, *axis) for axis in axes):
+        return None
+    found = [stretch(*axis, copied) for axis in axes]
     if None not in found:
         result = op.Resize(x, None, factors_of(op, x, found), **attributes)
         if all(item.is_exact for item in found):
             return result
-        axes = list(range(2, rank(x)))
-        return op.Slice(result, [0] * len(axes), op.shape(sizes), axes)
+        return op.Slice(result, [0] * len(axes), op.shape(sizes), list(range(2, rank(x))))
     if any(given):
         return None
     whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])

@@ -9,10 +9,19 @@ import dataclasses
 
 import numpy as np
 import onnx_ir as ir
+from torch.utils._sympy.functions import ToFloat, TruncToInt
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, larger, minus
+from experimental_experiment.torch_interpreter.sizes import (
+    Number,
+    Size,
+    counted,
+    is_static,
+    label,
+    larger,
+    minus,
+)
 
 FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
 
@@ -87,6 +96,22 @@ class Stretch:
     factor: np.float32
     kept: int = 0
     is_exact: bool = True
+
+
+def is_told(op, size: Size, out: Size, scale: float | None) -> bool:
+    """Whether the factor of an axis tells the size that torch gives it.
+
+    A program may hold both: torch's own is the product, cut off; who calls ATen may ask for another one.
+    """
+    if is_static(size, out) or not scale:
+        return True
+    if not isinstance(out, Number):
+        return not is_static(out)  # it is that of `target`
+    before, after = (op.context.dimensions.expressions.get(label(item)) for item in (size, out))
+    if before is None or after is None:
+        return False
+    product = TruncToInt(float(scale) * ToFloat(before))
+    return after == product or (after == int(scale) * before and scale == int(scale))
 
 
 def stretch(size: Size, out: Size, scale: float | None, copied: bool) -> Stretch | None:
