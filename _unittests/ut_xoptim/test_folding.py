@@ -241,7 +241,29 @@ class TestFolding(RuleTestCase):
                     graph(f"{CONV} {height} {axis} p = Pad(x, pads, , axes) {conv}", *image),
                     ["Conv"],
                 ),
+                "of two": (
+                    graph(
+                        f"{CONV} {both} p = Pad(x, pads) v = Neg(w) q = Conv(p, v) {conv}",
+                        f"{image[0]}, {image[0][:-1]}q",
+                        image[1],
+                    ),
+                    ["Neg", "Conv", "Conv"],
+                ),
                 "ones": (graph(f"{CONV} {one} {both} {given} {conv}", *image), None),
+                "of a Conv and another": (
+                    graph(
+                        f"{CONV} {both} p = Pad(x, pads) q = Neg(p) {conv}",
+                        f"{image[0]}, float[N,H,W,C] q",
+                        image[1],
+                    ),
+                    None,
+                ),
+                "also an output": (
+                    graph(
+                        f"{CONV} {both} p = Pad(x, pads) {conv}", f"{image[0]}, float[N,H,W,C] p", image[1]
+                    ),
+                    None,
+                ),
                 "repeated": (
                     graph(f'{CONV} {both} p = Pad<mode="edge">(x, pads) {conv}', *image),
                     None,

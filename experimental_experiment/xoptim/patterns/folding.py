@@ -111,7 +111,7 @@ def running(op, norm: ir.Node, *given: ir.Value) -> tuple[np.ndarray, np.ndarray
 
 @rule(
     P.Conv(
-        P.Pad(x, const("pads"), optional("value"), optional("axes"), name="pad"),
+        P.Pad(x, const("pads"), optional("value"), optional("axes"), name="pad", shared=True),
         var("weight"),
         optional("bias"),
         name="product",
@@ -119,7 +119,10 @@ def running(op, norm: ir.Node, *given: ir.Value) -> tuple[np.ndarray, np.ndarray
     set="default",
 )
 def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
-    """Zeros around the images that a Conv reads are its own padding."""
+    """Zeros around the images that only Convs read are their own padding."""
+    (padded,) = pad.outputs
+    if padded.is_graph_output() or any(use.node.op_type != "Conv" for use in padded.uses()):
+        return no("another reads what is padded")
     if attribute_of(pad, "mode", "constant") != "constant":
         return no("the padding is no constant")
     if value is not None and (constant_of(value) is None or constant_of(value).numpy().any()):
@@ -130,11 +133,11 @@ def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
     if weight.shape is None or sides is None:
         return no("rank or padding unknown")
     rank = len(weight.shape)
-    padded = list(range(rank)) if axes is None else ints_of(axes)
-    if padded is None:
+    wide = list(range(rank)) if axes is None else ints_of(axes)
+    if wide is None:
         return no("axes unknown")
     added = np.zeros((2, rank), np.int64)
-    added[:, [axis % rank for axis in padded]] = np.reshape(sides, (2, -1))
+    added[:, [axis % rank for axis in wide]] = np.reshape(sides, (2, -1))
     if added[:, :2].any() or (added < 0).any():
         return no("more than the space is padded, or it is cut")
     attributes = {name: item.value for name, item in product.attributes.items()}
