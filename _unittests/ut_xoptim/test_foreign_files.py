@@ -87,6 +87,24 @@ class TestForeignFiles(unittest.TestCase):
         (found,) = (item for item in self.same(model).graph.value_info if item.name == "h")
         self.assertEqual([1, 5], [found.type.tensor_type.shape.dim[axis].dim_value for axis in (0, 2)])
 
+    def test_sizes_that_inference_makes_up_have_no_name_in_the_file(self):
+        """The batch behind the Reshape, which a rule shows to be that of the images, is no other one; `unk__7` is the file's."""
+        model = parsed(
+            """agraph (float[unk__7,4,6,6] x, float[unk__7] z) => (float[N,4,6,6] y, float[1,M] n, float[N] k) {
+                axes = Constant <value_ints=[2,3]> () shape = Constant <value_ints=[-1,4,1,1]> ()
+                a = GlobalAveragePool(x) b = Squeeze(a, axes) c = Reshape(b, shape) d = Sigmoid(c) y = Mul(x, d)
+                i = NonZero(z) j = Cast<to=1>(i) n = Exp(j) e = Sum(z, z) k = Exp(e)
+            }"""
+        )
+        optimized = self.same(model)
+        shapes = {
+            value.name: [size.dim_param for size in value.type.tensor_type.shape.dim]
+            for value in optimized.graph.value_info
+        }
+        self.assertEqual(["", "", "", ""], shapes["d"])
+        self.assertEqual(["", ""], shapes["j"])
+        self.assertEqual(["unk__7"], shapes["e"])
+
     def test_an_output_without_a_type_gets_one(self):
         model = parsed("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
         expected = model.graph.output[0].type.tensor_type.elem_type

@@ -58,7 +58,7 @@ class TestShapes(unittest.TestCase):
                 r = Reshape(x, a) y = Reshape(x, b) }"""
             )
         )
-        prepare(model, nodes_of(model.graph))
+        prepare(model, nodes_of(model.graph), set())
         nodes = {node.outputs[0].name: node for node in model.graph}
         self.assertEqual([-1, M, 8], told_sizes(nodes["a"].outputs[0]))
         self.assertEqual([M, 8], shape_after(nodes["r"])[1:])

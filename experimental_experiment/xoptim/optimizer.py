@@ -127,8 +127,9 @@ def rewrite_all(
         target, options.remove_unused
     )  # what nothing reads would still count as a user of what it reads
     unranked: list[ir.Value] = []
+    made_up: set[str] = set()
     if everything or options.constant_folding:
-        nodes[target.graph], unranked = prepare(target, nodes[target.graph])
+        nodes[target.graph], unranked = prepare(target, nodes[target.graph], made_up)
     count = sum(map(len, nodes.values()))
     report.nodes_before += count
     learned, step = True, progress("optimize", count)
@@ -143,13 +144,15 @@ def rewrite_all(
         has_changed, may_tell = (any(change[position] for change in changes) for position in (0, 1))
         may_tell = may_tell and has_open_sizes(target.graph, by_rules)
         may_tell = may_tell or (has_changed and any(value.shape is None for value in unranked))
-        learned = may_tell and infer_shapes(target)
+        learned = may_tell and infer_shapes(target, made_up)
         if has_changed:
             nodes = all_nodes(target, options.remove_unused and not learned)
         elif options.remove_unused:  # rules may have written constants before they declined
             remove_unused_weights(target.graph)
     if options.remove_unused and target.functions:
         RemoveUnusedFunctionsPass()(target)
+    if made_up:
+        forget_sizes(nodes[target.graph], made_up)
     domains: set[str] = {""}
     for root in (target.graph, *target.functions.values()):
         report.nodes_after += len(nodes[root])
@@ -169,10 +172,10 @@ def all_nodes(model: ir.Model, remove_unused: bool) -> Nodes:
     return {root: kept[root] for root in (model.graph, *functions)}
 
 
-def prepare(model: ir.Model, nodes: list[ir.Node]) -> tuple[list[ir.Node], list[ir.Value]]:
+def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[list[ir.Node], list[ir.Value]]:
     """Constants become initializers, and shapes are known: what rules look at.
 
-    Returns the *nodes* of the main graph that stay, and the values that had no shape.
+    Adds the names of sizes that inference makes up. Returns the *nodes* of the main graph that stay, and the values that had no shape.
     """
     if "Constant" in {node.op_type for node in nodes}:
         lift_constants(nodes)
@@ -184,7 +187,7 @@ def prepare(model: ir.Model, nodes: list[ir.Node]) -> tuple[list[ir.Node], list[
             value.shape = ir.Shape(tensor.shape)
     unknown = [value for node in nodes for value in node.outputs if value.shape is None]
     if any(value.producer().graph is model.graph for value in unknown):
-        infer_shapes(model)
+        infer_shapes(model, made_up)
     correct_ranks(model.graph)
     return nodes, unknown
 
@@ -212,9 +215,10 @@ def is_open(size: int | ir.SymbolicDim) -> bool:
     return not isinstance(size, int) and (size.value is None or size.value.startswith("unk__"))
 
 
-def infer_shapes(model: ir.Model) -> bool:
-    """Infer the shapes of the main graph and its bodies; whether fewer sizes are open now."""
+def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
+    """Infer the shapes of the main graph and its bodies; whether fewer sizes are open now. Adds the names that it makes up."""
     nodes = nodes_of(model.graph)
+    before = size_names(nodes) | size_names(model.graph.inputs)
     given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
     inference = ShapeInferencePass(
         check_type=False, strict_mode=False
@@ -227,7 +231,29 @@ def infer_shapes(model: ir.Model) -> bool:
         if node.op_type in SEQUENCES or not all(type(value.type) is ir.TensorType for value in sources):
             for value in node.outputs:
                 value.type, value.shape, _ = given[value]
+    made_up |= size_names(nodes) - before
     return any(open_sizes(value) < count for value, (_, _, count) in given.items())
+
+
+def size_names(holders: Iterable[ir.Node | ir.Value]) -> set[str]:
+    """The names of sizes that onnx's inference may have made up: of values, or of the results of nodes."""
+    values = (value for item in holders for value in (item.outputs if isinstance(item, ir.Node) else (item,)))
+    sizes = (size for value in values if value.shape is not None for size in value.shape if is_open(size))
+    return {size.value for size in sizes if size.value is not None}
+
+
+def forget_sizes(nodes: Iterable[ir.Node], names: Container[str]) -> None:
+    """Sizes of these names have none: rules may have shown since that they are others, which a runtime infers by itself.
+
+    Measured with onnxruntime 1.31: it adds images only where it knows that their sizes are the same.
+    """
+    for node in nodes:
+        for value in node.outputs:
+            shape = value.shape
+            if shape is not None and any(is_open(size) and size.value in names for size in shape):
+                value.shape = ir.Shape(
+                    [None if is_open(size) and size.value in names else size for size in shape]
+                )
 
 
 def correct_ranks(graph: ir.Graph) -> None:
