@@ -105,6 +105,29 @@ class TestForeignFiles(unittest.TestCase):
         self.assertEqual(["", ""], shapes["j"])
         self.assertEqual(["unk__7"], shapes["e"])
 
+    def test_sizes_of_minus_one_and_question_marks_are_unknown(self):
+        """As converters of PaddlePaddle write them."""
+        one, two, zero, rows = (
+            oh.make_node("Constant", [], [name], value_ints=[number])
+            for name, number in (("one", 1), ("two", 2), ("zero", 0), ("rows", -1))
+        )
+        nodes = [
+            *(one, two, zero, rows),
+            oh.make_node("Shape", ["x"], ["sizes"]),
+            oh.make_node("Gather", ["sizes", "zero"], ["batch"]),
+            oh.make_node("Concat", ["batch", "rows"], ["flat"], axis=0),
+            oh.make_node("Reshape", ["x", "flat"], ["y"]),
+            oh.make_node("Gather", ["sizes", "one"], ["height"]),
+            oh.make_node("Gather", ["sizes", "two"], ["width"]),
+            oh.make_node("Expand", ["x", "sizes"], ["expanded"]),
+            oh.make_node("ReduceSum", ["expanded", "two"], ["sum"], keepdims=1),
+            oh.make_node("Sub", ["height", "width"], ["z"]),
+        ]
+        outputs = [tensor("y", FLOAT, [-1, -1]), tensor("z", INT64, [1]), tensor("sum", FLOAT, [-1, "?", 1])]
+        model = model_of(nodes, [tensor("x", FLOAT, [-1, "?", "?"])], outputs)
+        feeds = [{"x": np.arange(24, dtype=np.float32).reshape(shape)} for shape in ((2, 3, 4), (1, 24, 1))]
+        self.same(model, *feeds)
+
     def test_an_output_without_a_type_gets_one(self):
         model = parsed("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
         expected = model.graph.output[0].type.tensor_type.elem_type

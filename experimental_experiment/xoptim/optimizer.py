@@ -65,14 +65,32 @@ def open_defaults(graph: ir.Graph) -> Iterator[None]:
             graph.register_initializer(value)
 
 
+NO_SIZES = frozenset(("?", "None", "-1"))
+"""What converters write for a size that may be any: two of them are not equal, as those of a name are."""
+
+
 @contextlib.contextmanager
-def declared_outputs(graph: ir.Graph) -> Iterator[None]:
-    """After this, the outputs have the types that they have now: inference makes up names of sizes, users read these."""
-    declared = [(value.type, value.shape) for value in graph.outputs]
+def declared_interface(graph: ir.Graph) -> Iterator[None]:
+    """After this, the inputs and outputs have the types that they have now: inference makes up names of sizes, users read these.
+
+    While it lasts, a size of -1 or `NO_SIZES` is unknown.
+    """
+    inputs = [(value, value.shape) for value in graph.inputs]
+    outputs = [(value.type, value.shape) for value in graph.outputs]
+    if any(shape is not None and any(map(is_no_size, shape)) for _, shape in (*inputs, *outputs)):
+        nodes = nodes_of(graph)
+        forget_sizes((*graph.inputs, *(value for node in nodes for value in node.outputs)), is_no_size)
     yield
-    for value, (given, shape) in zip(graph.outputs, declared):
+    for value, shape in inputs:
+        value.shape = shape
+    for value, (given, shape) in zip(graph.outputs, outputs):
         if given is not None:
             value.type, value.shape = given, shape
+
+
+def is_no_size(size: int | ir.SymbolicDim) -> bool:
+    """Whether a size of a file is none."""
+    return size < 0 if isinstance(size, int) else size.value in NO_SIZES
 
 
 @paused_collection()
@@ -107,7 +125,7 @@ def optimize(
     start = time.perf_counter()
     everything = [*rules, *options.rules]
     graph = target.graph
-    with open_defaults(graph), declared_outputs(graph), lowered_constants(target):
+    with open_defaults(graph), declared_interface(graph), lowered_constants(target):
         rewrite_all(target, everything, options, report, runtime, special_values, progress)
     report.seconds += time.perf_counter() - start
     return to_proto(target) if is_proto else target
@@ -152,7 +170,8 @@ def rewrite_all(
     if options.remove_unused and target.functions:
         RemoveUnusedFunctionsPass()(target)
     if made_up:
-        forget_sizes(nodes[target.graph], made_up)
+        values = (value for node in nodes[target.graph] for value in node.outputs)
+        forget_sizes(values, lambda size: is_open(size) and size.value in made_up)
     domains: set[str] = {""}
     for root in (target.graph, *target.functions.values()):
         report.nodes_after += len(nodes[root])
@@ -242,18 +261,15 @@ def size_names(holders: Iterable[ir.Node | ir.Value]) -> set[str]:
     return {size.value for size in sizes if size.value is not None}
 
 
-def forget_sizes(nodes: Iterable[ir.Node], names: Container[str]) -> None:
-    """Sizes of these names have none: rules may have shown since that they are others, which a runtime infers by itself.
+def forget_sizes(values: Iterable[ir.Value], is_forgotten: Callable[[int | ir.SymbolicDim], bool]) -> None:
+    """These sizes are unknown from now on: a name may say less than a runtime infers by itself.
 
     Measured with onnxruntime 1.31: it adds images only where it knows that their sizes are the same.
     """
-    for node in nodes:
-        for value in node.outputs:
-            shape = value.shape
-            if shape is not None and any(is_open(size) and size.value in names for size in shape):
-                value.shape = ir.Shape(
-                    [None if is_open(size) and size.value in names else size for size in shape]
-                )
+    for value in values:
+        shape = value.shape
+        if shape is not None and any(map(is_forgotten, shape)):
+            value.shape = ir.Shape([None if is_forgotten(size) else size for size in shape])
 
 
 def correct_ranks(graph: ir.Graph) -> None:
