@@ -88,7 +88,7 @@ class TestForeignFiles(unittest.TestCase):
         self.assertEqual([1, 5], [found.type.tensor_type.shape.dim[axis].dim_value for axis in (0, 2)])
 
     def test_sizes_that_inference_makes_up_have_no_name_in_the_file(self):
-        """The batch behind the Reshape, which a rule shows to be that of the images, is no other one; `unk__7` is the file's."""
+        """The batch behind the Reshape is that of the images once a rule has removed it; `unk__7` is a name of the file."""
         model = parsed(
             """agraph (float[unk__7,4,6,6] x, float[unk__7] z) => (float[N,4,6,6] y, float[1,M] n, float[N] k) {
                 axes = Constant <value_ints=[2,3]> () shape = Constant <value_ints=[-1,4,1,1]> ()
@@ -101,7 +101,7 @@ class TestForeignFiles(unittest.TestCase):
             value.name: [size.dim_param for size in value.type.tensor_type.shape.dim]
             for value in optimized.graph.value_info
         }
-        self.assertEqual(["", "", "", ""], shapes["d"])
+        self.assertEqual(["unk__7", "", "", ""], shapes["d"])
         self.assertEqual(["", ""], shapes["j"])
         self.assertEqual(["unk__7"], shapes["e"])
 

@@ -150,7 +150,7 @@ def rewrite_all(
         nodes[target.graph], unranked = prepare(target, nodes[target.graph], made_up)
     count = sum(map(len, nodes.values()))
     report.nodes_before += count
-    learned, step = True, progress("optimize", count)
+    learned, is_clean, step = True, True, progress("optimize", count)
     by_rules: set[ir.Node] = set()
     while learned:
         changes = [
@@ -161,17 +161,17 @@ def rewrite_all(
         by_rules.update(*(written for _, _, written in changes))
         has_changed, may_tell = (any(change[position] for change in changes) for position in (0, 1))
         may_tell = may_tell and has_open_sizes(target.graph, by_rules)
-        may_tell = may_tell or (has_changed and any(value.shape is None for value in unranked))
+        unknown = bool(made_up) or any(value.shape is None for value in unranked)
+        may_tell = may_tell or (has_changed and unknown)
         learned = may_tell and infer_shapes(target, made_up)
-        if has_changed:
-            nodes = all_nodes(target, options.remove_unused and not learned)
+        is_clean = is_clean and not has_changed
+        if not is_clean:
+            nodes, is_clean = all_nodes(target, options.remove_unused and not learned), not learned
         elif options.remove_unused:  # rules may have written constants before they declined
             remove_unused_weights(target.graph)
     if options.remove_unused and target.functions:
         RemoveUnusedFunctionsPass()(target)
-    if made_up:
-        values = (value for node in nodes[target.graph] for value in node.outputs)
-        forget_sizes(values, lambda size: is_open(size) and size.value in made_up)
+    forget_names(nodes[target.graph], made_up)
     domains: set[str] = {""}
     for root in (target.graph, *target.functions.values()):
         report.nodes_after += len(nodes[root])
@@ -235,9 +235,11 @@ def is_open(size: int | ir.SymbolicDim) -> bool:
 
 
 def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
-    """Infer the shapes of the main graph and its bodies; whether fewer sizes are open now. Adds the names that it makes up."""
+    """Infer the shapes of the main graph and its bodies; whether fewer sizes are open now. *made_up*: the names that it makes up."""
     nodes = nodes_of(model.graph)
+    forget_names(nodes, made_up)  # it would keep those of another time
     before = size_names(nodes) | size_names(model.graph.inputs)
+    made_up.clear()
     given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
     inference = ShapeInferencePass(
         check_type=False, strict_mode=False
@@ -258,7 +260,14 @@ def size_names(holders: Iterable[ir.Node | ir.Value]) -> set[str]:
     """The names of sizes that onnx's inference may have made up: of values, or of the results of nodes."""
     values = (value for item in holders for value in (item.outputs if isinstance(item, ir.Node) else (item,)))
     sizes = (size for value in values if value.shape is not None for size in value.shape if is_open(size))
-    return {size.value for size in sizes if size.value is not None}
+    return {size.value for size in sizes if not isinstance(size, int) and size.value is not None}
+
+
+def forget_names(nodes: Iterable[ir.Node], names: Container[str]) -> None:
+    """Sizes of these names, which inference made up, have none from now on."""
+    if names:
+        values = (value for node in nodes for value in node.outputs)
+        forget_sizes(values, lambda size: not isinstance(size, int) and size.value in names)
 
 
 def forget_sizes(values: Iterable[ir.Value], is_forgotten: Callable[[int | ir.SymbolicDim], bool]) -> None:
