@@ -40,8 +40,14 @@ def select(op, self, dim, index):
 
 @writes_through(aten.select.int)
 def put_select(op, base, new, dim, index):
-    """A slice of one element."""
-    return put_sliced(op, base, op.Unsqueeze(new, [dim % rank(base)]), dim, index, after(op, index))
+    """A slice of one element; one that is computed is scattered, since most of a Concat would be about its bounds."""
+    dim = dim % rank(base)
+    if isinstance(index, ir.Value) and dim == 0:
+        return op.ScatterND(base, op.shape([index]), new)
+    new = op.Unsqueeze(new, [dim])
+    if isinstance(index, ir.Value):
+        return op.ScatterElements(base, op.Expand(index, op.Shape(new)), new, axis=dim)
+    return put_sliced(op, base, new, dim, index, index + 1 if index != -1 else INT64_MAX)
 
 
 @translates(aten.select_backward.default)
@@ -83,13 +89,6 @@ def slice_scatter(op, self, src, dim, start, end, step):
 
 
 # ---- helpers that other families share
-
-
-def after(op, index: Size) -> Size:
-    """The end of the slice that holds the only position *index*, which may count from the end."""
-    if isinstance(index, int):
-        return index + 1 if index != -1 else INT64_MAX
-    return op.Where(op.Equal(index, -1), INT64_MAX, op.Add(index, 1))
 
 
 def from_front(op, start: Size, x: ir.Value, dim: int) -> Size:

@@ -1,0 +1,157 @@
+"""``x[i]`` and ``x[i] = y`` where *i* is a size or a tensor of one number, alone and between other indices."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+X, Y = torch.randn(5, 4, 6), torch.randn(4, 7, 6)
+"""The model indexes axes of 4 and more."""
+
+
+class Model(torch.nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+def read_at_sizes(x, i, k):
+    n = x.shape[0] // 2
+    return (
+        x[torch.arange(x.shape[0]), x.shape[1] - 1],
+        x[n, [0, 1]],
+        x[k, ..., n],
+        x[k[:, None], n - 1, [2, 0, 1]],
+        x[None, n, 1:, k],
+        x[n, True],
+        x[n, x[0, :, 0] > 0],
+        x[k, 1, n],
+    )
+
+
+def read_at_tensors(x, i, k):
+    i32 = i.to(torch.int32)
+    return x[i, k], x[k, i], x[i:, k], x[..., i, k], x[i, None, k], x[k, None, i32], x[i, :, i], x[i, k, -1]
+
+
+def read_as_before(x, i, k):
+    return x[i], x[:, i.to(torch.int32), 1:], x[x > 0], x[k], x[x.shape[0] // 2], x[..., None, 1]
+
+
+def written(*indices):
+    """A function that writes at these indices, one after the other: each is a function of x, i and k."""
+
+    def forward(x, i, k):
+        x = x.clone()
+        for number, index in enumerate(indices):
+            x[index(x, i, k)] = number + 2
+            at = index(x, i + 1 - 1, k)
+            x[at] += x[at].flip(0) * 0.5 if x[at].dim() else 1.0
+        return x
+
+    return forward
+
+
+write_at_sizes = written(
+    lambda x, i, k: (slice(None), x.shape[1] // 2),
+    lambda x, i, k: x.shape[0] // 2,
+    lambda x, i, k: (x.shape[0] // 2, slice(1, None)),
+    lambda x, i, k: (..., x.shape[2] - 1),
+    lambda x, i, k: (x.shape[0] // 2, [0, 1]),
+    lambda x, i, k: (k, x.shape[0] // 2),
+    lambda x, i, k: (None, slice(None, x.shape[0] - 2), 1, x.shape[0] // 2),
+)
+write_at_tensors = written(
+    lambda x, i, k: i,
+    lambda x, i, k: (slice(None), i),
+    lambda x, i, k: (..., i),
+    lambda x, i, k: (i, i, i),
+    lambda x, i, k: (slice(i, None), i),
+    lambda x, i, k: slice(1, i),
+    lambda x, i, k: (k, i),
+    lambda x, i, k: (i, None, slice(1, None, 2), k),
+    lambda x, i, k: (x.argmax() // (x.shape[1] * 6), x.shape[1] - 2),
+)
+
+
+def write_a_cache(x, i, k):
+    """A value that is broadcast, one with an axis more, and one position after the other."""
+    x = x.clone()
+    x[:, i] = x[0, 0]
+    x[i] = x[1:2]
+    for n in range(3):
+        x[:, (i + n) % x.shape[1], 1:] = x[:, n, :-1] * 2
+    return x
+
+
+class TestIndices(ExporterTestCase):
+    SHAPES = ({0: "a", 1: "b"}, None, None)
+
+    def test_any_size(self):
+        others = [(Y, torch.tensor(i), torch.tensor([3, 1])) for i in (0, 2, -1, 3)]
+        functions = (
+            read_at_sizes,
+            read_at_tensors,
+            read_as_before,
+            write_at_sizes,
+            write_at_tensors,
+            write_a_cache,
+        )
+        for function in functions:
+            with self.subTest(function):
+                args = X, torch.tensor(1), torch.tensor([0, 2])
+                self.export_and_compare(Model(function), args, others=others, dynamic_shapes=self.SHAPES)
+
+    def test_a_cache_is_written_by_few_nodes(self):
+        def at_a_position(x, i, k):
+            return torch.select_scatter(x, x[:, 0] * 2, 1, 1), x.index_fill(1, k, 2)
+
+        def at_an_unknown_one(x, i, k):
+            x = x.clone()
+            x[:, i] = k
+            return x
+
+        args = X, torch.tensor(1), torch.randn(5, 6)
+        self.export_and_compare(Model(at_a_position), (X, torch.tensor(1), torch.tensor([1])))
+        model = to_onnx(Model(at_an_unknown_one), args)
+        self.assertEqual(
+            ["Unsqueeze", "Expand", "ScatterElements"], [node.op_type for node in model.graph.node]
+        )
+
+    def test_without_the_patch(self):
+        args = X, torch.tensor(1), torch.tensor([0, 2])
+        options = ExportOptions(patches=False)
+        for function in read_at_tensors, write_at_tensors:
+            with self.subTest(function), self.assertRaisesRegex(CaptureError, "data-dependent"):
+                to_onnx(Model(function), args, export_options=options)
+        reads = Model(lambda x, i, k: x[k, x.shape[0] // 2])
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(reads, args, dynamic_shapes=({0: "a"}, None, None), export_options=options)
+        self.assertRegex(logs.output[0], r"\(a//2\) == 2")
+
+    def test_what_torch_refuses(self):
+        args = X, torch.tensor(1.0), torch.tensor([0, 2])
+        for index in (lambda x, i, k: i, lambda x, i, k: (x.shape[0], 0, 0, 0)):
+            with self.subTest(index), self.assertRaises(CaptureError):
+                to_onnx(Model(written(index)), args, dynamic_shapes=self.SHAPES)
+        masked = Model(lambda x, i, k: x[i.to(torch.uint8)])  # a mask, of which torch.export makes a position
+        with self.assertRaisesRegex(CaptureError, "data-dependent"):
+            to_onnx(masked, (X, torch.tensor(1), torch.tensor([0, 2])))
+
+    def test_undone(self):
+        before = torch.Tensor.__getitem__, torch.Tensor.__setitem__
+        with bypass_export_some_errors():
+            x = torch.zeros(3, 4)
+            x[torch.tensor(1), [0, 2]] = 1
+            self.assertEqual([[0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]], x.tolist())
+            self.assertIsNot(torch.Tensor.__setitem__, before[1])
+        self.assertEqual(before, (torch.Tensor.__getitem__, torch.Tensor.__setitem__))
+
+
+if __name__ == "__main__":
+    unittest.main()
