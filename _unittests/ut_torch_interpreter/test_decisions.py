@@ -78,6 +78,10 @@ def in_rows(x):
     return (x.view(-1, 4, 6).transpose(1, 2) + 1).reshape(-1, 24) * 2
 
 
+def in_halves(x, y):
+    return x + 1 if torch.cat([y, y]).shape[0] // x.shape[0] == 2 else x * 2
+
+
 def squeezed(x):
     return x.squeeze(0)
 
@@ -156,6 +160,7 @@ class TestBranches(ExporterTestCase):
             ("squeezed, static", squeezed, (X[:1],), ({1: "width"},)),
             ("static", branch, (X,), None),
             ("one name", when_equal, (X, X + 1), ({0: Dim("batch")},) * 2),
+            ("one name in a division", in_halves, (X, X + 1), ({0: "batch"},) * 2),
             ("min() is part of the program", lambda x: x[: min(x.shape[0], 5)], (X,), self.ROWS),
             ("of the operators themselves", lambda x: x.reshape(-1, 2), (X,), self.ROWS),
             (
@@ -205,6 +210,32 @@ class TestInnerSizes(ExporterTestCase):
         self.assertIn("the model was captured twice", "".join(logs.output))
         size = written.graph.output[0].type.tensor_type.shape.dim[2]
         self.assertIn("height", size.dim_param)
+
+    def test_rows_of_two(self):
+        """``x[1:]`` has one row, in the example."""
+        functions = (
+            lambda x: x[1:],
+            lambda x: x[1:] - x[:-1],
+            lambda x: x.split([1, x.shape[0] - 1])[1].reshape(-1, 2),
+            lambda x: torch.nn.functional.max_pool1d(x, 2)[1:].flatten(),
+        )
+        for number, function in enumerate(functions):
+            for size in ("rows", Dim.AUTO):
+                with self.subTest(number, size=size):
+                    others = [(torch.randn(rows, 4, 4),) for rows in (3, 7)]
+                    args = (torch.randn(2, 4, 4),)
+                    self.export_and_compare(
+                        Function(function), args, others=others, dynamic_shapes=({0: size},)
+                    )
+
+    def test_rows_of_two_that_are_two(self):
+        """Where the general capture is refused, the error is that of the first one."""
+
+        def forward(x):
+            return x[1:] + x.view(2, -1)[:1]
+
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            to_onnx(Function(forward), (torch.randn(2, 4),), dynamic_shapes=({0: "rows"},))
 
     def test_one_that_is_expanded(self):
         """The general program takes it for 5: it is that of the example, with a warning."""

@@ -140,6 +140,18 @@ class TestNumbersOfSizes(ExporterTestCase):
                     Function(function), (example,), others=others, dynamic_shapes=self.shapes(function)
                 )
 
+    def test_a_pool_of_a_batch_that_is_fixed_afterwards(self):
+        """Positions that nothing reads have the sizes that are numbers by then."""
+
+        def forward(x):
+            return torch.max_pool1d(x, 2), x + torch.arange(3.0).reshape(3, 1, 1)
+
+        shapes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},)
+        others = [(torch.randn(3, 4, 9),)]
+        self.export_and_compare(
+            Function(forward), (torch.randn(3, 4, 6),), others=others, dynamic_shapes=shapes
+        )
+
     def test_wrong_without_the_patch(self):
         """torch.export takes the scale of the example, and says so."""
         options = ExportOptions(patches=False)

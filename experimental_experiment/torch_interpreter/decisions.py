@@ -149,7 +149,7 @@ class Decisions:
         """Whether an operator, no branch of the model, made an expression of sizes 0 or 1 for good, as it is in the example."""
         return any(
             not decision.is_branch
-            and is_equation_of_sizes(decision.condition)
+            and is_inner_size(decision.condition)
             and not {sympy.Integer(0), sympy.Integer(1)}.isdisjoint(decision.condition.args)
             and any(guard.expr == decision.condition for guard in decision.environment.guards)
             for decision in self
@@ -267,9 +267,16 @@ def replace_constants(environment: Any) -> None:
 def conditions(environment: Any, inputs: list[Input], kept: list[Size], decisions: Decisions) -> list[str]:
     """What the model assumes of the sizes of its inputs, with the lines that do."""
     names = names_of(inputs)
+    firsts: dict[sympy.Symbol, sympy.Symbol] = {}
+    same = {
+        symbol: firsts.setdefault(name, symbol) for symbol, name in names.items()
+    }  # sizes of one name are one
     asked = [decision for decision in decisions if decision.environment is environment]
     declared = Known(declared_ranges(environment, inputs, asked))
     found: dict[str, str] = {}
+
+    def settled(condition: sympy.Basic) -> sympy.Basic:
+        return environment.replace(condition).xreplace(same)
 
     def assume(condition: sympy.Basic, known: Known, source: Source | None) -> None:
         if not known.makes_certain(environment, condition):
@@ -278,7 +285,7 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Size], decision
     known, before = declared, {}
     for decision in asked:
         before.setdefault(decision.condition, known)
-        condition = environment.replace(decision.condition)
+        condition = settled(decision.condition)
         is_told = decision.is_branch and condition.free_symbols and condition.free_symbols <= set(names)
         if is_told:
             assume(condition, known, decision.source)
@@ -288,12 +295,13 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Size], decision
             for part in condition.args if is_any else [condition]:
                 known = known.learn(part)
     for size, source in kept:
-        condition = environment.replace(sympy.Ne(size.node.expr, 1))
+        condition = settled(sympy.Ne(size.node.expr, 1))
         if condition.free_symbols:
             assume(condition, declared, source)
     for guard in environment.guards:
         if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
-            assume(guard.expr, before.get(guard.expr, declared), decisions.source_of(guard.expr))
+            known = before.get(guard.expr, declared)
+            assume(guard.expr.xreplace(same), known, decisions.source_of(guard.expr))
     return [f"  {text}\n{line}".rstrip() for text, line in found.items()]
 
 
@@ -353,6 +361,12 @@ def is_equation_of_sizes(guard: sympy.Basic) -> bool:
         return False
     is_rest = any(isinstance(side, (Mod, PythonMod)) for side in guard.args)
     return any(side.is_number for side in guard.args) and not is_rest
+
+
+def is_inner_size(condition: sympy.Basic) -> bool:
+    """Whether a condition sets a size that is computed from those of the inputs, as ``s0 - 1 == 1`` does, equal to a number."""
+    is_equation = isinstance(condition, sympy.Eq) and not any(side.is_Symbol for side in condition.args)
+    return is_equation and (solved(condition) is not None or is_equation_of_sizes(condition))
 
 
 def place(entry: Input, axis: int | None) -> str:

@@ -83,15 +83,21 @@ class ExportOptions:
 
         *has_small_sizes*: whether a dimension called dynamic has size 0 or 1 in the example. *decisions* receives what
         the example decided about sizes. When it decided that a size inside of the model is 1, as that of an image of 24 pixels after
-        five strides of 2, the model is captured again, without that.
+        five strides of 2, or of ``x[1:]`` of two rows, the model is captured again, without that.
         Raises CaptureError, with torch's own error as its cause.
         """
         asked = (module, args, kwargs, dynamic_shapes)
         if self.backed_size_oblivious is not None:
             return self.captured(*asked, self.backed_size_oblivious, decisions)
-        program = self.captured(*asked, has_small_sizes, decisions)
+        program = refusal = None
+        try:
+            program = self.captured(*asked, has_small_sizes, decisions)
+        except CaptureError as error:
+            if "Constraints violated" not in str(error):
+                raise
+            refusal = error
         if has_small_sizes or not decisions.pins_inner_sizes():
-            return program
+            return found_or_raised(program, refusal)
         with unmarked(args, kwargs):
             pass  # the capture left marks that the next one would read
         others = type(decisions)()  # importing it would bring sympy
@@ -100,7 +106,7 @@ class ExportOptions:
             others.refuse_contradictions()
         except CaptureError as error:
             logger.debug("a capture that takes no inner size for 1 is refused: %s", error)
-            return program
+            return found_or_raised(program, refusal)
         logger.info(
             "the model was captured twice: the first time a size inside of it was 1, as it is for the example only"
         )
@@ -171,6 +177,13 @@ class ExportOptions:
                 )
         with stage("ExportedProgram.run_decompositions"):
             return program.run_decompositions(table)
+
+
+def found_or_raised(program: Any, refusal: CaptureError | None) -> Any:
+    """What a capture gave; raises what it was refused with."""
+    if refusal is not None:
+        raise refusal from refusal.__cause__
+    return program
 
 
 @contextlib.contextmanager

@@ -206,5 +206,6 @@ def zeros_for_gradient(op, first: int = 1):
 
 def unread(op, fake: torch.Tensor) -> ir.Value:
     """Zeros in the place of a result that nothing reads; a complex one has two parts."""
-    sizes = [size if isinstance(size, int) else 0 for size in fake.shape]
+    # a symbol may be a number by now, which the shape of the result then is
+    sizes = [size if isinstance(size, int) else size.node.maybe_as_int() or 0 for size in fake.shape]
     return op.Expand(op.constant(0, fake.dtype), op.shape([*sizes, 2] if fake.is_complex() else sizes))
