@@ -94,6 +94,31 @@ class TestConvolution(ExporterTestCase):
         other = (normal(3, 4, 12, 7), normal(6, 4, 5, 7))
         self.assert_same_as_eager(same, IMAGE, normal(6, 4, 3, 5), others=[other], export_options=options)
 
+    def test_a_group_for_each_image(self):
+        """Weights that each image of a batch has its own of, as StyleGAN 2 modulates them."""
+
+        class Modulated(torch.nn.Module):
+            def forward(self, x, scale, weight, bias):
+                batch, _, height, width = x.shape
+                joined, each = x.reshape(1, -1, height, width), weight * scale[:, None, :, None, None]
+                bias = bias.repeat(batch)
+                same = torch.conv2d(joined, each.flatten(0, 1), bias, padding="same", groups=batch)
+                strided = torch.conv2d(joined, each.flatten(0, 1), None, (2, 1), 1, (1, 2), batch)
+                twice = torch.conv_transpose2d(
+                    joined, each.transpose(1, 2).flatten(0, 1), bias, 2, 1, 1, groups=batch
+                )
+                return [y.reshape(batch, 5, *y.shape[2:]) for y in (same, strided, twice)]
+
+        def made(batch, *sizes):
+            return normal(batch, 4, *sizes), normal(batch, 4), normal(5, 4, 3, 3), normal(5)
+
+        shapes = ({0: "batch", 2: "height", 3: "width"}, {0: "batch"}, None, None)
+        for options in ({}, {"target_opset": 18}, {"dynamic_shapes": None}):
+            with self.subTest(**options):
+                others = [] if "dynamic_shapes" in options else [made(1, 5, 9), made(3, 8, 6)]
+                options = {"dynamic_shapes": shapes} | options
+                self.export_and_compare(Modulated(), made(2, 6, 7), others=others, **options)
+
 
 if __name__ == "__main__":
     unittest.main()

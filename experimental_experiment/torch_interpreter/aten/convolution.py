@@ -1,7 +1,7 @@
 """Convolutions and transposed convolutions of one, two and three dimensions.
 
-Source of semantics: torch.nn.functional.conv2d, conv_transpose2d, ONNX Conv and ConvTranspose. These are of floats: convolutions of
-integers are sums of products over sliding windows.
+Source of semantics: torch.nn.functional.conv2d, conv_transpose2d, ONNX Conv and ConvTranspose. These are of floats in a known number of
+groups: convolutions of integers, or of a group for each image of any batch, are sums of products over sliding windows.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def conv_transpose(op, input, weight, bias, stride, padding, output_padding, gro
     stride, padding, output_padding, dilation = (
         per_axis(numbers, axes) for numbers in (stride, padding, output_padding, dilation)
     )
-    if not input.dtype.is_floating_point():
+    if not input.dtype.is_floating_point() or not is_static(groups):
         return spread_conv_transpose(
             op, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
@@ -110,7 +110,7 @@ def any_conv(op, input, weight, bias, stride, begin, end, dilation, groups):
     """A convolution with *begin* and *end* zeros around each axis."""
     axes = rank(weight) - 2
     stride, dilation = per_axis(stride, axes), per_axis(dilation, axes)
-    if not input.dtype.is_floating_point():
+    if not input.dtype.is_floating_point() or not is_static(groups):
         return exact_conv(op, input, weight, bias, stride, begin, end, dilation, groups)
     attributes = dict(strides=stride, dilations=dilation, group=groups)
     if is_static(*begin, *end) and all(amount >= 0 for amount in [*begin, *end]):
