@@ -84,6 +84,7 @@ def powers(x):
         torch.vander(numbers),
         torch.vander(numbers, x.shape[1] // 4 + 1, increasing=True),
         torch.vander(whole, x.shape[0] // 3, True),
+        torch.vander(numbers, 3),
     )
 
 

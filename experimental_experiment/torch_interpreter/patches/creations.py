@@ -223,7 +223,7 @@ def vander(of_numbers: Callable) -> Callable:
 
     def vander(x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Tensor:
         count = x.shape[0] if N is None else N
-        if x.dim() != 1 or not is_symbolic(count):
+        if x.dim() != 1 or not is_symbolic(count, x.shape[0]):
             return of_numbers(x, N, increasing)
         place = torch.arange(count, device=x.device)
         powers = torch.where(place == 0, 1, x[:, None]).cumprod(1)

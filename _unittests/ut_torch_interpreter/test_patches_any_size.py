@@ -1,0 +1,89 @@
+"""Functions that ask for sizes or values which their result does not need."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+ARGS = torch.randn(5, 4), torch.tensor([[2, 1]])
+OTHERS = [
+    (torch.randn(rows, columns), torch.tensor([[0, 1], [1, 1]])) for rows, columns in ((2, 6), (3, 3), (7, 2))
+]
+SHAPES = {0: "rows", 1: "columns"}, {0: "chosen"}
+
+
+class Model(torch.nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+FUNCTIONS = {
+    "taken": lambda x, k: (
+        torch.take_along_dim(x, x.argsort(1), -1),
+        torch.take_along_dim(x, x.argmax(0, keepdim=True), dim=0),
+        x.take_along_dim(x[:1].argsort(1), 1),
+        torch.take_along_dim(x[:, None], x.argsort(0)[None], 0),
+        torch.take_along_dim(x, k),
+    ),
+    "positions": lambda x, k: (
+        *torch.unravel_index(x.argmax(), x.shape),
+        *torch.unravel_index(k.int() + 2, (x.shape[0], 3)),
+        *torch.unravel_index(k, x.shape[1]),
+        *torch.unravel_index(k, (3, 4)),
+    ),
+    "diagonal": lambda x, k: (x.clone().fill_diagonal_(3), x[:, :2].clone().t().fill_diagonal_(k[0, 0])),
+    "covariances": lambda x, k: (torch.cov(x), x.T.cov(correction=0), torch.cov(x[0]), torch.cov(x[:1])),
+    "correlations": lambda x, k: (torch.corrcoef(x), x.double().corrcoef(), torch.corrcoef(x[0])),
+}
+
+
+class TestAnySize(ExporterTestCase):
+    def test_same_as_eager(self):
+        for promise, function in FUNCTIONS.items():
+            with self.subTest(promise):
+                self.export_and_compare(Model(function), ARGS)
+                self.export_and_compare(Model(function), ARGS, others=OTHERS, dynamic_shapes=SHAPES)
+
+    def test_without_the_patch(self):
+        options = ExportOptions(patches=False)
+        for promise, function in FUNCTIONS.items():
+            with self.subTest(promise), self.assertRaises(CaptureError):
+                to_onnx(Model(function), ARGS, dynamic_shapes=SHAPES, export_options=options)
+
+    def test_one_row_is_warned_about(self):
+        """Eager removes the axes of a covariance of one row."""
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Model(lambda x: torch.cov(x)), ARGS[:1], dynamic_shapes=({0: "rows"},))
+        self.assertIn("rows != 1", "".join(logs.output))
+
+    def test_undone(self):
+        x, k = ARGS[0], ARGS[0].argsort(0)
+        before = (
+            torch.take_along_dim(x, k, 0),
+            torch.cov(x),
+            torch.corrcoef(x),
+            x.clone().fill_diagonal_(2, True),
+        )
+        functions = torch.cov, torch.Tensor.take_along_dim, torch.Tensor.fill_diagonal_
+        with bypass_export_some_errors():
+            self.assertIsNot(torch.cov, functions[0])
+            after = (
+                torch.take_along_dim(x, k, 0),
+                torch.cov(x),
+                torch.corrcoef(x),
+                x.clone().fill_diagonal_(2, True),
+            )
+            torch.testing.assert_close(after, before)
+            weighted = torch.cov(x, aweights=x[0].abs())
+        torch.testing.assert_close(weighted, torch.cov(x, aweights=x[0].abs()))
+        self.assertEqual(functions, (torch.cov, torch.Tensor.take_along_dim, torch.Tensor.fill_diagonal_))
+
+
+if __name__ == "__main__":
+    unittest.main()

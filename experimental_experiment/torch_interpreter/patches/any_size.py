@@ -1,0 +1,152 @@
+"""Functions that ask for sizes or values which their result does not need.
+
+They are written with operators that do not ask. Source of semantics: the kernels of ATen and torch/functional.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+
+
+@patch(
+    "torch",
+    replaces=(
+        "torch.unravel_index",
+        "torch.Tensor.fill_diagonal_",
+        *(
+            f"torch.{owner}{name}"
+            for name in ("take_along_dim", "cov", "corrcoef")
+            for owner in ("", "Tensor.")
+        ),
+    ),
+    default=True,
+)
+def functions_of_any_size() -> Iterator[None]:
+    """``torch.take_along_dim(x, i, 1)`` and ``torch.unravel_index`` fix sizes to the example's; ``torch.cov`` is refused for any size.
+
+    So do ``fill_diagonal_`` and ``torch.corrcoef``.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(torch, "unravel_index", unravel_index(torch.unravel_index)))
+        wrapped = fill_diagonal_(torch.Tensor.fill_diagonal_)
+        stack.enter_context(replaced(torch.Tensor, "fill_diagonal_", wrapped))
+        for wrap in (take_along_dim, cov, corrcoef):
+            for owner in (torch, torch.Tensor):
+                name = wrap.__name__
+                stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
+        yield
+
+
+def is_symbolic(sizes: Sequence[Any]) -> bool:
+    """Whether one of these is a symbol; says that the patch is used when it is."""
+    found = any(isinstance(size, torch.SymInt) for size in sizes)
+    if found:
+        functions_of_any_size.used()
+    return found
+
+
+def take_along_dim(of_numbers: Callable) -> Callable:
+    """`torch.take_along_dim`: a gather of what is broadcast along the other axes."""
+
+    @functools.wraps(of_numbers)
+    def called(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None, **options: Any):
+        is_plain = dim is not None and not options and input.dim() == indices.dim() > 0
+        if not is_plain or not is_symbolic((*input.shape, *indices.shape)):
+            return of_numbers(input, indices, dim, **options)
+        others = [
+            torch.Size([1 if axis == dim % input.dim() else size for axis, size in enumerate(x.shape)])
+            for x in (input, indices)
+        ]
+        if others[0] != others[1]:
+            common = torch.broadcast_shapes(*others)
+            input, indices = (along(x, dim % x.dim(), common) for x in (input, indices))
+        return torch.gather(input, dim, indices)
+
+    return called
+
+
+def along(x: torch.Tensor, dim: int, sizes: Sequence[Any]) -> torch.Tensor:
+    """*x* expanded to these sizes, along all axes but *dim*."""
+    return x.expand([*sizes[:dim], x.shape[dim], *sizes[dim + 1 :]])
+
+
+def unravel_index(of_numbers: Callable) -> Callable:
+    """`torch.unravel_index` in a shape with symbols: one division an axis."""
+
+    def unravel_index(indices: torch.Tensor, shape: Any) -> tuple[torch.Tensor, ...]:
+        sizes = shape if isinstance(shape, (tuple, list)) else [shape]
+        if not is_symbolic(sizes):
+            return of_numbers(indices, shape)
+        found: list[torch.Tensor] = []
+        rest = indices.to(torch.promote_types(indices.dtype, torch.int64))
+        for size in reversed(sizes):
+            found.insert(0, rest % size)
+            rest = rest // size
+        return tuple(found)
+
+    return unravel_index
+
+
+def fill_diagonal_(of_numbers: Callable) -> Callable:
+    """`torch.Tensor.fill_diagonal_` of a matrix, whose diagonal is a view."""
+
+    @functools.wraps(of_numbers)
+    def called(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
+        if self.dim() != 2 or wrap or not is_symbolic(self.shape):
+            return of_numbers(self, fill_value, wrap)
+        self.diagonal().fill_(fill_value)
+        return self
+
+    return called
+
+
+def cov(of_values: Callable) -> Callable:
+    """`torch.cov` without weights, which asks whether the number of observations is 0."""
+
+    @functools.wraps(of_values)
+    def called(
+        input: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None
+    ) -> torch.Tensor:
+        if not is_followed(input) or fweights is not None or aweights is not None:
+            return of_values(input, correction=correction, fweights=fweights, aweights=aweights)
+        return covariance(input, correction)
+
+    return called
+
+
+def corrcoef(of_values: Callable) -> Callable:
+    """`torch.corrcoef`, covariances divided by both standard deviations."""
+
+    @functools.wraps(of_values)
+    def called(input: torch.Tensor) -> torch.Tensor:
+        if not is_followed(input):
+            return of_values(input)
+        found = covariance(input, 1)
+        if not found.dim():
+            return found / found
+        deviation = found.diagonal().sqrt()
+        return (found / deviation[:, None] / deviation).clamp(-1, 1)
+
+    return called
+
+
+def is_followed(input: torch.Tensor) -> bool:
+    """Whether a tensor is one whose covariances are written here; says that the patch is used when it is."""
+    found = input.is_floating_point() and input.dim() in (1, 2)
+    if found:
+        functions_of_any_size.used()
+    return found
+
+
+def covariance(input: torch.Tensor, correction: int) -> torch.Tensor:
+    """The covariances of rows, of one row a number."""
+    rows = input.reshape(1, -1) if input.dim() < 2 else input
+    rows = rows - rows.mean(1, keepdim=True)
+    return (rows @ rows.T / torch.sym_max(rows.shape[1] - correction, 0)).squeeze()
