@@ -75,10 +75,13 @@ class RandomPrograms(unittest.TestCase):
                 self.assertTrue(found.within, f"{found}\n{eager}\n{kinds}")
 
 
-def is_as_near(name: str, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor) -> bool:
+def is_as_near(
+    name: str, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor, usual: float = 0.0
+) -> bool:
     """Whether a result is within the tolerance of eager's, or of the exact one in float64, or not twice as far from it as eager's.
 
-    Eager rounds every step to the dtype of a program in half precision, and sums in another order.
+    Eager rounds every step to the dtype of a program in half precision, and sums in another order. *usual*: how far eager is from
+    the exact result on inputs like this one, where it may be nearer by chance.
     """
     if difference(name, expected, got).within:
         return True
@@ -87,7 +90,7 @@ def is_as_near(name: str, expected: torch.Tensor, got: torch.Tensor, exact: torc
     if difference(name, exact.to(got.dtype), got).within:
         return True
     ours, eagers = (float((x.double() - exact).abs().max()) for x in (got, expected))
-    return ours <= 2 * eagers < float("inf")
+    return ours <= 2 * max(eagers, usual) < float("inf")
 
 
 class Written(torch.nn.Module):
