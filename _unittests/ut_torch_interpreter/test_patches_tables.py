@@ -19,6 +19,11 @@ class Model(torch.nn.Module):
             levels.prod(1),
             torch.as_tensor(height, dtype=torch.float32),
             torch.as_tensor([1, 2], dtype=x.dtype),
+            torch.as_tensor([height / 2, width * 0.5]),
+            x.new_tensor([width, height, 1.5]) / x.new_tensor(height),
+            x.new_tensor([[height, width]], dtype=torch.int32),
+            x.new_tensor([height / 3, 1]),
+            x.new_tensor([1, 2]),
         )
 
 

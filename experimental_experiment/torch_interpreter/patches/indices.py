@@ -5,61 +5,63 @@ Source of semantics: torch/csrc/autograd/python_variable_indexing.cpp.
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 MASKS = (torch.bool, torch.uint8)
 """The dtypes whose tensors select as masks do, those of one number too."""
 
 
-@patch("torch", replaces=("torch.Tensor.__getitem__", "torch.Tensor.__setitem__"), default=True)
+HANDLER = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler._override"
+"""What torch.export, and `tracing`, ask what to call in the place of a function. A method of torch.Tensor in Python would make tensors
+sequences, which torch.tensor takes apart."""
+
+
+@patch("torch", replaces=(HANDLER,), default=True)
 def indices_of_one_axis() -> Iterator[None]:
     """``x[rows, x.shape[1] - 1]`` and ``cache[:, n] = y`` hold the example's index; where it is a 0-d tensor, torch.export refuses them.
 
     Such an index is a view, as it is alone: ``x[:, n]``, of which the others are taken, or which is written.
     """
-    before = torch.Tensor.__getitem__, torch.Tensor.__setitem__
-    with (
-        replaced(torch.Tensor, "__getitem__", reading(before[0])),
-        replaced(torch.Tensor, "__setitem__", writing(before[1])),
-    ):
+    importlib.import_module("torch._export.non_strict_utils")  # it brings TorchDynamo
+    with wrapped({HANDLER: with_views}):
         yield
 
 
-def reading(of_numbers: Callable) -> Callable:
-    """`torch.Tensor.__getitem__` of a view of the axes that symbols select."""
+def with_views(override: Callable) -> Callable:
+    """The handler that reads and writes a view of the axes that symbols select."""
 
-    def __getitem__(self: torch.Tensor, index: Any) -> torch.Tensor:
+    @functools.wraps(override)
+    def _override(self: Any, func: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        name = getattr(func, "__name__", "")
+        if name not in ("__getitem__", "__setitem__") or not isinstance(args[0], torch.Tensor):
+            return override(self, func, args, kwargs)
+        tensor, index, *values = args
         items = index if isinstance(index, tuple) else (index,)
         if any(map(is_small_mask, items)):
             indices_of_one_axis.used()
             index = tuple(item.bool() if is_small_mask(item) else item for item in items)
-        parts = in_turn(self, index)
-        if parts is None or not any(is_advanced(item) for item in parts[1]):
-            return of_numbers(self, index)  # which torch.export follows
-        return of_numbers(of_numbers(self, parts[0]), parts[1])
+        parts = in_turn(tensor, index)
+        if parts is None or not (values or any(map(is_advanced, parts[1]))):
+            return override(self, func, (tensor, index, *values), kwargs)  # it follows what is read alone
+        indices_of_one_axis.used()
+        view, its_args, options = override(self, torch.Tensor.__getitem__, (tensor, parts[0]), {})
 
-    return __getitem__
+        def called() -> torch.Tensor | None:
+            return func(view(*its_args, **options), parts[1], *values)
 
+        return called, (), {}
 
-def writing(of_numbers: Callable) -> Callable:
-    """`torch.Tensor.__setitem__` of a view of the axes that symbols select."""
-
-    def __setitem__(self: torch.Tensor, index: Any, value: Any) -> None:
-        parts = in_turn(self, index)
-        if parts is None:
-            of_numbers(self, index, value)
-        else:
-            of_numbers(self[parts[0]], parts[1], value)
-
-    return __setitem__
+    return _override
 
 
-def in_turn(self: torch.Tensor, index: Any) -> tuple[tuple, tuple] | None:
+def in_turn(tensor: torch.Tensor, index: Any) -> tuple[tuple, tuple] | None:
     """What symbols and slices select in *index*, and what the rest selects of that; None where no symbol selects.
 
     Torch applies numbers and slices first, whatever stands between them.
@@ -67,13 +69,12 @@ def in_turn(self: torch.Tensor, index: Any) -> tuple[tuple, tuple] | None:
     items = list(index) if isinstance(index, tuple) else [index]
     if not any(is_symbol(item) or (isinstance(item, slice) and has_tensor(item)) for item in items):
         return None
-    missing = self.dim() - sum(map(axes_of, items))
+    missing = tensor.dim() - sum(map(axes_of, items))
     if missing < 0:
         return None  # torch says so
     at = next((at for at, item in enumerate(items) if item is Ellipsis), None)
     if at is not None:
         items[at : at + 1] = [slice(None)] * missing
-    indices_of_one_axis.used()
     first: list[Any] = []
     rest: list[Any] = []
     for item in items:
