@@ -142,6 +142,15 @@ CASES = {
         IMAGE,
     ),
     "irfft": (lambda x: torch.fft.irfft(torch.view_as_complex(x[..., :5, :2].float()), n=8), IMAGE),
+    "rotation by complex numbers": (
+        lambda x, y: torch.view_as_real(
+            torch.view_as_complex(x[..., :2].float()) * torch.view_as_complex(y[:, :2].float())
+        ),
+        ROWS,
+        MATRIX[:3],
+    ),
+    "conjugate": (lambda x: torch.view_as_complex(x[..., :2].float()).conj(), ROWS),
+    "complex numbers of real ones": (lambda x: torch.view_as_real(x.float().to(torch.complex64)), ROWS),
     "stft": (
         lambda x, w: torch.view_as_real(
             torch.stft(x[0, 0].float(), 4, window=w[0].float(), return_complex=True)

@@ -30,6 +30,11 @@ class TestComplex(ExporterTestCase):
         "imag": (aten.imag.default, Z),
         "conj": (lambda z: aten.conj.default(z) + 1, Z),
         "_conj": (lambda z: aten._conj.default(z) + 1, Z),
+        "conj of no axes": (aten.conj_physical.default, Z[0, 0]),
+        "parts of a product": (lambda z, w: torch.stack([(z * w).real, (z * w).imag, (z.conj() * w).imag]), Z, W),
+        "a product of a real tensor of more axes": (aten.mul.Tensor, Z[0, 0], randn(2, 1, 3)),
+        "a product without axes": (aten.mul.Tensor, Z[0, 0], torch.tensor(3)),
+        "a product of infinities": (aten.mul.Tensor, EDGES[:4], torch.tensor([2.0, 0, -1, 3])),
         "conj of a real tensor": (lambda x: aten.conj.default(x) + 1, randn(3)),
         "conj_physical": (aten.conj_physical.default, Z),
         "conj_physical of a real tensor": (lambda x: aten.conj_physical.default(x) + 1, randn(3)),
@@ -48,6 +53,8 @@ class TestComplex(ExporterTestCase):
         "lift_fresh": (lambda z: aten.lift_fresh.default(z) + 1, Z),
         "lift_fresh_copy": (aten.lift_fresh_copy.default, Z),
         "a real tensor to complex64": (aten.to.dtype, torch.arange(3), torch.complex64),
+        "a real number to complex64": (aten.to.dtype, torch.tensor(3.0), torch.complex64),
+        "an infinity to complex64": (aten.to.dtype, torch.tensor([math.inf, math.nan, -0.0]), torch.complex64),
         "a complex tensor to float32": (aten.to.dtype, Z, torch.float32),
         "abs": (aten.abs.default, EDGES),
         "angle": (aten.angle.default, Z),
@@ -124,6 +131,12 @@ class TestComplex(ExporterTestCase):
 
     def test_dynamic_sizes(self):
         self.assert_same_as_eager(lambda z, w: (z * w).abs(), Z, Z * 2, others=[(Z.t(), Z.t())])
+        self.assert_same_as_eager(
+            lambda x, z: x.to(torch.complex64) / z,
+            randn(2, 3),
+            W,
+            others=[(randn(3, 1), W[:1]), (randn(0, 2), W[1:])],
+        )
 
     def test_rotary_embedding(self):
         """What Llama's first implementation does with complex numbers, on any batch and length."""

@@ -9,6 +9,9 @@ STAMPED = "stamped"
 PARTS = "parts"
 """On a value of a complex tensor: its real and imaginary parts, when they were computed apart and joined."""
 
+COLUMNS = "columns"
+"""On a value of a complex tensor: its parts with a last axis of 1, when they were joined."""
+
 PADDED = "padded"
 """On a value of packed sequences: the padded batch that they were packed from."""
 

@@ -20,7 +20,7 @@ from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, 
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.marks import PARTS
+from experimental_experiment.torch_interpreter.marks import COLUMNS, PARTS
 from experimental_experiment.torch_interpreter.promotion import promote, promote_to_float
 from experimental_experiment.torch_interpreter.registry import (
     schema_names,
@@ -43,14 +43,36 @@ def parts(op, x: ir.Value) -> Parts:
     """The real and the imaginary part of a complex value."""
     if PARTS in x.meta:
         return x.meta[PARTS]
+    if COLUMNS in x.meta:
+        return tuple(op.Squeeze(part, [rank(x) - 1]) for part in x.meta[COLUMNS])
     return op.Gather(x, 0, axis=rank(x) - 1), op.Gather(x, 1, axis=rank(x) - 1)
+
+
+def columns(op, x: ir.Value) -> Parts:
+    """`parts` with a last axis of 1: what is computed element by element is taken apart and joined in one node each."""
+    return x.meta[COLUMNS] if COLUMNS in x.meta else op.Split(x, axis=rank(x) - 1, num_outputs=2, outputs=2)
 
 
 def join(op, real: ir.Value, imag: ir.Value) -> ir.Value:
     """The complex value with these parts, which have the same shape and dtype."""
-    result = op.Concat(op.Unsqueeze(real, [rank(real)]), op.Unsqueeze(imag, [rank(imag)]), axis=rank(real))
+    result = join_columns(op, op.Unsqueeze(real, [rank(real)]), op.Unsqueeze(imag, [rank(imag)]))
     result.meta[PARTS] = (real, imag)
     return result
+
+
+def join_columns(op, real: ir.Value, imag: ir.Value) -> ir.Value:
+    """The complex value with these `columns`, whose shapes broadcast."""
+    real, imag = broadcast(op, real, imag)
+    result = op.Concat(real, imag, axis=rank(real) - 1)
+    result.meta[COLUMNS] = (real, imag)
+    return result
+
+
+def broadcast(op, real: ir.Value, imag: ir.Value) -> Parts:
+    """Parts of one shape, from parts whose shapes broadcast."""
+    if real.shape == imag.shape:
+        return real, imag
+    return op.Expand(real, op.shape_of(imag)), op.Expand(imag, op.shape_of(real))
 
 
 def component_dtype(op) -> ir.DataType:
@@ -79,11 +101,15 @@ def parts_of(op, name: str, value: Any) -> Parts:
     return op.Cast(value, to=dtype), op.constant(0, dtype)
 
 
-def join_broadcast(op, real: ir.Value, imag: ir.Value) -> ir.Value:
-    """`join` of parts whose shapes broadcast."""
-    if real.shape != imag.shape:
-        real, imag = op.Expand(real, op.shape_of(imag)), op.Expand(imag, op.shape_of(real))
-    return join(op, real, imag)
+def columns_of(op, name: str, value: Any) -> Parts:
+    """`parts_of` with a last axis of 1, those of a number without axes."""
+    dtype = component_dtype(op)
+    if not isinstance(value, ir.Value):
+        return parts_of(op, name, value)
+    if is_complex(given(op, name)):
+        real, imag = columns(op, value)
+        return op.Cast(real, to=dtype), op.Cast(imag, to=dtype)
+    return op.Unsqueeze(op.Cast(value, to=dtype), [rank(value)]), op.constant(0, dtype)
 
 
 # ---- making and taking apart
@@ -92,13 +118,13 @@ def join_broadcast(op, real: ir.Value, imag: ir.Value) -> ir.Value:
 @translates(aten.complex.default)
 def complex_(op, real, imag):
     """Two real tensors that broadcast."""
-    return join_broadcast(op, real, imag)
+    return join(op, *broadcast(op, real, imag))
 
 
 @translates(aten.polar.default)
 def polar(op, abs, angle):
     """A length and an angle."""
-    return join_broadcast(op, op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle)))
+    return join(op, *broadcast(op, op.Mul(abs, op.Cos(angle)), op.Mul(abs, op.Sin(angle))))
 
 
 @translates_complex(aten.view_as_complex.default, aten.view_as_real.default)
@@ -151,8 +177,8 @@ def real_of_real(op, self):
 )
 def conj(op, self):
     """The conjugate."""
-    real, imag = parts(op, self)
-    return join(op, real, op.Neg(imag))
+    real, imag = columns(op, self)
+    return join_columns(op, real, op.Neg(imag))
 
 
 @writes_complex_through(aten.conj.default, aten._conj.default)
@@ -186,8 +212,9 @@ def to(op, self, dtype, copy):
     dtype = component_dtype(op)
     if is_complex(given(op, "self")) and is_complex(op.context.node):
         return op.Cast(self, to=dtype)
-    real, imag = parts_of(op, "self", self)
-    return join_broadcast(op, real, imag) if is_complex(op.context.node) else real
+    if is_complex(op.context.node):
+        return join_columns(op, *columns_of(op, "self", self))
+    return parts_of(op, "self", self)[0]
 
 
 @translates_complex(aten._to_copy.default)
@@ -230,11 +257,11 @@ def angle_of_real(op, self):
 @translates_complex(aten.sgn.default)
 def sgn(op, self):
     """The number divided by its length; zero stays."""
-    length = abs_(op, self)
+    real, imag = columns(op, self)
+    length = hypot(op, real, imag)
     zero = op.Equal(length, 0)
     scale = op.Where(zero, op.CastLike(1, length), length)
-    real, imag = parts(op, self)
-    return join(op, op.Div(real, scale), op.Div(imag, scale))
+    return join_columns(op, op.Div(real, scale), op.Div(imag, scale))
 
 
 @translates_complex(aten.linalg_vector_norm.default)
@@ -249,20 +276,20 @@ def linalg_vector_norm(op, self, ord, dim, keepdim):
 @translates_complex(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def mul(op, self, other):
     """``(a + bi)(c + di)``."""
-    return join_broadcast(op, *multiply_parts(op, parts_of(op, "self", self), parts_of(op, "other", other)))
+    return join_columns(op, *multiply_parts(op, columns_of(op, "self", self), columns_of(op, "other", other)))
 
 
 @translates_complex(aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar)
 def div(op, self, other):
     """``(a + bi) / (c + di)``."""
-    return join_broadcast(op, *quotient(op, parts_of(op, "self", self), parts_of(op, "other", other)))
+    return join_columns(op, *quotient(op, columns_of(op, "self", self), columns_of(op, "other", other)))
 
 
 @translates_complex(aten.reciprocal.default)
 def reciprocal(op, self):
     """``1 / (a + bi)``."""
     dtype = component_dtype(op)
-    return join_broadcast(op, *quotient(op, (op.constant(1, dtype), op.constant(0, dtype)), parts(op, self)))
+    return join_columns(op, *quotient(op, (op.constant(1, dtype), op.constant(0, dtype)), columns(op, self)))
 
 
 @translates_complex(aten.neg.default, aten.negative.default)
@@ -274,28 +301,29 @@ def neg(op, self):
 @translates_complex(aten.square.default)
 def square(op, self):
     """``(a + bi)^2``."""
-    return join(op, *multiply_parts(op, parts(op, self), parts(op, self)))
+    z = columns(op, self)
+    return join_columns(op, *multiply_parts(op, z, z))
 
 
 @translates_complex(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
 def pow_(op, self, exponent):
     """Products for the exponents 0 to 3 and 0.5 to a root, ``exp(exponent * log(self))`` otherwise; 0 to a power is 0."""
-    base = parts_of(op, "self", self)
+    base = columns_of(op, "self", self)
     if not isinstance(exponent, ir.Value) and exponent in (0.5, 1, 2, 3):
         result = root(op, base) if exponent == 0.5 else base
         for _ in range(int(exponent) - 1):
             result = multiply_parts(op, result, base)
-        return join_broadcast(op, *result)
+        return join_columns(op, *result)
     base, power = (
         [op.Cast(part, to=ir.DataType.DOUBLE) for part in z]
-        for z in (base, parts_of(op, "exponent", exponent))
+        for z in (base, columns_of(op, "exponent", exponent))
     )
     real, imag = exponential(op, multiply_parts(op, logarithm(op, base), power))
     nothing = op.And(op.Equal(base[0], 0), op.Equal(base[1], 0))
     none = op.And(op.Equal(power[0], 0), op.Equal(power[1], 0))
     at_zero = op.Cast(none, to=real.dtype)
     result = op.Where(nothing, at_zero, real), op.Where(nothing, op.CastLike(0, imag), imag)
-    return join_broadcast(op, *(op.Cast(part, to=component_dtype(op)) for part in result))
+    return join_columns(op, *(op.Cast(part, to=component_dtype(op)) for part in result))
 
 
 def multiply_parts(op, left: Parts, right: Parts) -> Parts:
@@ -322,7 +350,7 @@ def elementary(target, function) -> None:
     """Register a function of the parts of a complex tensor."""
 
     def translation(op, self):
-        return join(op, *function(op, parts(op, self)))
+        return join_columns(op, *function(op, columns(op, self)))
 
     translation.__name__ = function.__name__
     translation.__doc__ = function.__doc__

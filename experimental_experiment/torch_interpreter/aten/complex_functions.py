@@ -17,6 +17,7 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.aten.complex import (
     Parts,
     abs_,
+    columns,
     comparable,
     div,
     elementary,
@@ -25,10 +26,9 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     hyperbolic_tangent,
     isfinite,
     isnan,
-    join,
+    join_columns,
     logarithm,
     logical_not,
-    parts,
     quotient,
     root,
     sine,
@@ -99,8 +99,8 @@ def precise(function: Callable, *targets: torch._ops.OpOverload) -> None:
     """Register a function of the parts of a complex tensor, computed in float64."""
 
     def translation(op, self):
-        result = function(op, tuple(op.Cast(part, to=DOUBLE) for part in parts(op, self)))
-        return join(op, *(op.Cast(part, to=self.dtype) for part in result))
+        result = function(op, tuple(op.Cast(part, to=DOUBLE) for part in columns(op, self)))
+        return join_columns(op, *(op.Cast(part, to=self.dtype) for part in result))
 
     translation.__name__ = function.__name__
     translation.__doc__ = function.__doc__

@@ -15,9 +15,9 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.complex import (
     component_dtype,
+    conj,
     given,
     is_complex,
-    join,
     parts,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
@@ -339,8 +339,7 @@ def conjugate(op, x) -> ir.Value:
     """The conjugate of a complex value; a real one stays."""
     if x.shape[-1] == 1:
         return x
-    real, imag = parts(op, x)
-    return join(op, real, op.Neg(imag))
+    return conj(op, x)
 
 
 def half_of(op, n) -> int | ir.Value:
