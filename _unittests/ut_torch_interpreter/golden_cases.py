@@ -268,6 +268,13 @@ CASES = {
     "one hot": (lambda i: F.one_hot(i, 3), INDEX),
     # losses
     "cross entropy": (F.cross_entropy, MATRIX, LABELS),
+    "cross entropy of pixels": (
+        lambda x: F.cross_entropy(x, torch.ones(x[:, 0].shape, dtype=torch.int64)),
+        IMAGE,
+    ),
+    "binary cross entropy of logits": (F.binary_cross_entropy_with_logits, MATRIX, MATRIX),
+    "huber": (F.huber_loss, MATRIX, MATRIX),
+    "smooth error": (F.smooth_l1_loss, MATRIX, MATRIX),
     "mean squared error": (F.mse_loss, MATRIX, MATRIX),
 }
 """{form: (function or module, *inputs)}: weights follow the dtype of the inputs."""

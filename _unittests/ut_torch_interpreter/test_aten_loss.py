@@ -18,6 +18,7 @@ LOGS = torch.log_softmax(SCORES, 1)
 CERTAIN = torch.tensor([0.0, 1.0, 0.5, 1e-3, 0.9]).expand(4, 5)
 SURE = PROBABILITIES.flip(1)
 ONE = torch.tensor(2.0)
+EDGES = torch.tensor([3.0, 1e30, -1e30, 30, -30, torch.inf, torch.nan])
 
 
 class TestLoss(ExporterTestCase):
@@ -25,6 +26,12 @@ class TestLoss(ExporterTestCase):
         "classes": (aten.cross_entropy_loss.default, SCORES, CLASSES),
         "one sample": (aten.cross_entropy_loss.default, SCORES[0], torch.tensor(3)),
         "pixels, weighted": (aten.cross_entropy_loss.default, IMAGE, PIXELS, WEIGHT, MEAN, 2),
+        "pixels, no reduction": (aten.cross_entropy_loss.default, IMAGE * 1e4, PIXELS, WEIGHT, NONE, 1),
+        "pixels, a sum, float64": (aten.cross_entropy_loss.default, IMAGE.double(), PIXELS, WEIGHT.double(), SUM),
+        "pixels, all ignored": (aten.cross_entropy_loss.default, IMAGE, PIXELS * 0 - 100),
+        "pixels, halves": (aten.cross_entropy_loss.default, IMAGE.half(), PIXELS),
+        "no pixels": (aten.cross_entropy_loss.default, IMAGE[:, :, :0], PIXELS[:, :0], None, SUM),
+        "a sequence": (aten.cross_entropy_loss.default, IMAGE[:, :, 0], PIXELS[:, 0], WEIGHT),
         "no reduction": (aten.cross_entropy_loss.default, SCORES, CLASSES, None, NONE),
         "a sum": (aten.cross_entropy_loss.default, SCORES, CLASSES, WEIGHT, SUM),
         "all ignored": (aten.cross_entropy_loss.default, SCORES, torch.full((4,), -100)),
@@ -55,6 +62,10 @@ class TestLoss(ExporterTestCase):
         "huber": (aten.huber_loss.default, SCORES, PROBABILITIES, MEAN, 0.5),
         "huber, no reduction": (aten.huber_loss.default, SCORES.double(), PROBABILITIES.double(), NONE, 2.0),
         "smooth": (aten.smooth_l1_loss.default, SCORES, PROBABILITIES, SUM, 0.7),
+        "huber of edges": (aten.huber_loss.default, EDGES, EDGES * 0, NONE, 0.5),
+        "huber of halves": (aten.huber_loss.default, SCORES.half(), PROBABILITIES.half(), MEAN, 1.0),
+        "smooth, no reduction": (aten.smooth_l1_loss.default, SCORES * 3, PROBABILITIES, NONE, 1.0),
+        "smooth of edges": (aten.smooth_l1_loss.default, EDGES, EDGES * 0, NONE, 3.0),
         "smooth below nothing": (aten.smooth_l1_loss.default, SCORES, PROBABILITIES, NONE, 0.0),
         "events": (aten.poisson_nll_loss.default, SCORES, PROBABILITIES, True, False, 1e-8, MEAN),
         "events, in full": (
@@ -73,6 +84,8 @@ class TestLoss(ExporterTestCase):
         "binary": (aten.binary_cross_entropy.default, CERTAIN, PROBABILITIES),
         "binary, weighted": (aten.binary_cross_entropy.default, CERTAIN, PROBABILITIES, WEIGHT, SUM),
         "logits": (aten.binary_cross_entropy_with_logits.default, SCORES * 30, PROBABILITIES),
+        "logits of edges": (aten.binary_cross_entropy_with_logits.default, EDGES, torch.ones(7), None, None, NONE),
+        "logits of edges, none": (aten.binary_cross_entropy_with_logits.default, EDGES, torch.zeros(7), None, EDGES[:1], NONE),
         "logits, weighted": (aten.binary_cross_entropy_with_logits.default, SCORES, PROBABILITIES, WEIGHT, WEIGHT, NONE),
         "logits, float64": (aten.binary_cross_entropy_with_logits.default, SCORES.double(), PROBABILITIES.double()),
         "divergence": (aten.kl_div.default, LOGS, CERTAIN),
