@@ -355,13 +355,14 @@ def context_of(
     context = Context(
         root, domains.get("", 1), domains=domains, runtime=runtime, special_values=special_values
     )
-    taken = context.names.count
+    taken = [node.name for node in nodes]
+    taken += [value.name for node in nodes for value in node.outputs]
     for graph in (root, *(body for node in holders_of(nodes) for body in bodies_of(node))):
-        taken.update((value.name, 0) for value in graph.inputs)
-        if isinstance(graph, ir.Graph):
-            taken.update((name, 0) for name in graph.initializers)
-    taken.update(dict.fromkeys([node.name for node in nodes], 0))
-    taken.update(dict.fromkeys([value.name for node in nodes for value in node.outputs], 0))
+        taken += [value.name for value in graph.inputs]
+        taken += graph.initializers if isinstance(graph, ir.Graph) else ()
+    context.names.count.update(
+        dict.fromkeys(taken, 0)
+    )  # at once: a dict that grows is copied again and again
     if isinstance(root, ir.Graph):
         share_constants(root, context)
     else:
