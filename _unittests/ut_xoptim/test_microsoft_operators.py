@@ -173,6 +173,40 @@ class TestSkipSimplifiedLayerNormalization(RuleTestCase):
                 self.assert_stays(text)
 
 
+class TestBiasGelu(RuleTestCase):
+    RULE = "BiasGelu"
+    ROW = "b = Constant <value=float[3] {0.5,-1.0,2.0}> ()"
+
+    def test_forms(self):
+        cases = {
+            "exact": ("float[N,3] x", "s = Add (x, b) y = Gelu (s)", "BiasGelu"),
+            "in the other order": ("float[2,N,3] x", "s = Add (b, x) y = Gelu <approximate=\"none\"> (s)", "BiasGelu"),
+            "by a tanh": ("float[N,3] x", "s = Add (x, b) y = Gelu <approximate=\"tanh\"> (s)", "FastGelu"),
+            "both rows": ("float[3] x", "s = Add (x, b) y = Gelu (s)", "BiasGelu"),
+            "a row that is given": ("float[N,3] x, float[3] r", "s = Add (x, r) y = Gelu (s)", "BiasGelu"),
+        }  # fmt: skip
+        for promise, (given, nodes, expected) in cases.items():
+            with self.subTest(promise):
+                result = given.split(" x")[0] + " y"
+                self.assert_becomes(f"agraph ({given}) => ({result}) {{ {self.ROW} {nodes} }}", [expected])
+
+    def test_what_it_declines(self):
+        gelu = "s = Add (x, b) y = Gelu (s)"
+        cases = {
+            "the sum is read elsewhere": f"agraph (float[3] x) => (float[3] y, float[3] z) {{ {self.ROW} {gelu} z = Neg (s) }}",
+            "the row spreads": f"agraph (float[N,1] x) => (float[N,3] y) {{ {self.ROW} {gelu} }}",
+            "the row may spread": f"agraph (float[2,M] x) => (float[2,M] y) {{ {self.ROW} {gelu} }}",
+            "one number": f"agraph (float[N,3] x) => (float[N,3] y) {{ b = Constant <value=float[1] {{2.0}}> () {gelu} }}",
+            "float16": f"""agraph (float16[N,3] h) => (float16[N,3] y)
+            {{ {self.ROW} c = Cast <to=10> (b) s = Add (h, c) y = Gelu (s) }}""",
+            "two tensors": f"agraph (float[N,3] x, float[N,3] b) => (float[N,3] y) {{ {gelu} }}",
+            "numbers": f"agraph (float x, float b) => (float y) {{ {gelu} }}",
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 class TestQuickGelu(RuleTestCase):
     RULE = "QuickGelu"
 
