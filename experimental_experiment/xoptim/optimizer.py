@@ -29,6 +29,7 @@ from experimental_experiment.xoptim.graphs import (
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
+from experimental_experiment.xoptim.weights import compute_weights
 
 SEQUENCES = frozenset(
     "Optional SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceMap SplitToSequence".split()
@@ -328,17 +329,25 @@ def rewrite(
     folds = options.constant_folding
     if isinstance(root, ir.Function) and any(map(reads_its_caller, nodes)):
         rules, folds = [], False  # which would take what the caller gives for the default
-    engine = Engine(root, context_of(root, nodes, runtime, special_values), rules, report, folds=folds)
+    context = context_of(root, nodes, runtime, special_values)
+    engine = Engine(root, context, rules, report, folds=folds)
     if options.common_subexpressions and share_expressions(root):
+        nodes, has_changed = nodes_of(root), True
+    computes = folds and isinstance(root, ir.Graph)
+    if computes and compute_weights(root, context.names, report, options.stop_after):
         nodes, has_changed = nodes_of(root), True
     waiting: Sequence[ir.Node] = nodes
     while waiting:
         before = len(report.applications)
         engine.run(waiting, options.stop_after, step)
         waiting, step = [], nothing
-        if options.common_subexpressions and len(report.applications) > before:
-            kept = share_expressions(root)
-            waiting = [use.node for node in kept for value in node.outputs for use in value.uses()]
+        if len(report.applications) > before:
+            changed: list[ir.Value] = []
+            if options.common_subexpressions:
+                changed += [value for node in share_expressions(root) for value in node.outputs]
+            if computes:
+                changed += compute_weights(root, context.names, report, options.stop_after)
+            waiting = [use.node for value in changed for use in value.uses()]
     return has_changed or len(report.applications) > start, engine.may_tell_sizes, engine.written
 
 

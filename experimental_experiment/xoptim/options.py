@@ -17,7 +17,7 @@ class OptimizationOptions:
             ``"default+onnxruntime-CastCast"``; or a list of names and rules; None for no rule. The set ``onnxruntime`` writes
             operators of the domain com.microsoft.
         stop_after: stop after so many rewritings, None for no limit.
-        constant_folding: compute nodes whose inputs are small constants.
+        constant_folding: compute nodes whose inputs are small constants, and those that weights alone make smaller or as large weights of.
         common_subexpressions: compute once what several nodes compute from the same values.
         remove_unused: remove what no output needs.
 

@@ -1,0 +1,186 @@
+"""Weights that are computed from other weights alone."""
+
+import unittest
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import torch
+
+from _unittests.ut_xoptim.cases import drawn, operators
+from experimental_experiment.comparison import session
+from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
+
+NORM = """
+two = Constant <value=int64[2]{1,2}> () squares = Mul (w, w) total = ReduceSum (squares, two) root = Sqrt (total)
+unit = Div (w, root) scaled = Mul (unit, g)
+"""
+"""A weight norm of ``w`` (48, 8, 5) by ``g`` (48, 1, 1)."""
+
+
+def model_of(signature: str, nodes: str, opset: int = 20, **shapes: tuple[int, ...]) -> onnx.ModelProto:
+    """A model with random float32 weights of these shapes."""
+    generator = np.random.default_rng(0)
+    model = parsed_without_check(signature, nodes, opset)
+    for name, shape in shapes.items():
+        array = (0.2 * generator.normal(size=shape)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def parsed_without_check(signature: str, nodes: str, opset: int) -> onnx.ModelProto:
+    """The text of a model whose weights are not there yet."""
+    header = f'<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
+    return onnx.parser.parse_model(f"{header}agraph {signature} {{ {nodes} }}")
+
+
+class TestComputedWeights(unittest.TestCase):
+    SIGNATURE = "(float[N,8,L] x) => (float[N,48,M] y)"
+
+    def assert_optimized(self, model, expected, report=None):
+        """These operators stay, with the same results; optimizing again changes nothing."""
+        options = OptimizationOptions(None)
+        optimized = optimize(model, options, report=report)
+        self.assertEqual(expected, operators(optimized))
+        onnx.checker.check_model(optimized, full_check=True)
+        again = Report()
+        twice = optimize(optimized, options, report=again)
+        self.assertEqual([], again.applications)
+        self.assertEqual(optimized.SerializeToString(), twice.SerializeToString())
+        feeds = drawn(model, sizes=9)
+        for wanted, got in zip(session(model).run(None, feeds), session(optimized).run(None, feeds)):
+            self.assertEqual((wanted.dtype, wanted.shape), (got.dtype, got.shape))
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+        return optimized
+
+    def test_weight_norm(self):
+        """Its nodes are gone, and the weight that it was computed from; the name says where it comes from."""
+        report = Report()
+        model = model_of(self.SIGNATURE, f"{NORM} y = Conv (x, scaled)", w=(48, 8, 5), g=(48, 1, 1))
+        optimized = self.assert_optimized(model, ["Conv"], report)
+        self.assertEqual({"w_computed": [48, 8, 5]}, {w.name: [*w.dims] for w in optimized.graph.initializer})
+        self.assertEqual([("ComputedWeight", "scaled")], report.applications)
+
+    def test_standardized_weight(self):
+        nodes = """
+        shape = Constant <value=int64[3]{1,48,40}> () back = Constant <value=int64[3]{48,8,5}> () axes = Constant <value=int64[2]{0,2}> ()
+        r = Reshape (w, shape) m = ReduceMean (r, axes) d = Sub (r, m) s = Mul (d, d) mean = Squeeze (m, axes)
+        variance = ReduceMean <keepdims=0> (s, axes) b = BatchNormalization <epsilon=1e-6> (r, one, zero, mean, variance)
+        scaled = Reshape (b, back) y = Conv (x, scaled)
+        """
+        model = model_of(self.SIGNATURE, nodes, w=(48, 8, 5), one=(48,), zero=(48,))
+        self.assert_optimized(model, ["Conv"])
+
+    def test_parts_of_a_weight(self):
+        """Gathers of a weight take as much room as it, whichever nodes read them; their Transposes are left to the rules."""
+        nodes = """
+        zero = Constant <value=int64{0}> () one = Constant <value=int64{1}> () a = Gather (w, zero) b = Gather (w, one)
+        p = MatMul (x, a) t = Transpose (b) y = MatMul (p, t)
+        """
+        model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(2, 40, 30))
+        optimized = self.assert_optimized(model, ["MatMul", "Transpose", "MatMul"])
+        self.assertEqual(["w_computed", "w_computed_1"], sorted(w.name for w in optimized.graph.initializer))
+
+    def test_several_weights(self):
+        """One that stays does not keep others; what one node reads of two is one weight."""
+        nodes = f"{NORM} c = Conv (x, scaled) s = Sigmoid (v) p = Mul (s, u) q = MatMul (c, p) r = MatMul (q, t) e = Exp (t) y = MatMul (r, e)"
+        model = model_of(
+            "(float[N,8,44] x) => (float[N,48,40] y)",
+            nodes,
+            w=(48, 8, 5),
+            g=(48, 1, 1),
+            u=(40, 40),
+            v=(40, 40),
+            t=(40, 40),
+        )
+        self.assert_optimized(model, ["Conv", "MatMul", "MatMul", "Exp", "MatMul"])
+
+    def test_a_small_result_of_a_weight_that_stays(self):
+        nodes = "axes = Constant <value=int64[1]{1}> () m = ReduceMean <keepdims=0> (w, axes) p = MatMul (x, w) y = Mul (p, m)"
+        model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40))
+        self.assert_optimized(model, ["MatMul", "Mul"])
+
+    def test_what_stays(self):
+        wide = "(float[N,40] x) => (float[N,40] y)"
+        tie = "(float[N,40] x) => (float[N,40] y, float[N,40] z)"
+        cases = {
+            "a weight that another reads": (tie, "e = Exp (w) y = MatMul (x, e) z = MatMul (x, w)", "Exp MatMul MatMul"),
+            "a result that is larger": (
+                "(float[40] x) => (float[40,40,40] y)",
+                "s = Constant <value=int64[3]{40,40,40}> () e = Expand (w, s) y = Add (x, e)",
+                "Expand Add",
+            ),
+            "an output": ("(float[N,40] x) => (float[N,40] y, float[40,40] e)", "e = Exp (w) y = MatMul (x, e)", "Exp MatMul"),
+            "a Transpose": (wide, "t = Transpose (w) y = MatMul (x, t)", "Transpose MatMul"),
+            "random numbers": (wide, "e = RandomNormalLike (w) z = MatMul (x, e) y = Sub (z, z)", "RandomNormalLike MatMul Sub"),
+            "another domain": (wide, "e = com.microsoft.BiasGelu (w, g) y = MatMul (x, e)", "BiasGelu MatMul"),
+        }  # fmt: skip
+        for promise, (signature, nodes, expected) in cases.items():
+            with self.subTest(promise):
+                model = model_of(signature, nodes, w=(40, 40), g=(40,))
+                optimized = optimize(model, OptimizationOptions(None))
+                self.assertEqual(expected.split(), operators(optimized))
+
+    def test_halves_and_quantized_weights_stay(self):
+        """Halves are only moved, as they are rounded otherwise elsewhere; quantized weights take less room as they are."""
+        cases = {
+            "halves": ("float16[N,40] x", "h = Cast <to=10> (w) s = Exp (h) y = MatMul (x, s)", "float16[N,40] y", "Cast Exp MatMul"),
+            "quantized": (
+                "float[N,40] x",
+                """scale = Constant <value=float{0.1}> () zero = Constant <value=int8{0}> () q = QuantizeLinear (w, scale, zero)
+                s = DequantizeLinear (q, scale, zero) y = MatMul (x, s)""",
+                "float[N,40] y",
+                "QuantizeLinear DequantizeLinear MatMul",
+            ),
+        }  # fmt: skip
+        for promise, (given, nodes, result, expected) in cases.items():
+            with self.subTest(promise):
+                model = model_of(f"({given}) => ({result})", nodes, w=(40, 40))
+                optimized = optimize(model, OptimizationOptions(None))
+                self.assertEqual(expected.split(), operators(optimized))
+
+    def test_options(self):
+        """It is a part of constant_folding, and counts among the rewritings."""
+        model = model_of(self.SIGNATURE, f"{NORM} y = Conv (x, scaled)", w=(48, 8, 5), g=(48, 1, 1))
+        for options in (
+            OptimizationOptions(None, constant_folding=False),
+            OptimizationOptions(None, stop_after=0),
+        ):
+            self.assertIn("Div", operators(optimize(model, options)))
+
+    def test_memory(self):
+        """Nothing is computed before it is read, and nothing is kept."""
+        model = ir.from_proto(
+            model_of(self.SIGNATURE, f"{NORM} y = Conv (x, scaled)", w=(48, 8, 5), g=(48, 1, 1))
+        )
+        optimize(model, OptimizationOptions(None))
+        (weight,) = model.graph.initializers.values()
+        self.assertIsInstance(weight.const_value, ir.LazyTensor)
+        self.assertFalse(weight.const_value.cache)
+
+    def test_modules(self):
+        """Weight norms and spectral norms of torch, as eager computes them, before other rules look at the weights."""
+
+        class Normed(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                parametrizations = torch.nn.utils.parametrizations
+                self.conv = parametrizations.weight_norm(torch.nn.Conv1d(32, 64, 5), dim=2)
+                self.linear = parametrizations.spectral_norm(torch.nn.Linear(64, 48))
+
+            def forward(self, x):
+                return self.linear(self.conv(x).mT)
+
+        torch.manual_seed(0)
+        module = Normed().eval()
+        model = to_onnx(module, (torch.randn(2, 32, 20),), dynamic_shapes=({0: "batch", 2: "length"},))
+        self.assertEqual(["Conv", "Transpose", "MatMul", "Add"], operators(model))
+        x = torch.randn(3, 32, 11)
+        (got,) = session(model).run(None, {"x": x.numpy()})
+        np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,179 @@
+"""Weights that are computed from other weights alone, as weight norms and standardized weights are: computed when the model is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.emitter import Names
+from experimental_experiment.torch_interpreter.inference import (
+    FOLDED,
+    LIMIT,
+    MOVES,
+    NUMPY,
+    evaluator_class,
+    type_proto,
+)
+from experimental_experiment.xoptim.report import Report
+
+COMPUTED = FOLDED | frozenset(
+    "BatchNormalization Erf MatMul ReduceL2 ReduceMean ReduceSumSquare Sigmoid Softplus".split()
+)
+"""Operators that are computed, as often as their results are read."""
+
+
+def compute_weights(
+    graph: ir.Graph, names: Names, report: Report, stop_after: int | None = None
+) -> list[ir.Value]:
+    """Replace nodes that read weights alone by what they give, where this takes no more room than the weights that are read no more.
+
+    It is computed whenever it is read, which takes no memory before the model is written. Weights of other files stay there, so do
+    the nodes of bodies, and Transposes of what is computed: rules store the results transposed, or have a Gemm read them.
+
+    Each result is a rewriting of the report, ComputedWeight; *stop_after* so many in all, none more. Returns the new weights.
+    """
+    new: list[ir.Value] = []
+    nodes = [*computed_nodes(graph)]
+    for members in groups(nodes) if nodes else ():
+        if stop_after is not None and len(report.applications) >= stop_after:
+            break
+        inside = set(members)
+        results = [value for node in members for value in node.outputs if is_read_outside(value, inside)]
+        read = dict.fromkeys(value for node in members for value in node.inputs if is_constant(value))
+        if all(node.op_type in FOLDED for node in members) and all(size_of(value) <= LIMIT for value in read):
+            continue  # small constants, which the engine computes
+        spared = [value for value in read if not is_read_outside(value, inside)]
+        if results and room(results) <= room(spared):
+            report.applications += [("ComputedWeight", value.name or "") for value in results]
+            new += [replaced(graph, value, max(spared or read, key=size_of), names) for value in results]
+            graph.remove(members, safe=True)
+    return new
+
+
+def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    """The nodes that read nothing but weights and each other, in order, but for the Transposes of the last results."""
+    known: dict[ir.Value, ir.Node] = {}
+    for node in graph:
+        inputs = node.inputs
+        if inputs and all(value is None or value in known or is_constant(value) for value in inputs):
+            if is_computed(node):
+                known.update(dict.fromkeys(node.outputs, node))
+    computed = dict.fromkeys(known.values())
+    for node in computed:
+        if node.op_type != "Transpose" or any(use.node in computed for use in node.outputs[0].uses()):
+            yield node
+
+
+def is_constant(value: ir.Value | None) -> bool:
+    """Whether a value is a constant, and held here."""
+    tensor = None if value is None else value.const_value
+    return tensor is not None and not isinstance(tensor, ir.ExternalTensor)
+
+
+def is_computed(node: ir.Node) -> bool:
+    """Whether numpy computes a node as onnxruntime does, and its result is no output of the model."""
+    if node.op_type not in COMPUTED or node.domain:
+        return False
+    exact = NUMPY | dtypes.HALVES if node.op_type in MOVES else NUMPY
+    if any(value is not None and value.dtype not in exact for value in node.inputs):
+        return False
+    return all(
+        value.dtype in exact
+        and value.shape is not None
+        and value.shape.is_static()
+        and not value.is_graph_output()
+        for value in node.outputs
+    )
+
+
+def groups(nodes: Sequence[ir.Node]) -> list[list[ir.Node]]:
+    """The nodes that read each other, or the same weight of more than `LIMIT` elements, each group in order."""
+    group: dict[ir.Value, list[ir.Node]] = {}
+    for node in nodes:
+        joined = list({id(group[value]): group[value] for value in joining(node) if value in group}.values())
+        members = max(joined, key=len, default=[])
+        moved = [member for other in joined if other is not members for member in other]
+        members += [*moved, node]
+        group.update((value, members) for member in (*moved, node) for value in joining(member))
+    place = {node: position for position, node in enumerate(nodes)}
+    return [sorted(members, key=place.get) for members in {id(one): one for one in group.values()}.values()]
+
+
+def joining(node: ir.Node) -> list[ir.Value]:
+    """The values that make whoever reads or gives one of them too part of the same group."""
+    large = [
+        value
+        for value in node.inputs
+        if value is not None and (not is_constant(value) or size_of(value) > LIMIT)
+    ]
+    return [*node.outputs, *large]
+
+
+def is_read_outside(value: ir.Value, nodes: set[ir.Node]) -> bool:
+    """Whether another node reads a value, or the caller does."""
+    return value.is_graph_output() or any(use.node not in nodes for use in value.uses())
+
+
+def size_of(value: ir.Value) -> int:
+    """The number of elements."""
+    return math.prod(value.shape) if value.const_value is None else value.const_value.size
+
+
+def room(values: Sequence[ir.Value]) -> int:
+    """The bytes of those that have more than `LIMIT` elements."""
+    return sum(size_of(value) * value.dtype.bitwidth // 8 for value in values if size_of(value) > LIMIT)
+
+
+def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> ir.Value:
+    """A weight that is computed as *old* is, named after one of those that it is computed from, which all read instead."""
+    nodes, given = ancestors(old)
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [ir.serde.serialize_node(node) for node in nodes],
+            "weight",
+            [onnx.helper.make_value_info(value.name, type_proto(value)) for value in given],
+            [onnx.helper.make_value_info(old.name, type_proto(old))],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", graph.opset_imports[""])],
+    )
+    tensors = {value.name: value.const_value for value in given}
+    name, dtype, shape = names.unique(f"{source.name}_computed"), old.dtype, old.shape.numpy()
+
+    def compute() -> ir.Tensor:
+        feeds = {given: tensor.numpy() for given, tensor in tensors.items()}
+        with np.errstate(all="ignore"):
+            (array,) = evaluator_class()(model).run(None, feeds)
+        array = np.asarray(array, dtype.numpy())
+        assert array.shape == shape, f"{name} is computed as {array.shape} instead of {shape}"
+        return ir.Tensor(array, dtype, name=name)
+
+    is_small = size_of(old) <= LIMIT
+    tensor = ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape), name=name, cache=is_small)
+    new = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(dtype), const_value=tensor)
+    graph.register_initializer(new)
+    old.replace_all_uses_with(new)
+    return new
+
+
+def ancestors(result: ir.Value) -> tuple[list[ir.Node], list[ir.Value]]:
+    """The nodes that compute a value, each after those that it reads, and the weights that they read."""
+    order: dict[ir.Node, None] = {}
+    given: dict[ir.Value, None] = {}
+    waiting = [result.producer()]
+    while waiting:
+        node = waiting[-1]
+        given.update(dict.fromkeys(value for value in node.inputs if is_constant(value)))
+        before = [
+            value.producer() for value in node.inputs if value is not None and value.producer() is not None
+        ]
+        missing = [producer for producer in before if producer not in order]
+        if missing:
+            waiting += missing
+        else:
+            order[waiting.pop()] = None
+    return list(order), list(given)
