@@ -109,6 +109,21 @@ class TestMultiHeadAttention(RuleTestCase):
             with self.subTest(promise):
                 self.assert_becomes(text, ["MultiHeadAttention"])
 
+    def windows(self, queries: str = "[B,1,4,16]", keys: str = "[B,1,5,16]") -> str:
+        """Attention of heads of windows, which stand apart from the samples."""
+        return f"""agraph (float{queries} q, float{keys} k, float{keys} v) => (float[B,1,4,16] y)
+        <float[B,2,4,8] qh, float[B,2,8,5] kh, float[B,2,5,8] vh, float[B,2,4,8] a> {{
+        half = Constant <value=float {{0.5}}> () two = Constant <value=int64[4]{{-1,4,2,8}}> () three = Constant <value=int64[4]{{-1,5,2,8}}> ()
+        qs = Reshape (q, two) qh = Transpose <perm=[0,2,1,3]> (qs) ks = Reshape (k, three) kh = Transpose <perm=[0,2,3,1]> (ks)
+        vs = Reshape (v, three) vh = Transpose <perm=[0,2,1,3]> (vs) {self.PRODUCT} t = Transpose <perm=[0,2,1,3]> (a)
+        rows = Constant <value=int64[4]{{-1,1,4,16}}> () y = Reshape (t, rows) }}"""
+
+    def test_windows(self):
+        """Only what stands apart is reshaped."""
+        after = ["Reshape"] * 3 + ["MultiHeadAttention", "Reshape"]
+        self.assert_becomes(self.windows(), after)
+        self.assert_becomes(self.windows("[B,4,16]"), after[1:])
+
     MASKED = "p = Mul (qh, half) r = MatMul (p, kh) s = Add (r, m) w = Softmax (s) a = MatMul (w, vh)"
 
     def test_masks(self):
@@ -130,6 +145,7 @@ class TestMultiHeadAttention(RuleTestCase):
 
     def test_what_it_declines(self):
         masked = self.attention(self.MASKED, ", float[B,1,S,T] m")
+        computed = "n = Shape <start=0,end=1> (q) others = Constant <value=int64[3]{4,2,8}> () two = Concat <axis=0> (n, others)"
         cases = {
             "opset 23": (self.attention(), 23),
             "a mask that broadcasts over keys": (masked.replace("[B,1,S,T] m", "[B,1,S,1] m"), 20),
@@ -151,6 +167,20 @@ class TestMultiHeadAttention(RuleTestCase):
                 20,
             ),
             "a batch that broadcasts": (self.attention().replace("[B,S,16] q", "[1,S,16] q"), 20),
+            "values of one batch": (self.attention().replace("[B,T,16] v", "[1,T,16] v"), 20),
+            "a shape of windows that is computed": (
+                self.windows().replace("two = Constant <value=int64[4]{-1,4,2,8}> ()", computed),
+                20,
+            ),
+            "a guard of windows": (
+                self.windows()
+                .replace("(a)\n", "(g)\n")
+                .replace(
+                    self.PRODUCT, f"{self.PRODUCT} o = ReduceMax (q) c = Less (a, o) g = Where (c, zero, a)"
+                )
+                .replace("half =", "zero = Constant <value=float{0}> () half ="),
+                20,
+            ),
         }
         for promise, (text, opset) in cases.items():
             with self.subTest(promise):
