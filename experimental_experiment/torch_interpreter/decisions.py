@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -160,6 +160,22 @@ class Decisions:
         for environment in {id(decision.environment): decision.environment for decision in self}.values():
             refuse_contradictions(environment, self)
 
+    def keep_sizes_open(self) -> bool:
+        """Whether the guards allow each size of an input more values than that of the example.
+
+        Guards of several sizes are left out: they fix none of them alone.
+        """
+        for environment in {id(decision.environment): decision.environment for decision in self}.values():
+            for symbol, value in example_of(environment).items():
+                guards = [guard.expr for guard in environment.guards if guard.expr.free_symbols == {symbol}]
+                # twice the size is a multiple of all that this one is a multiple of
+                others = (sympy.Integer(other) for other in range(1, 2 * int(value) + 2) if other != value)
+                if not any(
+                    all(guard.subs(symbol, other) != sympy.false for guard in guards) for other in others
+                ):
+                    return False
+        return True
+
     def source_of(self, condition: sympy.Basic) -> Source | None:
         """The line that asked for a condition."""
         found = [decision.source for decision in self if decision.source and decision.condition == condition]
@@ -214,11 +230,16 @@ def symbolic_sizes(inputs: list[Input]) -> Iterator[tuple[Input, int | None, Any
                 yield entry, axis, size
 
 
-def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
-    """Raise CaptureError when a guard does not hold for the sizes of the example."""
-    example = (
+def example_of(environment: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """The sizes of the example."""
+    return (
         environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
     )
+
+
+def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
+    """Raise CaptureError when a guard does not hold for the sizes of the example."""
+    example = example_of(environment)
     guards = [guard.expr for guard in environment.guards]
     guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
     names = {

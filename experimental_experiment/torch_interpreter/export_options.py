@@ -107,6 +107,8 @@ class ExportOptions:
         except CaptureError as error:
             logger.debug("a capture that takes no inner size for 1 is refused: %s", error)
             return found_or_raised(program, refusal)
+        if refusal is not None and not others.keep_sizes_open():
+            raise refusal
         logger.info(
             "the model was captured twice: the first time a size inside of it was 1, as it is for the example only"
         )

@@ -56,14 +56,23 @@ def compute_weights(
 
 
 def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    """The nodes that read nothing but weights and each other, in order, but for the Transposes of the last results."""
-    known: dict[ir.Value, ir.Node] = {}
-    for node in graph:
-        inputs = node.inputs
-        if inputs and all(value is None or value in known or is_constant(value) for value in inputs):
-            if is_computed(node):
-                known.update(dict.fromkeys(node.outputs, node))
-    computed = dict.fromkeys(known.values())
+    """The nodes that read nothing but weights and each other, each after those that it reads, but for the Transposes of the last results.
+
+    They are found from the weights: what reads one first may read weights alone.
+    """
+    weights = filter(is_constant, graph.initializers.values())
+    waiting = [use.node for value in weights for use in value.uses() if use.idx == 0]
+    computed: dict[ir.Node, None] = {}
+
+    def is_known(value: ir.Value | None) -> bool:
+        return value is None or is_constant(value) or value.producer() in computed
+
+    while waiting:
+        node = waiting.pop()
+        is_new = node.graph is graph and node not in computed
+        if is_new and all(map(is_known, node.inputs)) and is_computed(node):
+            computed[node] = None
+            waiting += [use.node for value in node.outputs for use in value.uses()]
     for node in computed:
         if node.op_type != "Transpose" or any(use.node in computed for use in node.outputs[0].uses()):
             yield node
