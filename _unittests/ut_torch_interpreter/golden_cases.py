@@ -149,6 +149,14 @@ CASES = {
         ROWS,
         MATRIX[:3],
     ),
+    "sum of complex numbers": (
+        lambda x: torch.view_as_complex(x[..., :2].float()) + torch.view_as_complex(x[..., 2:].float())[:1],
+        ROWS,
+    ),
+    "complex numbers, moved": (
+        lambda x: torch.view_as_complex(x[..., :2].float())[:, 1:].transpose(-1, -2),
+        ROWS,
+    ),
     "conjugate": (lambda x: torch.view_as_complex(x[..., :2].float()).conj(), ROWS),
     "complex numbers of real ones": (lambda x: torch.view_as_real(x.float().to(torch.complex64)), ROWS),
     "stft": (

@@ -52,6 +52,8 @@ class TestComplexStructure(ExporterTestCase):
         "expand_as": (aten.expand_as.default, M, X),
         "fill": (aten.fill.Scalar, M, 1 - 2j),
         "flatten": (aten.flatten.using_ints, X, -2, -1),
+        "expand from below": (aten.expand.default, M, [2, -1, 4]),
+        "flatten the last axes": (aten.flatten.using_ints, X, -2, -1),
         "flip": (aten.flip.default, X, [-1]),
         "fliplr": (aten.fliplr.default, M),
         "flipud": (aten.flipud.default, M),
@@ -79,6 +81,8 @@ class TestComplexStructure(ExporterTestCase):
         "new_zeros": (aten.new_zeros.default, M, [2, 2]),
         "numpy_T": (aten.numpy_T.default, X),
         "ones_like": (aten.ones_like.default, M),
+        "pad with zeros": (aten.pad.default, X, [1, 0, 0, 2]),
+        "pad by reflection": (aten.pad.default, X, [1, 2], "reflect"),
         "pad": (aten.pad.default, M, [1, 1], "constant", 2.0),
         "permute": (aten.permute.default, X, [-1, 0, 1]),
         "ravel": (aten.ravel.default, X),
@@ -153,6 +157,9 @@ class TestComplexStructure(ExporterTestCase):
         "mv": (aten.mv.default, M, randn(4)),
         "outer": (aten.outer.default, randn(4), randn(3)),
         "add": (aten.add.Tensor, X, M),
+        "add what is apart": (lambda x, y: x + torch.complex(y.real, y.imag * 2) + y.conj().real, X, M),
+        "add of no axes": (aten.add.Tensor, X[0, 0, 0], M[0, 0], {"alpha": 2}),
+        "add in complex128": (aten.add.Tensor, X, M.to(torch.complex128)),
         "rsub": (aten.rsub.Tensor, X, M),
         "rsub from a number": (aten.rsub.Scalar, X, 2),
         "sub": (aten.sub.Tensor, X, M),
@@ -330,6 +337,32 @@ class TestComplexStructure(ExporterTestCase):
             return torch.cat([z.flatten(1), z.transpose(-1, 1).flatten(1)], dim=-1).roll(1, -1)
 
         self.assert_same_as_eager(move, X, others=[(randn(5, 2, 3),)])
+
+    def test_a_spectrum_stays_whole(self):
+        """What a layer between two Fourier transforms does: what comes whole is cut, moved and written in one node each."""
+
+        def layer(z, w):
+            out = torch.zeros_like(z)
+            out[:, :2, -2:] = (z + w)[:, -2:, :2].transpose(1, 2).flip(-1)
+            out[:, 0] = z[:, 1]
+            return torch.cat([out, z.unsqueeze(-1).squeeze(-1)], -1).sum(-2)
+
+        model = self.assert_same_as_eager(layer, X, X * 2, others=[(randn(5, 3, 4), randn(5, 3, 4))])
+        self.assertEqual(len(model.graph.node), 20)
+        model = self.assert_same_as_eager(
+            lambda z, w: (
+                torch.where(z.real > 0, z, w)[..., None].expand(-1, -1, -1, 2) - w.narrow(-1, 1, 1)[..., None]
+            ),
+            X,
+            X * 2,
+            others=[(randn(5, 2, 3), randn(5, 2, 3))],
+        )
+        kinds = [node.op_type for node in model.graph.node]
+        self.assertEqual(kinds, "Gather Greater Unsqueeze Where Unsqueeze Expand Slice Unsqueeze Sub".split())
+
+    def test_a_complex_exponent(self):
+        with self.assertRaisesRegex(ExportError, "a complex other"):
+            self.assert_same_as_eager(aten.ldexp.Tensor, M, M)
 
     def test_float64(self):
         self.assert_same_as_eager(

@@ -1,6 +1,6 @@
 """Complex tensors through operators that move, pick or add elements, and through products that are linear in each operand.
 
-Each is the real translation applied to the real and to the imaginary parts.
+Each is the real translation applied to the real and to the imaginary parts, or to the whole pairs, see `complex_pairs`.
 Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html.
 """
 
@@ -23,6 +23,7 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     parts,
     parts_of,
 )
+from experimental_experiment.torch_interpreter.aten.complex_pairs import pair_arguments
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
@@ -70,12 +71,21 @@ def real_call(op, target, arguments: dict[str, Any]) -> Any:
 def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
     """Register *target* as applied to the real and to the imaginary parts of the arguments *names*, by default the first.
 
-    A view is written by parts too.
+    Where the pairs may stay together, they do, unless they are apart already. A view is written in the same way.
     """
     schema = registry.schema_names(target)
     names = names or (schema[0],)
 
     def translation(op, **arguments):
+        for name in schema:
+            if name not in names and any(is_complex(item) for item in listed(given(op, name))):
+                raise Untranslatable(f"a complex {name}")
+        items = [item for name in names for item in listed(given(op, name)) if item is not None]
+        if all(isinstance(item, torch.fx.Node) and is_complex(item) for item in items):
+            tensors = (tensor for name in names for tensor in listed(arguments[name]) if tensor is not None)
+            pairs = pair_arguments(op, target, tensors, arguments)
+            if pairs is not None:
+                return real_call(op, target, pairs)
         results = []
         for position in (0, 1):
             taken = {name: part_of(op, given(op, name), arguments[name], position) for name in names}
@@ -89,7 +99,11 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
         function = registry.PUTS.get(target)
         if function is None:
             raise Untranslatable(f"a write through the view {target} is not handled")
-        known = {name: value for name, value in arguments.items() if name in registry.parameters(function)}
+        pairs = pair_arguments(op, target, (base, new), arguments)
+        taken = arguments if pairs is None else pairs
+        known = {name: value for name, value in taken.items() if name in registry.parameters(function)}
+        if pairs is not None:
+            return function(op, base, new, **known)
         return join(op, *(function(op, a, b, **known) for a, b in zip(parts(op, base), parts(op, new))))
 
     complex_translation(target, translation, f"{target} of the real and of the imaginary parts.")
