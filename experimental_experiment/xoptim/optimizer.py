@@ -369,9 +369,8 @@ def context_of(
     for graph in (root, *(body for node in holders_of(nodes) for body in bodies_of(node))):
         taken += [value.name for value in graph.inputs]
         taken += graph.initializers if isinstance(graph, ir.Graph) else ()
-    context.names.count.update(
-        dict.fromkeys(taken, 0)
-    )  # at once: a dict that grows is copied again and again
+    # at once: a dict that grows is copied again and again
+    context.names.count.update(dict.fromkeys(taken, 0))
     if isinstance(root, ir.Graph):
         share_constants(root, context)
     else:
