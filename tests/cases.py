@@ -291,9 +291,8 @@ def judged(
         return Verdict("refused", first_line(error))
     try:
         got = context.run(proto, tensor_leaves([tensor.clone() for tensor in inputs]))
-    except (
-        Exception
-    ) as error:  # whatever the runtime raises: the reference evaluator has no class of its own for it
+    except Exception as error:
+        # whatever the runtime raises: the reference evaluator has no class of its own for it
         return Verdict("not run", f"{type(error).__name__}: {first_line(error)}")
     if len(got) != len(expected):
         return Verdict("wrong", f"{len(got)} outputs instead of {len(expected)}")

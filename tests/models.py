@@ -166,9 +166,8 @@ def with_cache(model: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]
     if name not in accepted:
         raise NotJudged("no cache")
     mask = torch.nn.functional.pad(inputs["attention_mask"], (0, 1), value=1)
-    ids = torch.randint(
-        3, WORDS, (len(inputs["input_ids"]), 1)
-    )  # several rows a sample where there are codebooks
+    # several rows a sample where there are codebooks
+    ids = torch.randint(3, WORDS, (len(inputs["input_ids"]), 1))
     if model.config.model_type == "cpmant":  # it wants the tokens of the cache too
         ids = torch.cat([inputs["input_ids"], ids], 1)
     step = {"input_ids": ids, "attention_mask": mask, name: result[name]}
@@ -222,9 +221,8 @@ def exported(row: Row, model: torch.nn.Module, calls: list[dict[str, Any]], shap
             for item in compare(model, runner, (), inputs)
             if not item.within and not is_rounding(model, runner, inputs)
         ]
-    except (
-        Exception
-    ) as error:  # what onnxruntime raises, and a number of inputs or outputs that is another one
+    except Exception as error:
+        # what onnxruntime raises, and a number of inputs or outputs that is another one
         return Row(row.name, "not run", nodes, seconds, brief(str(error)))
     worst = max(found, key=lambda item: item.absolute, default=None)
     if worst is not None:

@@ -74,9 +74,8 @@ def main(names: list[str]) -> int:
             try:
                 text, seconds, *counts = pipe.recv()
                 idle.append((pipe, process))
-            except (
-                EOFError
-            ):  # the runtime ended the process: one failure, and a new process for the next file
+            except EOFError:
+                # the runtime ended the process: one failure, and a new process for the next file
                 process.join()
                 text, seconds, counts = f"{name}: the process ended with {process.exitcode}\n", 0.0, [1, 1, 0]
             total = [a + b for a, b in zip(total, counts)]

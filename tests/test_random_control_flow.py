@@ -299,9 +299,8 @@ class Drawing:
         self.statements(seen, self.random.randint(0, 2))
         self.write(f"return {self.results(seen, columns)}")
         self.depth -= 1
-        given = "".join(
-            f"{x}.clone(), " for x in xs
-        )  # torch refuses rows of a tensor that the function sees as well
+        # torch refuses rows of a tensor that the function sees as well
+        given = "".join(f"{x}.clone(), " for x in xs)
         call = f"map({', '.join([function, f'({given})', *operands])})"
         self.assigned(variables, [(dtype, (axis, *axes)) for dtype, axes in columns], call)
 

@@ -228,9 +228,8 @@ class TestSignatures(RandomPrograms):
         rest = [tree() for _ in range(random.randint(0, 2))] if optional else []
         keywords = {"k": tree()} | ({"d": tree()} if is_given(random) else {})
         more = {name: tree() for name in random.sample(("e", "a_0", "p0_a", "output"), random.randint(0, 2))}
-        by_name = (
-            random.choice((0, 0, 1)) if not (optional or rest) else 0
-        )  # the last positional ones by keyword
+        # the last positional ones by keyword
+        by_name = random.choice((0, 0, 1)) if not (optional or rest) else 0
         names = list(positional)
         moved = {name: positional.pop(name) for name in names[len(names) - by_name :]}
         keywords |= moved | more

@@ -131,9 +131,8 @@ class TestLighten(ModelCommandsTestCase):
             "without 1 weights", self.succeeds("lighten", self.model, "-o", light, "--weights", weights)
         )
         self.assertLess(os.path.getsize(light), os.path.getsize(self.model))
-        np.testing.assert_array_equal(
-            self.output(light), self.output(self.model)
-        )  # its weights are beside it
+        # its weights are beside it
+        np.testing.assert_array_equal(self.output(light), self.output(self.model))
         self.succeeds("unlighten", light, "-o", full, "--weights", weights)
         os.remove(weights)
         np.testing.assert_array_equal(self.output(full), self.output(self.model))

@@ -35,9 +35,8 @@ def half_layer_norm(op, input, normalized_shape, weight, bias, eps):
     """A normalization that squares in float16: beyond 256 it overflows."""
     centered = op.Sub(input, op.ReduceMean(input, [-1], keepdims=1))
     squares = op.Mul(centered, centered)
-    squares = op.Transpose(
-        op.Concat(squares, squares, axis=-1), perm=[1, 0]
-    )  # where onnxruntime stays in float16
+    # where onnxruntime stays in float16
+    squares = op.Transpose(op.Concat(squares, squares, axis=-1), perm=[1, 0])
     variance = op.Transpose(op.ReduceMean(squares, [0], keepdims=1), perm=[1, 0])
     scaled = op.Div(centered, op.Sqrt(op.Add(variance, eps)))
     return op.Add(op.Mul(scaled, weight), bias)

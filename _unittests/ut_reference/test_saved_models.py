@@ -99,9 +99,8 @@ class TestSavedModels(unittest.TestCase):
     def test_weights_in_blocks(self):
         x = torch.randn(2, 5, 32)
         model = ir.from_proto(to_onnx(Attention(), (x,), target_opset=MICROSOFT))
-        quantize_weights(
-            model, 8, block_size=16, accuracy_level=1
-        )  # onnxruntime rounds *x* as well otherwise
+        # onnxruntime rounds *x* as well otherwise
+        quantize_weights(model, 8, block_size=16, accuracy_level=1)
         model = ir.to_proto(model)
         self.assertIn("MatMulNBits", domains(model))
         self.assert_runs_alike(model, {model.graph.input[0].name: x.numpy()})

@@ -76,9 +76,8 @@ class TestContext(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        torch.export.export(
-            Layer(), (torch.ones(2, 3, 3),)
-        )  # torch registers classes of its own when it first exports
+        # torch registers classes of its own when it first exports
+        torch.export.export(Layer(), (torch.ones(2, 3, 3),))
         state()  # and transformers the outputs of a model whose module is imported
 
     def setUp(self):

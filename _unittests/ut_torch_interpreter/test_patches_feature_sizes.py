@@ -10,9 +10,8 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 from experimental_experiment.versions import numbers
 
-modeling_sam3 = importlib.import_module(
-    "transformers.models.sam3.modeling_sam3"
-)  # a lazy one wants torchvision
+# a lazy one wants torchvision
+modeling_sam3 = importlib.import_module("transformers.models.sam3.modeling_sam3")
 SIZES = {"hidden_size": 16, "num_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
 
 

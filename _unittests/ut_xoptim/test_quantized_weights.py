@@ -89,9 +89,8 @@ class TestBlocks(unittest.TestCase):
         exact = matrix.astype(np.float32)
         step = np.abs(blocks.spread(blocks.scales))
         lost = np.abs(blocks.dequantized() - exact)
-        slack = (
-            0.04 if matrix.dtype == np.float16 else 1e-4
-        )  # the scale is rounded to the dtype of the matrix
+        # the scale is rounded to the dtype of the matrix
+        slack = 0.04 if matrix.dtype == np.float16 else 1e-4
         opposite = blocks.codes() == 2**bits - 1  # of the largest magnitude: it has one code less
         bound = np.where(opposite & symmetric, 1.0, 0.5)
         self.assertTrue((lost <= (bound + slack * 2**bits / 16) * step + 1e-6).all())

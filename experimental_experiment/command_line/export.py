@@ -131,7 +131,8 @@ def run(given: argparse.Namespace) -> int:
         FileNotFoundError,
         TypeError,
         ValueError,
-    ) as error:  # an opset, a name: what to_onnx says about its own arguments
+    ) as error:
+        # an opset, a name: what to_onnx says about its own arguments
         raise CommandError(str(error)) from error
     if not given.quiet:
         print(summary(model, given.output, time.perf_counter() - begin))

@@ -78,9 +78,8 @@ def gap(expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Gap:
     difference = torch.where(same, 0.0, (a - b).abs()).nan_to_num(math.inf, math.inf)
     ratio = torch.where(same, 0.0, difference / a.abs().clamp_min(1e-30)).nan_to_num(math.inf, math.inf)
     excess = difference / (scale * (absolute + relative * a.abs()))
-    excess = torch.where(
-        same, 0.0, excess.nan_to_num(math.inf, math.inf)
-    )  # inf / inf: one of two is not finite
+    # inf / inf: one of two is not finite
+    excess = torch.where(same, 0.0, excess.nan_to_num(math.inf, math.inf))
     flat = difference.flatten()
     flat = flat[:: max(1, flat.numel() // SAMPLE)]
     ordered = flat.sort().values

@@ -77,11 +77,12 @@ def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
 
     Raises ExportError when a node cannot be translated, ValueError or TypeError when *target* is wrong.
     """
+    # in aot_autograd's fake mode constants would be fake
     with (
         one_at_a_time(),
         without_autocast(),
         without_modes(),
-    ):  # in aot_autograd's fake mode constants would be fake
+    ):
         op = emitter_for("compiled", target.target_opset, target.translations, target.runtime)
         options = options_of(target.optimize, op.context.domains)
         inputs = input_entries(module)

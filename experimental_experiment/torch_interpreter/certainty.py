@@ -344,9 +344,8 @@ class Proof:
         divisor, constant = divisor // common, constant // common
         whole, rest = constant // divisor, constant % divisor
         for term, factor in terms.items():
-            part = (2 * (factor // common) + divisor - 1) // (
-                2 * divisor
-            )  # the nearest, so that the rest is small
+            # the nearest, so that the rest is small
+            part = (2 * (factor // common) + divisor - 1) // (2 * divisor)
             whole, rest = whole + part * term, rest + (factor // common - part * divisor) * term
         if rest.is_Integer:
             return whole

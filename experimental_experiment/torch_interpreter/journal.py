@@ -30,9 +30,8 @@ class Journal(logging.Filter):
 
     def __init__(self, progress: Progress):
         super().__init__()
-        self.progress = (
-            progress if isinstance(progress, Timed) else Timed(progress)
-        )  # each stage is logged once
+        # each stage is logged once
+        self.progress = progress if isinstance(progress, Timed) else Timed(progress)
         self.warnings: list[str] = []
         self.patches: list[str] = []
         self.rows: collections.Counter[str] = collections.Counter()

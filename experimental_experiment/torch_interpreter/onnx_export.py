@@ -95,14 +95,12 @@ def to_onnx(
     given = export_options or ExportOptions()
     options: ExportOptions | CapturedOnce = given
     if verify or report is not None:
-        follow_up = importlib.import_module(
-            "experimental_experiment.investigate.follow_up"
-        )  # brings onnxruntime
+        # brings onnxruntime
+        follow_up = importlib.import_module("experimental_experiment.investigate.follow_up")
         follow_up.refuse_unknown_format(report)
         options = CapturedOnce(given)
-    conversion = importlib.import_module(
-        "experimental_experiment.torch_interpreter.conversion"
-    )  # brings every translation, and onnx_ir with sympy: what an import need not load
+    # brings every translation, and onnx_ir with sympy: what an import need not load
+    conversion = importlib.import_module("experimental_experiment.torch_interpreter.conversion")
     journal = conversion.Journal(progress)
     with journal.kept():
         model = conversion.to_ir(

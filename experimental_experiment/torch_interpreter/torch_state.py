@@ -41,9 +41,8 @@ def without_remarks() -> Iterator[None]:
 
     What it logs of a capture that succeeds is logged when that is known; other threads print and log as they did.
     """
-    tracing = importlib.import_module(
-        REMARKS[0]
-    )  # brings TorchDynamo, as torch.export does when it is called
+    # brings TorchDynamo, as torch.export does when it is called
+    tracing = importlib.import_module(REMARKS[0])
     thread = threading.get_ident()
     held: list[logging.LogRecord] = []
 

@@ -33,9 +33,8 @@ def constant_of(node: ir.Node) -> ir.TensorProtocol | None:
         texts = [value] if name == "value_string" else value
         shape = () if name == "value_string" else (len(texts),)
         return ir.StringTensor([text.encode() for text in texts], shape=ir.Shape(shape))
-    if isinstance(
-        value, ir.serde.TensorProtoTensor
-    ):  # it takes the name of the initializer, the caller's stays
+    # it takes the name of the initializer, the caller's stays
+    if isinstance(value, ir.serde.TensorProtoTensor):
         proto = onnx.TensorProto()
         proto.CopyFrom(value.raw)
         return ir.serde.TensorProtoTensor(proto)

@@ -255,9 +255,8 @@ class Engine:
         self.candidates: dict[tuple, list[Candidate]] = {}
         self.kinds = Kinds()
         self.present: set[str] = set()
-        self.unseen: set[ir.Node] = (
-            set()
-        )  # of the first walk: what stands behind one of them waits too, it needs no push
+        # of the first walk: what stands behind one of them waits too, it needs no push
+        self.unseen: set[ir.Node] = set()
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()  # those of the queue
         self.unsettled: dict[ir.Node, None] = {}  # where a rule declined that looks further than its pattern
@@ -265,9 +264,8 @@ class Engine:
         self.op: Rewriter | None = None  # of the node looked at last, as long as it has written nothing
         self.may_tell_sizes = False
         self.written: set[ir.Node] = set()
-        self.gone: set[ir.Node] = (
-            set()
-        )  # of the bodies of nodes that were removed: they read nothing any more
+        # of the bodies of nodes that were removed: they read nothing any more
+        self.gone: set[ir.Node] = set()
 
     def run(
         self,
@@ -369,9 +367,8 @@ class Engine:
                 repaired = context.repaired
                 try:
                     result = member.rewrite(op, found, root)
-                except (
-                    Untranslatable
-                ) as error:  # the operator set, or a dtype of it, lacks what the rule writes
+                except Untranslatable as error:
+                    # the operator set, or a dtype of it, lacks what the rule writes
                     result = no(str(error))
                 if context.repaired > repaired and len(op.written) >= len(found[""]):
                     result = no("the runtime needs it otherwise")  # what it needs stood there: no end

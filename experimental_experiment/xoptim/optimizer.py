@@ -142,9 +142,8 @@ def rewrite_all(
     progress: Progress,
 ) -> None:
     """Rewrite the graph and the local functions of a model by rules until none applies."""
-    nodes = all_nodes(
-        target, options.remove_unused
-    )  # what nothing reads would still count as a user of what it reads
+    # what nothing reads would still count as a user of what it reads
+    nodes = all_nodes(target, options.remove_unused)
     unranked: list[ir.Value] = []
     made_up: set[str] = set()
     if everything or options.constant_folding:
@@ -242,9 +241,8 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     before = size_names(nodes) | size_names(model.graph.inputs)
     made_up.clear()
     given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
-    inference = ShapeInferencePass(
-        check_type=False, strict_mode=False
-    )  # a node that is refused stays as it is
+    # a node that is refused stays as it is
+    inference = ShapeInferencePass(check_type=False, strict_mode=False)
     with hidden_maps(nodes):
         inference(model)
     for node in nodes:

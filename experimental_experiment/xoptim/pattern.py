@@ -153,9 +153,8 @@ class NodePattern:
         if not self.is_shared:
             found[""] += (node,)
         if self.name:
-            if (
-                found.get(self.name) is node
-            ):  # it stands twice in the pattern, as a residual and its square do
+            # it stands twice in the pattern, as a residual and its square do
+            if found.get(self.name) is node:
                 return (found,)
             found[self.name] = node
         if self.inputs is None:

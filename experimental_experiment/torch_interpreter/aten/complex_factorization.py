@@ -300,9 +300,8 @@ def cholesky_factor(op, a: Parts, upper: bool) -> tuple[Parts, ir.Value]:
 
     def step(op, k, real, imag, factor_real, factor_imag, pivots):
         down = both(lambda part: op.Gather(part, k, axis=-1), (real, imag))
-        corner = op.Unsqueeze(
-            op.Gather(down[0], k, axis=-1), [-1]
-        )  # the diagonal of a Hermitian matrix is real
+        # the diagonal of a Hermitian matrix is real
+        corner = op.Unsqueeze(op.Gather(down[0], k, axis=-1), [-1])
         below = op.GreaterOrEqual(rows, k), op.Greater(rows, k)
         down = both(
             lambda part, kept: column(op, chosen(op, kept, op.Div(part, op.Sqrt(corner)))), down, below

@@ -27,9 +27,8 @@ aten = torch.ops.aten
 def conv(op, input, weight, bias, stride, padding, dilation, groups):
     """A convolution with the same padding on both sides of an axis."""
     axes = rank(weight) - 2
-    if (
-        len(padding) < axes
-    ):  # one for each axis may be symbolic: padding="same" is decomposed into half of the kernel
+    # one for each axis may be symbolic: padding="same" is decomposed into half of the kernel
+    if len(padding) < axes:
         padding = per_axis(padding, axes)
     return any_conv(op, input, weight, bias, stride, padding, padding, dilation, groups)
 

@@ -162,9 +162,8 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
         return None
     attributes["coordinate_transformation_mode"] = "align_corners" if align_corners else "half_pixel"
     if align_corners and not all(scale and scale == int(scale) for scale in scales):
-        given = [None] * len(
-            sizes
-        )  # positions depend on the sizes alone, which only whole factors say in every precision
+        # positions depend on the sizes alone, which only whole factors say in every precision
+        given = [None] * len(sizes)
     else:
         given = scales
     axes = [(op.size(x, axis), *item) for axis, item in enumerate(zip(sizes, given), 2)]

@@ -61,9 +61,8 @@ def length_of_each(lengths: Any) -> torch.Tensor:
     """Lengths in a tensor, a list, also of symbols, or one number."""
     if not isinstance(lengths, torch.Tensor):
         numbers = lengths if isinstance(lengths, (tuple, list)) else [lengths]
-        lengths = torch.stack(
-            [torch.full((), number) for number in numbers]
-        )  # inside of F.ctc_loss, torch.tensor takes no symbols
+        # inside of F.ctc_loss, torch.tensor takes no symbols
+        lengths = torch.stack([torch.full((), number) for number in numbers])
     return lengths.reshape(-1).long().clone()  # the guards of scan on a view's base fail for another rank
 
 

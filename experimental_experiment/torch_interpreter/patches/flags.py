@@ -30,9 +30,8 @@ def flags_of_modules() -> Iterator[None]:
     The model holds the buffer, and the ONNX model will: the branch is that of its value, unless the model has written to it before.
     """
     known = WeakTensorKeyDictionary()
-    trace = importlib.import_module(
-        "torch.export._trace"
-    )  # it brings TorchDynamo, which imports of this package do not need
+    # it brings TorchDynamo, which imports of this package do not need
+    trace = importlib.import_module("torch.export._trace")
     with contextlib.ExitStack() as stack:
         fakify = remembers(trace._fakify_params_buffers, known)
         stack.enter_context(replaced(trace, "_fakify_params_buffers", fakify))

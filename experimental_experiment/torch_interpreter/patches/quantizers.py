@@ -38,9 +38,8 @@ CLASSES = (fake_quantize.FakeQuantize, fake_quantize.FusedMovingAvgObsFakeQuanti
 def fake_quantizers() -> Iterator[None]:
     """A FakeQuantize asks buffers whether it observes and whether it quantizes, and is refused as a branch on the data."""
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-    trace = importlib.import_module(
-        "torch.export._trace"
-    )  # it brings TorchDynamo, which imports of this package do not need
+    # it brings TorchDynamo, which imports of this package do not need
+    trace = importlib.import_module("torch.export._trace")
     with contextlib.ExitStack() as stack:
         for operator in OPERATORS:
             entry(stack, fake_impls.op_implementations_dict, operator, with_mask)

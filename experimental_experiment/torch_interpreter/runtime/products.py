@@ -22,9 +22,8 @@ def of_a_vector(op, a, b):
         return None
     if rank(a) == 1:
         row = op.Unsqueeze(a, [0])
-        if rank(b) > 2 and not isinstance(
-            a.shape[0], int
-        ):  # a row of nothing for all matrices gives what the memory held
+        # a row of nothing for all matrices gives what the memory held
+        if rank(b) > 2 and not isinstance(a.shape[0], int):
             row = op.Expand(
                 row, op.shape([*(op.size(b, axis) for axis in range(rank(b) - 2)), 1, op.size(a, 0)])
             )
