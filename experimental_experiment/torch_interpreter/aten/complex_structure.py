@@ -57,6 +57,11 @@ def part_of(op, item: Any, value: Any, position: int) -> Any:
     return op.Expand(op.CastLike(0, value), op.shape_of(value)) if position else value
 
 
+def is_pair(item: Any) -> bool:
+    """Whether what a node gives is a complex tensor."""
+    return isinstance(item, torch.fx.Node) and is_complex(item)
+
+
 def real_call(op, target, arguments: dict[str, Any]) -> Any:
     """The translation of *target* for real tensors, called with these arguments."""
     if any(isinstance(value, complex) for value in arguments.values()):
@@ -78,10 +83,10 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
 
     def translation(op, **arguments):
         for name in schema:
-            if name not in names and any(is_complex(item) for item in listed(given(op, name))):
+            if name not in names and any(map(is_pair, listed(given(op, name)))):
                 raise Untranslatable(f"a complex {name}")
         items = [item for name in names for item in listed(given(op, name)) if item is not None]
-        if all(isinstance(item, torch.fx.Node) and is_complex(item) for item in items):
+        if all(map(is_pair, items)):
             tensors = (tensor for name in names for tensor in listed(arguments[name]) if tensor is not None)
             pairs = pair_arguments(op, target, tensors, arguments)
             if pairs is not None:
