@@ -22,7 +22,13 @@ DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 @before(17, "LayerNormalization", because="it does not exist", nodes=10)
 def layers_by_deviation(op, x, scale, bias=None, *, outputs, axis=-1, epsilon=1e-5, stash_type=1):
     """The distance from the mean, divided by the deviation; the mean is taken twice, for numbers far from 0."""
-    return layers(op, x, scale, bias, axis, epsilon) if outputs is None else None
+    result = layers(op, x, scale, bias, axis, epsilon)
+    if outputs is None:
+        return result
+    x, axes = op.Cast(x, to=wide(x.dtype)), list(range(axis % rank(x), rank(x)))
+    _, variance = deviation(op, x, axes)
+    mean = op.ReduceMean(x, axes, keepdims=1)
+    return (result, mean, op.Reciprocal(op.Sqrt(op.Add(variance, epsilon))))[:outputs]
 
 
 @rounded_once
