@@ -165,6 +165,10 @@ class TestGenerator(unittest.TestCase):
         generator.prefill(np.array([[4, 5]]))
         self.assertEqual(places, {address for pair in generator.cache.addresses for address in pair})
 
+    def test_results_do_not_keep_the_buffers_of_earlier_ones(self):
+        generator = Generator(self.programs["Llama"], max_length=20, threads=1)
+        self.assertFalse(generator.session.get_session_options().enable_mem_reuse)
+
     def test_sampling_depends_on_the_seed_alone(self):
         generator = Generator(self.programs["Llama"], max_length=40, threads=1)
         tokens = np.array([[1, 2, 3]])

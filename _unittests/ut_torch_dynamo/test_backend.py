@@ -17,6 +17,7 @@ from experimental_experiment.torch_dynamo import (
     get_decomposition_table,
     onnx_custom_backend,
 )
+from experimental_experiment.torch_dynamo.compiled import session
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions
 
 
@@ -278,6 +279,12 @@ class TestMemory(BackendTestCase):
         self.assertFalse(
             [i for i in self.instances[0]["onnx"].graph.initializer if i.data_type == 1 and len(i.dims)]
         )
+
+    def test_results_do_not_keep_the_buffers_of_earlier_ones(self):
+        model = Layers()
+        self.compiled(model)(torch.randn(5, 10))
+        runner = session(self.instances[0]["onnx"].SerializeToString(), ["CPUExecutionProvider"])
+        self.assertFalse(runner.get_session_options().enable_mem_reuse)
 
     def test_two_threads(self):
         model = Layers()

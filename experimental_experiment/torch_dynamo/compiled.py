@@ -158,6 +158,9 @@ def session(model: bytes, providers: Sequence[Provider]) -> onnxruntime.Inferenc
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = torch.get_num_threads()
+    # a result in the buffer of an earlier one of the same sizes keeps that alive: measured with onnxruntime 1.31, a training step of six
+    # layers of a transformer takes 3.3 GB instead of 4.1
+    options.enable_mem_reuse = False
     return onnxruntime.InferenceSession(model, options, providers=providers)
 
 
