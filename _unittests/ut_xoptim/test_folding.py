@@ -402,8 +402,41 @@ class TestFolding(RuleTestCase):
                 ),
                 "a number": (
                     graph(
-                        f"{LINEAR} f = Constant <value_float=3.0> () m = MatMul(x, w) a = Add(m, b) y = Mul(f, a)",
+                        f"{LINEAR} f = Constant <value_float=-0.35> () m = MatMul(x, w) a = Add(m, b) y = Mul(f, a)",
                         *LAYERS,
+                    ),
+                    ["MatMul", "Add"],
+                ),
+                "a number in a vector": (
+                    graph(
+                        f"{LINEAR} f = Constant <value=float[1]{{8}}> () m = MatMul(x, w) y = Mul(m, f)",
+                        *LAYERS,
+                    ),
+                    ["MatMul"],
+                ),
+                "a number that adds axes": (
+                    graph(
+                        f"{LINEAR} f = Constant <value=float[1,1,1,1]{{8}}> () m = MatMul(x, w) y = Mul(m, f)",
+                        "float[1,N,5,4] y",
+                        LAYERS[1],
+                    ),
+                    None,
+                ),
+                "a number that makes small weights smaller": (
+                    graph(
+                        f"{LINEAR} f = Constant <value_float=1e-9> () m = MatMul(x, w) y = Mul(m, f)", *LAYERS
+                    ),
+                    None,
+                ),
+                "a number that is not finite": (
+                    graph(
+                        f"{LINEAR} f = Constant <value_float=inf> () m = MatMul(x, w) y = Mul(m, f)", *LAYERS
+                    ),
+                    None,
+                ),
+                "zero": (
+                    graph(
+                        f"{LINEAR} f = Constant <value_float=0.0> () m = MatMul(x, w) y = Mul(m, f)", *LAYERS
                     ),
                     None,
                 ),

@@ -109,6 +109,58 @@ class TestMultiHeadAttention(RuleTestCase):
             with self.subTest(promise):
                 self.assert_becomes(text, ["MultiHeadAttention"])
 
+    def first_of_cache(self, apart: str = "kk = Transpose <perm=[0,2,1,3]> (ks)", more: str = "") -> str:
+        """Attention whose keys and values are results, those of a prompt."""
+        return (
+            self.attention(self.MASKED, ", float[B,1,S,T] m")
+            .replace("y) {", f"y, float[B,2,T,8] kk, float[B,2,T,8] vh{more}) {{")
+            .replace("kh = Transpose <perm=[0,2,3,1]> (ks)", apart)
+        )
+
+    DIRECT = "kk = Transpose <perm=[0,2,1,3]> (ks) kh = Transpose <perm=[0,2,3,1]> (ks)"
+    SWAPPED = "kk = Transpose <perm=[0,2,1,3]> (ks) kh = Transpose <perm=[0,1,3,2]> (kk)"
+
+    def test_keys_and_values_that_are_results(self):
+        for apart in (self.DIRECT, self.SWAPPED):
+            with self.subTest(apart):
+                self.assert_becomes(self.first_of_cache(apart), ["MultiHeadAttention"])
+        guard = "largest = ReduceMax <keepdims=1> (m, last) none = Equal (largest, closed) g = Where (none, zero, a) t"
+        guarded = self.first_of_cache(self.DIRECT).replace("(a)", "(g)").replace(" t =", f" {guard} =")
+        self.assert_becomes(
+            guarded, ["ReduceMax", "Equal", "MultiHeadAttention", "Squeeze", "Where"], sizes=2
+        )
+
+    def test_keys_and_values_that_something_else_reads(self):
+        only_values = self.first_of_cache("kh = Transpose <perm=[0,2,3,1]> (ks)")
+        cases = {
+            "values alone are a result": only_values.replace(", float[B,2,T,8] kk", ""),
+            "keys alone are a result": self.first_of_cache(self.DIRECT).replace(", float[B,2,T,8] vh", ""),
+            "no results": only_values.replace(
+                ", float[B,2,T,8] kk, float[B,2,T,8] vh", ", float[B,2,T,8] z"
+            ).replace("t = Trans", "z = Neg (vh) t = Trans"),
+            "another reader of the keys": self.first_of_cache(
+                f"{self.DIRECT} z = Neg (kk)", ", float[B,2,T,8] z"
+            ),
+            "another reader of the transposed keys": self.first_of_cache(
+                f"{self.SWAPPED} z = Neg (kk)", ", float[B,2,T,8] z"
+            ),
+            "another reader of the values": self.first_of_cache(self.DIRECT, ", float[B,2,T,8] z").replace(
+                "t = Trans", "z = Neg (vh) t = Trans"
+            ),
+            "two results of the keys": self.first_of_cache(
+                f"{self.DIRECT} z = Neg (ks)", ", float[B,T,2,8] z"
+            ),
+            "keys in another order": self.first_of_cache(
+                self.DIRECT.replace("[0,2,1,3]", "[0,3,2,1]", 1)
+            ).replace("[B,2,T,8] kk", "[B,8,2,T] kk"),
+            "keys before they are transposed": self.first_of_cache(
+                "kh = Transpose <perm=[0,2,3,1]> (ks)"
+            ).replace("float[B,2,T,8] kk", "float[B,T,2,8] ks"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
     def windows(self, queries: str = "[B,1,4,16]", keys: str = "[B,1,5,16]") -> str:
         """Attention of heads of windows, which stand apart from the samples."""
         return f"""agraph (float{queries} q, float{keys} k, float{keys} v) => (float[B,1,4,16] y)
@@ -214,6 +266,13 @@ class TestBiasesOfAttention(RuleTestCase):
             with self.subTest(promise):
                 self.assert_becomes(text, [*others, "MultiHeadAttention"])
 
+    def test_keys_and_values_that_are_results(self):
+        cache = ", float[B,2,T,8] present_k, float[B,2,T,8] present_v"
+        text = (
+            self.attention().replace("y)", f"y{cache})").replace("y = com", "y, present_k, present_v = com")
+        )
+        self.assert_becomes(text, ["MultiHeadAttention"])
+
     def test_what_it_declines(self):
         cases = {
             "one bias": self.attention("qb = Add (q, b)", "qb, k, v"),
@@ -279,6 +338,9 @@ class TestAttentionOfOneValue(RuleTestCase):
             "values of other sizes": self.attention()
             .replace("[B,65,8] y", "[B,65,16] y")
             .replace("v = MatMul (x, t)", "s = Concat <axis=1> (t, t) v = MatMul (x, s)"),
+            "keys and values that are results": self.attention()
+            .replace("y) {", "y, float[B,2,65,4] i, float[B,2,65,4] j) {")
+            .replace("y = com", "y, i, j = com"),
             "a mask of padding": self.attention("q, k, v, , p", ", int32[B,N] p"),
         }
         for promise, text in cases.items():

@@ -28,7 +28,7 @@ from experimental_experiment.xoptim.patterns.masks import (
     starts_at_zero,
 )
 from experimental_experiment.xoptim.patterns.rotary import attributes_of
-from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT, is_bias
+from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT, is_bias, once_more
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
@@ -420,12 +420,3 @@ def part_of(rows: ir.Value | None) -> ir.Value | None:
             break
         rows = node.inputs[0]
     return None if rows is None or rows.producer() is None else rows
-
-
-def once_more(
-    op, attention: ir.Node, inputs: list[ir.Value | None], **attributes
-) -> dict[ir.Value, ir.Value]:
-    """The results of a GroupQueryAttention, and what those of other inputs are instead."""
-    given = {**attributes_of(attention), **attributes}
-    node = op.append("GroupQueryAttention", inputs, given, len(attention.outputs), MICROSOFT)
-    return dict(zip(attention.outputs, node.outputs))
