@@ -467,6 +467,63 @@ class TestFolding(RuleTestCase):
             },
         )
 
+    def test_scale_of_heads(self):
+        shape = "s = Constant <value=int64[4]{0,0,2,2}> () m = MatMul(x, w) a = Add(m, b)"
+        heads = f"{LINEAR} {shape} r = Reshape(a, s) h = Transpose<perm=[0,2,1,3]>(r)"
+        three = "f = Constant <value_float=-3.0> ()"
+        shown, parted = ("float[N,2,5,2] y", LAYERS[1]), ("float[N,5,2,2] y", LAYERS[1])
+        both = ["MatMul", "Add", "Reshape", "Transpose"]
+        self.assert_table(
+            "ScaleOfHeads",
+            {
+                "divided": (graph(f"{heads} {three} y = Div(h, f)", *shown), both),
+                "multiplied": (graph(f"{heads} {three} y = Mul(f, h)", *shown), both),
+                "without a bias": (
+                    graph(f"{heads.replace('(a, s)', '(m, s)')} {three} y = Mul(h, f)", *shown),
+                    ["MatMul", "Reshape", "Transpose"],
+                ),
+                "not transposed": (graph(f"{heads} {three} y = Div(r, f)", *parted), both[:3]),
+                "not parted": (graph(f"{heads} {three} y = Div(a, f)", *LAYERS), both[:2]),
+                "what divides": (graph(f"{heads} {three} y = Div(f, h)", *shown), None),
+                "divided by zero": (
+                    graph(f"{heads} {three.replace('-3.0', '0.0')} y = Div(h, f)", *shown),
+                    None,
+                ),
+                "one number for each place of a head": (
+                    graph(f"{heads} f = Constant <value=float[2]{{1,2}}> () y = Mul(h, f)", *shown),
+                    None,
+                ),
+                "a number that adds an axis": (
+                    graph(
+                        f"{heads} f = Constant <value=float[1,1,1,1,1]{{2}}> () y = Mul(h, f)",
+                        "float[1,N,2,5,2] y",
+                        LAYERS[1],
+                    ),
+                    None,
+                ),
+                "heads that another reads": (
+                    graph(
+                        f"{heads} {three} y = Mul(h, f) z = Neg(h)",
+                        f"{shown[0]}, float[N,2,5,2] z",
+                        LAYERS[1],
+                    ),
+                    None,
+                ),
+                "rows that are a result": (
+                    graph(f"{heads} {three} y = Mul(h, f)", f"{shown[0]}, float[N,5,4] a", LAYERS[1]),
+                    None,
+                ),
+                "a weight that is computed": (
+                    graph(
+                        f"{heads.replace('(x, w)', '(x, u)')} {three} y = Mul(h, f)",
+                        shown[0],
+                        f"{LAYERS[1]}, float[3,4] u",
+                    ).replace("w = Transpose<perm=[1,0]>(t)", ""),
+                    None,
+                ),
+            },
+        )
+
     def test_the_old_weight_leaves_the_model(self):
         """One weight before, one after, computed when it is read."""
         text = graph(f"{CONV} {CHANNELS} p = Conv(x, w, b) {NORM}", *IMAGE)

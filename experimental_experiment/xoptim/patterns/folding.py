@@ -19,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.rules import Declined, no, rule
+from experimental_experiment.xoptim.rules import Declined, again, no, rule
 
 x, weight, constant = var("x"), const("weight"), const("constant")
 
@@ -176,22 +176,52 @@ def bias_of_product(op, product, weight, bias, constant, root):
     return scaled(op, product, weight, bias, None, -term if root.op_type == "Sub" else term)
 
 
-@rule(P.Mul(P.Add(LINEAR, const("bias")) | LINEAR, constant), set="default")
+BIASED = P.Add(LINEAR, const("bias")) | LINEAR
+
+
+@rule(P.Mul(BIASED, constant), set="default")
 def scale_of_linear(op, x, weight, transpose, bias, constant):
-    """A matrix product times a vector, as a layer scale, or a number, as queries: they go into the weight and the bias.
+    """A matrix product times a vector, as a layer scale, or a number: they go into the weight and the bias.
 
     Measured with onnxruntime 1.31: ConvNeXt 0.98 of the time.
     """
-    size, number = weight.shape[0 if transpose is not None else -1], number_of(constant)
+    size = weight.shape[0 if transpose is not None else -1]
     if list(constant.shape) == [size]:
         factor = constant_of(constant).numpy().astype(np.float64)
-    elif len(constant.shape) <= 1 and number is not None:
-        if not 1 / LARGE <= abs(number) <= LARGE:
-            return no("small weights would lose digits")
-        factor = np.full(size, number, np.float64)
     else:
-        return no("the constant is neither a number nor a vector of one number for each column")
+        factor = one_factor(constant, size)
+    if isinstance(factor, Declined):
+        return factor
     return linear(op, x, weight, transpose, bias, factor, 0.0)
+
+
+SHOWN = P.Reshape(BIASED, var("shape"), name="heads")
+MOVED = P.Transpose(SHOWN, name="moved") | SHOWN
+
+
+@rule(P.Mul(MOVED, constant) | P.Div(MOVED, constant) | P.Div(BIASED, constant), set="default")
+def scale_of_heads(op, x, weight, transpose, bias, constant, heads, moved, root):
+    """A number that the heads of a matrix product are multiplied by or divided by, as queries are: it goes into the weight and the bias."""
+    factor = one_factor(constant, weight.shape[0 if transpose is not None else -1])
+    if isinstance(factor, Declined):
+        return factor
+    if root.op_type == "Div":
+        factor = 1 / factor
+    result = linear(op, x, weight, transpose, bias, factor, 0.0)
+    for node in (heads, moved):
+        if node is not None and not isinstance(result, Declined):
+            result = again(op, node, [result, *node.inputs[1:]])
+    return result
+
+
+def one_factor(constant: ir.Value, size: int) -> np.ndarray | Declined:
+    """A number as often as there are columns."""
+    number = number_of(constant)
+    if number is None or len(constant.shape) > 1:
+        return no("the constant is no number, and no vector of one for each column")
+    if not 1 / LARGE <= abs(number) <= LARGE:
+        return no("small weights would lose digits")
+    return np.full(size, number, np.float64)
 
 
 # ---- products with other weights
