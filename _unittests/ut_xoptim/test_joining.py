@@ -95,5 +95,91 @@ class TestProductOfJoinedAxes(RuleTestCase):
                 self.assert_stays(text)
 
 
+class TestLinearOfJoinedRows(RuleTestCase):
+    RULE = "LinearOfJoinedRows"
+    CONSTANTS = """
+    flat = Constant <value=int64[2]{-1,3}> () b = Constant <value=float[4]{1,2,3,-4}> ()
+    w = Constant <value=float[3,4]{1,2,3,4,-5,6,7,8,0,1,0,2}> () t = Constant <value=float[4,3]{1,2,3,4,-5,6,7,8,0,1,0,2}> ()
+    """
+
+    def graph(
+        self,
+        product: str = "g = Gemm (r, w, b)",
+        x: str = "B,5,3",
+        y: str = "float[B,5,4] y",
+        back: str = "back = Constant <value=int64[3]{-1,5,4}> () y = Reshape (g, back)",
+        rows: str = "r = Reshape (x, flat)",
+        more: str = "",
+    ) -> str:
+        """A linear layer of rows that stand in one axis."""
+        return f"agraph (float[{x}] x{more}) => ({y}) {{ {self.CONSTANTS} {rows} {product} {back} }}"
+
+    def test_forms(self):
+        computed = (
+            "n = Shape <start=0, end=2> (x) four = Constant <value=int64[1]{4}> () back = Concat <axis=0> (n, four) "
+            "y = Reshape <allowzero=1> (g, back)"
+        )
+        rows = "six = Constant <value=int64[2]{-1,6}> () v = Constant <value=float[6,4]{1,2,3,4,-5,6,7,8,0,1,0,2,1,2,3,4,-5,6,7,8,0,1,0,2}> () r = Reshape (x, six)"
+        cases = {
+            "a bias": (self.graph(), ["MatMul", "Add"]),
+            "no bias": (self.graph("g = Gemm (r, w)"), ["MatMul"]),
+            "a transposed weight": (
+                self.graph("g = Gemm <transB=1> (r, t, b)"),
+                ["MatMul", "Add"],
+            ),
+            "sizes that are computed": (
+                self.graph(x="B,S,3", y="float[B,S,4] y", back=computed),
+                ["MatMul", "Add"],
+            ),
+            "a bias that is computed": (
+                self.graph("g = Gemm (r, w, c)", more=", float[4] c"),
+                ["MatMul", "Add"],
+            ),
+            "rows in two axes": (
+                self.graph("g = Gemm (r, v, b)", "B,5,2,3", rows=rows),
+                ["Reshape", "MatMul", "Add"],
+            ),
+            "rows that another reads": (
+                self.graph(y="float[B,5,4] y, float[N,3] r"),
+                ["Reshape", "MatMul", "Add"],
+            ),
+        }
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected)
+
+    def test_what_it_declines(self):
+        vector = "b = Constant <value=float[1]{2}> ()"
+        cases = {
+            "another split of the rows": self.graph(
+                x="4,3,3",
+                y="float[3,4,4] y",
+                back="back = Constant <value=int64[3]{3,4,4}> () y = Reshape (g, back)",
+            ),
+            "columns that part": self.graph(
+                y="float[B,10,2] y",
+                back="back = Constant <value=int64[3]{-1,10,2}> () y = Reshape (g, back)",
+            ),
+            "one leading axis": self.graph(
+                x="B,3",
+                y="float[B,4] y",
+                back="back = Constant <value=int64[2]{-1,4}> () y = Reshape (g, back)",
+            ),
+            "a factor": self.graph("g = Gemm <alpha=2.0> (r, w, b)"),
+            "a factor of the bias": self.graph("g = Gemm <beta=2.0> (r, w, b)"),
+            "a bias of one number": self.graph().replace(
+                "b = Constant <value=float[4]{1,2,3,-4}> ()", vector
+            ),
+            "a result that another reads": self.graph(y="float[B,5,4] y, float[N,4] g"),
+            "a weight that is computed": self.graph("g = Gemm (r, z, b)", more=", float[3,4] z"),
+            "rows of another length": self.graph(x="B,5,6", y="float[C,5,4] y").replace(
+                "{-1,5,4}", "{-1,5,4}"
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -301,5 +301,30 @@ class TestFusedMatMul(RuleTestCase):
                 self.assert_stays(text)
 
 
+class TestFusedMatmulOfColumns(RuleTestCase):
+    RULE = "FusedMatmulOfColumns"
+    WEIGHT = "w = Constant <value=float[3,2]{1,2,-3,4,5,6}> ()"
+    TEXT = f"agraph (float[B,N,3,4] x) => (float[B,N,4,2] y) {{ {WEIGHT} t = Transpose <perm=[0,1,3,2]> (x) y = MatMul (t, w) }}"
+
+    def test_forms(self):
+        self.assert_becomes(self.TEXT, ["FusedMatMul"])
+        matrix = self.TEXT.replace("[B,N,3,4] x", "[3,N] x").replace("[B,N,4,2] y", "[N,2] y")
+        self.assert_becomes(matrix.replace("perm=[0,1,3,2]", "perm=[1,0]"), ["FusedMatMul"])
+
+    def test_what_it_declines(self):
+        cases = {
+            "other axes": self.TEXT.replace("[B,N,3,4] x", "[N,4,B,3] x").replace("0,1,3,2", "2,0,1,3"),
+            "float64": self.TEXT.replace("float", "double"),
+            "another reader": self.TEXT.replace("y) {", "y, float[B,N,4,3] t) {"),
+            "a weight that is computed": self.TEXT.replace("x) =>", "x, float[3,2] w) =>").replace(
+                self.WEIGHT, ""
+            ),
+            "matrices": self.TEXT.replace(self.WEIGHT, "w = Constant <value=float[1,3,2]{1,2,-3,4,5,6}> ()"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -16,6 +16,17 @@ SCALED = P.Mul(x, const("factor"))
 LEFT = P.Reshape(SCALED, var("shape")) | SCALED | x
 
 
+@rule(P.MatMul(P.Transpose(x, name="swap"), const("weight")), set="onnxruntime")
+def fused_matmul_of_columns(op, x, weight, swap):
+    """A linear layer along the axis before the last one transposes itself, as onnxruntime makes it when it loads."""
+    axes = perm(swap)
+    if x.dtype != ir.DataType.FLOAT or axes is None or len(axes) < 2 or len(weight.shape) != 2:
+        return no("not in float32, of unknown axes, or no matrix")
+    if axes != [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]:
+        return no("other axes than the last two are transposed")
+    return op.FusedMatMul(x, weight, transA=1, domain=MICROSOFT)
+
+
 @rule(P.MatMul(LEFT, P.Transpose(y, name="swap")), set="onnxruntime")
 def fused_matmul(op, x, y, factor, shape, swap):
     """A product with the keys of a cache, or with keys that are rotated, transposes and scales itself.
