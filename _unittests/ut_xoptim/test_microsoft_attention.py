@@ -290,6 +290,45 @@ class TestBiasesOfAttention(RuleTestCase):
                 self.assert_stays(text)
 
 
+class TestMaskOfBatch(RuleTestCase):
+    RULE = "MaskOfBatch"
+    NODES = """
+    low = Constant <value_float=-1.0> () zero = Constant <value_float=0.0> () n = Shape <end=1> (q) one = Constant <value=int64[3]{1,1,1}> ()
+    s = Concat <axis=0> (n, one) e = Expand (open, s) m = Where (e, zero, low)
+    """
+
+    def attention(self, nodes: str = "", results: str = "", mask: str = "bool[1,1,S,S] open") -> str:
+        """Attention with a mask that each sample has."""
+        rows = "float[B,S,16] q, float[B,S,16] k, float[B,S,16] v"
+        node = "y = com.microsoft.MultiHeadAttention <num_heads=2, scale=0.25> (q, k, v, , , m)"
+        known = "bool[B,1,S,S] e, float[B,1,S,S] m"
+        return f"agraph ({rows}, {mask}) => (float[B,S,16] y{results}) <{known}> {{ {self.NODES} {node} {nodes} }}"
+
+    def test_forms(self):
+        self.assert_becomes(self.attention(), ["Where", "MultiHeadAttention"])
+        again = "z = com.microsoft.MultiHeadAttention <num_heads=4, scale=0.25> (v, k, q, , , m)"
+        self.assert_becomes(
+            self.attention(again, ", float[B,S,16] z"), ["Where", "MultiHeadAttention", "MultiHeadAttention"]
+        )
+
+    def test_what_it_declines(self):
+        cases = {
+            "another reader": self.attention("z = Neg (m)", ", float[B,1,S,S] z"),
+            "a result": self.attention(results=", float[B,1,S,S] m"),
+            "a mask that broadcasts over queries": self.attention(mask="bool[1,1,1,S] open")
+            .replace("n = Shape <end=1> (q)", "l = Shape <start=1, end=2> (q) n = Shape <end=1> (q)")
+            .replace("Concat <axis=0> (n, one)", "Concat <axis=0> (n, p, l, p)")
+            .replace("one = Constant <value=int64[3]{1,1,1}> ()", "p = Constant <value=int64[1]{1}> ()"),
+            "a mask without the axis of samples": self.attention(mask="bool[1,S,S] open"),
+            "a number that is computed": self.attention(mask="bool[1,1,S,S] open, float low").replace(
+                "low = Constant <value_float=-1.0> ()", ""
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 class TestAttentionOfOneValue(RuleTestCase):
     RULE = "AttentionOfOneValue"
     WEIGHTS = """

@@ -143,6 +143,74 @@ class TestReshaping(RuleTestCase):
         ],
     }  # fmt: skip
 
+    def repeated(
+        self,
+        nodes: str = "m = Where(a, zero, low) y = Add(w, m)",
+        x: str = "bool[1,1,S,S] x",
+        repeat: str = "l = Shape <start=2> (w) s = Concat <axis=0> (n, one, l) a = Expand(x, s)",
+        more: str = "",
+        results: str = "",
+        known: str = "bool[N,1,S,S] a, float[N,1,S,S] m",
+    ) -> str:
+        """A sum with what is chosen by an expanded condition, or looked up at expanded positions."""
+        return f"""agraph ({x}, float[N,2,S,S] w{more}) => (float[N,2,S,S] y{results}) <{known}> {{
+        low = Constant <value_float=-1.0> () zero = Constant <value_float=0.0> () ones = Constant <value=int64[3]{{1,1,1}}> ()
+        one = Constant <value=int64[1]{{1}}> () n = Shape <end=1> (w) {repeat} {nodes} }}"""
+
+    def test_add_of_expanded(self):
+        rule, after = "AddOfExpanded", ["Where", "Add"]
+        self.assert_becomes(self.repeated(), after, rule=rule)
+        self.assert_becomes(
+            self.repeated(repeat="r = Concat <axis=0> (n, ones) a = Tile(x, r)"), after, rule=rule
+        )
+        self.assert_becomes(
+            self.repeated(
+                "m = Where(a, zero, low) y = Add(m, w) z = Mul(w, m)", results=", float[N,2,S,S] z"
+            ),
+            ["Shape", "Shape", "Concat", "Expand", "Where", *after, "Mul"],
+            rule=rule,
+        )
+        self.assert_becomes(
+            self.repeated("m = Where(a, zero, low) v = Add(w, m) y = Add(v, m)"),
+            ["Where", "Add", "Add"],
+            rule=rule,
+        )
+        self.assert_becomes(
+            "agraph (float[N,2,300] w, float[4,300] t) => (float[N,2,300] y) <int64[N,2] a, float[N,2,300] g> "
+            "{ x = Constant <value=int64[1,2]{3,1}> () n = Shape <end=1> (w) one = Constant <value=int64[1]{1}> () "
+            "p = Concat <axis=0> (n, one) a = Tile (x, p) g = Gather (t, a) y = Add (g, w) }",
+            ["Gather", "Add"],
+            rule=rule,
+        )
+
+    def test_what_add_of_expanded_declines(self):
+        cases = {
+            "a result": self.repeated(results=", float[N,1,S,S] m"),
+            "another reader": self.repeated(
+                "m = Where(a, zero, low) y = Add(w, m) z = Neg(m)", results=", float[N,1,S,S] z"
+            ),
+            "a sum that it makes larger": self.repeated(more=", float[1,2,S,S] v").replace(
+                "Add(w, m)", "Add(v, m)"
+            ),
+            "no numbers": self.repeated(more=", float[N,1,S,S] v").replace("(a, zero, low)", "(a, v, low)"),
+            "numbers that add axes": self.repeated(x="bool[S] x").replace(
+                "zero = Constant <value_float=0.0> ()", "zero = Constant <value=float[1,1,1,1]{0}> ()"
+            ),
+            "positions along another axis": (
+                "agraph (float[2,N,3] w, float[2,4] t) => (float[2,N,3] y) <int64[N,3] a, float[2,N,3] g> "
+                "{ x = Constant <value=int64[1,3]{3,1,0}> () n = Shape <start=1> (w) a = Expand (x, n) "
+                "g = Gather <axis=1> (t, a) y = Add (g, w) }"
+            ),
+            "elements that are repeated in turns": (
+                "agraph (float[6,300] w, float[4,300] t) => (float[6,300] y) <int64[6] a> "
+                "{ x = Constant <value=int64[3]{3,1,0}> () two = Constant <value=int64[1]{2}> () a = Tile (x, two) "
+                "g = Gather (t, a) y = Add (g, w) }"
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, rule="AddOfExpanded")
+
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
 

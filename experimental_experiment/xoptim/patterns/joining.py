@@ -95,7 +95,7 @@ LINEAR = P.Gemm(ROWS, const("weight"), optional("bias"), name="product")
 def linear_of_joined_rows(op, x, weight, bias, rows, product, root):
     """A Gemm of rows whose leading axes are one, and part again after it, is a MatMul and an Add.
 
-    Measured with onnxruntime 1.31: 0.95 to 1.02 of the time, in a node less; what it is a part of is then known to other rules.
+    Measured with onnxruntime 1.31: 0.97 to 1.00 of the time for 1 to 512 rows, in a node less; what it is a part of is then known to other rules.
     """
     parted, flat = shape_after(root), shape_after(rows)
     if x.shape is None or parted is None or len(parted) < 3 or flat is None or len(flat) != 2:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
-from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, optional, var
+from experimental_experiment.xoptim.pattern import P, attribute_of, const, ints_of, number_of, optional, var
 from experimental_experiment.xoptim.patterns.transposing import REDUCTIONS
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import (
@@ -271,17 +272,16 @@ Measured with onnxruntime 1.31 on 40 shapes: 0.46 to 0.96 of the time above; bel
 """
 
 
-def broadcasts_fast(x: ir.Value, expand: ir.Node) -> bool:
+def broadcasts_fast(shape: Sequence[Size] | None, result: Sequence[Size] | None) -> bool:
     """Whether the last axes, as far as all or none of them are repeated, have enough elements; an unknown size has."""
-    result = expand.outputs[0].shape
-    if x.shape is None or result is None:
+    if shape is None or result is None:
         return False
-    sizes = zip([1] * (len(result) - len(x.shape)) + list(x.shape), result)
+    sizes = zip([1] * (len(result) - len(shape)) + list(shape), result)
     pairs = [(old, new) for old, new in sizes if new != 1][::-1]
     piece = list(itertools.takewhile(lambda pair: (pair[0] == 1) == (pairs[0][0] == 1), pairs))
     known = math.prod(new for _, new in piece if isinstance(new, int))
     unknown = any(not isinstance(new, int) for _, new in piece)
-    is_little = result.is_static() and math.prod(result) <= 4 * PIECE
+    is_little = all(isinstance(n, int) for n in result) and math.prod(result) <= 4 * PIECE
     return known >= PIECE or unknown or len(piece) == len(pairs) or is_little
 
 
@@ -307,21 +307,23 @@ def expanded_right_operand(op, x, y, expand, node):
 
 def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value | None:
     """*node* of *x* instead of its *expand*, when each reader of that has a result of the same shape."""
-    if not broadcasts_fast(x, expand):
-        return no("the pieces that it repeats are small")
     expanded = expand.outputs[0]
-    if expanded.is_graph_output() or not all(broadcasts(user, expanded, x) for user, _ in expanded.uses()):
+    if not broadcasts_fast(x.shape, expanded.shape):
+        return no("the pieces that it repeats are small")
+    if expanded.is_graph_output() or not all(
+        broadcasts(user, expanded, x.shape) for user, _ in expanded.uses()
+    ):
         return no("a result may be smaller")
-    return again(op, node, [x if value is expanded else value for value in node.inputs])
+    return of_less(op, node, expand, x)
 
 
-def broadcasts(node: ir.Node, expanded: ir.Value, x: ir.Value) -> bool:
-    """Whether a reader of *expanded* gives the same result with *x*, which was expanded; the first operand of PRelu has its shape."""
+def broadcasts(node: ir.Node, expanded: ir.Value, shape: Sequence[Size]) -> bool:
+    """Whether a reader of *expanded* gives the same result with one of this *shape*; the first operand of PRelu has its shape."""
     if node.domain or node.op_type not in (*BINARY, "Where"):
         return False
     if node.op_type == "PRelu" and node.inputs[0] is expanded:
         return False
-    shapes = [x.shape if value is expanded else value.shape for value in node.inputs]
+    shapes = [shape if value is expanded else value.shape for value in node.inputs]
     return same_sizes(broadcast(shapes), node.outputs[0].shape)
 
 
@@ -336,3 +338,42 @@ def expanded_operands_of_where(op, node):
             if isinstance(result, ir.Value):
                 return result
     return None
+
+
+REPEATED = P.one_of("Expand", "Tile")(x, shape, name="expand", shared=True)
+MASK = P.Where(REPEATED, const("a"), const("b"), name="node", shared=True)
+ROWS = P.Gather(var("table"), REPEATED, name="node", shared=True)
+
+
+@rule(P.Add(y, MASK | ROWS), set="default", looks_further=True)
+def add_of_expanded(op, x, y, table, a, b, expand, node):
+    """A mask of two numbers, or rows that are looked up, that an addition broadcasts as far need no Expand, nor a Tile."""
+    value = node.outputs[0]
+    shape = shape_of_less(x, expand, table, a, b, node)
+    if not broadcasts_fast(shape, value.shape):
+        return no("the pieces that it repeats are small, or elements are repeated in turns")
+    if value.is_graph_output() or not all(broadcasts(user, value, shape) for user, _ in value.uses()):
+        return no("a result may be smaller")
+    return op.Add(y, of_less(op, node, expand, x))
+
+
+def shape_of_less(x: ir.Value, expand: ir.Node, table, a, b, node: ir.Node) -> list[Size] | None:
+    """The shape of what a Where of two numbers, or a Gather, makes of *x* instead of its *expand*, None when it is not known."""
+    result = expand.outputs[0].shape
+    if x.shape is None or result is None:
+        return None
+    if expand.op_type == "Tile" and not all(
+        old == 1 or is_same(old, new) for old, new in zip(x.shape, result)
+    ):
+        return None
+    if table is not None:
+        along = table.shape is not None and attribute_of(node, "axis", 0) in (0, -len(table.shape))
+        return [*x.shape, *table.shape[1:]] if along else None
+    if number_of(a) is None or number_of(b) is None or len(x.shape) < max(len(a.shape), len(b.shape)):
+        return None
+    return list(x.shape)
+
+
+def of_less(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value:
+    """*node* of *x* instead of its *expand*."""
+    return again(op, node, [x if value is expand.outputs[0] else value for value in node.inputs])

@@ -19,6 +19,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.attention import is_row_of
 from experimental_experiment.xoptim.patterns.packing import is_like, is_turned, side_by_side
+from experimental_experiment.xoptim.patterns.reshaping import MASK, of_less, shape_of_less
 from experimental_experiment.xoptim.patterns.rotary import ROTATED, attributes_of, tables_of
 from experimental_experiment.xoptim.patterns.transposing import perm
 from experimental_experiment.xoptim.rules import no, rule
@@ -218,6 +219,29 @@ def biases_of_attention(op, attention, q, k, v, bias, q_bias, k_bias, v_bias):
     ]
     inputs = [q, k, v, op.constant(np.concatenate(vectors)), None, bias]
     return once_more(op, attention, inputs)
+
+
+@rule(
+    P.MultiHeadAttention(q, k, v, optional("biases"), None, MASK, domain=MICROSOFT, name="attention"),
+    set="onnxruntime",
+    looks_further=True,
+)
+def mask_of_batch(op, attention, x, a, b, expand, node):
+    """A mask of two numbers that all samples share needs no Expand: the operator broadcasts it."""
+    bias = node.outputs[0]
+    shape = shape_of_less(x, expand, None, a, b, node)
+    if (
+        shape is None
+        or bias.shape is None
+        or len(shape) != 4
+        or not all(map(is_same, shape[2:], bias.shape[2:]))
+    ):
+        return no("the mask is not of queries and keys")
+    if bias.is_graph_output() or not all(
+        use.node.op_type == "MultiHeadAttention" and use.idx == 5 for use in bias.uses()
+    ):
+        return no("another reader needs the mask as it is")
+    return once_more(op, attention, [*attention.inputs[:5], of_less(op, node, expand, x)])
 
 
 def once_more(
