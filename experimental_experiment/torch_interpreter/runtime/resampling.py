@@ -124,6 +124,39 @@ def neighbours_of_less(
     return sum_of_taps(op, x, outs, given, transformation == "align_corners", cubic_taps)
 
 
+@repairs(
+    "Resize",
+    when="mode cubic, an axis that may shrink",
+    because="it is refused with channels last, to which transpositions are moved through it",
+    nodes="2, and 3 for sizes, 3 for a number of channels that is not known",
+)
+def of_one_sample(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", antialias=0, **attributes):
+    """The channels of all samples are those of one: no transposition is moved through a Reshape."""
+    if mode != "cubic" or antialias or rank(x) != 4 or grows_or_stays(x, scales, sizes):
+        return None
+    image = op.Reshape(x, [1, -1, 0, 0])
+    if sizes is not None and op.opset >= 18:
+        sizes, attributes["axes"] = op.Slice(sizes, [2], [4]), [2, 3]
+    elif sizes is not None:
+        sizes = op.Concat(op.Slice(op.Shape(image), [0], [2]), op.Slice(sizes, [2], [4]), axis=0)
+    result = op.Resize(image, roi, scales, sizes, mode=mode, **attributes)
+    channels = x.shape[1]
+    if isinstance(channels, int):
+        return op.Reshape(result, [-1, channels, 0, 0])
+    return op.Reshape(result, op.Concat(op.Slice(op.Shape(x), [0], [2]), [0, 0], axis=0))
+
+
+def grows_or_stays(x: ir.Value, scales: ir.Value | None, sizes: ir.Value | None) -> bool:
+    """Whether no axis of *x* is known to shrink, or may."""
+    given = scales if scales is not None else sizes
+    if given is None or given.const_value is None:
+        return False
+    numbers = given.const_value.numpy().tolist()
+    if scales is not None:
+        return min(numbers) >= 1
+    return all(isinstance(old, int) and old <= new for old, new in zip(x.shape[2:], numbers[2:]))
+
+
 def as_given(size: int, out: int, factor: np.float32) -> float | None:
     """The factor of an axis in float64 as torch was given it, None when the sizes say it."""
     return None if np.float32(out) / np.float32(size) == factor else float(str(factor))
