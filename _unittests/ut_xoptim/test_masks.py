@@ -211,6 +211,20 @@ class TestConditions(RuleTestCase):
             rule="WhereDecided",
         )
 
+    def test_where_whose_size_has_a_name(self):
+        """What is declared of the result is a name of a size that the operands tell."""
+        false = self.TRUE.replace("{1,1}", "{0,0}")
+        self.assert_becomes(
+            f"agraph (float[1] x, float[N,2] z) => (float[N,K] y) <float[N,K] w> {{ {false} w = Where (c, x, z) y = Neg (w) }}",
+            ["Neg"],
+            rule="WhereDecided",
+        )
+        self.assert_stays(
+            f"agraph (float[K] x, float[N,2] z) => (float[N,K] y) <float[N,K] w> {{ {false} w = Where (c, x, z) y = Neg (w) }}",
+            rule="WhereDecided",
+            sizes=2,
+        )
+
     def test_where_of_equal_branches(self):
         self.assert_becomes(
             "agraph (bool[3,2] c, float[3,2] x) => (float[3,2] y) { w = Where (c, x, x) y = Neg (w) }",

@@ -22,7 +22,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import is_same
+from experimental_experiment.xoptim.shapes import broadcast, is_same, same_sizes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 
@@ -39,12 +39,17 @@ MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueez
 @rule(P.Where(mask, a, b), set="default", looks_further=True)
 def where_decided(op, mask, a, b, root):
     """Where(True, a, b) is a, Where(False, a, b) is b, and Where(c, a, a) is a."""
-    if a is b:
-        return a if has_shape_of(a, root) else no("the condition adds sizes")
-    if not is_true(mask):
+    if a is b or is_true(mask):
+        chosen = a
+    else:
         tensor = constant_of(mask)
-        return b if tensor is not None and not tensor.numpy().any() and has_shape_of(b, root) else None
-    return a if has_shape_of(a, root) else no("the condition adds sizes")
+        if tensor is None or tensor.numpy().any():
+            return None
+        chosen = b
+    reaches = has_shape_of(chosen, root) or same_sizes(
+        broadcast([value.shape for value in root.inputs]), chosen.shape
+    )
+    return chosen if reaches else no("the condition or the other operand adds sizes")
 
 
 @rule(P.And(a, b), set="default", looks_further=True)
