@@ -77,6 +77,10 @@ class TestHeadsOfOneValue(RuleTestCase):
                 graph(results=", float[B,2,S,4] vh"),
                 [*AFTER, *attended],
             ),
+            "keys that are a result": (
+                graph(keys=f"{KEYS} kk = Transpose <perm=[0,2,1,3]> (ks)", results=", float[B,2,S,4] kk"),
+                [*AFTER, *attended],
+            ),
             "keys that something else reads": (
                 graph(f"{QUERIES}", results=", float[B,2,4,S] z", back=f"{BACK} z = Neg (kh)"),
                 [*AFTER, *attended, "Neg"],
@@ -100,6 +104,11 @@ class TestHeadsOfOneValue(RuleTestCase):
                 back=f"{BACK} z = Neg (vb)", results=", float[B,S,8] z"
             ),
             "values before they are transposed": graph(results=", float[B,S,2,4] vs"),
+            "keys in another order": graph(
+                QUERIES.replace("q = MatMul (n, w)", "i = Abs (n) q = MatMul (i, w)"),
+                f"{KEYS} z = Transpose <perm=[0,3,2,1]> (ks)",
+                results=", float[B,4,2,S] z",
+            ),
             "values in another order": graph(values=VALUES.replace("0,2,1,3", "0,2,1,3")).replace(
                 "vh = Transpose <perm=[0,2,1,3]> (vs)",
                 "vt = Transpose <perm=[0,2,3,1]> (vs) vh = Transpose <perm=[0,1,3,2]> (vt)",

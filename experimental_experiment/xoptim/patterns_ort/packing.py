@@ -33,14 +33,13 @@ GUARDED = P.Where(var("closed"), 0.0, ATTENDED) | ATTENDED
 
 @dataclasses.dataclass
 class Heads:
-    """[batch, heads, positions, size] of a product with a weight, or [batch, heads, size, positions]."""
+    """[batch, heads, positions, size] of a product with a weight, and whether a result is [batch, heads, size, positions]."""
 
     product: ir.Node
     total: ir.Node | None  # the Add of the bias
     count: int
     size: int
-    result: ir.Value
-    is_swapped: bool
+    results: dict[ir.Value, bool]
 
 
 @rule(P.Reshape(P.Transpose(GUARDED, perm=[0, 2, 1, 3]), var("shape")), set="onnxruntime", looks_further=True)
@@ -70,29 +69,31 @@ def heads_of_one_value(op, x, product, root):
     counts = [item.count for item in members]
     apart = op.Transpose(op.Reshape(result, [0, 0, sum(counts), size]), perm=[0, 2, 1, 3])
     parts = op.Split(apart, counts, axis=1, outputs=len(counts))
-    parts = [
-        op.Transpose(part, perm=[0, 1, 3, 2]) if item.is_swapped else part
+    replaced = {
+        value: op.Transpose(part, perm=[0, 1, 3, 2]) if is_swapped else part
         for item, part in zip(members, parts)
-    ]
+        for value, is_swapped in item.results.items()
+    }
     op.move_after(before)
-    return {item.result: part for item, part in zip(members, parts)}
+    return replaced
 
 
 def heads_of(product: ir.Node, x: ir.Value) -> Heads | None:
     """The heads that a product with a weight alone is read as, None when it is read otherwise."""
     total = sum_after(product)
     shown = only_reader(total or product, "Reshape")
-    moved = only_reader(shown, "Transpose")
-    if moved is None:
+    if shown is None or shown.outputs[0].is_graph_output() or attribute_of(shown, "allowzero", 0):
         return None
-    shape, order = shown.outputs[0].shape, perm(moved)
-    if shape is None or len(shape) != 4 or order not in ([0, 2, 1, 3], [0, 2, 3, 1]):
-        return None
-    if not all(isinstance(size, int) and size for size in shape[2:]) or attribute_of(shown, "allowzero", 0):
+    shape, readers = shown.outputs[0].shape, [use.node for use in shown.outputs[0].uses()]
+    if shape is None or len(shape) != 4 or not all(isinstance(size, int) and size for size in shape[2:]):
         return None
     if not all(is_same(shape[axis], x.shape[axis]) for axis in (0, 1)):
         return None
-    return Heads(product, total, shape[2], shape[3], moved.outputs[0], order == [0, 2, 3, 1])
+    orders = [perm(node) if node.op_type == "Transpose" else None for node in readers]
+    if not readers or any(order not in ([0, 2, 1, 3], [0, 2, 3, 1]) for order in orders):
+        return None
+    results = {node.outputs[0]: order == [0, 2, 3, 1] for node, order in zip(readers, orders)}
+    return Heads(product, total, shape[2], shape[3], results)
 
 
 def only_reader(node: ir.Node | None, op_type: str) -> ir.Node | None:
