@@ -83,6 +83,8 @@ class TestComplexFunctions(ExporterTestCase):
             X,
         ),
         "l1_loss": (lambda x, y: [aten.l1_loss.default(x, y, k) for k in range(3)], X, Y),
+        "l1_loss of a real target": (lambda x, y: [torch.nn.functional.l1_loss(x, y[0]), torch.nn.functional.l1_loss(y, x, reduction="sum")], X, Y.real),
+        "l1_loss of float64": (lambda x, y: torch.nn.functional.l1_loss(x.to(torch.complex128), y), X, Y),
         "lerp": (aten.lerp.Scalar, X, Y, 0.25 + 1j),
         "lerp by a tensor": (aten.lerp.Tensor, X, Y, X),
         "norm": (aten.norm.Scalar, X, 2),

@@ -33,6 +33,7 @@ class TestComplexStructure(ExporterTestCase):
         "atleast_3d": (aten.atleast_3d.default, randn(3)),
         "broadcast_to": (aten.broadcast_to.default, M, [2, 3, 4]),
         "broadcast_tensors": (aten.broadcast_tensors.default, [M, X]),
+        "broadcast_tensors, one real": (aten.broadcast_tensors.default, [M, X.real]),
         "block_diag": (aten.block_diag.default, [M, randn(2)]),
         "cat with a real tensor": (aten.cat.default, [M, torch.randn(3, 2)], -1),
         "chunk": (aten.chunk.default, X, 2, -1),

@@ -23,12 +23,14 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     elementary,
     eq,
     exponential,
+    given,
     hyperbolic_tangent,
     isfinite,
     isnan,
     join_columns,
     logarithm,
     logical_not,
+    parts_of,
     quotient,
     root,
     sine,
@@ -36,8 +38,10 @@ from experimental_experiment.torch_interpreter.aten.complex import (
 from experimental_experiment.torch_interpreter.aten.complex_structure import complex_translation, real_call
 from experimental_experiment.torch_interpreter.aten.exponential import expm1, log1p
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
-from experimental_experiment.torch_interpreter.aten.trigonometric import atan2
+from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot
 from experimental_experiment.torch_interpreter.composite import decomposed
+from experimental_experiment.torch_interpreter.dtypes import is_complex
+from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates_complex
 
 aten = torch.ops.aten
@@ -232,7 +236,11 @@ def true_divide(op, self, other):
 @translates_complex(aten.l1_loss.default)
 def l1_loss(op, self, target, reduction):
     """The lengths of the differences: their mean, their sum, or all of them."""
-    lengths = abs_(op, op.Sub(self, target))
+    if is_complex(given(op, "self")) and is_complex(given(op, "target")):
+        lengths = abs_(op, op.Sub(*promote(op, self, target)))
+    else:
+        both = zip(parts_of(op, "self", self), parts_of(op, "target", target))
+        lengths = hypot(op, *(op.Sub(a, b) for a, b in both))
     return (lengths, op.ReduceMean(lengths, keepdims=0), op.ReduceSum(lengths, keepdims=0))[reduction]
 
 

@@ -97,7 +97,7 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
             results.append(real_call(op, target, arguments | taken))
         fake = op.context.node.meta["val"]
         if isinstance(fake, (list, tuple)):
-            return [join(op, *pair) for pair in zip(*results)]
+            return [join(op, *pair) if told.is_complex() else pair[0] for told, *pair in zip(fake, *results)]
         return join(op, *results) if is_complex(op.context.node) else results[0]
 
     def put(op, base, new, **arguments):
