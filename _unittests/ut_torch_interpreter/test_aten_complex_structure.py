@@ -133,6 +133,8 @@ class TestComplexStructure(ExporterTestCase):
         "zeros_like": (aten.zeros_like.default, M),
     }  # fmt: skip
     SUMS = {
+        "add of a 0-d complex128": (aten.add.Tensor, M, torch.tensor(1 + 2j, dtype=torch.complex128)),
+        "sub from a 0-d complex128": (aten.sub.Tensor, torch.tensor(1 + 2j, dtype=torch.complex128), M),
         "adjoint": (aten.adjoint.default, X),
         "mH": (aten.mH.default, X),
         "matrix_H": (aten.matrix_H.default, M),
@@ -299,6 +301,8 @@ class TestComplexStructure(ExporterTestCase):
     PRODUCTS = {
         "cross": (aten.cross.default, X, randn(2, 3, 4), 1),
         "addr": (aten.addr.default, M, randn(3), randn(4), {"beta": 1j, "alpha": 0.5}),
+        "addr, some real": (aten.addr.default, M, randn(3).real, randn(4)),
+        "addr, of float64": (aten.addr.default, M.real.double(), randn(3), randn(4).imag),
         "addbmm": (aten.addbmm.default, M, randn(2, 3, 5), randn(2, 5, 4), {"beta": 0.5, "alpha": 2j}),
         "conv1d": (aten.conv1d.default, X, randn(5, 3, 2), randn(5)),
         "conv2d, same": (aten.conv2d.padding, randn(1, 2, 5, 5), randn(4, 1, 3, 3), randn(4), [1, 1], "same", [1, 1], 2),

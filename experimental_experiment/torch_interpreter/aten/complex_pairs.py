@@ -25,6 +25,8 @@ def pair_arguments(
     tensors = list(tensors)
     if target not in PAIRS or all(PARTS in x.meta for x in tensors):
         return None
+    if len({x.dtype for x in tensors}) > 1:
+        return None  # a 0-d tensor takes the dtype of the others: its pair is none
     return PAIRS[target](op, arguments, rank(tensors[0]) - 1)
 
 

@@ -16,6 +16,7 @@ import torch
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.aten.complex import (
     Parts,
+    component_dtype,
     given,
     is_complex,
     join,
@@ -60,6 +61,14 @@ def part_of(op, item: Any, value: Any, position: int) -> Any:
 def is_pair(item: Any) -> bool:
     """Whether what a node gives is a complex tensor."""
     return isinstance(item, torch.fx.Node) and is_complex(item)
+
+
+def as_complex(op, name: str, value: ir.Value) -> ir.Value:
+    """The argument *name*, real or complex, as a complex value in the dtype of the result."""
+    item, dtype = given(op, name), component_dtype(op)
+    if is_complex(item) and value.dtype == dtype:
+        return value
+    return join(op, *(op.Cast(part_of(op, item, value, position), to=dtype) for position in (0, 1)))
 
 
 def real_call(op, target, arguments: dict[str, Any]) -> Any:
@@ -376,7 +385,9 @@ def addbmm(op, self, batch1, batch2, beta, alpha):
 
 @translates_complex(aten.addr.default)
 def addr(op, self, vec1, vec2, beta, alpha):
-    """``beta * self + alpha * outer(vec1, vec2)``."""
+    """``beta * self + alpha * outer(vec1, vec2)``; some of the three may be real."""
+    given_as = {"self": self, "vec1": vec1, "vec2": vec2}
+    self, vec1, vec2 = (as_complex(op, name, value) for name, value in given_as.items())
     left, right = (
         join(op, *(op.Unsqueeze(part, [axis]) for part in parts(op, z))) for z, axis in ((vec1, 1), (vec2, 0))
     )
