@@ -35,6 +35,11 @@ class TestFloatingPoint(ExporterTestCase):
             torch.tensor([1e-4, 1.5], dtype=torch.float16),
             torch.tensor([20, -3]),
         ),
+        "a float64 number times powers of two": (
+            aten.ldexp.Tensor,
+            torch.tensor(0.1, dtype=torch.float64),
+            torch.arange(-6, 7),
+        ),
         "a multiple of a float power": (aten.ldexp.Tensor, EDGES, GOALS),
     }
 

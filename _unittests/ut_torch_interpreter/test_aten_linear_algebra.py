@@ -88,6 +88,7 @@ class TestLinearAlgebra(ExporterTestCase):
         "kron": (aten.kron.default, randn(2, 3), randn(4, 5)),
         "kron pads the smaller rank": (aten.kron.default, randn(2), randn(2, 4, 5)),
         "kron promotes": (aten.kron.default, randint(2, 3, 2), randn(3)),
+        "kron of a number in a wider dtype": (aten.kron.default, torch.tensor(300), torch.tensor([1, 2], dtype=torch.uint8)),
         "kron of booleans": (aten.kron.default, randn(2, 2) > 0, randn(2, 3) > 0),
         "kron of numbers": (aten.kron.default, torch.tensor(2.0), torch.tensor(3.0)),
         "kron with nothing": (aten.kron.default, randn(2, 0), randn(3, 4)),

@@ -88,6 +88,7 @@ class TestLoss(ExporterTestCase):
         "logits of edges, none": (aten.binary_cross_entropy_with_logits.default, EDGES, torch.zeros(7), None, EDGES[:1], NONE),
         "logits, weighted": (aten.binary_cross_entropy_with_logits.default, SCORES, PROBABILITIES, WEIGHT, WEIGHT, NONE),
         "logits, float64": (aten.binary_cross_entropy_with_logits.default, SCORES.double(), PROBABILITIES.double()),
+        "logits, float64, for float32": (aten.binary_cross_entropy_with_logits.default, SCORES.double(), PROBABILITIES),
         "divergence": (aten.kl_div.default, LOGS, CERTAIN),
         "divergence of logarithms": (aten.kl_div.default, LOGS, LOGS.flip(0), SUM, {"log_target": True}),
         "divergence, no reduction": (aten.kl_div.default, LOGS.half(), CERTAIN.half(), NONE),

@@ -13,7 +13,6 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import mul, pow_
 from experimental_experiment.torch_interpreter.aten.comparison import filled
-from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.promotion import (
     cast,
     promote,
@@ -60,9 +59,11 @@ def sign_of(op, x: ir.Value) -> ir.Value:
 @translates(aten.ldexp.Tensor)
 def ldexp(op, self, other):
     """``self * 2 ** other``, computed as torch does: the power may be infinite although the product is not."""
-    product = mul(op, self, pow_(op, 2.0, other))
-    exponent_is_integer = not other.dtype.is_floating_point()
-    return op.Cast(product, to=self.dtype) if exponent_is_integer and self.dtype in HALVES else product
+    power = pow_(op, 2.0, other)
+    if other.dtype.is_floating_point() or not self.dtype.is_floating_point():
+        return mul(op, self, power)
+    product = op.Mul(op.Cast(self, to=wide(self.dtype)), op.Cast(power, to=wide(self.dtype)))
+    return op.Cast(product, to=self.dtype)
 
 
 @translates(aten.frexp.Tensor)

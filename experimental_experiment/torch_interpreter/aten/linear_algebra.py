@@ -114,7 +114,8 @@ def int_mm(op, self, mat2):
 @translates(aten.kron.default)
 def kron(op, self, other):
     """The Kronecker product: sizes multiply, the smaller rank is padded in front."""
-    self, other = promote(op, self, other)
+    dtype = dtypes.onnx_dtype(op.context.node.meta["val"].dtype)  # a 0-d tensor counts like the other
+    self, other = op.Cast(self, to=dtype), op.Cast(other, to=dtype)
     dims = max(rank(self), rank(other))
     self = op.Unsqueeze(self, list(range(dims - rank(self))))
     other = op.Unsqueeze(other, list(range(dims - rank(other))))

@@ -52,7 +52,9 @@ def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduc
     if pos_weight is not None:
         doubt = op.Mul(doubt, op.Add(op.Mul(op.Sub(pos_weight, one), target), one))
     loss = op.Add(op.Mul(op.Sub(one, target), self), doubt)
-    return reduced(op, loss if weight is None else op.Mul(loss, weight), reduction)
+    loss = reduced(op, loss if weight is None else op.Mul(loss, weight), reduction)
+    # that of the target where the dtypes differ
+    return op.Cast(loss, to=dtypes.onnx_dtype(op.context.node.meta["val"].dtype))
 
 
 @translates(aten.cross_entropy_loss.default)
