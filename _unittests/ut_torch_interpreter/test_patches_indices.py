@@ -3,7 +3,11 @@
 import unittest
 
 import torch
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.tensor import TensorVariable
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as handler
+from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops.map import map as torch_map
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
@@ -90,6 +94,59 @@ def write_a_cache(x, i, k):
     return x
 
 
+def read_in_branches(x, i, k):
+    def positive(x, i, k):
+        return x[i, :, k] + x[k, x.shape[1] - 1].sum()
+
+    return torch.cond(x.sum() > 0, positive, lambda x, i, k: x[i, None, :, k][0] * 2 + x[2, 1, i], (x, i, k))
+
+
+def plain_read_in_branches(x, i, k):
+    if x.sum() > 0:
+        return x[int(i)][:, k] + x[k][:, -1].sum()
+    return x[int(i)][:, k] * 2 + x[2, 1, int(i)]
+
+
+def write_in_a_loop(x, i, k):
+    def body(n, x):
+        x = x.clone()
+        x[:, n] = x[:, n - 1] * 2
+        x[k, n] += i
+        x[1:, x.shape[1] - 2, k] = 1
+        return n + 1, x
+
+    return while_loop(lambda n, x: n < x.shape[1], body, (torch.tensor(1), x.clone()))[1]
+
+
+def plain_write_in_a_loop(x, i, k):
+    x = x.clone()
+    for n in range(1, x.shape[1]):
+        x[:, n] = x[:, n - 1] * 2
+        x[k, n] += int(i)
+        x[1:, x.shape[1] - 2, k] = 1
+    return x
+
+
+def read_in_a_scan(x, i, k):
+    return scan(lambda c, n: (c + x[n, k], c + x[i, n]), x[i, k] * 0, torch.arange(4) + 0)
+
+
+def plain_read_in_a_scan(x, i, k):
+    c, rows = torch.zeros(2, 6), []
+    for n in range(4):
+        rows.append(c + x[int(i), n])
+        c = c + x[n, k]
+    return c, torch.stack(rows)
+
+
+def read_in_a_map(x, i, k):
+    return torch_map(lambda n, x: x[:, n, k] + x[1:, n, i][:, None].sum(), torch.arange(4), x)
+
+
+def plain_read_in_a_map(x, i, k):
+    return torch.stack([x[:, n][:, k] + x[1:, n, int(i)].sum() for n in range(4)])
+
+
 class TestIndices(ExporterTestCase):
     SHAPES = ({0: "a", 1: "b"}, None, None)
 
@@ -124,6 +181,42 @@ class TestIndices(ExporterTestCase):
             ["Unsqueeze", "Expand", "ScatterElements"], [node.op_type for node in model.graph.node]
         )
 
+    def test_bodies_of_branches_and_loops(self):
+        args = X, torch.tensor(1), torch.tensor([0, 2])
+        others = [(Y, torch.tensor(i), torch.tensor([3, 1])) for i in (0, 2, 3)] + [(-X.abs(), *args[1:])]
+        pairs = (
+            (read_in_branches, plain_read_in_branches),
+            (write_in_a_loop, plain_write_in_a_loop),
+            (read_in_a_scan, plain_read_in_a_scan),
+            (read_in_a_map, plain_read_in_a_map),
+        )
+        for function, plain in pairs:
+            with (
+                self.subTest(function),
+                bypass_export_some_errors(),
+            ):  # for eager torch, which traces them as well
+                for call in (args, *others):
+                    torch.testing.assert_close(function(*call), plain(*call))
+                for tracing in ("export", "make_fx"):
+                    options = ExportOptions(tracing=tracing)
+                    self.export_and_compare(
+                        Model(function),
+                        args,
+                        others=others,
+                        dynamic_shapes=self.SHAPES,
+                        export_options=options,
+                    )
+
+    def test_strict(self):
+        others = [(Y, torch.tensor(i), torch.tensor([3, 1])) for i in (0, 2, -1, 3)]
+        options = ExportOptions(strict=True)
+        for function in (read_at_sizes, read_as_before, write_a_cache):
+            with self.subTest(function):
+                args = X, torch.tensor(1), torch.tensor([0, 2])
+                self.export_and_compare(
+                    Model(function), args, others=others, dynamic_shapes=self.SHAPES, export_options=options
+                )
+
     def test_without_the_patch(self):
         args = X, torch.tensor(1), torch.tensor([0, 2])
         options = ExportOptions(patches=False)
@@ -145,14 +238,20 @@ class TestIndices(ExporterTestCase):
             to_onnx(masked, (X, torch.tensor(1), torch.tensor([0, 2])))
 
     def test_undone(self):
-        before = handler._override
+        replaced = (
+            (handler, "_override"),
+            (BuiltinVariable, "call_function"),
+            (TensorVariable, "method___setitem__"),
+        )
+        before = [getattr(owner, name) for owner, name in replaced]
         with bypass_export_some_errors():
             x = torch.zeros(3, 4)
             x[torch.tensor(1), [0, 2]] = 1
             self.assertEqual([[0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]], x.tolist())
             self.assertEqual([1.0, 2.0], torch.tensor([x[1, 0], 2.0]).tolist())
-            self.assertIsNot(handler._override, before)
-        self.assertIs(handler._override, before)
+            for (owner, name), function in zip(replaced, before):
+                self.assertIsNot(getattr(owner, name), function)
+        self.assertEqual(before, [getattr(owner, name) for owner, name in replaced])
 
 
 if __name__ == "__main__":

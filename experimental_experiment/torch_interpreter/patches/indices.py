@@ -7,30 +7,35 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.fx.node import map_aggregate
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 MASKS = (torch.bool, torch.uint8)
 """The dtypes whose tensors select as masks do, those of one number too."""
 
-
 HANDLER = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler._override"
 """What torch.export, and `tracing`, ask what to call in the place of a function. A method of torch.Tensor in Python would make tensors
 sequences, which torch.tensor takes apart."""
 
+READ = "torch._dynamo.variables.builtin.BuiltinVariable.call_function"
+WRITE = "torch._dynamo.variables.tensor.TensorVariable.method___setitem__"
+"""What TorchDynamo calls for an index: the bodies of torch.cond and of loops are traced by it, and all of a model in strict mode."""
 
-@patch("torch", replaces=(HANDLER,), default=True)
+
+@patch("torch", replaces=(HANDLER, READ, WRITE), default=True)
 def indices_of_one_axis() -> Iterator[None]:
     """``x[rows, x.shape[1] - 1]`` and ``cache[:, n] = y`` hold the example's index; where it is a 0-d tensor, torch.export refuses them.
 
     Such an index is a view, as it is alone: ``x[:, n]``, of which the others are taken, or which is written.
     """
     importlib.import_module("torch._export.non_strict_utils")  # it brings TorchDynamo
-    with wrapped({HANDLER: with_views}):
+    with wrapped({HANDLER: with_views, READ: traced_reads, WRITE: traced_writes}):
         yield
 
 
@@ -47,57 +52,110 @@ def with_views(override: Callable) -> Callable:
         if any(map(is_small_mask, items)):
             indices_of_one_axis.used()
             index = tuple(item.bool() if is_small_mask(item) else item for item in items)
-        parts = in_turn(tensor, index)
-        if parts is None or not (values or any(map(is_advanced, parts[1]))):
+        if not has_symbol(index) or not (values or any(map(is_advanced, items))):
             return override(self, func, (tensor, index, *values), kwargs)  # it follows what is read alone
         indices_of_one_axis.used()
-        view, its_args, options = override(self, torch.Tensor.__getitem__, (tensor, parts[0]), {})
-
-        def called() -> torch.Tensor | None:
-            return func(view(*its_args, **options), parts[1], *values)
-
-        return called, (), {}
+        return write if values else read, (tensor, index, *values), {}
 
     return _override
 
 
-def in_turn(tensor: torch.Tensor, index: Any) -> tuple[tuple, tuple] | None:
-    """What symbols and slices select in *index*, and what the rest selects of that; None where no symbol selects.
+def traced_reads(call_function: Callable) -> Callable:
+    """How TorchDynamo calls operators, `read` for ``operator.getitem`` where a symbol selects."""
+
+    @functools.wraps(call_function)
+    def traced(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if self.fn is operator.getitem and is_tensor(args[0]) and has_symbol(example(args[1])):
+            return inlined(tx, read, args)
+        return call_function(self, tx, args, kwargs)
+
+    return traced
+
+
+def traced_writes(method: Callable) -> Callable:
+    """How TorchDynamo writes into a tensor, `write` where a symbol selects."""
+
+    @functools.wraps(method)
+    def traced(self: Any, tx: Any, key: Any, value: Any) -> Any:
+        if is_tensor(self) and has_symbol(example(key)):
+            return inlined(tx, write, (self, key, value))
+        return method(self, tx, key, value)
+
+    return traced
+
+
+def inlined(tx: Any, function: Callable, args: Sequence[Any]) -> Any:
+    """The variable that TorchDynamo makes of a call of *function* when it traces that."""
+    indices_of_one_axis.used()
+    return tx.inline_user_function_return(type(args[0].realize()).build(tx, function), list(args), {})
+
+
+def is_tensor(variable: Any) -> bool:
+    """Whether a variable of TorchDynamo is a tensor, rather than an array of numpy, which it makes one too."""
+    variable = variable.realize()
+    return variable.is_tensor() and issubclass(variable.python_type(), torch.Tensor)
+
+
+def example(variable: Any) -> Any:
+    """A variable of TorchDynamo with the fake tensors and the symbols that its proxies stand for."""
+    return map_aggregate(
+        variable.as_proxy(),
+        lambda part: part.node.meta["example_value"] if isinstance(part, torch.fx.Proxy) else part,
+    )
+
+
+def read(tensor: torch.Tensor, index: Any) -> torch.Tensor:
+    """``tensor[index]``; TorchDynamo traces it, and `write`."""
+    view, others = taken(tensor, index)
+    return view[others]
+
+
+def write(tensor: torch.Tensor, index: Any, value: Any) -> None:
+    """``tensor[index] = value``"""
+    view, others = taken(tensor, index)
+    view[others] = value
+
+
+def taken(tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, tuple]:
+    """What numbers and slices select, and what the others of *index* select of that.
 
     Torch applies numbers and slices first, whatever stands between them.
     """
-    items = list(index) if isinstance(index, tuple) else [index]
-    if not any(is_symbol(item) or (isinstance(item, slice) and has_tensor(item)) for item in items):
-        return None
-    missing = tensor.dim() - sum(map(axes_of, items))
-    if missing < 0:
-        return None  # torch says so
-    at = next((at for at, item in enumerate(items) if item is Ellipsis), None)
-    if at is not None:
-        items[at : at + 1] = [slice(None)] * missing
-    first: list[Any] = []
-    rest: list[Any] = []
+    items = index if isinstance(index, tuple) else (index,)
+    axes_of_ellipsis = tensor.dim() - sum([axes_of(item) for item in items])
+    axis = 0
+    others: list[Any] = []
     for item in items:
-        if is_symbol(item):
-            first.append(item)
-        elif isinstance(item, slice):
-            first.append(item)
-            rest.append(slice(None))
-        else:
-            first += [slice(None)] * axes_of(item)
-            rest.append(item)
-    return tuple(first), tuple(rest)
+        if is_number(item):
+            tensor = tensor.select(axis, known(item))
+            continue
+        if isinstance(item, slice):
+            start, stop, step = known(item.start), known(item.stop), known(item.step)
+            tensor = torch.ops.aten.slice(tensor, axis, start, stop, 1 if step is None else step)
+            item = slice(None)
+        others.append(item)
+        axis += axes_of_ellipsis if item is Ellipsis else axes_of(item)
+    return tensor, tuple(others)
 
 
-def is_symbol(item: Any) -> bool:
-    """Whether a part of an index selects one element of an axis, which is not known yet."""
-    return isinstance(item, torch.SymInt) or is_number(item)
+def known(number: Any) -> Any:
+    """A number that stands for a tensor of it; other numbers and None as they are."""
+    return number.item() if isinstance(number, torch.Tensor) else number
+
+
+def has_symbol(index: Any) -> bool:
+    """Whether a size or a tensor of one whole number selects, or a tensor bounds a slice."""
+    return any(
+        (is_number(item) and not isinstance(item, int)) or (isinstance(item, slice) and has_tensor(item))
+        for item in (index if isinstance(index, tuple) else (index,))
+    )
 
 
 def is_number(item: Any) -> bool:
-    """Whether a part of an index is a tensor of one whole number."""
-    is_one = isinstance(item, torch.Tensor) and not item.dim() and item.dtype not in MASKS
-    return is_one and not (item.is_floating_point() or item.is_complex())
+    """Whether a part of an index selects one element of an axis: a number, a size or a tensor of one whole number."""
+    if not isinstance(item, torch.Tensor):
+        return isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool)
+    return not (item.dim() or item.dtype in MASKS or item.is_floating_point() or item.is_complex())
 
 
 def is_small_mask(item: Any) -> bool:
@@ -111,8 +169,8 @@ def has_tensor(item: slice) -> bool:
 
 
 def is_advanced(item: Any) -> bool:
-    """Whether a part of an index is no number, slice or new axis."""
-    return isinstance(item, bool) or not (item is None or isinstance(item, (int, slice)))
+    """Whether a part of an index is no number, slice, ellipsis or new axis."""
+    return not (item is None or item is Ellipsis or isinstance(item, slice) or is_number(item))
 
 
 def axes_of(item: Any) -> int:
