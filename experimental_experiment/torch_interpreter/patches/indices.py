@@ -92,8 +92,9 @@ def inlined(tx: Any, function: Callable, args: Sequence[Any]) -> Any:
 
 def is_tensor(variable: Any) -> bool:
     """Whether a variable of TorchDynamo is a tensor, rather than an array of numpy, which it makes one too."""
+    tensors = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
     variable = variable.realize()
-    return variable.is_tensor() and issubclass(variable.python_type(), torch.Tensor)
+    return isinstance(variable, tensors) and issubclass(variable.python_type(), torch.Tensor)
 
 
 def example(variable: Any) -> Any:
