@@ -12,6 +12,7 @@ from torch._higher_order_ops.map import map as torch_map
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+from experimental_experiment.versions import numbers
 
 X, Y = torch.randn(5, 4, 6), torch.randn(4, 7, 6)
 """The model indexes axes of 4 and more."""
@@ -184,12 +185,13 @@ class TestIndices(ExporterTestCase):
     def test_bodies_of_branches_and_loops(self):
         args = X, torch.tensor(1), torch.tensor([0, 2])
         others = [(Y, torch.tensor(i), torch.tensor([3, 1])) for i in (0, 2, 3)] + [(-X.abs(), *args[1:])]
-        pairs = (
+        pairs = [
             (read_in_branches, plain_read_in_branches),
             (write_in_a_loop, plain_write_in_a_loop),
-            (read_in_a_scan, plain_read_in_a_scan),
             (read_in_a_map, plain_read_in_a_map),
-        )
+        ]
+        if numbers(torch.__version__) < numbers("2.14"):  # whose scans refuse a number of the data in their bodies
+            pairs.append((read_in_a_scan, plain_read_in_a_scan))
         for function, plain in pairs:
             with (
                 self.subTest(function),
