@@ -82,6 +82,15 @@ class TestFakeQuantizers(ExporterTestCase):
                 )
                 self.assertEqual(kinds(model), ["QuantizeLinear", "DequantizeLinear"])
 
+    def test_a_scale_that_is_a_number(self):
+        def quantized(x):
+            return torch.fake_quantize_per_tensor_affine(x, 0.05, 3, 0, 255)
+
+        module = torch.nn.Module()
+        module.forward = quantized
+        others = [(torch.randn(rows, 4) * 9,) for rows in (1, 7)]
+        self.export_and_compare(module, (torch.randn(3, 4),), others=others, dynamic_shapes=({0: "batch"},))
+
     def test_a_network(self):
         net = trained()
         net.apply(quantization.disable_observer)

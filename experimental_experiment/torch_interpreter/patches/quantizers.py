@@ -19,6 +19,7 @@ aten = torch.ops.aten
 
 OPERATORS = (
     aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
+    aten.fake_quantize_per_tensor_affine_cachemask.default,
     aten.fake_quantize_per_channel_affine_cachemask.default,
 )
 """What the quantizers call, unknown to torch for dynamic sizes."""
