@@ -1,0 +1,79 @@
+"""Scans and maps that earlier captures of the same process compiled."""
+
+import unittest
+
+import torch
+from torch._higher_order_ops import scan, utils
+from torch._higher_order_ops.map import map as torch_map
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+
+class Scan(torch.nn.Module):
+    """A running sum of layers over the steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        def step(h, row):
+            h = torch.tanh(self.linear(row) + h)
+            return h, h * 2
+
+        return scan(step, torch.zeros(x.shape[0], 4), x.transpose(0, 1))
+
+
+class Map(torch.nn.Module):
+    """A cumulated sum of each row."""
+
+    def forward(self, x):
+        return torch_map(lambda row, y: row.cumsum(0) * y.shape[0], x, x * 2)
+
+
+class TestBodies(ExporterTestCase):
+    ARGS = (torch.randn(2, 4, 3),)
+    OTHERS = tuple((torch.randn(batch, steps, 3),) for batch, steps in ((1, 1), (3, 7), (2, 9)))
+    SHAPES = ({0: "batch", 1: "steps"},)
+
+    def test_dynamic_sizes_after_fixed_ones(self):
+        for module in (Scan(), Map()):
+            for tracing in ("export", "make_fx"):
+                with self.subTest(module, tracing=tracing):
+                    torch._dynamo.reset()
+                    options = ExportOptions(tracing=tracing)
+                    self.export_and_compare(module, self.ARGS, export_options=options)
+                    self.export_and_compare(
+                        module,
+                        self.ARGS,
+                        others=self.OTHERS,
+                        dynamic_shapes=self.SHAPES,
+                        export_options=options,
+                    )
+
+    def test_a_size_that_torch_may_choose(self):
+        torch._dynamo.reset()
+        automatic = torch.export.Dim.AUTO
+        to_onnx(Scan(), self.ARGS)
+        self.export_and_compare(
+            Scan(), self.ARGS, others=self.OTHERS, dynamic_shapes=({0: automatic, 1: automatic},)
+        )
+
+    def test_without_the_patch(self):
+        torch._dynamo.reset()
+        options = ExportOptions(patches=False)
+        to_onnx(Scan(), self.ARGS, export_options=options)
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            to_onnx(Scan(), self.ARGS, dynamic_shapes=self.SHAPES, export_options=options)
+
+    def test_undone(self):
+        before = utils._hop_compile_and_call
+        with bypass_export_some_errors():
+            self.assertIsNot(utils._hop_compile_and_call, before)
+        self.assertIs(utils._hop_compile_and_call, before)
+
+
+if __name__ == "__main__":
+    unittest.main()
