@@ -192,6 +192,7 @@ class TestReshaping(RuleTestCase):
             "a sum that it makes larger": self.repeated(more=", float[1,2,S,S] v").replace(
                 "Add(w, m)", "Add(v, m)"
             ),
+            "a mask of one query, which attention does not take": self.repeated(x="bool[1,1,1,S] x"),
             "no numbers": self.repeated(more=", float[N,1,S,S] v").replace("(a, zero, low)", "(a, v, low)"),
             "numbers that add axes": self.repeated(x="bool[S] x").replace(
                 "zero = Constant <value_float=0.0> ()", "zero = Constant <value=float[1,1,1,1]{0}> ()"

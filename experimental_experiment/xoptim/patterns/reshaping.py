@@ -347,11 +347,16 @@ ROWS = P.Gather(var("table"), REPEATED, name="node", shared=True)
 
 @rule(P.Add(y, MASK | ROWS), set="default", looks_further=True)
 def add_of_expanded(op, x, y, table, a, b, expand, node):
-    """A mask of two numbers, or rows that are looked up, that an addition broadcasts as far need no Expand, nor a Tile."""
+    """A mask of two numbers, or rows that are looked up, that an addition broadcasts as far need no Expand, nor a Tile.
+
+    Only where matrices are repeated whole: operators of attention take no mask of one query for all.
+    """
     value = node.outputs[0]
     shape = shape_of_less(x, expand, table, a, b, node)
+    if shape is None or value.shape is None or not same_sizes(shape[-2:], value.shape[-2:]):
+        return no("rows or columns are repeated, or elements in turns")
     if not broadcasts_fast(shape, value.shape):
-        return no("the pieces that it repeats are small, or elements are repeated in turns")
+        return no("the pieces that it repeats are small")
     if value.is_graph_output() or not all(broadcasts(user, value, shape) for user, _ in value.uses()):
         return no("a result may be smaller")
     return op.Add(y, of_less(op, node, expand, x))
