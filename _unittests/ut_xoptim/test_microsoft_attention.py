@@ -185,6 +185,12 @@ class TestMultiHeadAttention(RuleTestCase):
                     self.attention(self.MASKED, f", float[{shape}] m"), ["MultiHeadAttention"]
                 )
 
+    def test_a_mask_that_all_queries_share(self):
+        for shape in ("B,1,1,S", "1,2,1,S", "B,2,1,S"):
+            with self.subTest(shape):
+                text = self.attention(self.MASKED, f", float[{shape}] m").replace("B,T,16", "B,S,16")
+                self.assert_becomes(text, ["Shape", "Concat", "Expand", "MultiHeadAttention"])
+
     def test_a_guard(self):
         """A row without a key: drawn masks close rows of two or three keys now and then."""
         masked = f"m = Where (open, zero, closed) {self.MASKED}"
@@ -201,7 +207,10 @@ class TestMultiHeadAttention(RuleTestCase):
         cases = {
             "opset 23": (self.attention(), 23),
             "a mask that broadcasts over keys": (masked.replace("[B,1,S,T] m", "[B,1,S,1] m"), 20),
-            "a mask that broadcasts over queries": (masked.replace("[B,1,S,T] m", "[B,1,1,T] m"), 20),
+            "a mask that broadcasts over queries, which are not as many as the keys": (
+                masked.replace("[B,1,S,T] m", "[B,1,1,T] m"),
+                20,
+            ),
             "a mask of two axes": (masked.replace("[B,1,S,T] m", "[S,T] m"), 20),
             "a negative scale": (self.attention().replace("{0.5}", "{-0.5}"), 20),
             "a Softmax over queries": (self.attention().replace("<axis=-1>", "<axis=2>"), 20),

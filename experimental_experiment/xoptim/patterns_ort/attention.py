@@ -123,8 +123,9 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
         return no("groups of heads")
     if not is_same(heads[0], keys[0]) or not is_same(keys[0], values[0]):
         return no("a batch that broadcasts")
+    of_all_queries = bias is not None and not back and is_of_all_queries(bias, heads, keys)
     if softmax_axis(weights, op.opset) not in (-1, 3) or (
-        bias is not None and not is_bias(bias, heads, keys)
+        bias is not None and not (of_all_queries or is_bias(bias, heads, keys))
     ):
         return no("the mask is not of queries and keys")
     if closed is not None and (
@@ -139,6 +140,8 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
     if cache is None:
         return no("something else reads the heads of keys or values")
     given = [op.Reshape(found[name], sizes) if sizes else found[name] for name, sizes in rows.items()]
+    if of_all_queries:
+        bias = op.Expand(bias, op.Concat([1, 1], op.Shape(bias, start=3, end=4), [1], axis=0))
     result, *presents = op.MultiHeadAttention(
         *given, None, None, bias, num_heads=heads[1], scale=factor, domain=MICROSOFT, outputs=1 + len(cache)
     )
@@ -296,14 +299,26 @@ def swapped(shape: ir.Shape | None) -> ir.Shape | None:
     return None if shape is None else ir.Shape([shape[0], shape[1], shape[3], shape[2]])
 
 
+def is_of_all_queries(bias: ir.Value, heads: ir.Shape, keys: ir.Shape) -> bool:
+    """Whether a mask has one row for all queries, which are as many as the keys."""
+    shape = bias.shape
+    if shape is None or len(shape) != 4 or shape[2] != 1 or heads[2] == 1 or not is_same(heads[2], keys[2]):
+        return False
+    return is_of_heads(shape, heads) and is_same(shape[3], keys[2])
+
+
+def is_of_heads(shape: ir.Shape, heads: ir.Shape) -> bool:
+    """Whether a mask is of one sample or all, and of one head or all."""
+    return all(shape[axis] == 1 or is_same(shape[axis], heads[axis]) for axis in (0, 1))
+
+
 def is_bias(bias: ir.Value, heads: ir.Shape, keys: ir.Shape) -> bool:
     """Whether a mask is [1 or batch, 1 or heads, queries, keys]."""
     shape = bias.shape
     return (
         shape is not None
         and len(shape) == 4
-        and (shape[0] == 1 or is_same(shape[0], heads[0]))
-        and (shape[1] == 1 or is_same(shape[1], heads[1]))
+        and is_of_heads(shape, heads)
         and is_same(shape[2], heads[2])
         and is_same(shape[3], keys[2])
     )
