@@ -190,7 +190,9 @@ class TestIndices(ExporterTestCase):
             (write_in_a_loop, plain_write_in_a_loop),
             (read_in_a_map, plain_read_in_a_map),
         ]
-        if numbers(torch.__version__) < numbers("2.14"):  # whose scans refuse a number of the data in their bodies
+        if numbers(torch.__version__) < numbers(
+            "2.14"
+        ):  # whose scans refuse a number of the data in their bodies
             pairs.append((read_in_a_scan, plain_read_in_a_scan))
         for function, plain in pairs:
             with (

@@ -83,6 +83,23 @@ class TestExporter(unittest.TestCase):
         exported = transformers_exporter.Exporter().export(model, inputs(2, 5), OnnxConfig(dynamic=True))
         self.assert_same(exported, model, inputs(3, 9))
 
+    def test_images_of_other_sizes(self):
+        """Their position embeddings are interpolated, those of the configured size are not in the program for all sizes."""
+        torch.manual_seed(0)
+        config = transformers.Dinov2Config(
+            hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+        )
+        model = transformers.Dinov2Model(config).eval()
+        given = {"pixel_values": torch.randn(2, 3, 32, 32)}
+        exported = transformers_exporter.Exporter().export(model, given, OnnxConfig(dynamic=True))
+        for size in ((1, 3, 32, 32), (3, 3, 48, 64), (1, 3, 24, 16)):
+            with self.subTest(size):
+                images = torch.randn(size)
+                with torch.no_grad():
+                    expected = model(images).last_hidden_state
+                found = exported(pixel_values=images).last_hidden_state
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
     def test_weights_that_are_written_after_the_export(self):
         model = llama()
         exported = transformers_exporter.Exporter().export(model, inputs(2, 5), OnnxConfig(dynamic=True))

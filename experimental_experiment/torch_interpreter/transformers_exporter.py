@@ -47,7 +47,9 @@ from experimental_experiment.torch_interpreter.messages import stage  # noqa: E4
 from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
 from experimental_experiment.torch_interpreter.weights import weights_errors  # noqa: E402
 
-OURS = ("chunk_loops", "codec_padding", "one_chunk", "packed_attention", "token_loops", "vision_grids")
+OURS = frozenset(
+    "chunk_loops codec_padding one_chunk packed_attention position_embeddings token_loops vision_grids".split()
+)
 """Patches of this package that are applied besides those of transformers."""
 
 
