@@ -101,6 +101,15 @@ class SqueezedInBranch(torch.nn.Module):
         return torch.cond(x.sum() > 0, lambda x: x.squeeze().exp(), lambda x: x.exp(), (x,))
 
 
+class SlicedRows(torch.nn.Module):
+    def __init__(self, *rows):
+        super().__init__()
+        self.rows = slice(*rows)
+
+    def forward(self, x):
+        return x[self.rows].shape[0] + x  # the slice
+
+
 class TestBranches(ExporterTestCase):
     ROWS = ({0: "batch"},)
     CASES = {
@@ -135,6 +144,24 @@ class TestBranches(ExporterTestCase):
                     self.assertRegex(second, f"^  ({condition})$")
                     self.assertRegex(place, r'^  File ".*test_decisions\.py", line \d+, in ')
                     self.assertRegex(code, r"# the branch$")
+
+    def test_slices_of_a_known_size(self):
+        """torch takes every size for at least 2."""
+        many = torch.randn(9, 3)
+        for rows, least in (((0, 2), 2), ((1, 2), 2), ((-2, None), 2), ((0, 3), 3), ((1, 8, 3), 8)):
+            with self.subTest(rows=rows), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(SlicedRows(*rows), (many,), dynamic_shapes=self.ROWS)
+            (record,) = logs.records
+            self.assertRegex(record.getMessage(), f"sizes where\n  batch >= {least}\n(.|\n)*# the slice$")
+        enough = ({0: Dim("batch", min=2)},)
+        for rows, shapes in (
+            ((0, 1), self.ROWS),
+            ((-1, None), self.ROWS),
+            ((1, -1), self.ROWS),
+            ((0, 2), enough),
+        ):
+            with self.subTest(rows=rows), self.assertNoLogs("experimental_experiment", "WARNING"):
+                to_onnx(SlicedRows(*rows), (many,), dynamic_shapes=shapes)
 
     def test_squeezes_that_keep_an_axis(self):
         for module, dynamic_shapes, condition, code in (

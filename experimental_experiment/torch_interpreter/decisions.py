@@ -46,8 +46,10 @@ SQUEEZES = tuple(
 )
 """What removes an axis where its size is 1, and asks nothing where it is symbolic."""
 
-Size = tuple[torch.SymInt, Source | None]
-"""A symbolic size, and the line that it matters to."""
+SLICES = torch.ops.aten.slice.Tensor, torch.ops.aten.slice_copy.Tensor
+
+Assumed = tuple[torch.SymInt, sympy.Basic, Source | None]
+"""A symbolic size, what the program takes for granted of it, and the line that this matters to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,12 +198,12 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
     """Check what torch.export decided about the sizes of the inputs, before the program is translated.
 
     A dimension called dynamic that it kept at its size becomes static, with a warning. Another warning tells what the
-    branches of the model, those of its squeezes too, and its equations of sizes assume as in the example.
+    branches of the model, those of its squeezes and slices too, and its equations of sizes assume as in the example.
 
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
-    kept = list(kept_axes(module))
-    environment = environment_of(inputs) or next((size.node.shape_env for size, _ in kept), None)
+    kept = [*kept_axes(module), *whole_slices(module)]
+    environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
     if environment is None:
         return
     refuse_contradictions(environment, decisions)
@@ -285,13 +287,12 @@ def replace_constants(environment: Any) -> None:
         environment._set_replacement(symbol, number, "kept at its size in the example")
 
 
-def conditions(environment: Any, inputs: list[Input], kept: list[Size], decisions: Decisions) -> list[str]:
+def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decisions: Decisions) -> list[str]:
     """What the model assumes of the sizes of its inputs, with the lines that do."""
     names = names_of(inputs)
     firsts: dict[sympy.Symbol, sympy.Symbol] = {}
-    same = {
-        symbol: firsts.setdefault(name, symbol) for symbol, name in names.items()
-    }  # sizes of one name are one
+    # sizes of one name are one
+    same = {symbol: firsts.setdefault(name, symbol) for symbol, name in names.items()}
     asked = [decision for decision in decisions if decision.environment is environment]
     declared = Known(declared_ranges(environment, inputs, asked))
     found: dict[str, str] = {}
@@ -315,8 +316,8 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Size], decision
             is_any = decision.asker == CONVOLUTION and isinstance(condition, sympy.Or)
             for part in condition.args if is_any else [condition]:
                 known = known.learn(part)
-    for size, source in kept:
-        condition = settled(sympy.Ne(size.node.expr, 1))
+    for _, condition, source in kept:
+        condition = settled(condition)
         if condition.free_symbols:
             assume(condition, declared, source)
     for guard in environment.guards:
@@ -359,18 +360,37 @@ def declared_ranges(
     }
 
 
-def kept_axes(module: torch.fx.GraphModule) -> Iterator[Size]:
-    """The symbolic sizes of the axes that squeezes keep, as they are not 1 in the example, with the lines that squeeze."""
-    for inner in module.modules():
-        if not isinstance(inner, torch.fx.GraphModule):
+def kept_axes(module: torch.fx.GraphModule) -> Iterator[Assumed]:
+    """The symbolic sizes of the axes that squeezes keep: they are not 1, as in the example."""
+    for node in calls_of(module, SQUEEZES):
+        shape = node.args[0].meta["val"].shape
+        given = node.args[1] if len(node.args) > 1 else range(len(shape))
+        for axis in given if isinstance(given, Iterable) else [given]:
+            if shape and isinstance(shape[axis], torch.SymInt):
+                yield shape[axis], sympy.Ne(shape[axis].node.expr, 1), source_line(node)
+
+
+def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
+    """The symbolic sizes that slices of a known size are long enough for, as torch takes each for at least 2."""
+    for node in calls_of(module, SLICES):
+        self, dim, start, _, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
+        size, length = self.meta["val"].shape[dim], node.meta["val"].shape[dim]
+        if not isinstance(size, torch.SymInt) or not isinstance(length, int) or not length:
             continue
-        for target in SQUEEZES:
-            for node in inner.graph.find_nodes(op="call_function", target=target, sort=False):
-                shape = node.args[0].meta["val"].shape
-                given = node.args[1] if len(node.args) > 1 else range(len(shape))
-                for axis in given if isinstance(given, Iterable) else [given]:
-                    if shape and isinstance(shape[axis], torch.SymInt):
-                        yield shape[axis], source_line(node)
+        if isinstance(start, int) or start is None:
+            first = start or 0
+            least = -first if first < 0 else first + (length - 1) * step + 1
+            yield size, sympy.Ge(size.node.expr, least), source_line(node)
+
+
+def calls_of(
+    module: torch.fx.GraphModule, targets: Iterable[torch._ops.OpOverload]
+) -> Iterator[torch.fx.Node]:
+    """The calls of some operators, also those in the bodies of branches and loops."""
+    for inner in module.modules():
+        if isinstance(inner, torch.fx.GraphModule):
+            for target in targets:
+                yield from inner.graph.find_nodes(op="call_function", target=target, sort=False)
 
 
 def is_equation_of_sizes(guard: sympy.Basic) -> bool:
