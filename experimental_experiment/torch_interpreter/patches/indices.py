@@ -66,7 +66,8 @@ def traced_reads(call_function: Callable) -> Callable:
     @functools.wraps(call_function)
     def traced(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.fn is operator.getitem and is_tensor(args[0]) and has_symbol(example(args[1])):
-            return inlined(tx, read, args)
+            if not is_followed():
+                return inlined(tx, read, args)
         return call_function(self, tx, args, kwargs)
 
     return traced
@@ -82,6 +83,12 @@ def traced_writes(method: Callable) -> Callable:
         return method(self, tx, key, value)
 
     return traced
+
+
+def is_followed() -> bool:
+    """Whether torch itself reads with tensors of one number, as it does in the functions of flex_attention."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    return any(type(mode).__name__ == "TransformGetItemToIndex" for mode in modes)
 
 
 def inlined(tx: Any, function: Callable, args: Sequence[Any]) -> Any:
@@ -108,13 +115,13 @@ def example(variable: Any) -> Any:
 def read(tensor: torch.Tensor, index: Any) -> torch.Tensor:
     """``tensor[index]``; TorchDynamo traces it, and `write`."""
     view, others = taken(tensor, index)
-    return view[others]
+    return view[others] if others else view
 
 
 def write(tensor: torch.Tensor, index: Any, value: Any) -> None:
     """``tensor[index] = value``"""
     view, others = taken(tensor, index)
-    view[others] = value
+    view[others or ...] = value
 
 
 def taken(tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, tuple]:
