@@ -52,6 +52,8 @@ class TestComplexStructure(ExporterTestCase):
         "expand": (aten.expand.default, M, [2, -1, 4]),
         "expand_as": (aten.expand_as.default, M, X),
         "fill": (aten.fill.Scalar, M, 1 - 2j),
+        "fill with a tensor": (aten.fill.Tensor, M, torch.tensor(1 - 2j)),
+        "fill with a real tensor": (aten.fill.Tensor, M, torch.tensor(1.5)),
         "flatten": (aten.flatten.using_ints, X, -2, -1),
         "expand from below": (aten.expand.default, M, [2, -1, 4]),
         "flatten the last axes": (aten.flatten.using_ints, X, -2, -1),
