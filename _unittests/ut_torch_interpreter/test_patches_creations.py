@@ -72,7 +72,7 @@ def pairs(x):
         torch.combinations(first, with_replacement=True),
         torch.combinations(first, 1),
         torch.combinations(first, 3),
-        torch.combinations(x[:3, 0], r=3, with_replacement=True),
+        torch.combinations(x[0, 0] * torch.arange(3), r=3, with_replacement=True),
         torch.combinations(torch.arange(x.shape[0])),
     )
 
