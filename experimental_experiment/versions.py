@@ -10,9 +10,9 @@ import importlib
 import re
 
 OLDEST = {
-    "onnx": (1, 20),
+    "onnx": (1, 21),
     "onnx_ir": (1, 0),
-    "onnxruntime": (1, 22),
+    "onnxruntime": (1, 29),
     "torch": (2, 9),
     "transformers": (5, 0),
 }
