@@ -1,6 +1,8 @@
 """Resizing: same values, shapes and dtypes as eager."""
 
 import functools
+import itertools
+import math
 import unittest
 
 import torch
@@ -139,21 +141,29 @@ class TestResize(ExporterTestCase):
         others = [(normal(1, 2, *size) / 10,) for size in ((4, 90), (5, 4), (8, 9))]
         self.assert_same_as_eager(lambda x: list(resized(x)), normal(1, 2, 90, 5) / 10, others=others)
 
-    def test_corners_of_whole_factors(self):
-        """One Resize, as large as the factor says, also of axes of one element."""
+    def test_corners_of_factors(self):
+        """One Resize by the factor where float32 gives the sizes by it, by the sizes otherwise, also of axes of one element."""
         modes = ((SIGNAL, "linear"), (IMAGE, "bilinear"), (IMAGE, "bicubic"), (VOLUME, "trilinear"))
-        for x, mode in modes:
-            with self.subTest(mode):
-                layer = torch.nn.Upsample(scale_factor=3, mode=mode, align_corners=True)
+        for (x, mode), factor in itertools.product(modes, (3, 1.7, 1 / 3, 0.7)):
+            with self.subTest(mode, factor=factor):
+                layer = torch.nn.Upsample(scale_factor=factor, mode=mode, align_corners=True)
                 axes = (0, *range(2, x.dim()))
+                least = math.ceil(1 / factor)
                 model = self.export_and_compare(
                     layer,
                     (x,),
                     dynamic_shapes=({axis: f"size_{axis}" for axis in axes},),
-                    others=[(x[:1, :, :1],), (normal(3, x.shape[1], *(9, 4, 1)[: x.dim() - 2]),)],
+                    others=[
+                        (x[:1, :, :least],),
+                        (normal(3, x.shape[1], *(9, 4, least)[: x.dim() - 2]),),
+                        (normal(1, x.shape[1], *(10, 30, 5)[: x.dim() - 2]),),
+                    ],
                 )
                 kinds = {node.op_type for node in model.graph.node}
-                self.assertLessEqual(kinds, {"Unsqueeze", "Resize", "Squeeze"})
+                self.assertIn("Resize", kinds)
+                self.assertEqual(factor == 0.7, "Shape" in kinds)
+                if factor != 0.7:
+                    self.assertLessEqual(kinds, {"Unsqueeze", "Resize", "Squeeze", "Reshape"})
 
     def test_nearest_neighbours_of_static_sizes(self):
         """One Resize, or a Gather an axis where it may read a neighbour."""

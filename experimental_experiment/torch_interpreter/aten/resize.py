@@ -161,24 +161,18 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
     if x.dtype in (DOUBLE, UINT8):
         return None
     attributes["coordinate_transformation_mode"] = "align_corners" if align_corners else "half_pixel"
-    if align_corners and not all(scale and scale == int(scale) for scale in scales):
-        # positions depend on the sizes alone, which only whole factors say in every precision
-        given = [None] * len(sizes)
-    else:
-        given = scales
-    axes = [(op.size(x, axis), *item) for axis, item in enumerate(zip(sizes, given), 2)]
-    if not all(is_told(op, *axis) for axis in axes):
+    axes = [(op.size(x, axis), *item) for axis, item in enumerate(zip(sizes, scales), 2)]
+    told = all(is_told(op, *axis) for axis in axes)
+    found = [stretch(*axis, copied and not align_corners) for axis in axes] if told else [None]
+    if None not in found and all(item.is_exact for item in found):
+        return op.Resize(x, None, factors_of(op, x, found), **attributes)
+    if align_corners or not any(scales):  # positions depend on the sizes alone
+        whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])
+        return op.Resize(x, None, None, whole, **attributes)
+    if None in found:
         return None
-    found = [stretch(*axis, copied) for axis in axes]
-    if None not in found:
-        result = op.Resize(x, None, factors_of(op, x, found), **attributes)
-        if all(item.is_exact for item in found):
-            return result
-        return op.Slice(result, [0] * len(axes), op.shape(sizes), list(range(2, rank(x))))
-    if any(given):
-        return None
-    whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])
-    return op.Resize(x, None, None, whole, **attributes)
+    result = op.Resize(x, None, factors_of(op, x, found), **attributes)
+    return op.Slice(result, [0] * len(axes), op.shape(sizes), list(range(2, rank(x))))
 
 
 def factors_of(op, x, found: Sequence[Stretch]) -> ir.Value:
