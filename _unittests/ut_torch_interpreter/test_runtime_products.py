@@ -84,6 +84,42 @@ class TestProducts(ExporterTestCase):
         self.assertEqual(0, self.loads(to_onnx(layer, (x,), dynamic_shapes=sizes)))
         self.export_and_compare(layer, (x,), others=[(torch.randn(3, 4, 16).half(),)], dynamic_shapes=sizes)
 
+    def test_a_vector_and_a_matrix_that_is_not_computed(self):
+        """No Transpose can be fused into their product, which is one MatMul."""
+        weight, batch, vector = torch.randn(5, 5), torch.randn(3, 4, 5), torch.randn(5)
+        columns = [(torch.randn(5, size), vector) for size in (0, 1, 3)]
+        for name, function, args, sizes, others in (
+            ("a weight and a vector", lambda v: weight @ v, (vector,), None, []),
+            ("a vector and a weight", lambda v: v @ weight, (vector,), None, []),
+            ("a matrix and a vector", lambda a, v: a @ v, (weight, vector), None, []),
+            ("a vector and columns", lambda a, v: v @ a, (weight, vector), ({1: "columns"}, None), columns),
+            ("a batch and a vector", lambda a, v: a @ v, (batch, vector), None, []),
+        ):
+            with self.subTest(name):
+                model = self.export_and_compare(function, args, dynamic_shapes=sizes, others=others)
+                self.assertEqual(["MatMul"], [node.op_type for node in model.graph.node])
+
+    def test_no_rows_and_a_vector(self):
+        vector = torch.randn(5)
+        for shape in ((4, 5), (3, 4, 5)):
+            self.export_and_compare(
+                torch.matmul,
+                (torch.randn(shape), vector),
+                dynamic_shapes=({axis: f"size_{axis}" for axis in range(len(shape) - 1)}, None),
+                others=[(torch.randn(0, *shape[1:]), vector), (torch.randn(*shape[:-2], 0, 5), vector)],
+            )
+
+    def test_a_factor_over_nothing_is_multiplied_before(self):
+        model = self.export_and_compare(
+            lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2.0),
+            (torch.randn(3), torch.randn(2, 4), torch.randn(4, 3)),
+            dynamic_shapes=(None, {0: "rows", 1: "summed"}, {0: "summed"}),
+            others=[
+                (torch.randn(3), torch.randn(n, m), torch.randn(m, 3)) for n, m in ((1, 1), (4, 0), (1, 0))
+            ],
+        )
+        self.assertEqual(["Mul", "Gemm"], [node.op_type for node in model.graph.node])
+
     def loads(self, model) -> int:
         """The exit code of another process that loads the model: negative when a signal ends it."""
         with tempfile.TemporaryDirectory() as folder:

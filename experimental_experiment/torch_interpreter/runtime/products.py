@@ -12,13 +12,16 @@ from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 @repairs(
     "MatMul",
-    when="one operand has one axis, the other several",
-    because="a Transpose before it is fused although it moves other axes (error 4 on a 5 x 5 matrix); over an empty axis the result is never set",
+    when="one operand has one axis, the other several and is computed, or any axis may have size 0 but that of columns",
+    because="a Transpose before it is fused although it moves other axes (error 4 on a 5 x 5 matrix); over an empty axis the result is never set; no rows are refused",
     nodes=2,
 )
 def of_a_vector(op, a, b):
     """The vector is a matrix of one row or one column, and that axis is squeezed afterwards."""
     if not (a.shape and b.shape) or 1 not in (rank(a), rank(b)) or rank(a) == rank(b):
+        return None
+    vector, other = (a, b) if rank(a) == 1 else (b, a)
+    if other.producer() is None and all(isinstance(n, int) and n for n in (*vector.shape, *other.shape[:-1])):
         return None
     if rank(a) == 1:
         row = op.Unsqueeze(a, [0])
@@ -177,11 +180,11 @@ def loses_digits(operator: str, factor: ir.Value) -> bool:
     "Gemm",
     when="beta is not 1 and the summed axis may have size 0",
     because="beta is taken for 1 over an empty axis",
-    nodes=2,
+    nodes=1,
 )
 def with_a_factor_over_nothing(op, a, b, c=None, *, beta=1.0, transA=0, **attributes):
     """The factor is a Mul of what is added."""
     summed = a.shape[0 if transA else 1]
     if c is None or beta == 1.0 or (isinstance(summed, int) and summed > 0):
         return None
-    return op.Add(op.Gemm(a, b, transA=transA, **attributes), op.Mul(c, beta))
+    return op.Gemm(a, b, op.Mul(c, beta), transA=transA, **attributes)
