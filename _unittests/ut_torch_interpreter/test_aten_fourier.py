@@ -80,6 +80,55 @@ class TestFourier(ExporterTestCase):
                     target, X, others=[(torch.randn(2, 3, 25),), (torch.randn(5, 2, 16),)]
                 )
 
+    def test_inverses_of_dynamic_sizes(self):
+        """One DFT an axis: the inverse one, of the whole spectrum where half of it is given."""
+
+        class Transform(torch.nn.Module):
+            def __init__(self, function, options):
+                super().__init__()
+                self.function, self.options = function, options
+
+            def forward(self, x):
+                result = self.function(torch.view_as_complex(x), **self.options).resolve_conj()
+                return torch.view_as_real(result) if result.is_complex() else result
+
+        whole = ["Slice", "Split", "Neg", "Concat", "Concat", "DFT", "Gather"]
+        for function, options, kinds in (
+            (torch.fft.ifft, {"dim": 1}, ["DFT"]),
+            (torch.fft.ifft, {"dim": 1, "norm": "ortho"}, ["DFT", "Shape", "Squeeze", "Pow", "Mul"]),
+            (torch.fft.ifft2, {"dim": (0, 1)}, ["DFT", "DFT"]),
+            (torch.fft.irfft, {"dim": 1}, whole),
+            (torch.fft.irfft, {"dim": 1, "norm": "forward"}, None),
+            (torch.fft.hfft, {"dim": 1}, whole),
+            (torch.fft.irfft2, {"dim": (0, 1)}, ["DFT", *whole]),
+        ):
+            for dtype in (torch.float32, torch.float64):
+                with self.subTest(function, dtype=dtype, **options):
+                    model = self.export_and_compare(
+                        Transform(function, options),
+                        (torch.randn(3, 7, 2, 2, dtype=dtype),),
+                        others=[
+                            (torch.randn(n, m, 2, 2, dtype=dtype),) for n, m in ((4, 2), (1, 8), (2, 31))
+                        ],
+                        dynamic_shapes=({0: "first", 1: "second"},),
+                    )
+                    if dtype == torch.float32 and kinds is not None:
+                        written = [node.op_type for node in model.graph.node if node.op_type != "Cast"]
+                        self.assertEqual(kinds, written)
+
+    def test_a_spectrum_of_another_dynamic_size(self):
+        """It is cut or continued with zeros: the size of the signal is that of another tensor."""
+
+        def signal(spectrum, x):
+            return torch.fft.irfft(torch.view_as_complex(spectrum), n=x.shape[0], dim=1)
+
+        self.export_and_compare(
+            signal,
+            (torch.randn(2, 5, 3, 2), torch.randn(9)),
+            others=[(torch.randn(2, m, 3, 2), torch.randn(n)) for m, n in ((5, 4), (3, 12), (6, 3), (5, 1))],
+            dynamic_shapes=({1: "frequencies"}, {0: "size"}),
+        )
+
     def test_axes_that_are_known_go_first_and_elements_far_apart_are_brought_together(self):
         class Mixing(torch.nn.Module):
             """The layer of FNet."""

@@ -24,7 +24,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.aten.transposing import inverse as inverse_of
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
-from experimental_experiment.torch_interpreter.sizes import times
+from experimental_experiment.torch_interpreter.sizes import minus, times
 
 aten = torch.ops.aten
 
@@ -223,9 +223,7 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
         steps.reverse()  # a real signal stays real up to its last axis, whose transform needs no transposition
     for axis, size, step in steps:
         if not isinstance(size, ir.Value) and size == -1:
-            size = op.size(x, axis)
-            if step is complex_to_real:
-                size = 2 * (size - 1) if isinstance(size, int) else op.Mul(op.Sub(size, 1), 2)
+            size = None if step is complex_to_real else op.size(x, axis)
         x = step(op, x, axis, size, inverse, power)
     return x
 
@@ -235,8 +233,7 @@ def complex_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
     x = cut(op, x, axis, n)
     if has_matrix(n, 2 * x.shape[-1]):
         return by_matrix(op, x, axis, rotations(n, n, n, inverse, power)[:, : x.shape[-1]])
-    result = dft(op, conjugate(op, x) if inverse else x, n, axis)
-    return scaled_by_size(op, conjugate(op, result) if inverse else result, n, power)
+    return scaled_by_size(op, dft(op, x, n, axis, inverse=int(inverse)), n, power + inverse)
 
 
 def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
@@ -251,22 +248,21 @@ def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
 def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The sums of `complex_to_complex`, which are real, for the Hermitian signal of size n that starts with *x*.
 
-    Each term but the first and the middle one stands for two.
+    *n*: None for the even size of which *x* is the first half. ONNX DFT has the inverse of half a signal, which onnxruntime 1.24 refuses.
     """
-    half = half_of(op, n)
+    half = op.size(x, axis) if n is None else half_of(op, n)
+    last = -2 if n is None else minus(op, n, half)
+    n = times(op, minus(op, half, 1), 2) if n is None else n
     if has_matrix(n, 1):
         index = np.arange(half)
         weight = np.where((index == 0) | (2 * index == n), 1, 2).reshape(-1, 1, 1, 1)
         matrix = weight * rotations(n, half, n, inverse, power)[:, : x.shape[-1], :, :1]
         return by_matrix(op, cut(op, x, axis, half), axis, matrix)
-    index = op.Range(0, half, 1)
-    single = op.Or(op.Equal(index, 0), op.Equal(op.Mul(index, 2), n))
-    weight = op.Unsqueeze(
-        op.Where(single, op.CastLike(1, x), op.CastLike(2, x)), list(range(1, rank(x) - axis))
-    )
-    x = cut(op, op.Mul(resized(op, conjugate(op, x) if inverse else x, axis, half), weight), axis, n)
-    x = dft(op, x, n, axis)
-    return scaled_by_size(op, parts(op, x)[0], n, power)
+    x = resized(op, x, axis, half)
+    others = op.Slice(x, op.shape([last]), [0], [axis], [-1])
+    x = op.Concat(x, conjugate(op, others), axis=axis)
+    x = dft(op, x, n if isinstance(n, int) else None, axis, inverse=int(inverse))
+    return scaled_by_size(op, parts(op, x)[0], n, power + inverse)
 
 
 def cut(op, x, axis, n) -> ir.Value:
@@ -277,14 +273,14 @@ def cut(op, x, axis, n) -> ir.Value:
     return op.Slice(x, [0], op.shape([n]), [axis])
 
 
-def dft(op, x, n, axis, onesided: int = 0) -> ir.Value:
+def dft(op, x, n, axis, **attributes) -> ir.Value:
     """ONNX DFT of size n, along the last axis where elements are far apart."""
     length = None if not isinstance(n, int) and op.size(x, axis) is n else n
     if not far_apart(x, axis):
-        return op.DFT(x, length, axis, onesided=onesided)
+        return op.DFT(x, length, axis, **attributes)
     last = rank(x) - 2
     order = [*(place for place in range(last + 1) if place != axis), axis, last + 1]
-    result = op.DFT(op.Transpose(x, perm=order), length, last, onesided=onesided)
+    result = op.DFT(op.Transpose(x, perm=order), length, last, **attributes)
     return op.Transpose(result, perm=inverse_of(order))
 
 
@@ -350,7 +346,7 @@ def half_of(op, n) -> int | ir.Value:
 def resized(op, x, axis, n) -> ir.Value:
     """*x* cut, or continued with zeros, to the size n along an axis."""
     size = op.size(x, axis)
-    if isinstance(size, int) and size == n:
+    if size is n or (isinstance(size, int) and size == n):
         return x
     missing = op.Max(op.Sub(op.shape([n]), op.shape([size])), [0])
     return op.Slice(padded_along(op, x, [axis], [0], [missing]), [0], op.shape([n]), [axis])

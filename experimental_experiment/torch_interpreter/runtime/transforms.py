@@ -16,11 +16,50 @@ from experimental_experiment.torch_interpreter.runtime.table import before, repa
 )
 def in_float64(op, x, dft_length=None, axis=None, **attributes):
     """Computed in float64."""
-    known = dft_length is not None and dft_length.const_value is not None
-    size = int(dft_length.const_value.numpy()) if known else 0
-    if x.dtype != ir.DataType.FLOAT or (size and not size & (size - 1)):
+    if x.dtype != ir.DataType.FLOAT or (dft_length is not None and is_power_of_two(dft_length)):
         return None
     return op.Cast(op.DFT(op.Cast(x, to=ir.DataType.DOUBLE), dft_length, axis, **attributes), to=x.dtype)
+
+
+@repairs(
+    "DFT",
+    when="float64, inverse, a size that is no power of two or not known",
+    because="it is divided by the size in float32",
+    nodes=8,
+)
+def divided_in_float64(op, x, dft_length=None, axis=None, inverse=0, onesided=0):
+    """The conjugate of the transform of the conjugate, divided by the size; of float32 numbers, float32 has the digits."""
+    if not inverse or onesided or x.dtype != ir.DataType.DOUBLE or is_cast_from_float32(x):
+        return None
+    size = dft_length if dft_length is not None else op.Gather(op.Shape(x), axis)
+    if is_power_of_two(size):
+        return None
+    result = op.DFT(conjugate(op, x), dft_length, axis)
+    return op.Div(conjugate(op, result), op.Cast(size, to=x.dtype))
+
+
+def conjugate(op, x: ir.Value) -> ir.Value:
+    """The conjugate of parts along the last axis; a real value as it is."""
+    if x.shape[-1] == 1:
+        return x
+    real, imag = op.Split(x, axis=-1, num_outputs=2, outputs=2)
+    return op.Concat(real, op.Neg(imag), axis=-1)
+
+
+def is_cast_from_float32(x: ir.Value) -> bool:
+    """Whether a value holds numbers of float32, cast, and possibly transposed then."""
+    node = x.producer()
+    if node is not None and node.op_type == "Transpose":
+        return is_cast_from_float32(node.inputs[0])
+    return node is not None and node.op_type == "Cast" and node.inputs[0].dtype == ir.DataType.FLOAT
+
+
+def is_power_of_two(size: ir.Value) -> bool:
+    """Whether a size is known to be one."""
+    if size.const_value is None:
+        return False
+    number = int(size.const_value.numpy())
+    return not number & (number - 1)
 
 
 @before(20, "DFT", because="the axis is an attribute", nodes=0)
