@@ -48,7 +48,7 @@ def bernoulli_of(op, self, p):
 def cauchy(op, self, median, sigma):
     """The Cauchy distribution: the tangent of a uniform angle."""
     angle = op.Mul(op.Sub(uniform(op, self, drawn_dtype(self)), 0.5), math.pi)
-    return op.CastLike(scaled_and_shifted(op, op.Div(op.Sin(angle), op.Cos(angle)), median, sigma), self)
+    return op.CastLike(scaled_and_shifted(op, op.Tan(angle), median, sigma), self)
 
 
 @translates(aten.exponential.default)
