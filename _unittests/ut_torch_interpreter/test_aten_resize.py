@@ -184,6 +184,28 @@ class TestResize(ExporterTestCase):
                     self.assertGreaterEqual(kinds.count("Resize"), len(others) // 2)
                     self.assertEqual(2 * (len(others) - kinds.count("Resize")), kinds.count("Gather"))
 
+    def test_nearest_neighbours_of_dynamic_sizes(self):
+        """They are read in rows: along the last axis, of the transposed images, unless these have few rows."""
+        sizes = ({0: "batch", 2: "height", 3: "width"}, {2: "tall", 3: "wide"})
+        images = self.export_and_compare(
+            lambda x, y: torch.nn.functional.interpolate(x, y.shape[-2:]),
+            (normal(2, 3, 9, 11), normal(1, 1, 13, 25)),
+            dynamic_shapes=sizes,
+            others=[
+                (normal(1, 3, *before), normal(1, 1, *after))
+                for before, after in (((1, 1), (4, 5)), ((35, 70), (5, 2)), ((4, 6), (1, 60)))
+            ],
+        )
+        written = [node.op_type for node in images.graph.node]
+        self.assertEqual(["Transpose", "Gather", "Transpose", "Gather"], written[-4:])
+        rows = self.export_and_compare(
+            lambda x: torch.nn.functional.interpolate(x, (13,)),
+            (normal(2, 3, 9),),
+            dynamic_shapes=({2: "length"},),
+            others=[(normal(2, 3, length),) for length in (1, 35, 130)],
+        )
+        self.assertNotIn("Transpose", [node.op_type for node in rows.graph.node])
+
     def test_axes_that_a_factor_keeps_or_doubles(self):
         """ATen's kernel of two axes reads whole elements then, those of one and of three axes do not."""
 

@@ -38,12 +38,6 @@ aten = torch.ops.aten
 DIGITS = 22
 """The most binary digits that ATen gives to a weight of bytes."""
 
-CHECKED = 8192
-"""Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
-
-LARGEST = 2**17
-"""Sizes below are verified to be stretched as torch does, when they are symbolic."""
-
 
 # ---- linear, cubic
 
