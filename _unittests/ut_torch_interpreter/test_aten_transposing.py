@@ -70,6 +70,25 @@ class TestTransposing(ExporterTestCase):
             others=[*others, (floats(2, 0),)],
         )
 
+    def test_roll_of_small_pieces(self):
+        """Many of them are two slices, few or large ones one Gather."""
+        for shape, dim, kinds in (
+            ((16, 128), 1, ["Slice", "Slice", "Concat"]),
+            ((16, 127), 1, ["Gather"]),
+            ((40, 60, 16), 1, ["Slice", "Slice", "Concat"]),
+            ((40, 60, 17), 1, ["Gather"]),
+            ((2048, 2), -1, ["Slice", "Slice", "Concat"]),
+            ((2, 2048), 0, ["Gather"]),
+        ):
+            for shift in (1, -1, 3, -700, 5000):
+                with self.subTest(shape=shape, shift=shift):
+                    model = self.export_and_compare(
+                        lambda x, shift=shift, dim=dim: x.roll(shift, dim), (floats(*shape),)
+                    )
+                    moved = shift % shape[dim] != 0
+                    expected = kinds if moved else ["Identity"]
+                    self.assertEqual(expected, [node.op_type for node in model.graph.node])
+
     def test_roll_further_over_any_size(self):
         others = [(floats(2, 7),), (floats(5, 1),), (floats(0, 2),)]
         self.assert_same_as_eager(lambda x: x.roll((4, -3, 0), (0, 1, 1)), floats(3, 4), others=others)
