@@ -206,6 +206,40 @@ class TestResize(ExporterTestCase):
         )
         self.assertNotIn("Transpose", [node.op_type for node in rows.graph.node])
 
+    def test_nearest_neighbours_by_a_factor_of_dynamic_sizes(self):
+        """One Resize where it reads what torch reads in an axis of any size: not for 1.1, which keeps axes below 10."""
+        for factor, resizes in (
+            (0.5, True),
+            (1.5, True),
+            ((2, 2.5), True),
+            (0.25, True),
+            (1.1, False),
+            (0.7, False),
+        ):
+            for dims, dtype in ((1, torch.float32), (2, torch.float32), (2, torch.uint8), (3, torch.float32)):
+                if isinstance(factor, tuple) and dims != 2:
+                    continue
+                with self.subTest(factor=factor, dims=dims, dtype=dtype):
+                    shapes = ((2, 3, 8, 12, 8), (1, 3, 4, 5, 9), (1, 3, 31, 7, 4), (2, 3, 5, 100, 6))
+                    if isinstance(factor, tuple) or factor > 1:
+                        shapes += ((1, 3, 1, 2, 3), (1, 3, 2, 1, 1))
+                    x, *others = (
+                        (torch.arange(math.prod(shape[: 2 + dims])) % 251)
+                        .reshape(shape[: 2 + dims])
+                        .to(dtype)
+                        for shape in shapes
+                    )
+                    model = self.export_and_compare(
+                        torch.nn.Upsample(scale_factor=factor),
+                        (x,),
+                        dynamic_shapes=(
+                            {0: "batch", **{axis: f"size_{axis}" for axis in range(2, 2 + dims)}},
+                        ),
+                        others=[(other,) for other in others],
+                    )
+                    kinds = [node.op_type for node in model.graph.node if node.op_type != "Cast"]
+                    self.assertEqual(resizes, kinds == ["Resize"])
+
     def test_axes_that_a_factor_keeps_or_doubles(self):
         """ATen's kernel of two axes reads whole elements then, those of one and of three axes do not."""
 

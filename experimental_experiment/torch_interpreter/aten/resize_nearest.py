@@ -6,6 +6,7 @@ axis is gathered at the positions that ATen computes, in its precision: a neares
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,9 @@ import torch
 from experimental_experiment.torch_interpreter.aten.resize_sizes import (
     DOUBLE,
     INT64,
+    LARGEST,
     computing_dtype,
+    is_told,
     step_of,
     stretch,
     target,
@@ -91,10 +94,11 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
     fits = rank(x) == 4 and shift == 0
     if fits:
         scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(inner, sizes, scales)]
-    factors = [repetitions(*axis, shift) for axis in zip(inner, sizes, scales)]
-    if None in factors and shift == 0 and x.dtype != DOUBLE:
+    axes = list(zip(inner, sizes, scales))
+    factors = [repetitions(*axis, shift) for axis in axes]
+    if None in factors and shift == 0 and x.dtype != DOUBLE and all(is_told(op, *axis) for axis in axes):
         dtype = computing_dtype(x).numpy().type
-        factors = [sampling(dtype, *axis) for axis in zip(inner, sizes, scales)]
+        factors = [sampling(dtype, *axis, fits) for axis in axes]
     if None not in factors:
         return op.Resize(
             x,
@@ -139,16 +143,35 @@ def repetitions(size: Size, out: Size, scale: float | None, shift: float) -> int
     return repeats if repeats and np.array_equal(read, np.arange(count) // repeats) else None
 
 
-def sampling(dtype: type, size: Size, out: Size, scale: float | None) -> np.float32 | None:
-    """The factor with which Resize reads what torch reads of an axis, in float32 and in float64; None when there is none."""
-    if not is_static(size, out) or not size or not out:
-        return None
-    found, read = stretch(size, out, None, False), elements_read(dtype, size, out, scale, 0.0)
+def sampling(dtype: type, size: Size, out: Size, scale: float | None, fits: bool) -> np.float32 | None:
+    """The factor with which Resize reads what torch reads of an axis, in float32 and in float64; None when there is none.
+
+    *fits*: as in `nearest_indices`.
+    """
+    if is_static(size, out):
+        if not size or not out:
+            return None
+        found, read = stretch(size, out, None, False), elements_read(dtype, size, out, scale, 0.0)
+        last = size - 1
+    else:
+        found = stretch(size, out, scale, False)
+        if found is None or (fits and not keeps_or_doubles_alike(scale)):
+            return None
+        read, last = elements_read(dtype, size, LARGEST, scale, 0.0), math.inf
     same = all(
-        np.array_equal(np.minimum(np.floor(np.arange(out, dtype=kind) / kind(found.factor)), size - 1), read)
+        np.array_equal(
+            np.minimum(np.floor(np.arange(len(read), dtype=kind) / kind(found.factor)), last), read
+        )
         for kind in (np.float32, np.float64)
     )
     return found.factor if found.is_exact and same else None
+
+
+def keeps_or_doubles_alike(scale: float) -> bool:
+    """Whether an axis of any size that a factor keeps or doubles is read as by the factor: one element, or a factor of 1 or 2."""
+    size = np.arange(2, LARGEST)
+    out = (size * scale).astype(np.int64)
+    return scale in (1, 2) or not ((out == size) | (out == 2 * size)).any()
 
 
 def elements_read(dtype: type, size: Size, out: int, scale: float | None, shift: float) -> np.ndarray:
