@@ -87,7 +87,24 @@ class TestAdaptivePooling(ExporterTestCase):
     def test_axes_of_one_size_share_their_windows(self):
         pooled = torch.nn.functional.adaptive_avg_pool2d
         model = self.assert_same_as_eager(lambda x: pooled(x, 5), IMAGE, target_opset=20)
-        self.assertEqual(26, len(model.graph.node))
+        self.assertEqual(28, len(model.graph.node))
+
+    def test_windows_along_the_last_axis_are_rows(self):
+        """Those of the transposed images, unless they have few rows."""
+        for size, read in (
+            ((4, 4), ["Transpose", "Gather", "ReduceSum", "Transpose"]),
+            ((3, 4), ["Gather", "ReduceSum"]),
+        ):
+            with self.subTest(size):
+                model = self.export_and_compare(
+                    torch.nn.AdaptiveAvgPool2d(size),
+                    (normal(2, 3, 7, 9),),
+                    others=[(normal(5, 3, 7, 9),)],
+                    dynamic_shapes=({0: "batch"},),
+                )
+                self.assertEqual(
+                    ["Pad", "Gather", "ReduceSum", *read, "Div"], [node.op_type for node in model.graph.node]
+                )
 
     def test_an_axis_that_keeps_its_size_is_not_pooled(self):
         mean, largest = torch.nn.functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_max_pool2d

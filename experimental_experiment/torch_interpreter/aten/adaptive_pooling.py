@@ -19,7 +19,7 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     with_indices,
 )
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
-from experimental_experiment.torch_interpreter.aten.spatial import batched, padded_along
+from experimental_experiment.torch_interpreter.aten.spatial import batched, in_rows, padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
@@ -98,9 +98,14 @@ def adaptive_mean(op, self, output_size: list[Size]):
     found = windows(op, [sizes[axis] for axis in uneven], [output_size[axis] for axis in uneven])
     count = op.constant(1)
     for axis, (index, length) in zip(uneven, found):
-        x = op.ReduceSum(op.Gather(x, index, axis=first + axis), [first + axis, first + axis + 1], keepdims=0)
+        x = in_rows(op, x, first + axis, lambda x, axis, index=index: sums(op, x, axis, index))
         count = op.Mul(count, op.Reshape(length, [-1] + [1] * (axes - axis - 1)))
     return op.Cast(op.Div(x, op.Cast(count, to=x.dtype)), to=self.dtype)
+
+
+def sums(op, x, axis: int, index) -> ir.Value:
+    """The sums of the elements of an axis at positions (1, longest, out)."""
+    return op.ReduceSum(op.Gather(x, index, axis=axis), [axis, axis + 1], keepdims=0)
 
 
 def lengths(op, self, output_size: list[Size]) -> list[int | None]:

