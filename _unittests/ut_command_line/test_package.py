@@ -45,7 +45,7 @@ NEEDLESS = (
 """Modules that a first export, a report or the user's model may load, but not the import of the package."""
 
 
-LINEAR = ("Add", "Gemm", "MatMul", "Transpose")
+LINEAR = ("Add", "Gemm", "MatMul", "Squeeze", "Transpose", "Unsqueeze")
 
 UNREACHED = {
     "torch.export leaves another operator, or none": """
