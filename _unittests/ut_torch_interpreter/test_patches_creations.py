@@ -1,9 +1,10 @@
-"""Functions that create tensors for Python's numbers only are called with sizes."""
+"""Functions that create tensors for Python's numbers only are called with sizes; tensors of sizes."""
 
 import itertools
 import unittest
 
 import torch
+import torch.onnx.operators
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
@@ -162,6 +163,54 @@ class TestCreationsOfSizes(ExporterTestCase):
             with self.subTest(promise), self.assertRaisesRegex((CaptureError, ExportError), message):
                 options = ExportOptions(patches=False)
                 to_onnx(Function(function), (X,), dynamic_shapes=self.SHAPES, export_options=options)
+
+
+def sizes(x):
+    return (
+        torch._shape_as_tensor(x),
+        torch.onnx.operators.shape_as_tensor(x.sum()),
+        torch.onnx.operators.shape_as_tensor(x[:, None])[1:] * 2,
+    )
+
+
+def best(x):
+    """As many as there are, and no more than 5."""
+    k = torch._shape_as_tensor(x)[1].clamp(max=5)
+    values, indices = torch.topk(x, k, dim=1)
+    return values.sum(1), indices
+
+
+def positions(x):
+    return torch._dim_arange(x, 1) * x, torch._dim_arange(x, -2)
+
+
+class TestShapesAsTensors(ExporterTestCase):
+    """``torch.onnx.operators.shape_as_tensor``, which models written for tracing call."""
+
+    CASES = {"sizes": sizes, "a number of the best": best, "positions": positions}
+
+    def test_any_size(self):
+        for promise, function in self.CASES.items():
+            with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
+                others = [(torch.randn(*size),) for size in SIZES]
+                shapes = ({0: "rows", 1: "width"},)
+                self.export_and_compare(Function(function), (X,), others=others, dynamic_shapes=shapes)
+
+    def test_static_sizes(self):
+        for promise, function in self.CASES.items():
+            with self.subTest(promise):
+                self.export_and_compare(Function(function), (X,), others=[(torch.randn(4, 6),)])
+
+    def test_refused_without_the_patch(self):
+        for promise, function in self.CASES.items():
+            with self.subTest(promise), self.assertRaisesRegex(CaptureError, "not allocated|specialized"):
+                options = ExportOptions(patches=False)
+                to_onnx(
+                    Function(function),
+                    (X,),
+                    dynamic_shapes=({0: "rows", 1: "width"},),
+                    export_options=options,
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Functions that create tensors for Python's numbers only, called with a symbolic size.
+"""Functions that create tensors for Python's numbers only, called with a symbolic size, and tensors of sizes.
 
 They are written with operators that take sizes. Source of semantics: the kernels of ATen, up to the order of their roundings.
 """
@@ -9,6 +9,7 @@ import contextlib
 import functools
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,6 +49,37 @@ def creations_of_sizes() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, wrap in wraps.items():
             stack.enter_context(replaced(torch, name, wrap(getattr(torch, name))))
+        yield
+
+
+@patch(
+    "torch",
+    replaces=("torch._shape_as_tensor", "torch.onnx.operators.shape_as_tensor", "torch._dim_arange"),
+    default=True,
+)
+def shapes_as_tensors() -> Iterator[None]:
+    """``torch.onnx.operators.shape_as_tensor(x)`` is refused: its kernel reads the tensor's memory.
+
+    ``torch._shape_as_tensor`` is the same function, by the name that models written for tracing use; ``torch._dim_arange(x, dim)`` fixes
+    the size to the example's.
+    """
+
+    def shape_as_tensor(self: torch.Tensor) -> torch.Tensor:
+        """The sizes of a tensor, as a tensor: INT64 ``[rank]`` in the memory of the host, as the kernel has it."""
+        shapes_as_tensors.used()
+        return torch.tensor(list(self.shape), dtype=torch.int64, device="cpu")
+
+    def dim_arange(like: torch.Tensor, dim: int) -> torch.Tensor:
+        """The positions along a dimension: INT64 ``[like.shape[dim]]``."""
+        shapes_as_tensors.used()
+        return torch.arange(like.shape[dim], device=like.device)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(torch, "_shape_as_tensor", shape_as_tensor))
+        stack.enter_context(replaced(torch, "_dim_arange", dim_arange))
+        operators = sys.modules.get("torch.onnx.operators")
+        if operators is not None:
+            stack.enter_context(replaced(operators, "shape_as_tensor", shape_as_tensor))
         yield
 
 
