@@ -1,4 +1,4 @@
-"""``int`` of a size in the functions of a model, and other ways to make whole numbers and scalars of sizes."""
+"""``int`` of a size and ``len`` of a tensor in the functions of a model, and other ways to make whole numbers and scalars of sizes."""
 
 import functools
 import importlib
@@ -12,9 +12,9 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
-from experimental_experiment.torch_interpreter.patches.whole_numbers import NAME, with_whole_numbers
+from experimental_experiment.torch_interpreter.patches.whole_numbers import NAMES, length, with_symbols
 
 X = torch.randn(1, 2, 6, 4)
 SIZES = ((1, 2, 7, 5), (1, 2, 2, 3), (1, 2, 9, 11))
@@ -90,6 +90,23 @@ class Rounded(torch.nn.Module):
             x * math.floor(rows * -0.3) + math.ceil(rows * -0.3) + math.trunc(rows * -0.7),
             x * (rows / 4) + rows**0.5,
         )
+
+
+class Attention(torch.nn.Module):
+    """The batch by ``len``, beside lists and shapes, whose length is a number."""
+
+    def forward(self, x):
+        batch, parts = len(x), [x, x + 1]
+        heads = x.reshape(batch * 2, len(parts), -1)
+        return heads.sum(1).reshape(len(x), -1) / len(x), torch.zeros(len(x[0, 0]), len(x.shape))
+
+
+class Cropped(torch.nn.Module):
+    """Sizes in a tensor, as images before padding have them: ``int`` cuts off, towards zero."""
+
+    def forward(self, x, size):
+        sizes = (size * 1.5).to(torch.int64)
+        return x[..., : int(sizes[0]), : int(sizes[1])] + int(size[0]), x * int(-size[1] / 4)
 
 
 class Looped(torch.nn.Module):
@@ -191,7 +208,7 @@ class TestWholeNumbers(ExporterTestCase):
         for function in KEPT:
             with self.subTest(function.__name__):
                 code, model = function.__code__, Function(function)
-                self.assertIs(code, with_whole_numbers(code, code.co_filename))
+                self.assertIs(code, with_symbols(code, code.co_filename, "int"))
                 written = to_onnx(model, (X,))
                 self.assert_matches(written, model, (X,))
                 with self.assertLogs("experimental_experiment", "WARNING") as logs:
@@ -206,7 +223,7 @@ class TestWholeNumbers(ExporterTestCase):
                 program = torch.export.export(
                     Resized(), (X,), dynamic_shapes=({2: torch.export.Dim.DYNAMIC},)
                 )
-                self.assertIn(NAME, Resized.forward.__code__.co_names)
+                self.assertIn(NAMES["int"], Resized.forward.__code__.co_names)
                 self.assertEqual((1, 2, 10, 3), program.module()(torch.randn(1, 2, 7, 4)).shape)
         self.assertIs(RESIZED, Resized.forward.__code__)
 
@@ -292,7 +309,30 @@ class TestWholeNumbers(ExporterTestCase):
             module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
             function = functools.reduce(getattr, changed.split("."), module)
             before = function.__code__
-            self.assertIn(NAME, with_whole_numbers(before, before.co_filename).co_names)
+            self.assertIn(NAMES["int"], with_symbols(before, before.co_filename, "int").co_names)
+
+
+class TestLengthsAndElements(ExporterTestCase):
+    def test_length_of_a_tensor(self):
+        shapes = ({0: "batch", 2: "rows"},)
+        example, others = (
+            (torch.randn(2, 2, 6, 4),),
+            [(torch.randn(*size),) for size in ((1, 2, 6, 4), (5, 2, 3, 4))],
+        )
+        self.export_and_compare(Attention(), example, others=others, dynamic_shapes=shapes)
+        self.assertIn("len", Attention.forward.__code__.co_names)
+        self.assertEqual((length("abc"), length(torch.ones(4, 2))), (3, 4))
+        with self.assertRaisesRegex(TypeError, "len\\(\\) of a 0-d tensor"):
+            length(torch.ones(()))
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            to_onnx(Attention(), example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
+
+    def test_element_of_a_tensor(self):
+        sizes = ([4.0, 2.0], [1.0, 3.0], [2.5, 0.0], [9.0, 9.0])
+        example, *others = [(torch.randn(1, 2, 6, 4), torch.tensor(size)) for size in sizes]
+        self.export_and_compare(Cropped(), example, others=others)
+        with self.assertRaisesRegex(CaptureError, "data-dependent"):
+            to_onnx(Cropped(), example, export_options=ExportOptions(patches=False))
 
 
 if __name__ == "__main__":

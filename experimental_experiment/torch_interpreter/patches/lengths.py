@@ -1,8 +1,7 @@
-"""``len`` of a tensor, ``torch_int`` of a size and the product of a shape, which Python makes numbers of its own."""
+"""``torch_int`` of a size and the product of a shape, which Python makes numbers of its own."""
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import math
@@ -46,24 +45,6 @@ def shape(self: torch.Tensor) -> Any:
         if any(isinstance(size, torch.SymInt) for size in sizes):
             return Shape(sizes)
     return sizes
-
-
-@patch("transformers", replaces=("len, in the modules of models",), since="5.0", default=True)
-def lengths_of_tensors() -> Iterator[None]:
-    """D-FINE, RT-DETR and others ask ``len(x)`` of a tensor: a number of Python, which fixes the batch to the example's."""
-    with contextlib.ExitStack() as stack:
-        for module in modeling_modules():
-            if "len" not in vars(module):
-                stack.enter_context(replaced(module, "len", length))
-        yield
-
-
-def length(values: Any) -> Any:
-    """``len`` that is a symbol where the first size of a tensor is one."""
-    if isinstance(values, torch.Tensor) and values.dim() and isinstance(values.shape[0], torch.SymInt):
-        lengths_of_tensors.used()
-        return values.shape[0]
-    return builtins.len(values)
 
 
 @patch("transformers", replaces=("torch_int, in the modules of models",), since="5.0", default=True)

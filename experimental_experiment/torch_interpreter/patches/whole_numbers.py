@@ -1,4 +1,4 @@
-"""``int`` of a size, which Python makes a number of its own: in functions that only call it, it gives a symbol."""
+"""``int`` of a size and ``len`` of a tensor, which Python makes numbers of its own: in functions that only call them, they give symbols."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
@@ -25,18 +26,22 @@ from experimental_experiment.torch_interpreter.patches.vision import words
 BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.make_fake_inputs")
 """What torch.export, and `tracing`, call with the model before they run it."""
 
-NAME = "int of sizes"
-"""What the functions call in the place of ``int``: no name of Python, which nothing can shadow."""
+NAMES = {"int": "int of sizes", "len": "len of tensors"}
+"""What the functions call in the place of ``int`` and ``len``: no names of Python, which nothing can shadow."""
 
 
-@patch("torch", replaces=(*BEGINNINGS, "int, in the functions of the model"), default=True)
+@patch("torch", replaces=(*BEGINNINGS, "int and len, in the functions of the model"), default=True)
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
-    The functions of the model that is captured, and those beside its classes, call something else in the place of ``int``, those that
-    do nothing else with it: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    So is ``len(x)`` of a tensor, in D-FINE and RT-DETR; ``int(x[0])`` of a number of the data is refused. The functions of the model that
+    is captured, and those beside its classes, call something else in the place of ``int`` and ``len``, those that do nothing else with
+    them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
     """
-    setattr(builtins, NAME, whole)  # it stays: another thread may be inside of such a function when this ends
+    for name, call in (("int", whole), ("len", length)):
+        setattr(
+            builtins, NAMES[name], call
+        )  # it stays: another thread may be inside of such a function when this ends
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
         importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
     with contextlib.ExitStack() as stack:
@@ -47,7 +52,7 @@ def whole_numbers_of_sizes() -> Iterator[None]:
             @functools.wraps(capture)
             def begun(*args: Any, **kwargs: Any) -> Any:
                 model, *_ = signature.bind(*args, **kwargs).args
-                replace_int(model, stack)
+                replace_calls(model, stack)
                 return capture(*args, **kwargs)
 
             return begun
@@ -56,21 +61,32 @@ def whole_numbers_of_sizes() -> Iterator[None]:
             yield
 
 
-def replace_int(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-    """Let the functions of a model call `whole` in the place of ``int`` until *stack* is closed."""
+def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
+    """Let the functions of a model call `whole` and `length` in the place of ``int`` and ``len`` until *stack* is closed."""
     for function in functions(model):
         before = function.__code__
-        if "int" not in function.__globals__:
-            function.__code__ = with_whole_numbers(before, before.co_filename)
-            stack.callback(setattr, function, "__code__", before)
+        for name in NAMES:
+            if name not in function.__globals__:
+                function.__code__ = with_symbols(function.__code__, before.co_filename, name)
+        stack.callback(setattr, function, "__code__", before)
 
 
 def whole(*values: Any, **options: Any) -> Any:
-    """``int`` that is a symbol where a number is computed from symbols: what is behind the point is cut off."""
+    """``int`` that is a symbol where a number is computed from symbols, or read from a tensor: what is behind the point is cut off."""
+    if len(values) == 1 and isinstance(values[0], FakeTensor):
+        values = (values[0].item(),)
     if values and isinstance(values[0], (torch.SymInt, torch.SymFloat)):
         whole_numbers_of_sizes.used()
         return torch.sym_int(values[0])
     return builtins.int(*values, **options)
+
+
+def length(values: Any) -> Any:
+    """``len`` that is a symbol where the first size of a tensor is one."""
+    if isinstance(values, torch.Tensor) and values.dim() and isinstance(values.shape[0], torch.SymInt):
+        whole_numbers_of_sizes.used()
+        return values.shape[0]
+    return builtins.len(values)
 
 
 # ---- the functions of models
@@ -81,7 +97,7 @@ class Owner(NamedTuple):
 
     Attributes:
         held: which values, by their identity.
-        functions: its functions that name ``int``.
+        functions: its functions that name ``int`` or ``len``.
         classes: the classes that a module of Python defines.
         files: where the functions that it holds are defined, and the modules of Python that it holds, but those of other packages.
     """
@@ -97,7 +113,7 @@ OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
 
 
 def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
-    """The functions that name ``int``: of the classes of a model, in their files, and in the files that these import from."""
+    """The functions that name ``int`` or ``len``: of the classes of a model, in their files, and in the files that these import from."""
     classes = {cls: None for part in model.modules() for cls in type(part).__mro__}
     held = [value for part in model.modules() for value in vars(part).values()]
     given = dict.fromkeys(function for value in held for function in functions_of(value))
@@ -107,7 +123,7 @@ def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
     files.update(dict.fromkeys(filter(None, map(file_of, names))))
     own = dict.fromkeys(cls for cls in classes if file_of(cls.__module__) is not None)
     own.update(dict.fromkeys(cls for file in files for cls in looked_at(file).classes))
-    found = dict.fromkeys(filter(names_int, given))
+    found = dict.fromkeys(filter(names_calls, given))
     for owner in (*files, *own):
         found.update(dict.fromkeys(looked_at(owner).functions))
     return found
@@ -130,7 +146,7 @@ def looked_at(owner: Any) -> Owner:
         classes = [value for value in values if isinstance(value, type) and value.__module__ == name]
         known = OWNERS[owner] = Owner(
             held,
-            list(filter(names_int, found)),
+            list(filter(names_calls, found)),
             classes if isinstance(owner, types.ModuleType) else [],
             {function.__module__ for function in found}
             | {
@@ -148,9 +164,11 @@ def is_near(module: types.ModuleType, name: str) -> bool:
     return module.__name__.partition(".")[0] == name.partition(".")[0] or not file.startswith(PACKAGES)
 
 
-def names_int(function: types.FunctionType) -> bool:
-    """Whether a function of a model, or one in it, names ``int``."""
-    return "int" in words(function.__code__) and not is_library(function.__code__.co_filename)
+def names_calls(function: types.FunctionType) -> bool:
+    """Whether a function of a model, or one in it, names ``int`` or ``len``."""
+    return not NAMES.keys().isdisjoint(words(function.__code__)) and not is_library(
+        function.__code__.co_filename
+    )
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
@@ -169,41 +187,51 @@ def functions_of(value: Any) -> Iterator[types.FunctionType]:
 # ---- their code
 
 
+CALLED = "LOAD_GLOBAL + NULL"
+"""What Python 3.11 and later write where a global is loaded for nothing but a call: no source is read then."""
+
+
 @functools.cache
-def with_whole_numbers(code: types.CodeType, file: str) -> types.CodeType:
-    """The code of a function of *file* with `NAME` in the place of ``int``, itself unless it calls ``int`` and does nothing else with it.
+def with_symbols(code: types.CodeType, file: str, name: str) -> types.CodeType:
+    """The code of a function of *file* with another call in the place of a *name* of `NAMES`, itself unless it only calls that.
 
     Equal codes of two files are not the same: their lines are cited.
     """
-    return renamed(code) if only_calls_int(code) else code
+    return renamed(code, name) if only_calls(code, name) else code
 
 
-def renamed(code: types.CodeType) -> types.CodeType:
-    """The code, and that of the functions in it, with `NAME` in the place of ``int``."""
-    inner = tuple(renamed(part) if isinstance(part, types.CodeType) else part for part in code.co_consts)
-    names = tuple(NAME if name == "int" else name for name in code.co_names)
+def renamed(code: types.CodeType, name: str) -> types.CodeType:
+    """The code, and that of the functions in it, with the name of `NAMES` in the place of a name."""
+    inner = tuple(
+        renamed(part, name) if isinstance(part, types.CodeType) else part for part in code.co_consts
+    )
+    names = tuple(NAMES[name] if known == name else known for known in code.co_names)
     return code.replace(co_names=names, co_consts=inner)
 
 
-def only_calls_int(code: types.CodeType) -> bool:
-    """Whether ``int`` is called in a function, and is nothing else there, as far as its source is known.
+def only_calls(code: types.CodeType, name: str) -> bool:
+    """Whether ``int``, or ``len``, is called in a function, and is nothing else there, as far as its source is known.
 
     No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on.
     """
+    if name not in words(code):
+        return False
+    loads = list(instructions(code, name))
+    if all(load == CALLED for load in loads):
+        return True
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, SyntaxError):  # a lambda in the middle of a statement is none by itself
         return False
     nodes = list(ast.walk(tree))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    told = {id(name) for note in notes(nodes) for name in ast.walk(note)}
+    told = {id(node) for note in notes(nodes) for node in ast.walk(note)}
     names = [
-        node for node in nodes if isinstance(node, ast.Name) and node.id == "int" and id(node) not in told
+        node for node in nodes if isinstance(node, ast.Name) and node.id == name and id(node) not in told
     ]
-    loads = list(instructions(code))
     return (
-        all(id(name) in called for name in names)
-        and all(load == "LOAD_GLOBAL" for load in loads)
+        all(id(node) in called for node in names)
+        and all(load in (CALLED, "LOAD_GLOBAL") for load in loads)
         and len(loads) == len(names)  # what was read is what runs
     )
 
@@ -217,12 +245,14 @@ def notes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield node.returns
 
 
-def instructions(code: types.CodeType) -> Iterator[str]:
-    """The names of the instructions that name ``int``, in a function and in those in it."""
+def instructions(code: types.CodeType, name: str) -> Iterator[str]:
+    """The names of the instructions that have a *name*, in a function and in those in it, `CALLED` for those that load what is called."""
     for instruction in dis.get_instructions(code):
-        if instruction.argval == "int" and isinstance(instruction.argval, str):
-            if instruction.opname != "LOAD_CONST":
+        if instruction.argval == name and isinstance(instruction.argval, str):
+            if instruction.opname == "LOAD_GLOBAL" and sys.version_info >= (3, 11) and instruction.arg & 1:
+                yield CALLED
+            elif instruction.opname != "LOAD_CONST":
                 yield instruction.opname
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from instructions(part)
+            yield from instructions(part, name)
