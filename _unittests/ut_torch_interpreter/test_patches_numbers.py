@@ -177,5 +177,42 @@ class TestNumbersOfSizes(ExporterTestCase):
                 )
 
 
+def greatest_of_windows(x):
+    height, width = x.shape[-2:]
+    functional = torch.nn.functional
+    return (
+        functional.adaptive_max_pool2d(x, (height // 2, width // 3)),
+        functional.adaptive_max_pool2d(x[0], (None, (width + 1) // 2)),
+        functional.adaptive_max_pool2d(x, (2 * height, 4)),
+        functional.adaptive_max_pool1d(x[0], width // 2),
+        functional.adaptive_max_pool3d(x, [1, height - 2, width]),
+    )
+
+
+class TestAdaptiveMaxPool(ExporterTestCase):
+    """Sizes of the output that follow those of the input, as those of a pyramid."""
+
+    def test_any_size(self):
+        example = torch.randn(2, 3, 8, 9)
+        others = [
+            (torch.randn(size),) for size in ((1, 3, 3, 3), (2, 3, 11, 7), (3, 3, 16, 25), (1, 3, 4, 6))
+        ]
+        others.append((torch.full((1, 3, 5, 6), float("nan")),))
+        shapes = ({0: "batch", 2: "height", 3: "width"},)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                Function(greatest_of_windows), (example,), others=others, dynamic_shapes=shapes
+            )
+
+    def test_fixed_without_the_patch(self):
+        example, shapes = (torch.randn(2, 3, 8, 9),), ({2: "height", 3: "width"},)
+        options = ExportOptions(patches=False)
+        with self.assertRaises((CaptureError, AssertionError)):
+            written = to_onnx(
+                Function(greatest_of_windows), example, dynamic_shapes=shapes, export_options=options
+            )
+            self.assert_matches(written, Function(greatest_of_windows), (torch.randn(2, 3, 16, 25),))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -26,6 +26,7 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
         "torch.max_pool1d",
         "torch.gradient",
         *(f"torch.nn.functional.{name}_pool{axes}d" for name in ("avg", "max") for axes in (1, 2, 3)),
+        *(f"torch.nn.functional.adaptive_max_pool{axes}d" for axes in (1, 2, 3)),
         "torch.nn.functional.one_hot",
         "torch.nn.functional.scaled_dot_product_attention",
         "torch._C._infer_size",
@@ -36,7 +37,7 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
-    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.one_hot``, the scale of an attention, pools
+    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an attention, pools
     over all of an image, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
     """
     functions = (
@@ -55,6 +56,14 @@ def numbers_of_sizes() -> Iterator[None]:
             for name, reduce in (("avg", torch.mean), ("max", torch.amax))
             for axes in (1, 2, 3)
         ),
+        *(
+            (
+                torch.nn.functional,
+                f"adaptive_max_pool{axes}d",
+                functools.partial(adaptive_max_pool, axes=axes),
+            )
+            for axes in (1, 2, 3)
+        ),
     )
     with contextlib.ExitStack() as stack:
         for owner, name, wrap in functions:
@@ -68,6 +77,35 @@ def is_symbolic(size: Any) -> bool:
     if found:
         numbers_of_sizes.used()
     return found
+
+
+def adaptive_max_pool(of_numbers: Callable, axes: int) -> Callable:
+    """`F.adaptive_max_pool2d` and those of other ranks with sizes that are symbols: axis after axis, the greatest of each window."""
+
+    def adaptive_max_pool(
+        input: torch.Tensor, output_size: Any, return_indices: bool = False
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        sizes = output_size if isinstance(output_size, (tuple, list)) else [output_size] * axes
+        if return_indices or len(sizes) != axes or not any([is_symbolic(size) for size in sizes]):
+            return of_numbers(input, output_size, return_indices)
+        for axis, size in enumerate(sizes, start=-axes):
+            if size is not None:
+                input = greatest(input, axis, size)
+        return input
+
+    return adaptive_max_pool
+
+
+def greatest(input: torch.Tensor, axis: int, size: Any) -> torch.Tensor:
+    """The greatest elements of *size* windows of an axis, which begin at ``i * length // size`` and end before what follows ``(i + 1) * length / size``.
+
+    A window that is shorter than the longest repeats its last element.
+    """
+    length, windows = input.shape[axis], torch.arange(size, device=input.device)
+    begins, ends = windows * length // size, ((windows + 1) * length + size - 1) // size
+    within = torch.arange((length + size - 1) // size + 1, device=input.device)
+    places = torch.minimum(begins[:, None] + within, ends[:, None] - 1)
+    return input[(..., places, *[slice(None)] * (-1 - axis))].amax(axis)
 
 
 def linspace(of_numbers: Callable) -> Callable:
