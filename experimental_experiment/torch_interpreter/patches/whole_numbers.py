@@ -38,10 +38,8 @@ def whole_numbers_of_sizes() -> Iterator[None]:
     is captured, and those beside its classes, call something else in the place of ``int`` and ``len``, those that do nothing else with
     them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
     """
-    for name, call in (("int", whole), ("len", length)):
-        setattr(
-            builtins, NAMES[name], call
-        )  # it stays: another thread may be inside of such a function when this ends
+    for name, call in {"int": whole, "len": length}.items():
+        setattr(builtins, NAMES[name], call)  # it stays: another thread may be inside of such a function
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
         importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
     with contextlib.ExitStack() as stack:
