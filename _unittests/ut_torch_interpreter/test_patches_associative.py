@@ -54,10 +54,17 @@ class TestAssociative(ExporterTestCase):
                 )
 
     def test_any_batch(self):
+        """In strict mode TorchDynamo looks into torch's own function."""
         others = [sequences(1, 8), sequences(5, 8)]
-        self.export_and_compare(
-            Recurrence(), sequences(2, 8), others=others, dynamic_shapes=({0: "batch"},) * 2
-        )
+        for strict in (False, True):
+            with self.subTest(strict=strict):
+                self.export_and_compare(
+                    Recurrence(),
+                    sequences(2, 8),
+                    others=others,
+                    dynamic_shapes=({0: "batch"},) * 2,
+                    export_options=ExportOptions(strict=strict),
+                )
 
     def test_weights_and_dicts(self):
         others = [sequences(1, 1), sequences(5, 9)]
@@ -71,17 +78,6 @@ class TestAssociative(ExporterTestCase):
                     dynamic_shapes=shapes,
                     export_options=ExportOptions(tracing=tracing),
                 )
-
-    def test_strict(self):
-        others = [sequences(1, 8), sequences(5, 8)]
-        shapes = ({0: "batch"},) * 2
-        self.export_and_compare(
-            Recurrence(),
-            sequences(2, 8),
-            others=others,
-            dynamic_shapes=shapes,
-            export_options=ExportOptions(strict=True),
-        )
 
     def test_known_sizes_are_left_to_torch(self):
         model = self.export_and_compare(Recurrence(), sequences(2, 4))

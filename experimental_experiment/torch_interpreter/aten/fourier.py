@@ -248,7 +248,8 @@ def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
 def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The sums of `complex_to_complex`, which are real, for the Hermitian signal of size n that starts with *x*.
 
-    *n*: None for the even size of which *x* is the first half. ONNX DFT has the inverse of half a signal, which onnxruntime 1.24 refuses.
+    *n*: None for the even size of which *x* is the first half. ONNX DFT has the inverse of half a signal, which onnxruntime before 1.27
+    refuses or gives another shape.
     """
     half = op.size(x, axis) if n is None else half_of(op, n)
     last = -2 if n is None else minus(op, n, half)

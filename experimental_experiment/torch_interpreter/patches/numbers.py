@@ -37,8 +37,8 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
-    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an attention, pools
-    over all of an image, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
+    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an
+    attention, pools over all of an image, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
     """
     functions = (
         (torch, "linspace", linspace),
