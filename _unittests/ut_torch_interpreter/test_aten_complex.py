@@ -66,6 +66,8 @@ class TestComplex(ExporterTestCase):
         "sgn of zero": (aten.sgn.default, torch.zeros(2, dtype=torch.complex64)),
         "linalg_vector_norm": (aten.linalg_vector_norm.default, Z, 2, [-1]),
         "linalg_vector_norm of order 1": (aten.linalg_vector_norm.default, Z, 1, [0], True),
+        "linalg_vector_norm in its dtype": (lambda z: aten.linalg_vector_norm(z, 2, [0], dtype=z.dtype), Z),
+        "linalg_vector_norm in double": (lambda z: aten.linalg_vector_norm(z, 2, [0], dtype=torch.complex128), Z),
         "mul broadcasts": (aten.mul.Tensor, Z, W),
         "a real tensor times a complex one": (aten.mul.Tensor, randn(3), Z),
         "a complex tensor times a real one": (aten.mul.Tensor, W, torch.arange(6).reshape(2, 3)),

@@ -99,6 +99,7 @@ class TestComplexFunctions(ExporterTestCase):
         ),
         "vander": (lambda x: [aten.linalg_vander.default(x), aten.linalg_vander.default(x, N=2)], X),
         "logaddexp": (aten.logaddexp.default, X, Y),
+        "_chunk_cat": (lambda x, y: aten._chunk_cat.default([x, y], 0, 2), X, Y),
         "pairwise_distance": (aten.pairwise_distance.default, X, Y),
         "renorm": (aten.renorm.default, X, 2, 0, 1.0),
         "rms_norm": (aten.rms_norm.default, X, [4]),

@@ -40,6 +40,7 @@ class TestComplexStructure(ExporterTestCase):
         "column_stack": (aten.column_stack.default, [randn(3), M]),
         "concat": (aten.concat.default, [M, M], 1),
         "constant_pad_nd": (aten.constant_pad_nd.default, M, [1, 2, -1, 0], 1.5),
+        "constant_pad_nd zeros": (aten.constant_pad_nd.default, M, [1, 2, -1, 0]),
         "copy": (aten.copy.default, M, randn(4)),
         "cumsum": (aten.cumsum.default, X, -2),
         "diag": (aten.diag.default, M, 1),

@@ -43,6 +43,12 @@ class TestSampling(ExporterTestCase):
             [2, 3, 4, 5, 2],
             True,
         ),
+        "affine grid, one element of three axes": (
+            aten.affine_grid_generator.default,
+            normal(2, 3, 4),
+            [2, 3, 4, 1, 1],
+            True,
+        ),
         "affine grid, float64": (aten.affine_grid_generator.default, THETA.double(), [2, 3, 4, 5], False),
     }
 
@@ -138,6 +144,29 @@ class TestSampling(ExporterTestCase):
             return aten.grid_sampler.default(x, grid, 0, 0, False)
 
         self.assert_same_as_eager(sample, IMAGE, THETA)
+
+    def test_grids_of_dynamic_sizes(self):
+        for corners, axes, opset in itertools.product((False, True), (2, 3), (13, 20)):
+
+            def places(theta, x, corners=corners):
+                return aten.affine_grid_generator.default(theta, list(x.shape), corners)
+
+            with self.subTest(corners=corners, axes=axes, opset=opset):
+                model = self.export_and_compare(
+                    places,
+                    (normal(2, axes, axes + 1), normal(2, 3, *[4, 5, 6][:axes])),
+                    others=[
+                        (normal(3, axes, axes + 1), normal(3, 1, *sizes[:axes]))
+                        for sizes in ([1, 7, 2], [2, 1, 1], [9, 8, 3])
+                    ],
+                    dynamic_shapes=(
+                        {0: "n"},
+                        {0: "n", **{axis: f"size{axis}" for axis in range(1, axes + 2)}},
+                    ),
+                    target_opset=opset,
+                )
+                if opset == 20:
+                    self.assertEqual("AffineGrid", model.graph.node[-1].op_type)
 
 
 if __name__ == "__main__":

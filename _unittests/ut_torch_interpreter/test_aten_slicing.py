@@ -73,6 +73,24 @@ class TestSlicing(ExporterTestCase):
             with self.subTest(start):
                 self.assert_same_as_eager(cut, floats(5, 3), torch.tensor(start), dynamic=False)
 
+    def test_a_slice_that_is_broadcast(self):
+        """torch.export takes its size for that of the other tensor, which the data of the example contradict."""
+        programs = {
+            "one element": lambda x, y, start: y + x[:, start : start + 1],
+            "the first elements": lambda x, y, start: y + x[:, :start],
+            "after another operator": lambda x, y, start: y * x[:, start : start + 1].relu(),
+            "seen as large": lambda x, y, start: x[:, start : start + 1].expand_as(y) + y,
+        }
+        for promise, program in programs.items():
+            with self.subTest(promise):
+                others = [
+                    (floats(2, 7), floats(2, 7) * 2, torch.tensor(n))
+                    for n in (1, 3)[: 2 - ("first" in promise)]
+                ]
+                self.assert_same_as_eager(
+                    program, floats(2, 7), floats(2, 7), torch.tensor(1), dynamic=False, others=others
+                )
+
     def test_a_whole_slice_writes_nothing(self):
         model = self.assert_same_as_eager(lambda x: x[:, :][:END][: x.shape[0]] + 1, floats(2, 3))
         self.assertEqual([node.op_type for node in model.graph.node], ["Add"])

@@ -35,7 +35,8 @@ INVERSES = each(
     aten.atanh.default,
     aten.arctanh.default,
 )
-OF_TWO = each(aten.atan2.default, aten.arctan2.default, aten.hypot.default)
+OF_TWO = each(aten.atan2.default, aten.arctan2.default)
+NUMBERS = SIGNED[~SIGNED.isnan()]
 MODERATE = EDGES[3:12]
 
 
@@ -44,14 +45,30 @@ class TestTrigonometric(ExporterTestCase):
         **of_each_float(FUNCTIONS, MODERATE, of="functions of"),
         **of_each_float(INVERSES, EDGES, of="inverses of"),
         **of_each_float(OF_TWO, SIGNED[:, None], SIGNED[None], of="every quadrant of"),
+        **of_each_float(aten.hypot.default, NUMBERS[:, None], NUMBERS[None], of="lengths of"),
+        "lengths beyond the squares": (
+            aten.hypot.default,
+            torch.tensor([3e38, 3e30, 3e-30, 1e-45]),
+            torch.tensor([1e38, 4e30, 4e-30, 0.0]),
+        ),
+        "lengths beyond the squares in double": (
+            aten.hypot.default,
+            torch.tensor([1.5e308, 3e200, 3e-200, 5e-324, 3e-320], dtype=torch.float64),
+            torch.tensor([2e307, 4e200, 4e-200, 0.0, 4e-320], dtype=torch.float64),
+        ),
         "functions of integers": (FUNCTIONS, torch.tensor([0, 1, -3])),
         "functions of infinities": (FUNCTIONS, EDGES[:3]),
         "inverses of integers": (INVERSES, torch.tensor([0, 1, -3])),
         "the angle of integers": (aten.atan2.default, torch.tensor([1, 0, -1]), torch.tensor([-1, 0, 2])),
     }
 
+    SPECIAL_VALUES = of_each_float(aten.hypot.default, SIGNED[:, None], SIGNED[None], of="lengths of")
+
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_special_values(self):
+        self.assert_cases(self.SPECIAL_VALUES, special_values=True)
 
 
 if __name__ == "__main__":

@@ -145,6 +145,21 @@ class TestBranches(ExporterTestCase):
                     self.assertRegex(place, r'^  File ".*test_decisions\.py", line \d+, in ')
                     self.assertRegex(code, r"# the branch$")
 
+    def test_slices_of_a_checked_size(self):
+        """Where `torch._check` raises nothing is sliced: no warning, but for what it does not tell."""
+
+        def checked(least):
+            def forward(x):
+                torch._check(x.shape[0] >= least)
+                return x[1:3].sum() + x
+
+            return forward
+
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(Function(checked(3)), (X,), dynamic_shapes=self.ROWS)
+        text = self.warning(checked(2), (X,), self.ROWS)
+        self.assertIn("sizes where\n  batch >= 3\n", text)
+
     def test_slices_of_a_known_size(self):
         """torch takes every size for at least 2."""
         many = torch.randn(9, 3)

@@ -136,6 +136,8 @@ class TestConstants(EmitterTestCase):
     def test_folded(self):
         y = self.op.Mul(self.op.Add([1, 2], [3, 4]), 2)
         self.assertEqual([8, 12], y.const_value.numpy().tolist())
+        z = self.op.CumSum(self.op.Relu([-1.0, 2.0, 3.0]), 0, reverse=1)
+        self.assertEqual([5.0, 5.0, 3.0], z.const_value.numpy().tolist())
         self.assertEqual([], self.kinds())
 
     def test_halves_are_moved_and_cast(self):
@@ -157,6 +159,33 @@ class TestConstants(EmitterTestCase):
     def test_a_division_by_zero_is_left_to_the_model(self):
         self.op.Div(self.op.constant([1]), self.op.constant([0]))
         self.assertEqual(["Div"], self.kinds())
+
+    def test_roundings_bounds_paddings_and_elements_are_computed(self):
+        x = self.op.constant(np.array([[-2.5, -1.5, 0.5, 1.5, 2.5, np.inf, np.nan]], dtype=np.float32))
+        expected = {
+            "Round": [[-2.0, -2.0, 0.0, 2.0, 2.0, np.inf, np.nan]],
+            "Clip": [[-2.0, -1.5, 0.5, 1.5, 2.0, 2.0, np.nan]],
+            "Sign": [[-1.0, -1.0, 1.0, 1.0, 1.0, 1.0, np.nan]],
+            "Pad": [[7.0, -2.5, -1.5, 0.5, 1.5, 2.5, np.inf, np.nan, 7.0]],
+            "GatherElements": [[np.nan, -2.5]],
+        }
+        given = {
+            "Round": self.op.Round(x),
+            "Clip": self.op.Clip(x, -2.0, 2.0),
+            "Sign": self.op.Sign(x),
+            "Pad": self.op.Pad(x, [0, 1, 0, 1], 7.0),
+            "GatherElements": self.op.GatherElements(x, [[-1, 0]], axis=1),
+        }
+        for kind, values in expected.items():
+            with self.subTest(kind):
+                np.testing.assert_array_equal(values, given[kind].const_value.numpy())
+        self.assertEqual([], self.kinds())
+
+    def test_what_numpy_computes_otherwise_is_left_to_the_model(self):
+        x = self.op.constant(np.arange(12, dtype=np.float32).reshape(3, 4))
+        self.op.Pad(x, [0, -1, 0, 1])
+        self.op.GatherElements(x, [[0, 1], [2, 0]], axis=0)
+        self.assertEqual(["Pad", "GatherElements"], self.kinds())
 
     def test_every_float(self):
         for dtype in (DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):

@@ -242,6 +242,29 @@ class TestCaptureError(ExporterTestCase):
                 (line,) = re.findall("^  hint .*", str(caught.exception), re.M)
                 self.assertIn(hint, line)
 
+    def test_a_shortcut_names_the_patch_that_takes_the_other_side(self):
+        def of_a_mask(x):
+            if (x > 0).all():
+                return x
+            return x * (x > 0)
+
+        def of_what_was_found(x):
+            found = x[x > 0]
+            if len(found) == 0:
+                return found
+            return found * 2
+
+        def of_a_sum(x):
+            if x.sum() > 0:
+                return x
+            return x * 2
+
+        for function in (of_a_mask, of_what_was_found):
+            with self.subTest(function.__name__):
+                self.assertIn("  hint   the data decide a branch: ", self.refused(function, (X,)))
+                to_onnx(function, (X,), export_options=ExportOptions(patches={"shortcuts"}))
+        self.assertNotIn("shortcuts", self.refused(of_a_sum, (X,)))
+
     def test_converted_modules_of_quantization(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -329,10 +352,13 @@ class TestCaptureError(ExporterTestCase):
             return x + queries
 
         dims, strict = ({0: "batch"},), ExportOptions(strict=True)
+        without = ExportOptions(patches=False)
         for function in (counted, repeated):
             with self.subTest(function.__name__):
+                written = to_onnx(function, (X,), dynamic_shapes=dims)
+                self.assert_matches(written, function, (torch.randn(5, 3),))
                 self.assertRegex(
-                    self.refused(function, (X,), dynamic_shapes=dims),
+                    self.refused(function, (X,), dynamic_shapes=dims, export_options=without),
                     r"# line\n  hint   len\(\) and int\(\) make a number of the size: .*ExportOptions\(strict=True\)",
                 )
                 self.assertTrue(

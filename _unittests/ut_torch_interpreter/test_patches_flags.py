@@ -1,5 +1,6 @@
 """Branches on buffers and parameters of the model."""
 
+import itertools
 import unittest
 
 import torch
@@ -69,6 +70,12 @@ def of_a_written_condition(self, x):
     return x * 2 if large.any() else x + 1
 
 
+def of_a_condition_with_data(self, x):
+    large = self.numbers > 4
+    large[1:].copy_(x[0, 1:] > 0)
+    return x * 2 if large.any() else x + 1
+
+
 def of_the_data(self, x):
     return x * 2 if (self.numbers + x.sum() > 4).any() else x + 1
 
@@ -88,6 +95,7 @@ class TestFlags(ExporterTestCase):
             "weights": (of_weights, True),
             "constants": (of_constants, True),
             "what has been initialized": (initialized, True),
+            "a condition that is written to": (of_a_written_condition, True),
         }
         for promise, (function, flag) in cases.items():
             with self.subTest(promise):
@@ -102,7 +110,7 @@ class TestFlags(ExporterTestCase):
         functions = (
             after_a_write,
             after_a_write_to_a_view,
-            of_a_written_condition,
+            of_a_condition_with_data,
             of_the_data,
             of_chance,
         )
@@ -115,6 +123,97 @@ class TestFlags(ExporterTestCase):
             net = Net(of_a_flag, True)
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(net, (X,), weights=Net(of_a_flag, True).state_dict())
+
+
+CUBE = torch.randn(2, 3, 4)
+
+
+class Computed(torch.nn.Module):
+    """A module whose forward is a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def written(x):
+    axes = torch.arange(3)
+    axes[1:].add_(1)
+    return x * axes.tolist()[2]
+
+
+def written_whole(x):
+    axes = torch.tensor([1, 2])
+    axes.mul_(3)
+    return x * axes.tolist()[1]
+
+
+def of_a_grid(x):
+    """As torchdiffeq makes it: steps of one size, but the last."""
+    times = torch.linspace(0, 1, 3)
+    steps = torch.ceil((times[-1] - times[0]) / 0.3 + 1).item()
+    grid = torch.arange(0, steps) * 0.3
+    grid[-1] = times[-1]
+    found = []
+    for start, end in itertools.pairwise(grid):
+        x = x + (end - start) * x
+        while len(found) < len(times) and end >= times[len(found)]:
+            found.append(x)
+    return torch.stack(found)
+
+
+class TestNumbersOfConstants(ExporterTestCase):
+    CASES = {
+        "axes of an arange": lambda x: x.mean(dim=torch.arange(1, x.dim()).tolist()),
+        "axes of a tensor": lambda x: x.mean(dim=torch.tensor([1, 2]).tolist()),
+        "an order that operators give": lambda x: x.permute(torch.arange(3).flip(0).tolist()),
+        "several axes": lambda x: x.mean(dim=torch.arange(1, 5).view(2, 2).tolist()[0]),
+        "numbers written into a view": written,
+        "numbers written in place": written_whole,
+        "a grid of times": of_a_grid,
+        "numbers of the data": lambda x: x * torch.stack([x.sum(), x.max()]).tolist()[0],
+        "numbers of sizes": lambda x: x * torch.arange(x.shape[1]).tolist()[2],
+    }
+
+    def test_same_as_eager(self):
+        for promise, function in self.CASES.items():
+            with self.subTest(promise):
+                self.export_and_compare(
+                    Computed(function),
+                    (CUBE,),
+                    others=[(torch.randn(batch, 3, 4),) for batch in (1, 5)],
+                    dynamic_shapes=({0: "batch"},),
+                )
+
+    def test_nothing_is_left_of_the_tensor(self):
+        model = to_onnx(Computed(self.CASES["axes of an arange"]), (CUBE,), dynamic_shapes=({0: "batch"},))
+        self.assertEqual(["ReduceMean"], [node.op_type for node in model.graph.node])
+
+    def test_refused_without_the_patch(self):
+        for promise in ("axes of an arange", "axes of a tensor"):
+            with self.subTest(promise), self.assertRaisesRegex(CaptureError, "data-dependent"):
+                to_onnx(Computed(self.CASES[promise]), (CUBE,), export_options=ExportOptions(patches=False))
+
+    def test_a_list_of_a_buffer(self):
+        class Sizes(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("sizes", torch.tensor([1, 2]))
+
+            def forward(self, x):
+                return x.mean(dim=self.sizes.tolist())
+
+        rows = ({0: "batch"},)
+        self.export_and_compare(Sizes(), (CUBE,), others=[(torch.randn(5, 3, 4),)], dynamic_shapes=rows)
+        with self.assertRaisesRegex(CaptureError, "data-dependent"):
+            to_onnx(Sizes(), (CUBE,), export_options=ExportOptions(patches=False))
+
+    def test_a_random_number_is_none(self):
+        with self.assertRaisesRegex(CaptureError, "data-dependent"):
+            to_onnx(Computed(lambda x: x.mean(dim=torch.randint(1, 3, (2,)).tolist()[:1])), (CUBE,))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,9 @@ def whole_logarithms(x):
 def slopes(x):
     doubled = x.double()
     across = torch.gradient(doubled, spacing=0.5, dim=(1,), edge_order=2)
-    return *torch.gradient(x), *across, *torch.gradient(x, spacing=[2, 3.0]), torch.gradient(x, dim=-2)[0]
+    along_known = torch.gradient(torch.stack([x, x * x, x.exp()], -1), dim=2, edge_order=2)[0]
+    down = torch.gradient(x, dim=-2)[0]
+    return *torch.gradient(x), *across, *torch.gradient(x, spacing=[2, 3.0]), down, along_known
 
 
 def pooled_to_one(x):

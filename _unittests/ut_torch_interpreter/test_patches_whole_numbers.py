@@ -124,6 +124,10 @@ class Function(torch.nn.Module):
         self.forward = function
 
 
+def scaled_by_height(x):
+    return x * int(x.shape[2] * 1.5)
+
+
 def is_an_int(x):
     size = int(x.shape[2] * 1.5)
     return x + size if isinstance(size, int) and type(size) is int else x - size
@@ -267,6 +271,44 @@ class TestWholeNumbers(ExporterTestCase):
             model, (X,), others=[(torch.randn(1, 2, 9, 4),)], dynamic_shapes=({2: "height"},)
         )
 
+    def test_what_stands_for_a_package_that_is_not_installed(self):
+        """Nothing is asked of it: it raises its own error for any attribute."""
+        model = self.module_of(
+            "of_optional_packages",
+            """
+            import functools
+            import torch
+
+            class Missing:
+                def __getattr__(self, name):
+                    raise ImportError("this package is not installed")
+
+                def __call__(self, *args):
+                    raise ImportError("this package is not installed")
+
+            missing = Missing()
+
+            class Late(type(torch)):
+                def __getattr__(self, name):
+                    raise ImportError("this module is not imported before it is used")
+
+            late = Late("late")
+
+            @functools.lru_cache
+            def cut(number):
+                return int(number)
+
+            class Model(torch.nn.Module):
+                optional = missing
+
+                def forward(self, x):
+                    return torch.nn.functional.interpolate(x, size=(cut.__wrapped__(x.shape[2] * 1.5), 3))
+            """,
+        ).Model()
+        self.export_and_compare(
+            model, (X,), others=[(torch.randn(1, 2, 9, 4),)], dynamic_shapes=({2: "height"},)
+        )
+
     def test_a_function_of_another_module(self):
         """One that the file of the model imports, and reads a function of, or from."""
         self.module_of(
@@ -299,6 +341,88 @@ class TestWholeNumbers(ExporterTestCase):
                     others=[(torch.randn(*size),) for size in SIZES],
                     dynamic_shapes=({2: "height", 3: "width"},),
                 )
+
+    def test_a_function_that_a_function_of_another_module_calls(self):
+        """It is found by its name, through packages, classes and variables of outer functions."""
+        self.module_of(
+            "of_centers",
+            """
+            def center(size):
+                return float(size - 1) / 2
+
+            class Halves:
+                def __init__(self, size):
+                    self.size = size
+
+                def of_all(self):
+                    return self._of(self.size)
+
+                @staticmethod
+                def _of(size):
+                    return int(size * 0.5)
+            """,
+        )
+        self.module_of(
+            "of_transforms",
+            """
+            import of_centers
+            from of_centers import Halves
+
+            def centered(x):
+                return x - of_centers.center(x.shape[2]) + Halves(x.shape[3]).of_all()
+            """,
+        )
+        package = self.module_of("of_package", "import of_transforms as transforms")
+        package.package = package
+        source = """
+            import torch
+            import of_package
+
+            def built(function):
+                def called(x):
+                    return function(x) * 2
+                return called
+
+            class Model(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.called = built(lambda x: of_package.package.transforms.centered(x))
+
+                def forward(self, x):
+                    return self.called(x)
+            """
+        self.export_and_compare(
+            self.module_of("of_nested_models", source).Model(),
+            (X,),
+            others=[(torch.randn(*size),) for size in SIZES],
+            dynamic_shapes=({2: "height", 3: "width"},),
+        )
+
+    def test_a_function_that_is_the_model(self):
+        """It is captured under the name ``forward``, by a copy."""
+        for function in (scaled_by_height, lambda x: x * int(x.shape[3] * 0.5)):
+            self.export_and_compare(
+                function,
+                (X,),
+                others=[(torch.randn(*size),) for size in SIZES],
+                dynamic_shapes=({2: "height", 3: "width"},),
+            )
+
+    def test_float_of_a_size(self):
+        """And of an element of a tensor, while other values are what they are for Python."""
+
+        class Model(torch.nn.Module):
+            def forward(self, x, n):
+                return (
+                    x * float(n) + torch.tensor([float(x.shape[2] - 1) / 2, float("2.5"), float(True)]).sum()
+                )
+
+        self.export_and_compare(
+            Model(),
+            (X, torch.tensor(3)),
+            others=[(torch.randn(*size), torch.tensor(n)) for n, size in enumerate(SIZES)],
+            dynamic_shapes=({2: "height", 3: "width"}, None),
+        )
 
     def test_models_of_transformers(self):
         """A function that asks what is an ``int`` keeps it, those beside it do not."""

@@ -1,4 +1,4 @@
-"""Rows of GridSample."""
+"""Rows of GridSample and AffineGrid."""
 
 import unittest
 
@@ -14,6 +14,12 @@ NOWHERE[:, 1:, 0], NO_PLACE[:, 1, 0] = float("nan"), float("nan")
 SAMPLE = aten.grid_sampler.default
 
 ROWS = {
+    "AffineGrid.sum_over_axes": (
+        aten.affine_grid_generator.default,
+        torch.randn(2, 2, 3),
+        [2, 3, 4, 5],
+        False,
+    ),
     "GridSample.in_elementary_operators": (SAMPLE, IMAGE, GRID, 0, 0, False),
     "GridSample.in_float64": (SAMPLE, IMAGE.double(), GRID.double(), 0, 0, False),
     "GridSample.nan_at_nowhere": (SAMPLE, IMAGE, NOWHERE, 0, 0, False),

@@ -435,6 +435,21 @@ class TestPrograms(ExporterTestCase):
         with self.assertRaisesRegex(ExportError, words):
             to_onnx(model, (floats(3),), mutated_buffers="outputs")
 
+    def test_a_literal_is_no_buffer(self):
+        """Each call makes its own copy of ``torch.tensor([1, 2])``: what is written into it is lost in eager too."""
+
+        class Literal(torch.nn.Module):
+            def forward(self, x):
+                factors = torch.tensor([1.0, 2.0, 3.0])
+                factors.mul_(3)
+                factors[1] = x.sum()
+                return x * factors
+
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(Literal(), (floats(3),), others=[(floats(3) + 1,)])
+        model = to_onnx(Literal(), (floats(3),), mutated_buffers="outputs")
+        self.assertEqual((1, 1), (len(model.graph.input), len(model.graph.output)))
+
     def test_a_functionalized_program_returns_what_it_writes(self):
         class Written(Counter):
             def forward(self, x):

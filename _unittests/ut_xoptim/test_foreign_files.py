@@ -226,6 +226,19 @@ class TestForeignFiles(unittest.TestCase):
         optimized = self.same(onnx.parser.parse_model(text))
         self.assertEqual([2, 2], [len(function.node) for function in optimized.functions])
 
+    def test_a_loop_that_carries_a_sequence(self):
+        """Its body and its results keep the type of a sequence, also where the file tells none, as that of an EmbeddingBag of torch.onnx."""
+        body = """agraph (int64 i, bool go, k, rows) => (more, next, longer) {
+            at = Reshape(k, last) b = CastLike(one, at) end = Add(at, b) row = Slice(x, at, end) longer = SequenceInsert(rows, row)
+            c = CastLike(one, k) next = Add(k, c) more = Less(next, n) }"""
+        constants = "int64[1] last = {-1}, int64 one = {1}, int64 n = {3}, bool yes = {1}, int64 zero = {0}"
+        text = f"""none = SequenceEmpty() found, rows = Loop <body = {body}> ("", yes, zero, none) copy = Identity(rows)
+            y = ConcatFromSequence <axis = 0> (copy)"""
+        model = parsed(f"agraph (float[3,4] x) => (float[3,4] y) <{constants}> {{ {text} }}")
+        optimized = self.same(model)
+        (loop,) = (node for node in optimized.graph.node if node.op_type == "Loop")
+        self.assertNotIn("CastLike", [node.op_type for node in loop.attribute[0].g.node])
+
     def test_what_rules_wrote_tells_the_shapes_behind_it(self):
         """A GroupNorm of TorchScript's exporter: inference knows no rank behind the second Reshape as long as a Shape stands there."""
         constants = "int64[3] g = {0, 2, -1}, float[2] one = {1, 1}, float[2] none = {0, 0}, float[4,1,1] zeros = {0, 0, 0, 0}"

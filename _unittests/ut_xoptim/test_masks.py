@@ -11,6 +11,8 @@ from experimental_experiment.xoptim import OptimizationOptions, optimize
 CONSTANTS = """
 zero = Constant <value=float {0.0}> () closed = Constant <value=float {-inf}> ()
 first = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () two = Constant <value=int64 {2}> ()
+open = Constant <value=bool {1}> () square = Constant <value=int64[2]{3,6}> () less = Constant <value=int64 {-1}> ()
+onef = Constant <value=float {1.0}> () half = Constant <value=float {0.5}> ()
 last = Constant <value=int64[1]{-1}> () across = Constant <value=int64[1]{1}> () along = Constant <value=int64[1]{0}> ()
 """
 
@@ -38,6 +40,15 @@ class TestGuards(RuleTestCase):
         "a window that holds the query": "sub = Sub (q, two) near = Greater (k, sub) le = LessOrEqual (k, q) mask = And (near, le)",
         "the same window, spelled otherwise": "sub = Sub (q, two) near = Less (sub, k) le = LessOrEqual (k, q) mask = And (le, near)",
         "positions that exist": "mask = GreaterOrEqual (k, first)",
+        "a lower triangle": "all = Expand (open, square) mask = Trilu <upper=0> (all)",
+        "a lower triangle beyond the diagonal": "all = Expand (open, square) mask = Trilu <upper=0> (all, two)",
+        "a lower triangle of numbers": "all = Expand (onef, square) t = Trilu <upper=0> (all) mask = Cast <to=9> (t)",
+        "what is not above the diagonal": "all = Expand (open, square) t = Trilu <upper=1> (all, one) mask = Not (t)",
+        "a lower triangle that is compared": "all = Expand (onef, square) t = Trilu <upper=0> (all) mask = Equal (t, onef)",
+        "a part of a lower triangle": (
+            "large = Constant <value=int64[2]{9,9}> () all = Expand (open, large) t = Trilu <upper=0> (all)"
+            " both = Constant <value=int64[2]{0,0}> () mask = Slice (t, both, square)"
+        ),
         "keys up to the query and positions that exist": "le = LessOrEqual (k, q) ge = GreaterOrEqual (k, first) mask = And (ge, le)",
     }
 
@@ -49,6 +60,21 @@ class TestGuards(RuleTestCase):
         "queries that may be negative": "m = Sub (q, two) mask = LessOrEqual (k, m)",
         "keys that start at one": "E = Add (T, one) up = Range (one, E, one) u = Unsqueeze (up, along) mask = LessOrEqual (u, q)",
         "positions along the other axis": "qq = Unsqueeze (queries, along) kk = Unsqueeze (keys, across) t = LessOrEqual (kk, qq) mask = Transpose (t)",
+        "a lower triangle that is compared with another number": (
+            "all = Expand (onef, square) t = Trilu <upper=0> (all) mask = Equal (t, half)"
+        ),
+        "the end of a lower triangle": (
+            "large = Constant <value=int64[2]{9,9}> () all = Expand (open, large) t = Trilu <upper=0> (all)"
+            " from = Constant <value=int64[2]{0,3}> () to = Constant <value=int64[2]{3,9}> () mask = Slice (t, from, to)"
+        ),
+        "a lower triangle before the diagonal": "all = Expand (open, square) mask = Trilu <upper=0> (all, less)",
+        "an upper triangle": "all = Expand (open, square) mask = Trilu <upper=1> (all, one)",
+        "what is above the diagonal": "all = Expand (open, square) t = Trilu <upper=1> (all, first) mask = Not (t)",
+        "what is below the diagonal": "all = Expand (open, square) t = Trilu <upper=0> (all) mask = Not (t)",
+        "a lower triangle of a mask from outside": "all = Greater (x, past) mask = Trilu <upper=0> (all)",
+        "a lower triangle of fractions": (
+            "all = Expand (half, square) t = Trilu <upper=0> (all) i = Cast <to=7> (t) mask = Cast <to=9> (i)"
+        ),
         "a mask from outside": "mask = Greater (x, past)",
         "a window around keys that end before the query": (
             "few = Range (first, S, one) f = Unsqueeze (few, along) sub = Sub (q, one) near = Greater (f, sub)"
@@ -65,6 +91,29 @@ class TestGuards(RuleTestCase):
         for promise, mask in self.OTHER_MASKS.items():
             with self.subTest(promise):
                 self.assert_guard(mask, fires=False)
+
+    def test_a_triangle_for_all_batches(self):
+        self.assert_guard(
+            "all = Expand (open, square) t = Trilu <upper=0> (all) mask = Unsqueeze (t, along)", fires=True
+        )
+
+    def test_a_triangle_that_is_added(self):
+        for k, fires in (("one", True), ("two", True), ("first", False)):
+            with self.subTest(k):
+                bias = f"all = Expand (closed, square) bias = Trilu <upper=1> (all, {k})"
+                guard = GUARD.replace("bias = Where (mask, zero, closed)", bias)
+                model = parsed(f"agraph ({INPUTS}) => (float[3,2] y) {{ {CONSTANTS} {guard} }}")
+                optimized = optimize(model, OptimizationOptions([self.RULE], constant_folding=False))
+                self.assertEqual(not fires, "ReduceMax" in operators(optimized))
+
+    def test_a_triangle_that_closes(self):
+        for triangle, fires in (("upper=1> (all, one)", True), ("upper=0> (all)", False)):
+            with self.subTest(triangle):
+                guard = GUARD.replace("Where (mask, zero, closed)", "Where (mask, closed, zero)")
+                mask = f"all = Expand (open, square) mask = Trilu <{triangle}"
+                model = parsed(f"agraph ({INPUTS}) => (float[3,2] y) {{ {CONSTANTS} {mask} {guard} }}")
+                optimized = optimize(model, OptimizationOptions([self.RULE], constant_folding=False))
+                self.assertEqual(not fires, "ReduceMax" in operators(optimized))
 
     def assert_guard(self, mask: str, fires: bool):
         """The guard is removed or not, and the results stay."""

@@ -29,9 +29,11 @@ class TestReshaping(RuleTestCase):
         "SqueezedReduction": [
             ("float[N,4,6] x", "float[N,6]", "o = Constant<value=int64[1]{-2}>() p = Constant<value=int64[1]{1}>() a = ReduceMean(x, o) y = Squeeze(a, p)", ["ReduceMean"]),
             ("float[N,4,6] x", "float[N]", "o = Constant<value=int64[2]{1,2}>() s = Constant<value=int64[1]{-1}>() a = ReduceMax(x, o) y = Reshape(a, s)", ["ReduceMax"]),
+            ("float[N,4,6] x", "int64[N,6]", "p = Constant<value=int64[1]{1}>() a = ArgMax<axis=1>(x) y = Squeeze(a, p)", ["ArgMax"]),
         ],
         "UnsqueezedReduction": [
             ("float[N,4,6] x", "float[N,1,6]", "o = Constant<value=int64[1]{-2}>() p = Constant<value=int64[1]{1}>() a = ReduceSum<keepdims=0>(x, o) y = Unsqueeze(a, p)", ["ReduceSum"]),
+            ("float[N,4,6] x", "int64[N,1,6]", "p = Constant<value=int64[1]{1}>() a = ArgMin<axis=-2,keepdims=0>(x) y = Unsqueeze(a, p)", ["ArgMin"]),
         ],
         "ReshapeElementwiseReshape": [
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Relu(a) y = Reshape(b, t)", ["Relu"]),
@@ -100,6 +102,7 @@ class TestReshaping(RuleTestCase):
         ],
         "UnsqueezedReduction": [
             ("float[N,4,6] x", "float[N,6,1]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{2}>() a = ReduceSum<keepdims=0>(x, o) y = Unsqueeze(a, p)"),
+            ("float[N,4,6] x", "int64[N,6,1]", "p = Constant<value=int64[1]{2}>() a = ArgMax<axis=1,keepdims=0>(x) y = Unsqueeze(a, p)"),
         ],
         "ReshapeElementwiseReshape": [
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() k = Constant<value=float[3]{1.0,2.0,3.0}>() a = Reshape(x, s) b = Add(a, k) y = Reshape(b, t)"),

@@ -187,5 +187,72 @@ class TestComposed(unittest.TestCase):
         self.assertGreater(known, 100)
 
 
+ROWS = ["Transpose", "Gather", "Transpose"]
+RANGE = """
+zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () two = Constant <value=int64[1] {2}> ()
+size = Shape <start=2, end=3> (x) n = Squeeze (size) every = Range (zero, n, one)
+"""
+
+
+def columns(count: int, size: int) -> str:
+    """A constant of *count* positions of an axis, which are in no order and may be negative."""
+    numbers = ",".join(str((7 * index) % (2 * size) - size) for index in range(count))
+    return f"i = Constant <value=int64[{count}] {{{numbers}}}> ()"
+
+
+def picked(shape: str, count: int, size: int, axis: int = -1, dtype: str = "float") -> str:
+    """The text of a model that picks constant positions along an axis of *size* elements."""
+    result = shape.split(",")
+    result[axis] = str(count)
+    gather = f"y = Gather <axis={axis}> (x, i)"
+    return f"agraph ({dtype}[{shape}] x) => ({dtype}[{','.join(result)}] y) {{ {columns(count, size)} {gather} }}"
+
+
+class TestGatherAsRows(RuleTestCase):
+    RULE = "GatherAsRows"
+
+    def test_constant_positions(self):
+        cases = {
+            "a permutation": picked("64,20", 20, 20),
+            "of the last of three axes": picked("B,16,32", 8, 32, axis=2),
+            "of halves": picked("8,16,32", 64, 32, dtype="float16"),
+            "of integers": picked("2,8,4,32", 9, 32, dtype="int64"),
+            "two columns": picked("N,512,2", 2, 2),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ROWS)
+
+    def test_positions_computed_from_those_of_all_elements(self):
+        text = f"""agraph (float[N,8,W] x) => (float[N,8,K] y) <int64[K] every, int64[K] i>
+            {{ {RANGE} twice = Mul (every, two) i = Div (twice, two) y = Gather <axis=2> (x, i) }}"""
+        self.assert_becomes(text, ["Shape", "Squeeze", "Range", "Mul", "Div", *ROWS])
+
+    def test_what_it_declines(self):
+        cases = {
+            "another axis": picked("64,20,20", 20, 20, axis=1),
+            "one position": picked("64,20", 1, 20),
+            "few of many positions": picked("64,200", 20, 200),
+            "few rows": picked("64,3,20", 20, 20),
+            "a small tensor": picked("4,20", 20, 20),
+            "a vector": picked("600", 600, 600),
+            "positions of two axes": """agraph (float[8,64] x, int64[2,3] z) => (float[8,2,3] y)
+                { zero = Sub (z, z) y = Gather <axis=1> (x, zero) }""",
+            "any positions": """agraph (float[N,8,W] x, int64[K] z) => (float[N,8,K] y)
+                { i = Sub (z, z) y = Gather <axis=2> (x, i) }""",
+            "a matrix of unknown rows": f"""agraph (float[N,2,W] x) => (float[N,W] y) <int64[W] every, float[N,W] first>
+                {{ {RANGE} at = Constant <value=int64[1] {{1}}> () first = ReduceSum <keepdims=0> (x, at)
+                y = Gather <axis=1> (first, every) }}""",
+            "the first ones": f"""agraph (float[N,8,W] x) => (float[N,8,W] y) <int64[W] every>
+                {{ {RANGE} y = Gather <axis=2> (x, every) }}""",
+            "a constant": """agraph (int64[1] z) => (float[4,2] y) {
+                t = Constant <value=float[4,2] {1,2,3,4,5,6,7,8}> () i = Constant <value=int64[2] {1,0}> ()
+                y = Gather <axis=1> (t, i) }""",
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 if __name__ == "__main__":
     unittest.main()

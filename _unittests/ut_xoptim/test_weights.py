@@ -83,6 +83,12 @@ class TestComputedWeights(unittest.TestCase):
         optimized = self.assert_optimized(model, ["MatMul", "Transpose", "MatMul"])
         self.assertEqual(["w_computed", "w_computed_1"], sorted(w.name for w in optimized.graph.initializer))
 
+    def test_a_softmax_of_weights(self):
+        """As of the weights of a sum, and a product in Einstein's notation."""
+        nodes = 's = Softmax (w) t = Einsum <equation="ij,jk->ki"> (s, v) y = MatMul (x, t)'
+        model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40), v=(40, 40))
+        self.assert_optimized(model, ["MatMul"])
+
     def test_several_weights(self):
         """One that stays does not keep others; what one node reads of two is one weight."""
         nodes = f"{NORM} c = Conv (x, scaled) s = Sigmoid (v) p = Mul (s, u) q = MatMul (c, p) r = MatMul (q, t) e = Exp (t) y = MatMul (r, e)"

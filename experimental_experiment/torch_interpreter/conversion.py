@@ -167,6 +167,13 @@ def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]
     return opset, versions
 
 
+def is_literal(node: torch.fx.Node) -> bool:
+    """Whether a constant is that of ``torch.tensor([1, 2])`` in forward: each call makes a copy, and writes into that."""
+    return bool(node.users) and all(
+        user.target is torch.ops.aten.lift_fresh_copy.default for user in node.users
+    )
+
+
 @paused_collection()
 def translate(
     op: Emitter,
@@ -216,7 +223,7 @@ def translate(
     written = [
         (entry, view)
         for entry, view in zip(program.inputs, views)
-        if isinstance(view, View) and view.cell.version
+        if isinstance(view, View) and view.cell.version and not is_literal(entry.node)
     ]
     if not (op.graph.outputs or (keep_written and written)):
         raise ExportError(f"{op.graph.name} returns no tensor and no number: an ONNX model has an output")

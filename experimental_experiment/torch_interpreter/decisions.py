@@ -309,7 +309,7 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
         before.setdefault(decision.condition, known)
         condition = settled(decision.condition)
         is_told = decision.is_branch and condition.free_symbols and condition.free_symbols <= set(names)
-        if is_told:
+        if is_told and not decision.is_check:  # where a check does not hold, eager raises
             assume(condition, known, decision.source)
         if is_told or decision.is_check:
             # a convolution raises unless all sizes of its result are positive, torch's check of it when none is
@@ -319,7 +319,9 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
     for _, condition, source in kept:
         condition = settled(condition)
         if condition.free_symbols:
-            assume(condition, declared, source)
+            assume(
+                condition, known, source
+            )  # where a branch or a check does not hold, the model is not the program's anyway
     for guard in environment.guards:
         if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
             known = before.get(guard.expr, declared)

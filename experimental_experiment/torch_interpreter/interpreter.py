@@ -328,6 +328,9 @@ class Walk:
             return value
         expected = dtypes.onnx_dtype(fake.dtype)
         expected_sizes = self.dimensions.shape(fake, name)
+        axis = sizes.axis_of_data(node)
+        if axis is not None and isinstance(expected_sizes[axis], int):
+            expected_sizes[axis] = self.dimensions.undecided(f"{name}_dim_{axis}")
         if value.type is None:
             value.type = ir.TensorType(expected)
         known = value.shape

@@ -146,6 +146,17 @@ TYPED_TENSOR = re.compile(r"\btorch\.(Byte|Char|Short|Int|Long|Half|Float|Double
 TYPED_TENSORS = "torch.LongTensor, torch.FloatTensor and their like take numbers of Python only: torch.tensor([...], dtype=) takes sizes"
 """The advice for a size in such a list."""
 
+SHORTCUT = re.compile(
+    r"^(if|elif|while)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
+)
+"""A line of a model that asks whether all, any or none are marked or found."""
+
+SHORTCUTS = (
+    "the data decide a branch: ExportOptions(patches={'shortcuts'}) takes the one for a mask with holes, or for something found, which "
+    "must be right for all data; otherwise use torch.cond or torch.where"
+)
+"""The advice for such a line."""
+
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
 
@@ -208,6 +219,8 @@ def takes_gradient(error: BaseException, source: Source | None, pin: Decision | 
 
 def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch's errors, ``""`` for the others."""
+    if source is not None and "ata-dependent" in str(error) and SHORTCUT.search(source[3]):
+        return SHORTCUTS
     if source is not None and "specialized" in str(error):
         if ".tolist()" in source[3]:
             return LISTS

@@ -161,6 +161,10 @@ class Dimensions:
             name = f"{wish}_{count}"
         return name
 
+    def undecided(self, wish: str) -> int | str:
+        """The name of a size that the data decide, whatever torch takes it for."""
+        return self.text(sympy.Symbol(f"u_{self.fresh(wish)}"), wish)
+
     def shape(self, fake: torch.Tensor, owner: str) -> list[int | str]:
         """The sizes of a fake tensor, ints or expressions in named dimensions; complex ones end with 2.
 
@@ -195,6 +199,24 @@ class Dimensions:
 def is_backed(expression: sympy.Expr) -> bool:
     """Whether all symbols are sizes of inputs: data-dependent ones may change from one turn of a loop to the next."""
     return all(symbol_is_type(symbol, SymT.SIZE) for symbol in expression.free_symbols)
+
+
+def axis_of_data(node: torch.fx.Node) -> int | None:
+    """The axis of a slice whose bounds differ by the data: what is added to its result makes torch take its size for another one."""
+    if node.target is not torch.ops.aten.slice.Tensor:
+        return None
+    x, dim, start, end, *_ = [*node.args, *(None, 0, None, None)[len(node.args) :]]
+    if not any(isinstance(bound, torch.fx.Node) for bound in (start, end)):
+        return None
+    bounds = (0 if start is None else start, x.meta["val"].shape[dim] if end is None else end)
+    first, last = (bound.meta["val"] if isinstance(bound, torch.fx.Node) else bound for bound in bounds)
+    size = sympy.sympify(expression_of(last)) - sympy.sympify(expression_of(first))
+    return None if is_backed(size) else dim
+
+
+def expression_of(size: Any) -> Any:
+    """The expression of a symbolic size, a number as it is."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 # ---- where sizes are found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -245,14 +245,27 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     inference = ShapeInferencePass(check_type=False, strict_mode=False)
     with hidden_maps(nodes):
         inference(model)
-    for node in nodes:
-        sources = [output for body in bodies_of(node) for output in body.outputs]
-        sources += node.inputs if node.op_type in COPYING else ()
-        if node.op_type in SEQUENCES or not all(type(value.type) is ir.TensorType for value in sources):
-            for value in node.outputs:
-                value.type, value.shape, _ = given[value]
+    while any([has_restored(node, given) for node in nodes]):
+        pass  # until no other reads what has changed
     made_up |= size_names(nodes) - before
     return any(open_sizes(value) < count for value, (_, _, count) in given.items())
+
+
+def has_restored(node: ir.Node, given: Mapping[ir.Value, tuple]) -> bool:
+    """Give sequences the types that they had, also those that bodies carry: onnx-ir reads theirs as tensors. Whether one had another."""
+    found: dict[ir.Value, tuple] = {}
+    sources = [output for body in bodies_of(node) for output in body.outputs]
+    sources += node.inputs if node.op_type in COPYING else ()
+    if node.op_type in SEQUENCES or not all(type(value.type) is ir.TensorType for value in sources):
+        found.update((value, given[value][:2]) for value in node.outputs)
+    for body in bodies_of(node) if node.op_type == "Loop" else ():
+        for value, source in zip(body.inputs[2:], node.inputs[2:]):
+            if source is not None and type(source.type) is not ir.TensorType:
+                found[value] = source.type, None
+    changed = {value: told for value, told in found.items() if (value.type, value.shape) != told}
+    for value, (kind, shape) in changed.items():
+        value.type, value.shape = kind, shape
+    return bool(changed)
 
 
 def size_names(holders: Iterable[ir.Node | ir.Value]) -> set[str]:

@@ -22,7 +22,7 @@ from experimental_experiment.torch_interpreter.inference import (
 from experimental_experiment.xoptim.report import Report
 
 COMPUTED = FOLDED | frozenset(
-    "BatchNormalization Erf MatMul ReduceL2 ReduceMean ReduceSumSquare Sigmoid Softplus".split()
+    "BatchNormalization Einsum Erf Gemm MatMul ReduceL2 ReduceMean ReduceSumSquare Sigmoid Softmax Softplus".split()
 )
 """Operators that are computed, as often as their results are read."""
 

@@ -12,7 +12,6 @@ from experimental_experiment.torch_interpreter.aten.embedding import (
     MAX,
     MEAN,
     bag_of_each,
-    numbers_like,
     row_counts,
 )
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -40,15 +39,14 @@ def embedding_bag_backward(
     kept = is_kept(op, indices, padding_idx)
     wide_grad = cast(op, grad, wide(grad.dtype))
     if mode == MEAN:
-        counted = numbers_like(op, 1, indices) if kept is None else kept
-        zeros = op.Expand(op.constant(0), op.shape([op.size(grad, 0)]))
-        lengths = row_counts(op, zeros, bags, counted)
-        wide_grad = op.Div(wide_grad, op.Cast(op.Max(lengths, 1), to=wide_grad.dtype))
+        zero, one = (op.constant(number, wide_grad.dtype) for number in (0.0, 1.0))
+        lengths = row_counts(op, op.Expand(zero, op.shape([op.size(grad, 0), 1])), indices, bags, kept)
+        wide_grad = op.Div(wide_grad, op.Max(lengths, one))
     rows = op.GatherND(wide_grad, bags)
     if per_sample_weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, rows.dtype), [1]))
     if kept is not None:
-        rows = op.Mul(rows, op.Unsqueeze(op.Cast(kept, to=rows.dtype), [1]))
+        rows = op.Mul(rows, op.Cast(kept, to=rows.dtype))
     zeros = op.Expand(op.constant(0.0, rows.dtype), op.shape([num_weights, op.size(grad, 1)]))
     return cast(op, op.ScatterND(zeros, op.Unsqueeze(indices, [1]), rows, reduction="add"), grad.dtype)
 
@@ -66,7 +64,7 @@ def embedding_bag_per_sample_weights_backward(
     products = op.ReduceSum(op.Mul(rows, grads), [1], keepdims=0)
     kept = is_kept(op, indices, padding_idx)
     if kept is not None:
-        products = op.Mul(products, op.Cast(kept, to=products.dtype))
+        products = op.Mul(products, op.Cast(op.Squeeze(kept, [1]), to=products.dtype))
     return cast(op, products, grad.dtype)
 
 
@@ -80,7 +78,5 @@ def added_to_largest(op, grad, bag_size, maximum_indices, num_weights):
 
 
 def is_kept(op, indices, padding_idx):
-    """1 for the indices that are not padding, None when there is no padding."""
-    if padding_idx < 0:
-        return None
-    return op.Cast(op.Not(op.Equal(indices, padding_idx)), to=ir.DataType.INT64)
+    """Whether each of the indices [indices, 1] is no padding, None when there is no padding."""
+    return None if padding_idx < 0 else op.Unsqueeze(op.Not(op.Equal(indices, padding_idx)), [1])

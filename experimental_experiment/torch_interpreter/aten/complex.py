@@ -16,7 +16,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
-from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot
+from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot, squared
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -234,8 +234,12 @@ def chalf(op, self):
 
 @translates_complex(aten.abs.default, aten.absolute.default)
 def abs_(op, self):
-    """The length."""
-    return hypot(op, *parts(op, self))
+    """The length: the norm of a pair, where its squares do not overflow."""
+    dtype = self.dtype
+    if op.context.special_values or dtype == squared(dtype) or {PARTS, COLUMNS} & set(self.meta):
+        return hypot(op, *parts(op, self))
+    length = op.ReduceL2(op.Cast(self, to=squared(dtype)), [rank(self) - 1], keepdims=0)
+    return op.Cast(length, to=dtype)
 
 
 @translates_complex(aten.angle.default)
@@ -265,8 +269,9 @@ def sgn(op, self):
 
 
 @translates_complex(aten.linalg_vector_norm.default)
-def linalg_vector_norm(op, self, ord, dim, keepdim):
-    """The norm of the lengths."""
+def linalg_vector_norm(op, self, ord, dim, keepdim, dtype):
+    """The norm of the lengths; of numbers of *dtype*, which the result shows."""
+    self = op.Cast(self, to=component_dtype(op))
     return vector_norm(op, abs_(op, self), ord, dim, keepdim, None)
 
 

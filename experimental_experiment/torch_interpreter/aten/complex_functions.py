@@ -50,6 +50,7 @@ DOUBLE = ir.DataType.DOUBLE
 for _target in (
     aten.addcdiv.default,
     aten.addcmul.default,
+    aten._chunk_cat.default,
     aten.cumulative_trapezoid.dx,
     aten.cumulative_trapezoid.x,
     aten.dist.default,

@@ -96,7 +96,8 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
                 raise Untranslatable(f"a complex {name}")
         items = [item for name in names for item in listed(given(op, name)) if item is not None]
         if all(map(is_pair, items)):
-            tensors = (tensor for name in names for tensor in listed(arguments[name]) if tensor is not None)
+            values = (value for name in names for value in listed(arguments[name]))
+            tensors = [value for value in values if isinstance(value, ir.Value)]
             pairs = pair_arguments(op, target, tensors, arguments)
             if pairs is not None:
                 return real_call(op, target, pairs)

@@ -267,7 +267,7 @@ def as_double(op, number: Scalar) -> ir.Value:
 
 
 def spaced(op, start: Scalar, end: Scalar, steps: int | ir.Value, dtype: torch.dtype | None) -> ir.Value:
-    """``torch.linspace``: from both ends towards the middle, so that both are exact."""
+    """``torch.linspace``, computed in double: from both ends towards the middle where *end* would not be exact else."""
     known = all(not isinstance(number, ir.Value) for number in (start, end, steps))
     if known and steps <= LIMIT:
         return constant_of(op, torch.linspace(start, end, steps, dtype=dtype))
@@ -277,10 +277,13 @@ def spaced(op, start: Scalar, end: Scalar, steps: int | ir.Value, dtype: torch.d
     start, end = [as_double(op, number) for number in (start, end)]
     if not dtype.is_floating_point:
         start, end = [op.Cast(op.Cast(bound, to=INT64), to=DOUBLE) for bound in (start, end)]
-    position = op.Range(0, steps, 1)
-    last = op.Sub(op.constant(steps), 1)
-    step = op.Div(op.Sub(end, start), op.Cast(op.Max(last, 1), to=DOUBLE))
-    up = op.Add(start, op.Mul(op.Cast(position, to=DOUBLE), step))
-    down = op.Sub(end, op.Mul(op.Cast(op.Sub(last, position), to=DOUBLE), step))
-    half = op.Max(op.Div(op.constant(steps), 2), 1)
+    count = op.Cast(op.constant(steps), to=DOUBLE)
+    position = op.Range(op.constant(0.0, DOUBLE), count, op.constant(1.0, DOUBLE))
+    last = op.Sub(count, 1.0)
+    step = op.Div(op.Sub(end, start), op.Max(last, 1.0))
+    up = op.Add(start, op.Mul(position, step))
+    if dtype in (torch.float32, torch.float16, torch.bfloat16):  # rounded, the last one is *end* too
+        return converted(op, up, dtype)
+    down = op.Sub(end, op.Mul(op.Sub(last, position), step))
+    half = op.Max(op.Floor(op.Mul(count, 0.5)), 1.0)
     return converted(op, op.Where(op.Less(position, half), up, down), dtype)

@@ -20,10 +20,13 @@ from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static
 
 aten = torch.ops.aten
-BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
+INT64 = ir.DataType.INT64
 
 SUM, MEAN, MAX = range(3)
 """The modes of embedding_bag."""
+
+INDICES, BAGS = 0, 1
+"""The number that stands for each index, and for each bag, where bags are counted."""
 
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 """What reduces the rows of bags of one length, by mode."""
@@ -88,30 +91,30 @@ def bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_of
     if per_sample_weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(cast(op, per_sample_weights, rows.dtype), [1]))
     neutral = op.constant(-math.inf if mode == MAX else 0.0, rows.dtype)
-    kept = numbers_like(op, 1, indices)
+    is_kept = None
     if padding is not None:
-        is_kept = op.Not(op.Equal(cast(op, indices, INT64), padding))
-        kept = op.Cast(is_kept, to=INT64)
-        rows = op.Where(op.Unsqueeze(is_kept, [1]), rows, neutral)
-    start = equal_rows(op, neutral, starts, op.size(weight, 1))
+        is_kept = op.Unsqueeze(op.Not(op.Equal(cast(op, indices, INT64), padding)), [1])
+        rows = op.Where(is_kept, rows, neutral)
+    start = equal_rows(op, neutral, starts, op.size(weight, 1), BAGS)
     reduced = op.ScatterND(start, where, rows, reduction="max" if mode == MAX else "add")
     if mode != SUM:
-        sizes = row_counts(op, numbers_like(op, 0, starts), where, kept)
+        zero, one = (op.constant(number, rows.dtype) for number in (0.0, 1.0))
+        count = row_counts(op, equal_rows(op, zero, starts, 1, BAGS), indices, where, is_kept)
         if mode == MEAN:
-            reduced = op.Div(reduced, op.Cast(op.Max(sizes, 1), to=rows.dtype))
+            reduced = op.Div(reduced, op.Max(count, one))
         else:
-            reduced = op.Where(op.Equal(sizes, 0), op.constant(0.0, rows.dtype), reduced)
+            reduced = op.Where(op.Equal(count, zero), zero, reduced)
     largest = None
     if mode == MAX and reads_result(op, 1):
-        largest = indices_of_largest(op, indices, rows, reduced, where, kept)
-    return cast(op, reduced, dtype), *kept_for_gradient(op, indices, starts, mode, kept, largest)
+        largest = indices_of_largest(op, indices, rows, reduced, where, is_kept)
+    return cast(op, reduced, dtype), *kept_for_gradient(op, indices, starts, mode, is_kept, largest)
 
 
-def indices_of_largest(op, indices, rows, reduced, where, kept):
+def indices_of_largest(op, indices, rows, reduced, where, is_kept):
     """The index that gave each element of the reduced rows, the first one among equals, 0 for an empty bag."""
-    is_largest = op.And(
-        op.Equal(rows, op.GatherND(reduced, where)), op.Cast(op.Unsqueeze(kept, [1]), to=BOOL)
-    )
+    is_largest = op.Equal(rows, op.GatherND(reduced, where))
+    if is_kept is not None:
+        is_largest = op.And(is_largest, is_kept)
     count = op.constant(op.size(indices, 0), INT64)
     place = op.Where(is_largest, op.Unsqueeze(counted(op, op.size(indices, 0)), [1]), count)
     none = op.Expand(count, op.shape_of(reduced))
@@ -119,7 +122,7 @@ def indices_of_largest(op, indices, rows, reduced, where, kept):
     return op.Gather(op.Concat(indices, op.constant([0], indices.dtype), axis=0), first, axis=0)
 
 
-def kept_for_gradient(op, indices, starts, mode, kept, largest=None):
+def kept_for_gradient(op, indices, starts, mode, is_kept, largest=None):
     """The bag of each index, the number of indices of each bag, zeros for a sum, and *largest* or that number again."""
     if not reads_result(op, 1):
         yield from zeros_for_gradient(op)
@@ -128,10 +131,10 @@ def kept_for_gradient(op, indices, starts, mode, kept, largest=None):
     bags = bag_of_each(op, indices, starts)
     fake = op.context.node.meta["val"][1]
     yield op.constant([], fake.dtype) if is_empty(fake) else cast(op, bags, indices.dtype)
-    kept = numbers_like(op, 1, indices) if kept is None else kept
-    counts = numbers_like(op, 0, starts)
+    counts = equal_rows(op, op.constant(0), starts, 1, BAGS)
     if mode != SUM:
-        counts = op.Squeeze(row_counts(op, counts, op.Unsqueeze(bags, [1]), kept), [1])
+        counts = row_counts(op, counts, indices, op.Unsqueeze(bags, [1]), is_kept)
+    counts = op.Squeeze(counts, [1])
     counts = cast(op, counts, indices.dtype)
     yield from (counts, counts if largest is None else largest)
 
@@ -141,9 +144,13 @@ def is_empty(fake: torch.Tensor) -> bool:
     return isinstance(fake.shape[0], int) and fake.shape[0] == 0
 
 
-def row_counts(op, zeros, where, kept):
-    """How many of the indices that are kept, 1 for yes, belong to each bag, of which *zeros* has one element: [bags, 1]."""
-    return op.Unsqueeze(op.ScatterND(zeros, where, kept, reduction="add"), [1])
+def row_counts(op, zero, indices, where, is_kept) -> ir.Value:
+    """How many of the indices that are kept, [indices, 1], all without them, belong to each bag: [bags, 1], as *zero*."""
+    if is_kept is None:
+        one = equal_rows(op, op.constant(1, zero.dtype), indices, 1, INDICES)
+    else:
+        one = op.Cast(is_kept, to=zero.dtype)
+    return op.ScatterND(zero, where, one, reduction="add")
 
 
 def numbers_like(op, number: int, integers: ir.Value) -> ir.Value:
@@ -153,12 +160,15 @@ def numbers_like(op, number: int, integers: ir.Value) -> ir.Value:
     return cast(op, op.Clip(integers, number, number), INT64)
 
 
-def equal_rows(op, number: ir.Value, bags: ir.Value, width: Size) -> ir.Value:
-    """A row of one number for each of *bags*: one constant, or the same row read as often as there are bags."""
-    count = op.size(bags, 0)
+def equal_rows(op, number: ir.Value, integers: ir.Value, width: Size, place: int) -> ir.Value:
+    """A row of one number for each of some integers: one constant, or the same row read as often as there are integers.
+
+    It is read at *place* of two equal ones, a number that `bag_of_each` makes as many of.
+    """
+    count = op.size(integers, 0)
     if is_static(count) or not is_static(width):
         return op.Expand(number, op.shape([count, width]))
-    return op.Gather(op.Expand(number, [1, width]), numbers_like(op, 0, bags), axis=0)
+    return op.Gather(op.Expand(number, [2, width]), numbers_like(op, place, integers), axis=0)
 
 
 def rows_of_indices(op, indices) -> ir.Value | None:
@@ -184,8 +194,8 @@ def size_of(item) -> sympy.Expr:
 
 def bag_of_each(op, indices, starts):
     """The bag that each index belongs to: how many bags start before it or there, less the one that the first place holds."""
-    none = op.Concat(op.constant([-1]), numbers_like(op, 0, indices), axis=0)
-    one = numbers_like(op, 1, starts)
+    none = op.Concat(op.constant([-1]), numbers_like(op, INDICES, indices), axis=0)
+    one = numbers_like(op, BAGS, starts)
     begun = op.CumSum(op.ScatterElements(none, starts, one, axis=0, reduction="add"), 0)
     return op.Slice(begun, [0], [-1], [0])
 

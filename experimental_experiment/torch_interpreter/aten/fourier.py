@@ -18,7 +18,6 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     conj,
     given,
     is_complex,
-    parts,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.aten.transposing import inverse as inverse_of
@@ -248,22 +247,21 @@ def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
 def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The sums of `complex_to_complex`, which are real, for the Hermitian signal of size n that starts with *x*.
 
-    *n*: None for the even size of which *x* is the first half. ONNX DFT has the inverse of half a signal, which onnxruntime before 1.27
-    refuses or gives another shape.
+    *n*: None for the even size of which *x* is the first half.
     """
     half = op.size(x, axis) if n is None else half_of(op, n)
-    last = -2 if n is None else minus(op, n, half)
-    n = times(op, minus(op, half, 1), 2) if n is None else n
+    even, n = n is None, times(op, minus(op, half, 1), 2) if n is None else n
     if has_matrix(n, 1):
         index = np.arange(half)
         weight = np.where((index == 0) | (2 * index == n), 1, 2).reshape(-1, 1, 1, 1)
         matrix = weight * rotations(n, half, n, inverse, power)[:, : x.shape[-1], :, :1]
         return by_matrix(op, cut(op, x, axis, half), axis, matrix)
     x = resized(op, x, axis, half)
-    others = op.Slice(x, op.shape([last]), [0], [axis], [-1])
-    x = op.Concat(x, conjugate(op, others), axis=axis)
-    x = dft(op, x, n if isinstance(n, int) else None, axis, inverse=int(inverse))
-    return scaled_by_size(op, parts(op, x)[0], n, power + inverse)
+    if x.shape[-1] == 1:  # DFT knows halves of complex signals alone
+        x = padded_along(op, x, [rank(x) - 1], [0], [1])
+    x = x if inverse else conj(op, x)
+    x = dft(op, x, None if even else n, axis, inverse=1, onesided=1)
+    return scaled_by_size(op, op.Squeeze(x, [rank(x) - 1]), n, power + 1)
 
 
 def cut(op, x, axis, n) -> ir.Value:
@@ -349,8 +347,7 @@ def resized(op, x, axis, n) -> ir.Value:
     size = op.size(x, axis)
     if size is n or (isinstance(size, int) and size == n):
         return x
-    missing = op.Max(op.Sub(op.shape([n]), op.shape([size])), [0])
-    return op.Slice(padded_along(op, x, [axis], [0], [missing]), [0], op.shape([n]), [axis])
+    return padded_along(op, x, [axis], [0], [minus(op, n, size)])  # fewer than zero are taken away
 
 
 def scaled_by_size(op, x, n, power: float) -> ir.Value:

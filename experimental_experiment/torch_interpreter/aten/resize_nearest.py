@@ -23,7 +23,6 @@ from experimental_experiment.torch_interpreter.aten.resize_sizes import (
     stretch,
     target,
 )
-from experimental_experiment.torch_interpreter.aten.spatial import in_rows
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, is_static, minus, times
@@ -108,7 +107,7 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
         )
     indices = nearest_indices(op, computing_dtype(x), inner, sizes, scales, shift, fits)
     for axis, index in reversed(list(enumerate(indices, 2))):
-        x = in_rows(op, x, axis, lambda x, axis, index=index: op.Gather(x, index, axis=axis))
+        x = op.Gather(x, index, axis=axis)
     return x
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.exponential import float_function
@@ -70,12 +71,21 @@ def atan2(op, self, other):
 
 @translates(aten.hypot.default)
 def hypot(op, self, other):
-    """``sqrt(self ** 2 + other ** 2)`` without overflow; an infinity wins over NaN."""
+    """``sqrt(self ** 2 + other ** 2)`` without overflow."""
     dtype = float_dtype(self, other)
-    x, y = (op.Abs(cast(op, cast(op, leg, dtype), wide(dtype))) for leg in (self, other))
-    longest, shortest = op.Max(x, y), op.Min(x, y)
-    ratio = op.Div(shortest, longest)
-    length = op.Mul(longest, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0)))
-    length = op.Where(op.Equal(longest, 0.0), longest, length)
-    infinite = op.Or(op.IsInf(x), op.IsInf(y))
-    return cast(op, op.Where(infinite, op.constant(math.inf, x.dtype), length), dtype)
+    x, y = (cast(op, cast(op, leg, dtype), squared(dtype)) for leg in (self, other))
+    if dtype != squared(dtype):
+        length = op.Sqrt(op.Add(op.Mul(x, x), op.Mul(y, y)))
+    else:
+        longest, shortest = op.Max(op.Abs(x), op.Abs(y)), op.Min(op.Abs(x), op.Abs(y))
+        ratio = op.Div(shortest, op.Max(longest, math.ulp(0.0)))
+        length = op.Mul(longest, op.Sqrt(op.Add(op.Mul(ratio, ratio), 1.0)))
+    if dtype == squared(dtype) or op.context.special_values:  # beside NaN too
+        infinite = op.Or(op.IsInf(x), op.IsInf(y))
+        length = op.Where(infinite, op.constant(math.inf, x.dtype), length)
+    return cast(op, length, dtype)
+
+
+def squared(dtype: ir.DataType) -> ir.DataType:
+    """The dtype that holds the squares of another one, as far as there is one."""
+    return ir.DataType.FLOAT if dtype == ir.DataType.FLOAT16 else ir.DataType.DOUBLE

@@ -1,10 +1,11 @@
-"""Flags: branches on buffers and parameters, whose values the model holds."""
+"""Flags: branches on, and numbers of, buffers, parameters and constants, whose values the model holds."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,13 +22,19 @@ STEPS = 50
 
 @patch(
     "torch",
-    replaces=("torch.export._trace._fakify_params_buffers", "torch.Tensor.__bool__"),
+    replaces=(
+        "torch.export._trace._fakify_params_buffers",
+        "torch.Tensor.__bool__",
+        "torch._subclasses.fake_tensor.FakeTensor.tolist",
+        "torch._subclasses.fake_tensor.FakeTensor.item",
+    ),
     default=True,
 )
 def flags_of_modules() -> Iterator[None]:
     """``if self.initialized:`` of a buffer is refused as a branch on the data: layers of flows and of vector quantization do so.
 
-    The model holds the buffer, and the ONNX model will: the branch is that of its value, unless the model has written to it before.
+    The model holds the buffer, and the ONNX model will: the branch is that of its value, unless the model has written to it before. So are
+    the numbers of ``self.sizes.tolist()`` and, in ConvTasNet, of ``torch.arange(1, x.dim()).tolist()``, and ``item()`` of such constants.
     """
     known = WeakTensorKeyDictionary()
     # it brings TorchDynamo, which imports of this package do not need
@@ -36,6 +43,8 @@ def flags_of_modules() -> Iterator[None]:
         fakify = remembers(trace._fakify_params_buffers, known)
         stack.enter_context(replaced(trace, "_fakify_params_buffers", fakify))
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_weights(torch.Tensor.__bool__, known)))
+        stack.enter_context(replaced(FakeTensor, "tolist", list_of_weights(FakeTensor.tolist, known)))
+        stack.enter_context(replaced(FakeTensor, "item", number_of_constants))
         yield
 
 
@@ -57,57 +66,103 @@ def of_weights(bool_: Callable, known: Any) -> Callable:
     """``Tensor.__bool__`` that answers for what is computed of parameters and buffers alone."""
 
     def __bool__(self: torch.Tensor) -> bool:
-        mode = get_proxy_mode() if isinstance(self, FakeTensor) and self.constant is None else None
-        recorded = mode and get_proxy_slot(self, mode.tracer, None)
-        if recorded is None:
-            return bool_(self)
-        slots = [(get_proxy_slot(fake, mode.tracer, None), real) for fake, real in known.items()]
-        weights = {slot.proxy.node: real for slot, real in slots if slot is not None}
-        steps = steps_to(recorded.proxy.node, weights)
-        if steps is None:
-            return bool_(self)
-        flags_of_modules.used()
-        with _disable_current_modes(), torch.no_grad():
-            for node in steps:
-                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), weights.__getitem__)
-                weights[node] = node.target(*args, **kwargs)
-            return bool(weights[recorded.proxy.node])
+        value = value_of(self, known)
+        return bool_(self) if value is None else bool(value)
 
     return __bool__
 
 
-def steps_to(result: torch.fx.Node, weights: dict[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node] | None:
-    """The operators that compute a node of weights alone, in their order; None when something else, or a write, takes part."""
-    found: dict[torch.fx.Node, None] = {}
+def list_of_weights(tolist: Callable, known: Any) -> Callable:
+    """``FakeTensor.tolist`` that gives the numbers of what is computed of parameters, buffers and constants alone."""
+
+    def called(self: FakeTensor) -> Any:
+        value = value_of(self, known)
+        return tolist(self) if value is None else value.tolist()
+
+    return called
+
+
+def number_of_constants(self: FakeTensor) -> Any:
+    """``FakeTensor.item`` that gives the number of what is computed of constants alone; one of a weight stays its weight's."""
+    value = value_of(self, {})
+    return torch.Tensor.item(self) if value is None else value.item()
+
+
+def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> torch.Tensor | None:
+    """The value of a tensor that the operators recorded so far compute of these weights and of constants, None of any other."""
+    mode = get_proxy_mode() if isinstance(tensor, FakeTensor) and tensor.constant is None else None
+    recorded = mode and get_proxy_slot(tensor, mode.tracer, None)
+    if recorded is None:
+        return None
+    slots = [(get_proxy_slot(fake, mode.tracer, None), real) for fake, real in known.items()]
+    weights = {slot.proxy.node: real for slot, real in slots if slot is not None}
+    steps = steps_to(recorded.proxy.node, weights)
+    if steps is None:
+        return None
+    flags_of_modules.used()
+    with _disable_current_modes(), torch.no_grad():
+        for node in steps:
+            if node.op == "get_attr":
+                weights[node] = getattr(mode.tracer.root, node.target).clone()
+            else:
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), weights.__getitem__)
+                weights[node] = node.target(*args, **kwargs)
+    return weights[recorded.proxy.node]
+
+
+def steps_to(
+    result: torch.fx.Node, weights: Mapping[torch.fx.Node, torch.Tensor]
+) -> list[torch.fx.Node] | None:
+    """The nodes that compute a node of weights and constants alone, in their order; None when something else takes part.
+
+    Writes into constants are among them; a weight that the model has written to is something else.
+    """
+    found: set[torch.fx.Node] = set()
     open_nodes = [result]
     while open_nodes:
         node = open_nodes.pop()
-        is_step = node not in weights or node.op == "call_function"  # which has written to the weight
-        if is_written(node) or (is_step and not is_pure(node)) or len(found) > STEPS:
+        if node in found:
+            continue
+        if node in weights and node.op != "call_function":  # that would have written to the weight
+            if any(writers(node)):
+                return None
+            continue
+        if not is_certain(node) or len(found) > STEPS:
             return None
-        if is_step:
-            found.pop(node, None)  # what it needs comes before it
-            found[node] = None
-            open_nodes += node.all_input_nodes
-    return list(reversed(found))
+        found.add(node)
+        open_nodes += [*node.all_input_nodes, *writers(node)]
+    return sorted(found)
 
 
-def is_pure(node: torch.fx.Node) -> bool:
-    """Whether a node is an operator that gives the same for the same inputs, and writes nowhere."""
+def is_certain(node: torch.fx.Node) -> bool:
+    """Whether a node is a constant, or an operator that gives the same for the same inputs."""
     target = node.target
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and not target._schema.is_mutable
-        and torch.Tag.nondeterministic_seeded not in target.tags
+    if node.op == "get_attr":
+        return target.startswith("_tensor_constant")
+    if node.op != "call_function":
+        return False
+    return target is operator.getitem or (  # one of the results of unbind, or split
+        isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded not in target.tags
     )
 
 
-def is_written(node: torch.fx.Node) -> bool:
-    """Whether an operator writes to a node, or to a view of it."""
+def writers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """The operators that write to a node, or to a view of it."""
     for user in node.users:
+        if user.target is operator.getitem:
+            yield from writers(user)
         schema = getattr(user.target, "_schema", None)
         if schema is None:
             continue
-        if schema.is_mutable or (any(r.alias_info for r in schema.returns) and is_written(user)):
-            return True
-    return False
+        if any(argument is node for argument in written(user, schema)):
+            yield user
+        elif any(result.alias_info for result in schema.returns):
+            yield from writers(user)
+
+
+def written(node: torch.fx.Node, schema: torch.FunctionSchema) -> Iterator[Any]:
+    """What an operator writes to."""
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.kwargs.get(argument.name) if position >= len(node.args) else node.args[position]
+            yield from given if isinstance(given, (list, tuple)) else [given]

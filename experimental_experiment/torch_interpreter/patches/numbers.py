@@ -109,7 +109,7 @@ def greatest(input: torch.Tensor, axis: int, size: Any) -> torch.Tensor:
 
 
 def linspace(of_numbers: Callable) -> Callable:
-    """`torch.linspace` of any number of steps, from both ends to the middle as torch computes it."""
+    """`torch.linspace` of any number of steps, from both ends to the middle as torch computes it; in double, float32 is exact from one."""
 
     def linspace(
         start: Any, end: Any, steps: Any = None, *, dtype: torch.dtype | None = None, **options: Any
@@ -119,14 +119,15 @@ def linspace(of_numbers: Callable) -> Callable:
         floating = dtype or torch.get_default_dtype()
         if not (is_plain and floating.is_floating_point and is_symbolic(steps)):
             return of_numbers(start, end, steps, dtype=dtype, **options)
-        dtype = floating
-        device = options.get("device")
-        index = torch.arange(steps, dtype=dtype, device=device)
-        last = torch.full((), steps - 1, dtype=dtype, device=device)
+        dtype, device = floating, options.get("device")
+        computed = torch.float64 if dtype == torch.float32 else dtype
+        index = torch.arange(steps, dtype=computed, device=device)
+        last = torch.full((), steps - 1, dtype=computed, device=device)
         step = (end - start) / last.clamp(min=1)
-        return torch.where(
-            index < torch.sym_max(steps // 2, 1), start + step * index, end - step * (last - index)
-        )
+        up = start + step * index
+        if computed != dtype:
+            return up.to(dtype)
+        return torch.where(index < torch.sym_max(steps // 2, 1), up, end - step * (last - index))
 
     return linspace
 
@@ -262,7 +263,7 @@ def is_none(padding: Any) -> bool:
 
 
 def gradient(of_numbers: Callable) -> Callable:
-    """`torch.gradient` along axes of any size, between elements at constant distances."""
+    """`torch.gradient` of tensors of any size, between elements at constant distances."""
 
     def gradient(
         input: torch.Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
@@ -270,30 +271,28 @@ def gradient(of_numbers: Callable) -> Callable:
         dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
         steps = spacing if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
         is_plain = len(steps) == len(dims) and not any(isinstance(step, torch.Tensor) for step in steps)
-        if not (is_plain and edge_order in (1, 2) and any(is_symbolic(input.shape[axis]) for axis in dims)):
+        if not (is_plain and edge_order in (1, 2) and any(map(is_symbolic, input.shape))):
             return of_numbers(input, spacing=spacing, dim=dim, edge_order=edge_order)
-        return [
-            slope(input.movedim(axis, 0), step, edge_order).movedim(0, axis)
-            for axis, step in zip(dims, steps)
-        ]
+        return [slope(input, step, axis, edge_order) for axis, step in zip(dims, steps)]
 
     return gradient
 
 
-def slope(x: torch.Tensor, step: Any, edge_order: int) -> torch.Tensor:
-    """The slope along the first axis: between both neighbours, at the edges that of the line or the parabola there."""
-    place = torch.arange(x.shape[0], device=x.device)
-    before, after = (place - 1).clamp(min=0), (place + 1).clamp(max=x.shape[0] - 1)
-    column = [-1] + [1] * (x.dim() - 1)
-    found = (x[after] - x[before]) / step / (after - before).reshape(column)
-    if edge_order == 2:
-        first, last = (
-            2 * x[second] - 1.5 * x[edge] - 0.5 * x[third]
-            for edge, second, third in ((0, 1, 2), (-1, -2, -3))
-        )
-        found = torch.where((place == 0).reshape(column), first / step, found)
-        found = torch.where((after == place).reshape(column), -last / step, found)
-    return found
+def slope(x: torch.Tensor, step: Any, axis: int, edge_order: int) -> torch.Tensor:
+    """The slope along an axis: between both neighbours, at the edges that of the line or the parabola there."""
+
+    def part(start: int, end: int | None) -> torch.Tensor:
+        return x[(slice(None),) * (axis % x.dim()) + (slice(start, end),)]
+
+    def edge(*places: int) -> torch.Tensor:
+        near, *others = (part(place, place + 1 or None) for place in places[: edge_order + 1])
+        return others[0] - near if edge_order == 1 else 2 * others[0] - 1.5 * near - 0.5 * others[1]
+
+    torch._check(
+        x.shape[axis] > edge_order, lambda: f"torch.gradient needs {edge_order + 1} elements or more"
+    )
+    inside = (part(2, None) - part(0, -2)) / step / 2
+    return torch.cat([edge(0, 1, 2) / step, inside, -edge(-1, -2, -3) / step], axis)
 
 
 # ---- functions of one number

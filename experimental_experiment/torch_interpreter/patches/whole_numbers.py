@@ -1,4 +1,4 @@
-"""``int`` of a size and ``len`` of a tensor, which Python makes numbers of its own: in functions that only call them, they give symbols."""
+"""``int`` and ``float`` of a size and ``len`` of a tensor, numbers of Python: in functions that only call them, they give symbols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import textwrap
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -26,19 +26,19 @@ from experimental_experiment.torch_interpreter.patches.vision import words
 BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.make_fake_inputs")
 """What torch.export, and `tracing`, call with the model before they run it."""
 
-NAMES = {"int": "int of sizes", "len": "len of tensors"}
-"""What the functions call in the place of ``int`` and ``len``: no names of Python, which nothing can shadow."""
+NAMES = {"int": "int of sizes", "float": "float of sizes", "len": "len of tensors"}
+"""What the functions call in the place of ``int``, ``float`` and ``len``: no names of Python, which nothing can shadow."""
 
 
-@patch("torch", replaces=(*BEGINNINGS, "int and len, in the functions of the model"), default=True)
+@patch("torch", replaces=(*BEGINNINGS, "int, float and len, in the functions of the model"), default=True)
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
-    So is ``len(x)`` of a tensor, in D-FINE and RT-DETR; ``int(x[0])`` of a number of the data is refused. The functions of the model that
-    is captured, and those beside its classes, call something else in the place of ``int`` and ``len``, those that do nothing else with
-    them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    So are ``len(x)`` of a tensor, in D-FINE and RT-DETR, and ``float(width - 1) / 2``, in Kornia; ``int(x[0])`` of a number of the data is
+    refused. The functions of the model that is captured, and those beside its classes, call something else in the place of ``int``,
+    ``float`` and ``len``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
     """
-    for name, call in {"int": whole, "len": length}.items():
+    for name, call in {"int": whole, "float": fraction, "len": length}.items():
         setattr(builtins, NAMES[name], call)  # it stays: another thread may be inside of such a function
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
         importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
@@ -60,7 +60,7 @@ def whole_numbers_of_sizes() -> Iterator[None]:
 
 
 def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-    """Let the functions of a model call `whole` and `length` in the place of ``int`` and ``len`` until *stack* is closed."""
+    """Let the functions of a model call `whole`, `fraction` and `length` in the place of ``int``, ``float`` and ``len`` until *stack* is closed."""
     for function in functions(model):
         before = function.__code__
         for name in NAMES:
@@ -71,12 +71,30 @@ def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
 
 def whole(*values: Any, **options: Any) -> Any:
     """``int`` that is a symbol where a number is computed from symbols, or read from a tensor: what is behind the point is cut off."""
-    if len(values) == 1 and isinstance(values[0], FakeTensor):
-        values = (values[0].item(),)
-    if values and isinstance(values[0], (torch.SymInt, torch.SymFloat)):
+    values = read(values)
+    if is_symbol(values):
         whole_numbers_of_sizes.used()
         return torch.sym_int(values[0])
     return builtins.int(*values, **options)
+
+
+def fraction(*values: Any) -> Any:
+    """``float`` that is a symbol where a number is computed from symbols, or read from a tensor."""
+    values = read(values)
+    if is_symbol(values):
+        whole_numbers_of_sizes.used()
+        return torch.sym_float(values[0])
+    return builtins.float(*values)
+
+
+def read(values: tuple) -> tuple:
+    """The arguments of ``int`` or ``float``, the number in the place of a tensor."""
+    return (values[0].item(),) if len(values) == 1 and isinstance(values[0], FakeTensor) else values
+
+
+def is_symbol(values: tuple) -> bool:
+    """Whether ``int`` or ``float`` is asked for a number that is a symbol."""
+    return len(values) == 1 and isinstance(values[0], (torch.SymInt, torch.SymFloat))
 
 
 def length(values: Any) -> Any:
@@ -95,7 +113,7 @@ class Owner(NamedTuple):
 
     Attributes:
         held: which values, by their identity.
-        functions: its functions that name ``int`` or ``len``.
+        functions: its functions that name one of `NAMES`.
         classes: the classes that a module of Python defines.
         files: where the functions that it holds are defined, and the modules of Python that it holds, but those of other packages.
     """
@@ -111,7 +129,7 @@ OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
 
 
 def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
-    """The functions that name ``int`` or ``len``: of the classes of a model, in their files, and in the files that these import from."""
+    """The functions that name one of `NAMES`: of the classes of a model, in their files, in the files that these import from, and `reached`."""
     classes = {cls: None for part in model.modules() for cls in type(part).__mro__}
     held = [value for part in model.modules() for value in vars(part).values()]
     given = dict.fromkeys(function for value in held for function in functions_of(value))
@@ -120,11 +138,71 @@ def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
     names = dict.fromkeys(name for file in files for name in looked_at(file).files)
     files.update(dict.fromkeys(filter(None, map(file_of, names))))
     own = dict.fromkeys(cls for cls in classes if file_of(cls.__module__) is not None)
+    found = dict.fromkeys(filter(names_calls, reached(given, own)))
     own.update(dict.fromkeys(cls for file in files for cls in looked_at(file).classes))
-    found = dict.fromkeys(filter(names_calls, given))
     for owner in (*files, *own):
         found.update(dict.fromkeys(looked_at(owner).functions))
     return found
+
+
+def reached(
+    beginnings: Iterable[types.FunctionType], classes: Iterable[type]
+) -> dict[types.FunctionType, None]:
+    """The functions that these and ``forward`` of these classes may call, in whatever module: ``kornia.geometry.rotate`` has helpers.
+
+    A function calls what it names: functions and classes of its module, those that are attributes of a module that it names, and the
+    methods of that name. What it finds otherwise, in a table or by a string, is not known.
+    """
+    found: dict[types.FunctionType, None] = {}
+    names = {"forward"}
+    unnamed: dict[str, list[Any]] = {}
+    known: set[int] = set()
+    waiting: list[Any] = [*beginnings, *classes]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in known:
+            continue
+        known.add(id(value))
+        if isinstance(value, types.FunctionType) and not is_library(value.__code__.co_filename):
+            found[value] = None
+            waiting.extend(named(value))
+            for name in words(value.__code__) - names:
+                names.add(name)
+                waiting.extend(part for method in unnamed.pop(name, ()) for part in functions_of(method))
+        elif isinstance(value, type) and file_of(value.__module__) is not None:
+            for name, method in vars(value).items():
+                if name in names or name.startswith("__"):
+                    waiting.extend(functions_of(method))
+                else:
+                    unnamed.setdefault(name, []).append(method)
+    return found
+
+
+def named(function: types.FunctionType) -> Iterator[Any]:
+    """The functions and the classes that a function finds: by names in its module, as attributes of modules that it names, in its cells."""
+    names = words(function.__code__)
+    held = [function.__globals__[name] for name in names if name in function.__globals__]
+    held.extend(value for cell in function.__closure__ or () for value in cell_contents(cell))
+    known: set[int] = set()
+    while held:
+        value = held.pop()
+        if isinstance(value, type):
+            yield value
+        elif not isinstance(value, types.ModuleType):
+            yield from functions_of(value)
+        elif id(value) not in known:  # modules hold one another
+            known.add(id(value))
+            attributes = own_attributes(value)
+            if not is_library(attributes.get("__file__") or ""):
+                held.extend(attributes[name] for name in names if name in attributes)
+
+
+def cell_contents(cell: types.CellType) -> tuple:
+    """The value of a variable of an outer function, nothing before it is assigned."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
 
 
 def file_of(name: str) -> types.ModuleType | None:
@@ -158,28 +236,45 @@ def looked_at(owner: Any) -> Owner:
 
 def is_near(module: types.ModuleType, name: str) -> bool:
     """Whether a module that the module of a name imports is of the same package, or of none that is installed."""
-    file = getattr(module, "__file__", None) or ""
+    file = own_attributes(module).get("__file__") or ""
     return module.__name__.partition(".")[0] == name.partition(".")[0] or not file.startswith(PACKAGES)
 
 
 def names_calls(function: types.FunctionType) -> bool:
-    """Whether a function of a model, or one in it, names ``int`` or ``len``."""
+    """Whether a function of a model, or one in it, names one of `NAMES`."""
     return not NAMES.keys().isdisjoint(words(function.__code__)) and not is_library(
         function.__code__.co_filename
     )
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
-    """The functions behind a function, a method or a property, without what decorates them."""
+    """The functions of a function, a method or a property, and those that it decorates.
+
+    No other object is asked for an attribute: what stands for a package that is not installed raises an error of its own.
+    """
     if isinstance(value, property):
         parts = [value.fget, value.fset]
+    elif isinstance(value, (classmethod, staticmethod, types.MethodType)):
+        parts = [value.__func__]
     else:
-        parts = [getattr(value, "__func__", value)]  # classmethod, staticmethod
+        parts = [value]
     for part in parts:
-        if callable(part) and not isinstance(part, type):
-            part = inspect.unwrap(part)
+        known = set()
+        while part is not None and id(part) not in known:
+            known.add(id(part))
             if isinstance(part, types.FunctionType):
                 yield part
+            part = own_attributes(part).get("__wrapped__")
+
+
+def own_attributes(value: Any) -> Mapping[str, Any]:
+    """The attributes of an object that no ``__getattr__`` answers for, none for a class."""
+    if isinstance(value, type):
+        return {}
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:  # it has slots
+        return {}
 
 
 # ---- their code
@@ -208,7 +303,7 @@ def renamed(code: types.CodeType, name: str) -> types.CodeType:
 
 
 def only_calls(code: types.CodeType, name: str) -> bool:
-    """Whether ``int``, or ``len``, is called in a function, and is nothing else there, as far as its source is known.
+    """Whether a *name* of `NAMES` is called in a function, and is nothing else there, as far as its source is known.
 
     No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on.
     """

@@ -102,6 +102,22 @@ def in_elementary_operators(op, input, grid, **attributes):
     return gathered(op, input, grid, **attributes)
 
 
+@before(20, "AffineGrid", because="the operator does not exist", nodes="8; 26 for dynamic sizes")
+def sum_over_axes(op, theta, size, *, align_corners=0):
+    """The places of the elements along each axis, times the columns of the matrices; a single one is at 0, as in ATen."""
+    axes = size.shape[0] - 2
+    columns = op.Split(theta, axis=2, num_outputs=axes + 1, outputs=axes + 1)
+    *columns, total = (op.Unsqueeze(op.Squeeze(c, [2]), list(range(1, axes + 1))) for c in columns)
+    for axis, column in enumerate(reversed(columns)):
+        count = op.Gather(size, axis + 2)
+        last = op.Sub(count, 1)
+        parts = op.Max(last, 1) if align_corners else count
+        numerator = op.Cast(op.Sub(op.Mul(op.Range(0, count, 1), 2), last), to=theta.dtype)
+        place = op.Div(numerator, op.Cast(parts, to=theta.dtype))
+        total = op.Add(total, op.Mul(column, op.Unsqueeze(place, list(range(1, axes - axis + 1)))))
+    return total
+
+
 FAR = 10.0
 """A coordinate that is outside of any image, with all that is read around it."""
 

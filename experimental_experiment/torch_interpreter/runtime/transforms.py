@@ -25,24 +25,35 @@ def in_float64(op, x, dft_length=None, axis=None, **attributes):
     "DFT",
     when="float64, inverse, a size that is no power of two or not known",
     because="it is divided by the size in float32",
-    nodes=8,
+    nodes=12,
 )
 def divided_in_float64(op, x, dft_length=None, axis=None, inverse=0, onesided=0):
-    """The conjugate of the transform of the conjugate, divided by the size; of float32 numbers, float32 has the digits."""
-    if not inverse or onesided or x.dtype != ir.DataType.DOUBLE or is_cast_from_float32(x):
+    """The conjugate of the transform of the conjugate, divided by the size; of float32 numbers, float32 has the digits.
+
+    Half a signal is followed by its other half first; what comes out is real.
+    """
+    if not inverse or x.dtype != ir.DataType.DOUBLE or is_cast_from_float32(x):
         return None
-    size = dft_length if dft_length is not None else op.Gather(op.Shape(x), axis)
+    length = op.Gather(op.Shape(x), axis)
+    size = dft_length
+    if size is None:
+        size = op.Mul(op.Sub(length, 1), 2) if onesided else length
     if is_power_of_two(size):
         return None
-    result = op.DFT(conjugate(op, x), dft_length, axis)
-    return op.Div(conjugate(op, result), op.Cast(size, to=x.dtype))
+    if not onesided:
+        result = conjugate(op, op.DFT(conjugate(op, x), dft_length, axis))
+    else:
+        others = op.Slice(x, op.Unsqueeze(op.Sub(size, length), [0]), [0], op.Unsqueeze(axis, [0]), [-1])
+        whole = op.Concat(conjugate(op, x), others, axis=int(axis.const_value.numpy()))
+        result = op.Slice(op.DFT(whole, None, axis), [0], [1], [-1])
+    return op.Div(result, op.Cast(size, to=x.dtype))
 
 
 def conjugate(op, x: ir.Value) -> ir.Value:
     """The conjugate of parts along the last axis; a real value as it is."""
     if x.shape[-1] == 1:
         return x
-    real, imag = op.Split(x, axis=-1, num_outputs=2, outputs=2)
+    real, imag = op.Split(x, [1, 1], axis=-1, outputs=2)
     return op.Concat(real, op.Neg(imag), axis=-1)
 
 

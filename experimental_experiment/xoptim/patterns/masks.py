@@ -192,8 +192,9 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     if tensor is not None:
         return bool((tensor.numpy() > -math.inf).any(axis=-1).all()) if tensor.shape else False
     node = bias.producer()
-    if node is None or node.op_type != "Where":
-        return False
+    first = in_first_column(bias)
+    if first is not None or node is None or node.op_type != "Where":
+        return first is not None and first > -math.inf
     mask, opened, closed = node.inputs
     if is_finite(opened) and is_finite(closed):
         return True
@@ -269,7 +270,7 @@ def sum_of(value: ir.Value, reach: int = REACH) -> tuple[str | None, int] | None
 def opens_each_row(mask: ir.Value, reach: int = REACH) -> bool:
     """Whether each row of a mask, along its last axis, holds a True.
 
-    Such are constants that hold one, positions up to that of the query, and these in a window.
+    Such are constants that hold one, positions up to that of the query, these in a window, and triangles that hold the first column.
     """
     tensor = constant_of(mask)
     if tensor is not None:
@@ -279,14 +280,72 @@ def opens_each_row(mask: ir.Value, reach: int = REACH) -> bool:
     node = mask.producer()
     if node is None or not reach:
         return False
-    if node.op_type in ("Expand", "Identity"):
+    if node.op_type in ("Expand", "Identity") or is_unsqueezed_in_front(node):
         return opens_each_row(node.inputs[0], reach - 1)
     if node.op_type == "And":
         return any(is_true(item) and opens_each_row(other, reach - 1) for item, other in pairs(node)) or (
             opens_the_diagonal(node)
         )
     causal = causal_of(mask)
-    return causal is not None and starts_at_zero(causal[0]) and is_not_negative(causal[1])
+    if causal is None:
+        return bool(in_first_column(mask))
+    return starts_at_zero(causal[0]) and is_not_negative(causal[1])
+
+
+def is_unsqueezed_in_front(node: ir.Node) -> bool:
+    """Whether a node is an Unsqueeze that leaves the last axis where it is."""
+    if node.op_type != "Unsqueeze" or node.outputs[0].shape is None:
+        return False
+    axes, last = ints_of(node.inputs[1]), len(node.outputs[0].shape) - 1
+    return axes is not None and not {-1, last} & set(axes)
+
+
+def in_first_column(value: ir.Value, reach: int = REACH) -> float | None:
+    """The number that each row begins with, for triangles of a number and what is made of them; None when it is not known."""
+    number, node = number_of(value), value.producer()
+    if number is not None or node is None or not reach:
+        return number
+    if node.op_type == "Trilu" and clears_first_column(node):
+        return 0
+    if node.op_type in ("Equal", "Where"):
+        first = in_first_column(node.inputs[0], reach - 1)
+        if first is None:
+            return None
+        other = in_first_column(node.inputs[1 if node.op_type == "Equal" or first else 2], reach - 1)
+        return other if node.op_type == "Where" or other is None else first == other
+    if node.op_type not in ("Cast", "Not"):
+        return in_first_column(node.inputs[0], reach - 1) if begins_alike(node) else None
+    number = in_first_column(node.inputs[0], reach - 1)
+    if number is None or node.op_type == "Not":
+        return None if number is None else not number
+    if node.outputs[0].dtype == ir.DataType.BOOL:
+        return bool(number)
+    is_the_same = number in range(128) or (math.isinf(number) and node.outputs[0].dtype.is_floating_point())
+    return number if is_the_same else None
+
+
+def begins_alike(node: ir.Node) -> bool:
+    """Whether each row of a result begins as one of its first input does."""
+    if node.op_type == "Trilu":
+        return not attribute_of(node, "upper", 1) and first_diagonal(node) >= 0
+    if node.op_type == "Slice":
+        return set(ints_of(node.inputs[1]) or [1]) == {0} and (
+            len(node.inputs) < 5 or min(ints_of(node.inputs[4]) or [0]) > 0
+        )
+    return node.op_type in ("Expand", "Identity") or is_unsqueezed_in_front(node)
+
+
+def clears_first_column(node: ir.Node) -> bool:
+    """Whether a Trilu is an upper triangle without the diagonal."""
+    return attribute_of(node, "upper", 1) == 1 and first_diagonal(node) >= 1
+
+
+def first_diagonal(node: ir.Node) -> float:
+    """Where the triangle of a Trilu begins or ends, minus infinity when it is not known."""
+    if len(node.inputs) < 2 or node.inputs[1] is None:
+        return 0
+    number = number_of(node.inputs[1])
+    return -math.inf if number is None else number
 
 
 def pairs(node: ir.Node) -> tuple[tuple[ir.Value, ir.Value], ...]:

@@ -168,8 +168,14 @@ def reshape_twice(op, inner, outer):
 
 # ---- reductions, elementwise operators
 
+PLACES = ("ArgMax", "ArgMin")
+"""Reductions whose axis is an attribute."""
 
-@rule(P.one_of("Reshape", "Squeeze")(P.one_of(*REDUCTIONS)(name="node"), optional("axes")), set="default")
+
+@rule(
+    P.one_of("Reshape", "Squeeze")(P.one_of(*REDUCTIONS, *PLACES)(name="node"), optional("axes")),
+    set="default",
+)
 def squeezed_reduction(op, node, root):
     """A reduction whose axes are removed afterwards does not keep them."""
     reduced = reduced_axes(node)
@@ -183,7 +189,9 @@ def squeezed_reduction(op, node, root):
     return again(op, node, node.inputs, keepdims=0)
 
 
-@rule(P.one_of("Reshape", "Unsqueeze")(P.one_of(*REDUCTIONS)(name="node"), var("axes")), set="default")
+@rule(
+    P.one_of("Reshape", "Unsqueeze")(P.one_of(*REDUCTIONS, *PLACES)(name="node"), var("axes")), set="default"
+)
 def unsqueezed_reduction(op, node, root):
     """A reduction whose axes are added again keeps them."""
     reduced = reduced_axes(node)
@@ -199,7 +207,10 @@ def unsqueezed_reduction(op, node, root):
 def reduced_axes(node: ir.Node) -> set[int] | None:
     """The axes that a reduction removes, None when they are not known."""
     shape = node.inputs[0].shape
-    given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
+    if node.op_type in PLACES:
+        given = [attribute_of(node, "axis", 0)]
+    else:
+        given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
     return {axis % len(shape) for axis in given} if given and shape is not None else None
 
 
