@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import Call, ExporterTestCase
 
 aten = torch.ops.aten
 
@@ -161,6 +161,38 @@ class TestScattering(ExporterTestCase):
         self.assert_same_as_eager(
             scattered, floats(4, 3, 2), torch.tensor([1, 3]), floats(3, 2, 2), others=others
         )
+
+    def test_many_slices(self):
+        """They are rows of the transposed tensor, whatever the axis; a few, and those copied are elements."""
+
+        def added(x, index, source):
+            return x.index_add(1, index, source), x.index_add(-1, index, source.mT, alpha=-2)
+
+        def given(batch, kind):
+            x, source = (torch.randint(0, 9, (batch, 16, 16)) for _ in range(2))
+            return (x > 4, index, source > 4) if kind == torch.bool else (x.to(kind), index, source.to(kind))
+
+        index = torch.randint(0, 16, (16,))
+        for kind in (torch.float32, torch.float16, torch.int64, torch.uint8):
+            args, *others = (given(batch, kind) for batch in (2, 5, 0))
+            shapes = (({0: "batch"}, {}, {0: "batch"}),)
+            self.export_and_compare(Call(added, args, {}), args, others=others, dynamic_shapes=shapes)
+        self.assert_same_as_eager(lambda *args: args[0].index_add(2, *args[1:]), *given(3, torch.bool))
+        for function, args, kind in (
+            (lambda x, index, source: x.index_add(1, index, source), given(2, torch.float32), "ScatterND"),
+            (
+                lambda x, index, source: x.index_copy(1, index, source),
+                given(2, torch.float32),
+                "ScatterElements",
+            ),
+            (
+                lambda x, index, source: x.index_add(1, index, source),
+                (floats(4, 64, 64), index[:9], floats(4, 9, 64)),
+                "ScatterElements",
+            ),
+        ):
+            model = self.assert_same_as_eager(function, *args, dynamic=False)
+            self.assertIn(kind, {node.op_type for node in model.graph.node})
 
     def test_no_row(self):
         def scattered(x, index, places):

@@ -1,5 +1,6 @@
 """Rows of scattering with a reduction, and of gathering."""
 
+import os
 import unittest
 
 import torch
@@ -40,7 +41,7 @@ ROWS = {
     "ScatterElements.in_float32": (
         lambda x, i, v: x.scatter_add(0, i, v), X.half(), PLACES, NAN.half(),
     ),
-    "ScatterND.in_float32": (added, X.half(), PLACES, NAN.half()),
+    "ScatterND.in_float32": (added, X[:, None].half(), PLACES, NAN[:, None].half()),
 }  # fmt: skip
 
 POSITIONS = {
@@ -61,8 +62,23 @@ POSITIONS = {
 
 OTHER_ROWS = {
     "ScatterND.sum_or_product_of_booleans": (lambda x, i, v: x.index_put((i,), v, accumulate=True), "amax"),
+    "ScatterND.in_parts": (lambda x, i, v: x.index_add(0, i, v), "sum"),
 }
-"""Rows that only a translation made for the test needs, and what it computes."""
+"""Rows that only a translation made for the test, or several threads need, and what is computed."""
+
+
+def rows_to_add(count: int, rows: int, *width: int) -> tuple[torch.Tensor, ...]:
+    """A tensor of so many *rows*, the row for each of *count* others, and these: whole numbers, whose sums are exact."""
+    places = torch.randint(0, rows, (count,))
+    return torch.zeros(rows, *width), places, torch.randint(-9, 9, (count, *width)).float()
+
+
+SUMS = {
+    "slices": OTHER_ROWS["ScatterND.in_parts"][0],
+    "positions in a table": lambda x, i, v: x.index_put((i[: 2 * (len(i) // 2)].view(2, -1),), v[:1], accumulate=True),
+    "elements": lambda x, i, v: x.index_put((i, i % x.shape[1]), v[:, 0], accumulate=True),
+}  # fmt: skip
+"""What adds to rows of a matrix."""
 
 
 class TestScattering(ExporterTestCase):
@@ -74,15 +90,60 @@ class TestScattering(ExporterTestCase):
 
     def test_extrema_of_booleans_at_positions(self):
         options = {"translations": {torch.ops.aten.index_put.default: extremum}}
-        for name, (function, reduce) in OTHER_ROWS.items():
-            expected = (X > 0).int().scatter_reduce(0, PLACES, ONES.int(), reduce).bool()
-            model = to_onnx(function, (X > 0, PLACES, ONES), **options)
-            feeds = dict(zip("xiv", ((X > 0).numpy(), PLACES.numpy(), ONES.numpy())))
-            self.assertEqual(expected.tolist(), session(model).run(None, feeds)[0].tolist())
-            with without_row(name):
-                model = to_onnx(function, (X > 0, PLACES, ONES), **options)
-            with self.assertRaisesRegex(RuntimeException, "ScatterND"):
-                session(model).run(None, feeds)
+        name = "ScatterND.sum_or_product_of_booleans"
+        function, reduce = OTHER_ROWS[name]
+        places, given = PLACES[:, None], ((X > 0)[:, None], PLACES, ONES[:, None])
+        expected = given[0].int().scatter_reduce(0, places, given[2].int(), reduce).bool()
+        model = to_onnx(function, given, **options)
+        feeds = dict(zip("xiv", (tensor.numpy() for tensor in given)))
+        self.assertEqual(expected.tolist(), session(model).run(None, feeds)[0].tolist())
+        with without_row(name):
+            model = to_onnx(function, given, **options)
+        with self.assertRaisesRegex(RuntimeException, "ScatterND"):
+            session(model).run(None, feeds)
+
+    def test_sums_of_many_rows(self):
+        """Of any number of rows of any width, in parts or at once; static numbers of few are one ScatterND."""
+        sizes = [(7, 2, 5), (4000, 5, 64), (300_000, 3, 1), (4, 2, 210_000), (2, 2, 100_000), (0, 2, 3)]
+        for promise, function in SUMS.items():
+            with self.subTest(promise):
+                few, *others = (rows_to_add(*size) for size in sizes)
+                self.assert_same_as_eager(function, *few, others=others)
+        function = SUMS["slices"]
+        model = self.assert_same_as_eager(function, *rows_to_add(9, 3, 4), dynamic=False)
+        self.assertEqual(["Unsqueeze", "ScatterND"], [node.op_type for node in model.graph.node])
+        model = self.assert_same_as_eager(function, *rows_to_add(3200, 3, 8, 8), dynamic=False)
+        self.assertEqual(["Unsqueeze", "Loop"], [node.op_type for node in model.graph.node])
+        given = rows_to_add(260_000, 2)
+        model = self.assert_same_as_eager(function, *given, dynamic=False)
+        self.assertEqual(["ScatterElements"], [node.op_type for node in model.graph.node])
+
+    def test_distinct_positions(self):
+        """Known ones of which none stands there twice are taken at once."""
+        for places, kinds in (([1, 0, 2], ["ScatterND"]), ([1, -2, 2], ["Size", "LessOrEqual", "If"])):
+            index = torch.tensor(places)
+            model = to_onnx(
+                lambda x, v, index=index: x.index_put((index,), v, accumulate=True),
+                (torch.zeros(3, 4), torch.ones(3, 4)),
+                dynamic_shapes=({1: "width"},) * 2,
+            )
+            self.assertEqual(kinds, [node.op_type for node in model.graph.node if node.op_type != "Shape"])
+
+    def test_several_threads(self):
+        """They lose some of what goes to equal rows, not always: the row of the table leaves each part to one."""
+        name = "ScatterND.in_parts"
+        function, _ = OTHER_ROWS[name]
+        x, places, values = rows_to_add(215_000, 1, 1)
+        feeds = dict(zip("xiv", (x.numpy(), places.numpy(), torch.ones_like(values).numpy())))
+        right = [[215_000.0]]
+        for shapes in (None, ({}, {0: "rows"}, {0: "rows"})):
+            model = to_onnx(function, (x, places, values), dynamic_shapes=shapes)
+            runner = session(model, threads=4)
+            self.assertTrue(all(runner.run(None, feeds)[0].tolist() == right for _ in range(40)))
+        with without_row(name):
+            runner = session(to_onnx(function, (x, places, values)), threads=4)
+        if os.cpu_count() > 1:  # otherwise they do not run at the same time
+            self.assertTrue(any(runner.run(None, feeds)[0].tolist() != right for _ in range(3000)))
 
     CASES = {
         f"{reduce} {dtype}": (
