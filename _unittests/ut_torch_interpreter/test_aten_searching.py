@@ -40,6 +40,31 @@ class TestSearching(ExporterTestCase):
         }
         self.assert_cases(cases, special_values=True)
 
+    def test_long_sequences(self):
+        """They are halved in a Loop, as those of a dynamic size: known ones are compared with a few values."""
+
+        def places(sequence, values):
+            rows = torch.stack([sequence, sequence * 2 - 1])
+            values_of_rows = values.expand(2, *values.shape).reshape(2, -1)
+            return (
+                torch.searchsorted(sequence, values),
+                torch.bucketize(values, sequence, right=True, out_int32=True),
+                torch.searchsorted(rows, values_of_rows, side="right"),
+            )
+
+        def given(length, *sizes, dtype=torch.float32):
+            sequence = torch.randint(-50, 50, (length,)).sort()[0].to(dtype)
+            return sequence, torch.randint(-60, 60, sizes).to(dtype)
+
+        for dtype in (torch.float32, torch.float16, torch.int64, torch.int8):
+            for length in (128, 129, 255, 256):
+                self.assert_same_as_eager(places, *given(length, 2, 150, dtype=dtype), dynamic=False)
+        others = [given(*sizes) for sizes in ((2, 1, 9), (3, 4, 5), (300, 3, 100), (7, 0, 3))]
+        model = self.assert_same_as_eager(places, *given(9, 2, 3), others=others)
+        self.assertEqual(3, sum(node.op_type == "Loop" for node in model.graph.node))
+        model = self.assert_same_as_eager(places, *given(300, 2, 3), dynamic=False)
+        self.assertNotIn("Loop", {node.op_type for node in model.graph.node})
+
 
 if __name__ == "__main__":
     unittest.main()

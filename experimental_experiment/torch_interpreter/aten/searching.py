@@ -1,18 +1,28 @@
 """Searching sorted sequences: searchsorted, bucketize.
 
-Source of semantics: torch.searchsorted. The place of a value is the number of elements before it, counted by comparing.
+Source of semantics: torch.searchsorted. The place of a value is the number of elements before it.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.shaping import expanded
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import static
 
 aten = torch.ops.aten
+
+INT64 = ir.DataType.INT64
+
+FEW, MANY = 64, 2**15
+"""Elements of a sequence that are compared with any number of values, and comparisons, see `are_many`."""
 
 
 @translates(aten.bucketize.Scalar, aten.bucketize.Tensor)
@@ -32,12 +42,53 @@ def searchsorted(op, sorted_sequence, self, out_int32, right, side, sorter):
 def places(op, sequence, values, right: bool, out_int32: bool) -> ir.Value:
     """How many elements of the sorted last axis of *sequence* come before each value; all of them before NaN, a special value."""
     sequence, values = promote(op, sequence, values)
+
+    def before(inner, elements: ir.Value, values: ir.Value) -> ir.Value:
+        if inner.context.special_values:
+            return inner.Not(inner.emit("Greater" if right else "GreaterOrEqual", (elements, values)))
+        return inner.emit("LessOrEqual" if right else "Less", (elements, values))
+
+    count = (halved if are_many(sequence, values) else compared)(op, sequence, values, before)
+    return op.Cast(count, to=ir.DataType.INT32) if out_int32 else count
+
+
+def are_many(sequence: ir.Value, values: ir.Value) -> bool:
+    """Whether halving is faster than to compare each value with each element, which also takes memory for all of them.
+
+    onnxruntime 1.31.1, compared and halved: 1000 values among 16 elements 34 and 42 microseconds, among 32 56 and 49, among 127 262 and
+    57, among 1000 2394 and 75; 10 among 127 8 and 24, among 1000 27 and 32; 100 000 among 63 30 and 3.6 milliseconds.
+    """
+    length = sequence.shape[-1]
+    if not isinstance(length, int):
+        return True
+    return length * math.prod(values.shape) >= MANY if values.shape.is_static() else length >= FEW
+
+
+def compared(op, sequence: ir.Value, values: ir.Value, before: Callable) -> ir.Value:
+    """The number of elements before each value, of all compared."""
     if rank(sequence) > 1:
         sequence = op.Unsqueeze(sequence, [-2])
-    values = op.Unsqueeze(values, [-1])
-    if op.context.special_values:
-        before = op.Not(op.emit("Greater" if right else "GreaterOrEqual", (sequence, values)))
-    else:
-        before = op.emit("LessOrEqual" if right else "Less", (sequence, values))
-    count = op.ReduceSum(op.Cast(before, to=ir.DataType.INT64), [-1], keepdims=0)
-    return op.Cast(count, to=ir.DataType.INT32) if out_int32 else count
+    is_before = before(op, sequence, op.Unsqueeze(values, [-1]))
+    return op.ReduceSum(op.Cast(is_before, to=INT64), [-1], keepdims=0)
+
+
+def halved(op, sequence: ir.Value, values: ir.Value, before: Callable) -> ir.Value:
+    """A Loop that halves what is left of the sequence for each value: the place is among the *left* elements from *place* on."""
+
+    def step(inner, iteration, go, left, place):
+        half = inner.Div(inner.Add(left, 1), 2)  # the larger one: what is left never ends beyond the sequence
+        after = inner.Add(place, half)
+        last = inner.Sub(after, 1)
+        if rank(sequence) > 1:
+            elements = inner.GatherElements(sequence, last, axis=rank(sequence) - 1)
+        else:
+            elements = inner.Gather(sequence, last)
+        left = inner.Sub(left, half)
+        return [inner.Greater(left, 0), left, inner.Where(before(inner, elements, values), after, place)]
+
+    length, nothing = op.constant(static(op.size(sequence, -1)), INT64), op.constant(0, INT64)
+    place = expanded(op, nothing, [op.size(values, axis) for axis in range(rank(values))])
+    body = op.subgraph(step, [op.constant(0), op.constant(True), length, place])
+    place = op.Loop(None, op.Greater(length, 0), length, place, body=body, outputs=2)[1]
+    place.type, place.shape = nothing.type, values.shape
+    return place
