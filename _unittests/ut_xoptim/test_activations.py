@@ -66,6 +66,10 @@ class TestActivations(RuleTestCase):
             ("s = HardSigmoid<alpha=0.16666667>(x) y = Mul(x, s)", "HardSwish"),
         ],
         "Mish": [("s = Softplus(x) t = Tanh(s) y = Mul(t, x)", "Mish")],
+        "LeakyRelu": [
+            ("w = Constant <value = float[1] {0.25}> () y = PRelu(x, w)", "LeakyRelu"),
+            ("w = Constant <value = float[1,3] {7, 7, 7}> () y = PRelu(x, w)", "LeakyRelu"),
+        ],
     }
     STAY = {
         "GeluErf": [
@@ -104,6 +108,18 @@ class TestActivations(RuleTestCase):
         "Mish": [
             (graph("s = Softplus(x) t = Tanh(s) m = Mul(t, x) y = Add(m, t)"), 20),
             (graph("s = Softplus(x) t = Tanh(s) y = Mul(t, x)"), 17),
+        ],
+        "LeakyRelu": [
+            (graph("w = Constant <value = float[3] {0.25, 0.5, 0.25}> () y = PRelu(x, w)"), 20),
+            (graph("y = PRelu(x, w)", inputs="float[N,3] x, float[1] w"), 20),
+            (
+                graph(
+                    "w = Constant <value = float16[1] {13312}> () y = PRelu(x, w)",
+                    "float16[N,3] y",
+                    "float16[N,3] x",
+                ),
+                20,
+            ),
         ],
     }
 

@@ -15,7 +15,7 @@ class OptimizationOptions:
     Attributes:
         patterns: names of sets and rules joined by + and -: ``"default"``, ``"default+onnxruntime"``,
             ``"default+onnxruntime-CastCast"``; or a list of names and rules; None for no rule. The set ``onnxruntime`` writes
-            operators of the domain com.microsoft.
+            operators of the domain com.microsoft, and several nodes where the kernel of one is slower.
         stop_after: stop after so many rewritings, None for no limit.
         constant_folding: compute nodes whose inputs are small constants, and those that weights alone make smaller or as large weights of.
         common_subexpressions: compute once what several nodes compute from the same values.
