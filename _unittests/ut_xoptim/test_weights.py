@@ -108,6 +108,14 @@ class TestComputedWeights(unittest.TestCase):
         model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40))
         self.assert_optimized(model, ["MatMul", "Mul"])
 
+    def test_elements_of_a_weight(self):
+        """More than ``numpy.choose`` takes, and the last ones by negative positions."""
+        nodes = (
+            "i = Constant <value=int64[2,1]{-1,70}> () e = GatherElements <axis=-2> (w, i) y = MatMul (x, e)"
+        )
+        model = model_of("(float[N,2] x) => (float[N,1] y)", nodes, w=(2000, 1))
+        self.assert_optimized(model, ["MatMul"])
+
     def test_what_stays(self):
         wide = "(float[N,40] x) => (float[N,40] y)"
         tie = "(float[N,40] x) => (float[N,40] y, float[N,40] z)"
@@ -119,6 +127,11 @@ class TestComputedWeights(unittest.TestCase):
                 "Expand Add",
             ),
             "an output": ("(float[N,40] x) => (float[N,40] y, float[40,40] e)", "e = Exp (w) y = MatMul (x, e)", "Exp MatMul"),
+            "what cuts": (
+                "(float[N,39] x) => (float[N,40] y)",
+                "p = Constant <value=int64[4]{-1,0,0,0}> () e = Pad (w, p) y = MatMul (x, e)",
+                "Pad MatMul",
+            ),
             "a Transpose": (wide, "t = Transpose (w) y = MatMul (x, t)", "Transpose MatMul"),
             "random numbers": (wide, "e = RandomNormalLike (w) z = MatMul (x, e) y = Sub (z, z)", "RandomNormalLike MatMul Sub"),
             "another domain": (wide, "e = com.microsoft.BiasGelu (w, g) y = MatMul (x, e)", "BiasGelu MatMul"),

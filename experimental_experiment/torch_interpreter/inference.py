@@ -288,9 +288,7 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
         opset_imports=[onnx.helper.make_opsetid("", opset)],
     )
     feeds = {value.name: value.const_value.numpy() for value in node.inputs}
-    with np.errstate(all="ignore"):
-        results = evaluator_class()(model).run(None, feeds)
-    arrays = [np.asarray(result) for result in results]
+    arrays = [np.asarray(result) for result in evaluated(model, feeds)]
     as_declared = all(
         a.dtype == o.dtype.numpy() and a.shape == o.shape.numpy() for a, o in zip(arrays, node.outputs)
     )
@@ -298,24 +296,44 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
 
 
 def is_beyond_numpy(node: ir.Node) -> bool:
-    """Whether the reference evaluator refuses a node of constants, or computes something else than onnxruntime."""
-    if node.op_type in ("Div", "Mod"):
-        divided, divisor = node.inputs
-        return not divided.dtype.is_floating_point() and bool(np.any(divisor.const_value.numpy() == 0))
+    """Whether the reference evaluator may refuse a node of constants, or compute something else than onnxruntime."""
+    if node.op_type in ("Div", "Mod") and not node.inputs[0].dtype.is_floating_point():
+        divisor = node.inputs[1].const_value
+        return divisor is None or bool(np.any(divisor.numpy() == 0))
     if node.op_type == "Pad":  # numpy cuts nothing
-        return bool(np.any(node.inputs[1].const_value.numpy() < 0))
-    if node.op_type == "GatherElements":  # numpy reads whole rows along the other axes
-        data, indices = (list(value.const_value.shape) for value in node.inputs)
-        axis = node.attributes.get_int("axis", 0)
-        data[axis] = indices[axis]
-        return data != indices
+        pads = node.inputs[1].const_value
+        return pads is None or bool(np.any(pads.numpy() < 0))
     return False
+
+
+def evaluated(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What ``onnx.reference`` computes."""
+    with np.errstate(all="ignore"):
+        return evaluator_class()(model, new_ops=new_operators()).run(None, feeds)
 
 
 @functools.cache
 def evaluator_class() -> type:
     """``onnx.reference.ReferenceEvaluator``, imported by the first constant that is folded: it takes a while."""
     return importlib.import_module("onnx.reference").ReferenceEvaluator
+
+
+@functools.cache
+def new_operators() -> list[type]:
+    """Operators that it computes otherwise, or refuses."""
+    base = importlib.import_module("onnx.reference.op_run").OpRun
+
+    class GatherElements(base):
+        """Its own knows no negative axis, few elements along it, and other axes of the same sizes only."""
+
+        op_domain = ""
+
+        def _run(self, data, indices, axis=0):
+            axis %= data.ndim
+            read = tuple(slice(None if of == axis else size) for of, size in enumerate(indices.shape))
+            return (np.take_along_axis(data[read], indices, axis),)
+
+    return [GatherElements]
 
 
 def unique(values) -> list[ir.Value]:

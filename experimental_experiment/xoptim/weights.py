@@ -16,7 +16,8 @@ from experimental_experiment.torch_interpreter.inference import (
     LIMIT,
     MOVES,
     NUMPY,
-    evaluator_class,
+    evaluated,
+    is_beyond_numpy,
     type_proto,
 )
 from experimental_experiment.xoptim.report import Report
@@ -91,7 +92,7 @@ def is_computed(node: ir.Node) -> bool:
     exact = NUMPY | dtypes.HALVES if node.op_type in MOVES else NUMPY
     if any(value is not None and value.dtype not in exact for value in node.inputs):
         return False
-    return all(
+    return not is_beyond_numpy(node) and all(
         value.dtype in exact
         and value.shape is not None
         and value.shape.is_static()
@@ -155,8 +156,7 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
 
     def compute() -> ir.Tensor:
         feeds = {given: tensor.numpy() for given, tensor in tensors.items()}
-        with np.errstate(all="ignore"):
-            (array,) = evaluator_class()(model).run(None, feeds)
+        (array,) = evaluated(model, feeds)
         array = np.asarray(array, dtype.numpy())
         assert array.shape == shape, f"{name} is computed as {array.shape} instead of {shape}"
         return ir.Tensor(array, dtype, name=name)
