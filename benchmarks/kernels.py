@@ -1,7 +1,8 @@
 """Which (operator, dtype) pairs of ai.onnx have no kernel in onnxruntime's CPU provider.
 
 Writes ``experimental_experiment/torch_interpreter/runtime/kernels.json``: {operator: {type variable: [dtypes]}} of the pairs
-that ONNX allows and onnxruntime refuses at the newest operator set it runs. Run it again when onnxruntime changes:
+that ONNX allows and onnxruntime refuses at the newest operator set it runs, also with the same dtype for all type variables that take it.
+Run it again when onnxruntime changes:
 
     python benchmarks/kernels.py
 """
@@ -18,10 +19,20 @@ import onnxruntime
 OPSETS = (18, 20, 21, 22, 23, 26)
 PREFERRED = ("tensor(float)", "tensor(int64)", "tensor(bool)", "tensor(string)")
 STRINGS = {"direction": "forward", "equation": "a,a->a", "to": 1, "mode": "linear"}
-FIXED = {"Cast": {"to": 1}, "Einsum": {"equation": "a,a->a"}, "BitShift": {"direction": "LEFT"}}
+FIXED = {
+    "RandomNormalLike": {"dtype": 1},
+    "RandomUniformLike": {"dtype": 1},
+    "Cast": {"to": 1},
+    "Einsum": {"equation": "a,a->a"},
+    "BitShift": {"direction": "LEFT"},
+}
 
-INLINED = {"ReduceLogSumExp": {"T": ["FLOAT16"]}, "Softplus": {"T": ["FLOAT16"]}}
-"""Operators that onnxruntime replaces by their ONNX function at opset 18, which overflows in float16."""
+ADDED = {
+    "BatchNormalization": {"U": ["BFLOAT16"]},
+    "ReduceLogSumExp": {"T": ["FLOAT16"]},
+    "Softplus": {"T": ["FLOAT16"]},
+}
+"""A variable of opset 14; operators that onnxruntime replaces by their ONNX function at opset 18, which overflows in float16."""
 
 
 def attributes(schema: onnx.defs.OpSchema) -> dict:
@@ -35,10 +46,12 @@ def attributes(schema: onnx.defs.OpSchema) -> dict:
     return found | FIXED.get(schema.name, {})
 
 
-def runs(schema: onnx.defs.OpSchema, opset: int, variable: str, dtype: str) -> bool:
-    """Whether onnxruntime finds a kernel when *variable* is *dtype* and the other variables their usual type."""
+def runs(schema: onnx.defs.OpSchema, opset: int, variable: str, dtype: str, all_alike: bool = False) -> bool:
+    """Whether onnxruntime finds a kernel when *variable*, or all that take it, is *dtype* and the other variables their usual type."""
     chosen = {variable: dtype}
     for constraint in schema.type_constraints:
+        if all_alike and dtype in constraint.allowed_type_strs:
+            chosen[constraint.type_param_str] = dtype
         usual = [name for name in PREFERRED if name in constraint.allowed_type_strs]
         chosen.setdefault(constraint.type_param_str, (usual or list(constraint.allowed_type_strs))[0])
     inputs = []
@@ -82,6 +95,11 @@ DTYPES = {
 }  # fmt: skip
 
 
+def name_of(dtype: str) -> str:
+    """The name of a dtype in the table."""
+    return ir.DataType(DTYPES[dtype]).name
+
+
 def main() -> None:
     """Probe every operator and write the table."""
     table: dict[str, dict[str, list[str]]] = {}
@@ -97,14 +115,18 @@ def main() -> None:
                 variable = constraint.type_param_str
                 if all(formal.type_str != variable for formal in schema.inputs):
                     continue
-                for dtype in sorted(set(constraint.allowed_type_strs) & set(DTYPES)):
-                    if not runs(schema, opset, variable, dtype):
-                        missing = table.setdefault(name, {}).setdefault(variable, [])
-                        short = ir.DataType(DTYPES[dtype]).name
-                        if short not in missing:
-                            missing.append(short)
-    for name, inlined in INLINED.items():
-        for variable, dtypes in inlined.items():
+                allowed = sorted(set(constraint.allowed_type_strs) & set(DTYPES))
+                absent = [
+                    dtype
+                    for dtype in allowed
+                    if not any(runs(schema, opset, variable, dtype, alike) for alike in (False, True))
+                ]
+                if absent == allowed:
+                    continue  # no kernel of this version at all: the table of the runtime says it
+                missing = table.setdefault(name, {}).setdefault(variable, []) if absent else []
+                missing += [short for short in map(name_of, absent) if short not in missing]
+    for name, added in ADDED.items():
+        for variable, dtypes in added.items():
             table.setdefault(name, {}).setdefault(variable, []).extend(dtypes)
     folder = os.path.join(
         os.path.dirname(__file__), "..", "experimental_experiment", "torch_interpreter", "runtime"

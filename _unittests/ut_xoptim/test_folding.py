@@ -7,6 +7,7 @@ import onnx
 import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import optimize
 
 
@@ -31,6 +32,16 @@ IMAGE = "float[N,4,6,6] y", "float[N,2,8,8] x"
 LARGER = "float[N,4,7,7] y", "float[N,6,5,5] x"
 ROWS = "float[N,4] y", "float[N,3] x"
 LAYERS = "float[N,5,4] y", "float[N,5,3] x"
+
+
+def parsed_halves(inputs, result, nodes, weights):
+    """A model with these weights in float16."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : 20]>\nagraph ({inputs}) => ({result}) {{ {nodes} }}'
+    )
+    for name, values in weights.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.float16), name))
+    return model
 
 
 def graph(nodes, result, inputs):
@@ -104,6 +115,39 @@ class TestFolding(RuleTestCase):
                 ),
             },
         )
+
+    def test_batch_norm_of_a_product_in_float16(self):
+        """The weights are rounded once; where float16 holds them no more the norm stays."""
+        random = np.random.default_rng(0)
+        cases = {
+            "ordinary": ([1.5, -0.5, 2.0, 0.1], 0.0, ["Conv"]),
+            "a channel that is off": ([1.5, 0.0, 2.0, 1e-9], 0.0, ["Conv"]),
+            "a channel of which little is left": (
+                [1.5, -0.5, 2.0, 1e-5],
+                0.0,
+                ["Conv", "BatchNormalization"],
+            ),
+            "weights too large": ([1.5, -0.5, 2.0, 6e4], 0.0, ["Conv", "BatchNormalization"]),
+            "a bias too large": ([1.5, -0.5, 2.0, 10.0], 3e4, ["Conv", "BatchNormalization"]),
+        }
+        for promise, (scale, bias, expected) in cases.items():
+            with self.subTest(promise):
+                weights = {
+                    "w": random.normal(size=(4, 2, 3, 3)),
+                    "b": np.full(4, bias),
+                    "scale": np.array(scale),
+                    "shift": random.normal(size=4),
+                    "mean": random.normal(size=4),
+                    "variance": random.uniform(0.5, 2, size=4),
+                }
+                nodes = f"p = Conv(x, w, b) {NORM}"
+                model = parsed_halves("float16[N,2,8,8] x", "float16[N,4,6,6] y", nodes, weights)
+                optimized = optimize(model)
+                self.assertEqual(expected, operators(optimized))
+                if expected == ["Conv"]:
+                    x = random.normal(size=(3, 2, 8, 8)).astype(np.float16)
+                    wanted, got = (session(item).run(None, {"x": x})[0] for item in (model, optimized))
+                    np.testing.assert_allclose(got, wanted, rtol=0, atol=2**-10 * np.abs(wanted).max())
 
     def test_product_of_batch_norm(self):
         channels = " ".join(

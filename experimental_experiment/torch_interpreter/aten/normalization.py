@@ -102,10 +102,14 @@ def with_statistics(op, input, weight, bias, running_mean, running_var, training
 def normalized(op, input, mean, var, weight, bias, eps):
     """``(input - mean) / sqrt(var + eps) * weight + bias``, with one number a channel for each of them."""
     channels = op.size(input, 1)
-    if input.dtype == ir.DataType.FLOAT and is_static(channels):
-        scale = weight if weight is not None else op.constant(np.ones(channels, np.float32))
-        shift = bias if bias is not None else op.constant(np.zeros(channels, np.float32))
-        return op.BatchNormalization(input, scale, shift, mean, var, epsilon=eps)
+    if is_static(channels):
+        kind = mean.dtype.numpy()
+        scale = op.constant(np.ones(channels, kind)) if weight is None else weight
+        shift = op.constant(np.zeros(channels, kind)) if bias is None else bias
+        if input.dtype == ir.DataType.DOUBLE:  # the attribute is a float32
+            var = op.Add(var, eps - float(np.float32(eps)))
+        x, *given = in_one_dtype(op, input, scale, shift, mean, var)
+        return op.Cast(op.BatchNormalization(x, *given, epsilon=eps), to=input.dtype)
     mean, var = (channelwise(op, x, input) for x in (mean, var))
     result = op.Mul(op.Sub(raised(op, input), mean), reciprocal_root(op, var, eps))
     return op.Cast(scaled_channels(op, result, weight, bias), to=input.dtype)
