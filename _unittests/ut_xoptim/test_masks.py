@@ -131,6 +131,17 @@ class TestGuards(RuleTestCase):
         optimized = optimize(parsed(text), OptimizationOptions([self.RULE]))
         self.assertNotIn("ReduceMax", operators(optimized))
 
+    def test_looked_up_positions(self):
+        """A table of finite numbers, as relative positions have."""
+        for last, fires in ((6, True), ("-inf", False)):
+            with self.subTest(last=last):
+                table = f"table = Constant <value=float[2,6]{{1,2,3,4,5,6,7,8,9,10,11,{last}}}> ()"
+                bias = "at = ArgMax <axis=0,keepdims=0> (x) sized = Gather (table, at) bias = Unsqueeze (sized, one)"
+                guard = GUARD.replace("bias = Where (mask, zero, closed)", bias)
+                text = f"agraph (float[1,6] x, float[6,2] v) => (float[6,1,2] y) {{ {CONSTANTS} {table} {guard} }}"
+                optimized = optimize(parsed(text), OptimizationOptions([self.RULE]))
+                self.assertEqual(not fires, "ReduceMax" in operators(optimized))
+
     def test_constant_masks(self):
         for rows, fires in (("0,0,1,0", False), ("1,1,0,0", False), ("1,0,0,1", True)):
             with self.subTest(rows):

@@ -4,7 +4,9 @@ import unittest
 
 import numpy as np
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.patterns.slicing import ENDLESS, composed
 
 
@@ -218,10 +220,24 @@ class TestGatherAsRows(RuleTestCase):
             "of halves": picked("8,16,32", 64, 32, dtype="float16"),
             "of integers": picked("2,8,4,32", 9, 32, dtype="int64"),
             "two columns": picked("N,512,2", 2, 2),
+            "a few rows often": picked("64,3,20", 20, 20),
+            "a few rows more": picked("N,2,5,20", 10, 20),
         }
         for promise, text in cases.items():
             with self.subTest(promise):
                 self.assert_becomes(text, ROWS)
+
+    def test_a_multiple_of_an_unknown_size(self):
+        """It is at least its factor, which a reshaped image has."""
+        model = parsed(picked("N,3,64", 64, 64))
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_param = "4096*N"
+        optimized = optimize(model, OptimizationOptions([self.RULE]))
+        self.assertEqual(ROWS, operators(optimized))
+        self.assertEqual([2, 0, 1], list(optimized.graph.node[0].attribute[0].ints))
+        x = np.random.default_rng(0).normal(size=(5, 3, 64)).astype(np.float32)
+        wanted, got = (session(item).run(None, {"x": x})[0] for item in (model, optimized))
+        np.testing.assert_array_equal(got, wanted)
 
     def test_positions_computed_from_those_of_all_elements(self):
         text = f"""agraph (float[N,8,W] x) => (float[N,8,K] y) <int64[K] every, int64[K] i>
@@ -233,7 +249,7 @@ class TestGatherAsRows(RuleTestCase):
             "another axis": picked("64,20,20", 20, 20, axis=1),
             "one position": picked("64,20", 1, 20),
             "few of many positions": picked("64,200", 20, 200),
-            "few rows": picked("64,3,20", 20, 20),
+            "perhaps few rows": picked("N,3,20", 20, 20),
             "a small tensor": picked("4,20", 20, 20),
             "a vector": picked("600", 600, 600),
             "positions of two axes": """agraph (float[8,64] x, int64[2,3] z) => (float[8,2,3] y)

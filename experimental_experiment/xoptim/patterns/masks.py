@@ -29,7 +29,7 @@ x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 REACH = 8
 """How many nodes back a mask is looked at."""
 
-SMALL = 4096
+SMALL = 2**17
 """Constants of more elements are not read."""
 
 MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
@@ -191,6 +191,8 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     tensor = constant_of(bias)
     if tensor is not None:
         return bool((tensor.numpy() > -math.inf).any(axis=-1).all()) if tensor.shape else False
+    if is_finite(bias):
+        return True
     node = bias.producer()
     first = in_first_column(bias)
     if first is not None or node is None or node.op_type != "Where":
