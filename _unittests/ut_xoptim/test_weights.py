@@ -142,10 +142,34 @@ class TestComputedWeights(unittest.TestCase):
                 optimized = optimize(model, OptimizationOptions(None))
                 self.assertEqual(expected.split(), operators(optimized))
 
-    def test_halves_and_quantized_weights_stay(self):
-        """Halves are only moved, as they are rounded otherwise elsewhere; quantized weights take less room as they are."""
+    def test_halves(self):
+        """They are computed in float32 and rounded once, where a small step of an operand is a small one of the result."""
+        random = np.random.default_rng(0)
+        weights = {
+            name: random.normal(size=shape).astype(np.float16)
+            for name, shape in {"w": (40, 40), "g": (40, 1)}.items()
+        }
+        for nodes, expected in (
+            ("n = ReduceL2 <keepdims=1> (w, last) d = Div (w, n) s = Mul (d, g)", ["MatMul"]),
+            ("r = Floor (w) s = Mul (r, g)", ["Floor", "Mul", "MatMul"]),
+        ):
+            with self.subTest(nodes):
+                constants = "last = Constant <value=int64[1]{1}> ()"
+                text = f"{constants} {nodes} y = MatMul (x, s)"
+                model = parsed_without_check("(float16[N,40] x) => (float16[N,40] y)", text, 20)
+                for name, array in weights.items():
+                    model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+                optimized = optimize(model, OptimizationOptions(None))
+                self.assertEqual(expected, operators(optimized))
+                if expected == ["MatMul"]:
+                    wide = weights["w"].astype(np.float64)
+                    exact = wide / np.linalg.norm(wide, axis=1, keepdims=True) * weights["g"]
+                    computed = onnx.numpy_helper.to_array(optimized.graph.initializer[0])
+                    np.testing.assert_allclose(computed, exact, rtol=2**-11 * 1.01)
+
+    def test_quantized_weights_stay(self):
+        """They take less room as they are."""
         cases = {
-            "halves": ("float16[N,40] x", "h = Cast <to=10> (w) s = Exp (h) y = MatMul (x, s)", "float16[N,40] y", "Cast Exp MatMul"),
             "quantized": (
                 "float[N,40] x",
                 """scale = Constant <value=float{0.1}> () zero = Constant <value=int8{0}> () q = QuantizeLinear (w, scale, zero)

@@ -20,7 +20,7 @@ import torch
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import LIMIT, fold, infer
+from experimental_experiment.torch_interpreter.inference import fold, infer, is_shared
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
@@ -362,10 +362,10 @@ class Emitter:
     def stored(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
         """The constant of a number, a list or an array: the one that holds the same, a new one when there is none."""
         array = as_array(value, dtype)
-        key = content_of(array) if array.size <= LIMIT else None
+        dtype = dtype if dtype is not None else ir.DataType.from_numpy(array.dtype)
+        key = content_of(array) if is_shared(array.size, dtype) else None
         if key is not None and key in self.context.constants:
             return self.context.constants[key]
-        dtype = dtype if dtype is not None else ir.DataType.from_numpy(array.dtype)
         name = self.context.names.unique(constant_name(array, dtype))
         tensor = ir.Tensor(array, dtype=dtype, name=name)
         result = self.initializer(name, tensor)

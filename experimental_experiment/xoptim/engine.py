@@ -16,7 +16,7 @@ import onnx_ir as ir
 from experimental_experiment.progress import nothing
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import FOLDED, LIMIT, fold, infer, is_small
+from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer, is_shared, is_small
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import bodies_of, detach, is_read, nodes_of
 from experimental_experiment.xoptim.pattern import (
@@ -136,7 +136,7 @@ class Rewriter(Emitter):
 
     def weight(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A tensor that a rule computed from others: a small one is the constant that holds the same, as those of a file are."""
-        if tensor.size > LIMIT:
+        if not is_shared(tensor.size, tensor.dtype):
             return self.initializer(name, tensor)
         key = content_of(tensor.numpy())
         if key not in self.context.constants:

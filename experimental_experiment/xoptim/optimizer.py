@@ -15,7 +15,7 @@ from experimental_experiment.progress import Progress, nothing, silent
 from experimental_experiment.protos import from_proto, to_proto
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import LIMIT, infer
+from experimental_experiment.torch_interpreter.inference import infer, is_shared
 from experimental_experiment.xoptim.constants import constant_of, lift_constants, lowered_constants
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
@@ -404,7 +404,12 @@ def share_constants(graph: ir.Graph, context: Context) -> None:
     """One initializer for all that hold the same small tensor; those that a rule writes are compared with it too."""
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
-        if tensor is None or tensor.size > LIMIT or value.is_graph_input() or value.is_graph_output():
+        if (
+            tensor is None
+            or not is_shared(tensor.size, tensor.dtype)
+            or value.is_graph_input()
+            or value.is_graph_output()
+        ):
             continue
         same = context.constants.setdefault(content_of(tensor.numpy()), value)
         if same is not value:

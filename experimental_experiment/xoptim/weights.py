@@ -20,6 +20,7 @@ from experimental_experiment.torch_interpreter.inference import (
     is_beyond_numpy,
     type_proto,
 )
+from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS
 from experimental_experiment.xoptim.report import Report
 
 COMPUTED = FOLDED | frozenset(
@@ -89,7 +90,7 @@ def is_computed(node: ir.Node) -> bool:
     """Whether numpy computes a node as onnxruntime does, and its result is no output of the model."""
     if node.op_type not in COMPUTED or node.domain:
         return False
-    exact = NUMPY | dtypes.HALVES if node.op_type in MOVES else NUMPY
+    exact = NUMPY | dtypes.HALVES if node.op_type in MOVES or is_continuous(node) else NUMPY
     if any(value is not None and value.dtype not in exact for value in node.inputs):
         return False
     return not is_beyond_numpy(node) and all(
@@ -99,6 +100,13 @@ def is_computed(node: ir.Node) -> bool:
         and not value.is_graph_output()
         for value in node.outputs
     )
+
+
+def is_continuous(node: ir.Node) -> bool:
+    """Whether a result in float32 is near to the one in float16: both may be computed there."""
+    if node.op_type in ("Cast", "CastLike"):
+        return node.outputs[0].dtype in dtypes.FLOATS
+    return node.op_type in CONTINUOUS
 
 
 def groups(nodes: Sequence[ir.Node]) -> list[list[ir.Node]]:
@@ -151,11 +159,15 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
         ),
         opset_imports=[onnx.helper.make_opsetid("", graph.opset_imports[""])],
     )
+    raise_halves(model.graph)
     tensors = {value.name: value.const_value for value in given}
     name, dtype, shape = names.unique(f"{source.name}_computed"), old.dtype, old.shape.numpy()
 
     def compute() -> ir.Tensor:
-        feeds = {given: tensor.numpy() for given, tensor in tensors.items()}
+        feeds = {
+            given: tensor.numpy().astype(np.float32) if tensor.dtype in dtypes.HALVES else tensor.numpy()
+            for given, tensor in tensors.items()
+        }
         (array,) = evaluated(model, feeds)
         array = np.asarray(array, dtype.numpy())
         assert array.shape == shape, f"{name} is computed as {array.shape} instead of {shape}"
@@ -167,6 +179,18 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
     graph.register_initializer(new)
     old.replace_all_uses_with(new)
     return new
+
+
+def raise_halves(graph: onnx.GraphProto) -> None:
+    """Compute in float32 what a graph computes in float16 or bfloat16: the result is rounded once."""
+    halves = [dtype.value for dtype in dtypes.HALVES]
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type in halves:
+            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in halves:
+                attribute.i = onnx.TensorProto.FLOAT
 
 
 def ancestors(result: ir.Value) -> tuple[list[ir.Node], list[ir.Value]]:

@@ -208,12 +208,12 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    x, *scale = (None if given is None else raised(op, given) for given in (input, weight, bias))
-    result = normalized_rows(op, x, eps, *scale)
-    result = op.Cast(result, to=input.dtype)
+    result = op.Cast(normalized_rows(op, *in_one_dtype(op, input, weight, bias), eps), to=input.dtype)
     if running_mean is None:
         return result
-    mean, var = (op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, x))
+    mean, var = (
+        op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, raised(op, input))
+    )
     return result, *updated(
         op, input, range(2, rank(input)), (running_mean, running_var), (mean, var), momentum
     )
@@ -238,14 +238,15 @@ def out_of_groups(op, rows, x):
     return op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
 
 
-def normalized_rows(op, rows, eps, weight=None, bias=None):
+def normalized_rows(op, rows, weight, bias, eps):
     """Every ``rows[n, g]`` (N, G, *) normalized, then scaled by weight and bias, one number for each g."""
-    if rows.dtype == ir.DataType.FLOAT and rank(rows) > 2:
-        scale = weight if weight is not None else repeated_number(op, 1.0, op.size(rows, 1))
-        shift = bias if bias is not None else repeated_number(op, 0.0, op.size(rows, 1))
+    if rows.dtype != ir.DataType.DOUBLE and rank(rows) > 2:
+        scale = repeated_number(op, 1.0, op.size(rows, 1), rows.dtype) if weight is None else weight
+        shift = repeated_number(op, 0.0, op.size(rows, 1), rows.dtype) if bias is None else bias
         return op.InstanceNormalization(rows, scale, shift, epsilon=eps)
-    mean, var = moments(op, rows, list(range(2, rank(rows))))
-    result = op.Mul(op.Sub(rows, mean), reciprocal_root(op, var, eps))
+    x = raised(op, rows)
+    mean, var = moments(op, x, list(range(2, rank(x))))
+    result = op.Mul(op.Sub(x, mean), reciprocal_root(op, var, eps))
     return scaled_channels(op, result, weight, bias)
 
 
@@ -255,7 +256,7 @@ def statistics_of(op, rows):
     return [op.Squeeze(statistic, axes) for statistic in moments(op, rows, axes)]
 
 
-def repeated_number(op, number, count, dtype=ir.DataType.FLOAT):
+def repeated_number(op, number, count, dtype):
     """A vector of one number."""
     return op.Expand(op.constant(number, dtype), op.shape([count]))
 

@@ -41,7 +41,9 @@ NORM = {name: const(name) for name in ("scale", "shift", "mean", "variance")}
 def batch_norm_of_product(op, product, weight, bias, scale, shift, mean, variance, root):
     """A BatchNormalization of a Conv, ConvTranspose or Gemm goes into its weight and its bias.
 
-    In float16, where it rounds the weights as eager rounds what it multiplies: networks are nearer to the exact result than eager.
+    In float16 it rounds the weights, as onnxruntime does otherwise when it loads the model, in steps of float16. Distance to the float64
+    result beside eager's, beside onnxruntime's: ResNet 18 1.33 to 1.61, 0.82 to 0.87, DenseNet 121 0.48 to 0.99, 0.43 to 0.51, MobileNet
+    v3 0.61 to 0.96, 0.53 to 0.63, RegNet 1.06, 0.63.
     """
     affine = running(op, root, scale, shift, mean, variance)
     if isinstance(affine, Declined):
