@@ -47,6 +47,31 @@ class TestGatherOfGrid(RuleTestCase):
         )
         self.assert_becomes(text, ["Sign", "Cast", "Gather", "Unsqueeze"])
 
+    def test_constant_columns(self):
+        """All in order, some in another order, and those that vary along two axes."""
+        for columns, x, expected in (
+            ("0,1,2", "float[B,3] x", ["Unsqueeze"]),
+            ("2,0,1", "float[B,3] x", ["Gather", "Unsqueeze"]),
+            ("0,1,2", "float[B,7] x", ["Gather", "Unsqueeze"]),
+        ):
+            with self.subTest(columns=columns, x=x):
+                text = graph(
+                    columns=f"ca = Constant <value=int64[1,1,1,3]{{{columns}}}> ()",
+                    pairs=SPREAD.replace("low = Shape (c) ", "").replace("(ra, low)", "(ra, three)")
+                    + " "
+                    + PAIRS,
+                    x=x,
+                    result="float[B,1,1,3]",
+                    known="int64[B] r",
+                )
+                three = "three = Constant <value=int64[1]{3}> ()"
+                self.assert_becomes(text.replace("{ \n", f"{{ {three}\n", 1), expected)
+        self.assert_stays(
+            f"""agraph (float[2,3] x) => (float[2,1,1,3] y) {{ last = Constant <value=int64[1]{{-1}}> ()
+            re = Constant <value=int64[2,1,1,3]{{0,0,0,1,1,1}}> () ce = Constant <value=int64[2,1,1,3]{{0,1,2,2,1,0}}> ()
+            {PAIRS} y = GatherND (x, p) }}"""
+        )
+
     def test_one_row(self):
         """The number 0 tells the only row of a matrix."""
         text = graph(

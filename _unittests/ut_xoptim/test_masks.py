@@ -152,6 +152,19 @@ class TestGuards(RuleTestCase):
                 optimized = optimize(parsed(text), OptimizationOptions([self.RULE], constant_folding=False))
                 self.assertEqual(not fires, "ReduceMax" in operators(optimized))
 
+    def test_masks_of_constant_positions(self):
+        """What numpy computes of them, as of texts of a known length."""
+        for rows, fires in (("0,1,2", True), ("2,5,0", True), ("-1,0,1", False)):
+            with self.subTest(rows):
+                mask = (
+                    "kk = Constant <value=int64[1,6]{0,1,2,3,4,5}> ()"
+                    f" qq = Constant <value=int64[3,1]{{{rows}}}> ()"
+                    " above = Greater (kk, qq) le = Not (above) all = GreaterOrEqual (kk, first) mask = And (le, all)"
+                )
+                text = f"agraph ({INPUTS}) => (float[3,2] y) {{ {CONSTANTS} {mask} {GUARD} }}"
+                optimized = optimize(parsed(text), OptimizationOptions([self.RULE], constant_folding=False))
+                self.assertEqual(not fires, "ReduceMax" in operators(optimized))
+
 
 class TestGuardsOfWeights(RuleTestCase):
     RULE = "GuardOfWeights"

@@ -21,14 +21,14 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import DATA, PROTO
 
 FOLDED = frozenset(
-    "Abs Add And Cast CastLike Ceil Clip Concat ConstantOfShape Cos CumSum Div Equal Exp Expand Flatten Floor Gather GatherElements Greater "
+    "Abs Add And Cast CastLike Ceil Clip Concat ConstantOfShape Cos CumSum Div Equal Exp Expand Flatten Floor Gather GatherElements GatherND Greater "
     "GreaterOrEqual Less LessOrEqual Log Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Relu "
     "Reshape Round Shape Sign Sin Size Slice Split Sqrt Squeeze Sub Tanh Tile Transpose Trilu Unsqueeze Where Xor".split()
 )
 """Operators computed while emitting when all inputs are small constants."""
 
 MOVES = frozenset(
-    "Concat Expand Flatten Gather GatherElements Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split()
+    "Concat Expand Flatten Gather GatherElements GatherND Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split()
 )
 """Those that compute nothing: they are exact for halves too."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, number_of, var
-from experimental_experiment.xoptim.patterns.masks import REACH, starts_at_zero
+from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
+from experimental_experiment.xoptim.patterns.masks import starts_at_zero
+from experimental_experiment.xoptim.patterns.positions import MOST, REACH
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
 
@@ -24,13 +26,13 @@ def gather_of_grid(op, x, rows, columns, pairs, node):
         return no("it is no matrix, or the rank is unknown")
     if attribute_of(pairs, "axis") not in (-1, len(shape) - 1) or attribute_of(node, "batch_dims", 0):
         return no("the pairs do not stand along the last axis")
-    across = spread(columns)
+    across = spread(op, columns)
     if across is None:
         return no("the columns do not vary along one axis")
     vector, place = across
     width = len(result)
     column = place + width + 1  # the pairs have one axis more
-    found = row_axis(x, rows, column, width)
+    found = row_axis(op, x, rows, column, width)
     if found is None or not found[0] < column < width:
         return no("the rows do not vary along an earlier axis")
     row, chosen = found
@@ -45,11 +47,11 @@ def gather_of_grid(op, x, rows, columns, pairs, node):
     return op.Unsqueeze(picked, added) if added else picked
 
 
-def row_axis(x: ir.Value, rows: ir.Value, column: int, width: int) -> tuple[int, ir.Value | None] | None:
+def row_axis(op, x: ir.Value, rows: ir.Value, column: int, width: int) -> tuple[int, ir.Value | None] | None:
     """The axis of the pairs along which *rows* vary and their vector, None for all rows of *x* in order; None when they do not."""
     if x.shape[0] == 1 and is_zero(rows):
         return (column - 1, None) if column else None
-    along = spread(rows)
+    along = spread(op, rows)
     if along is None:
         return None
     vector, place = along
@@ -71,23 +73,26 @@ def is_zero(value: ir.Value) -> bool:
 
 def is_counted(vector: ir.Value) -> bool:
     """Whether the elements of a vector are 0, 1, 2…"""
-    known = ints_of(vector)
-    if known is not None:
-        return known == list(range(len(known)))
+    tensor = constant_of(vector)
+    if tensor is not None:
+        return tensor.size <= MOST and np.array_equal(tensor.numpy(), np.arange(tensor.size))
     node = vector.producer()
     return node is not None and node.op_type == "Range" and starts_at_zero(vector)
 
 
-def spread(value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | None:
+def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | None:
     """The vector whose elements stand along one axis of a value, repeated along the others, and that axis from the end; else None."""
     if value.shape is None or not len(value.shape):
         return None
     if len(value.shape) == 1:
         return value, -1
+    if constant_of(value) is not None:
+        long = [axis for axis, size in enumerate(value.shape) if size != 1]
+        return (op.Reshape(value, [-1]), long[0] - len(value.shape)) if len(long) == 1 else None
     node = value.producer()
     if node is None or not reach or node.op_type not in ("Expand", "Unsqueeze"):
         return None
-    inner = spread(node.inputs[0], reach - 1)
+    inner = spread(op, node.inputs[0], reach - 1)
     if inner is None or node.op_type == "Expand":
         return inner
     added, width = ints_of(node.inputs[1]), len(value.shape)

@@ -21,13 +21,11 @@ from experimental_experiment.xoptim.pattern import (
     softmax_axis,
     var,
 )
+from experimental_experiment.xoptim.patterns.positions import REACH, array_of, uniform
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import broadcast, is_same, same_sizes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
-
-REACH = 8
-"""How many nodes back a mask is looked at."""
 
 SMALL = 2**17
 """Constants of more elements are not read."""
@@ -188,9 +186,9 @@ def has_shape_of(value: ir.Value, node: ir.Node) -> bool:
 
 def adds_less_than_infinity(bias: ir.Value) -> bool:
     """Whether a mask that is added has a number above minus infinity in each row."""
-    tensor = constant_of(bias)
-    if tensor is not None:
-        return bool((tensor.numpy() > -math.inf).any(axis=-1).all()) if tensor.shape else False
+    array = array_of(bias)
+    if array is not None:
+        return bool((array > -math.inf).any(axis=-1).all()) if array.shape else False
     if is_finite(bias):
         return True
     node = bias.producer()
@@ -220,10 +218,12 @@ def source_of(value: ir.Value, operators: frozenset[str] | set[str]) -> ir.Value
 
 
 def is_true(mask: ir.Value, reach: int = REACH) -> bool:
-    """Whether a mask is true wherever it is: a constant, or positions that are not negative."""
-    tensor = constant_of(mask)
-    if tensor is not None:
-        return mask.dtype == ir.DataType.BOOL and bool(tensor.numpy().all())
+    """Whether a mask is true wherever it is: a constant, equal numbers, or positions that are not negative."""
+    array = array_of(mask)
+    if array is not None:
+        return mask.dtype == ir.DataType.BOOL and bool(array.all())
+    if uniform(mask) is True:
+        return True
     node = mask.producer()
     if node is None or not reach:
         return False
@@ -274,9 +274,9 @@ def opens_each_row(mask: ir.Value, reach: int = REACH) -> bool:
 
     Such are constants that hold one, positions up to that of the query, these in a window, and triangles that hold the first column.
     """
-    tensor = constant_of(mask)
-    if tensor is not None:
-        return bool(tensor.shape) and bool(tensor.numpy().any(axis=-1).all())
+    array = array_of(mask)
+    if array is not None:
+        return bool(array.shape) and bool(array.any(axis=-1).all())
     if is_true(mask):
         return True
     node = mask.producer()

@@ -1,0 +1,212 @@
+"""Positions of tokens, of which masks are made: what they hold, and their copies for each sample of a batch.
+
+transformers tells packed texts by positions that do not follow one another; where the model counts them itself they do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from experimental_experiment.xoptim.elementwise import BINARY
+from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
+from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.shapes import broadcast, same_sizes
+
+x, y, shape = var("x"), var("y"), var("shape")
+
+REACH = 8
+"""How many nodes back a mask is looked at."""
+
+MOST = 2**22
+"""Masks of constants with more elements are not computed."""
+
+COUNTED = (ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
+"""Dtypes of masks and positions."""
+
+COMPUTED = {
+    "Add": np.add,
+    "And": np.logical_and,
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Not": np.logical_not,
+    "Or": np.logical_or,
+    "Sub": np.subtract,
+    "Where": np.where,
+}
+"""How masks are made of positions."""
+
+
+# ---- copies for each sample
+
+
+@rule(
+    P.Unsqueeze(P.Expand(x, shape, name="expand", shared=True), var("axes")),
+    set="default",
+    looks_further=True,
+)
+def unsqueeze_expanded(op, x, shape, axes, expand):
+    """Positions that are copied for each sample are copied last."""
+    added, result = ints_of(axes), expand.outputs[0]
+    if result.dtype not in COUNTED or added is None or x.shape is None or result.shape is None:
+        return no("they are no positions, or their rank is unknown")
+    width = len(result.shape)
+    if len(x.shape) != width or shape.shape is None or list(shape.shape) != [width]:
+        return no("axes are added")
+    target = with_ones(op, shape, sorted(axis % (width + len(added)) for axis in added))
+    return no("the sizes are computed") if target is None else op.Expand(op.Unsqueeze(x, axes), target)
+
+
+def with_ones(op, shape: ir.Value, axes: list[int]) -> ir.Value | None:
+    """A vector of sizes with 1 at more axes: one of constants, or joined from vectors of known lengths between which they stand."""
+    node = shape.producer()
+    known = ints_of(shape)
+    pieces = [shape] if known is not None or node is None or node.op_type != "Concat" else list(node.inputs)
+    sizes: list = []
+    for piece in pieces:
+        numbers = ints_of(piece)
+        if numbers is None and (piece.shape is None or list(piece.shape) != [1]):
+            return None
+        sizes += [piece] if numbers is None else numbers
+    for axis in axes:
+        sizes.insert(axis, 1)
+    return op.shape(sizes)
+
+
+@rule(
+    P.one_of(*BINARY)(
+        P.Expand(x, shape, name="left", shared=True), P.Expand(y, shape, shared=True), name="node"
+    ),
+    set="default",
+)
+def expanded_positions(op, x, y, shape, left, node):
+    """Positions or masks that are both copied for each sample are compared or joined before."""
+    if x.dtype not in COUNTED:
+        return no("they are no positions")
+    operands = [x, y] if node.inputs[0] is left.outputs[0] else [y, x]
+    return op.Expand(again(op, node, operands), shape)
+
+
+EXPANDED = P.Expand(x, shape, name="expand", shared=True)
+
+
+@rule(
+    P.one_of(*BINARY)(EXPANDED, y, name="node") | P.one_of(*BINARY)(y, EXPANDED, name="node"), set="default"
+)
+def expanded_beside_positions(op, x, y, shape, expand, node):
+    """The same where one is copied for each sample, and the other is the same for all."""
+    sizes = broadcast([x.shape, y.shape])
+    if x.dtype not in COUNTED or sizes is None or same_sizes(sizes, node.outputs[0].shape):
+        return no("they are no positions, or the other one has as many")
+    operands = [x, y] if node.inputs[0] is expand.outputs[0] else [y, x]
+    return op.Expand(again(op, node, operands), shape)
+
+
+# ---- what they hold
+
+
+def array_of(value: ir.Value | None, reach: int = REACH) -> np.ndarray | None:
+    """What a value holds that is made of constants alone, None when it is not, or of too many."""
+    tensor = constant_of(value)
+    if tensor is not None:
+        return tensor.numpy() if tensor.size <= MOST else None
+    node = None if value is None else value.producer()
+    if node is None or node.domain or not reach or node.op_type not in COMPUTED:
+        return None
+    shape = value.shape
+    if shape is None or not shape.is_static() or math.prod(shape) > MOST:
+        return None
+    operands = [array_of(item, reach - 1) for item in node.inputs]
+    return None if any(item is None for item in operands) else COMPUTED[node.op_type](*operands)
+
+
+def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | None:
+    """The number that a value holds everywhere, None when it may hold several: what positions that follow one another tell of a text."""
+    tensor = constant_of(value)
+    if tensor is not None:
+        array = tensor.numpy() if 0 < tensor.size <= MOST else None
+        return array.flat[0].item() if array is not None and (array == array.flat[0]).all() else None
+    node = value.producer()
+    if node is None or node.domain or not reach:
+        return None
+    if node.op_type in ("Expand", "Gather", "GatherND", "Identity", "Slice", "Squeeze", "Unsqueeze"):
+        return uniform(node.inputs[0], reach - 1)
+    if node.op_type == "Sub" and is_step(node):
+        return 1
+    if node.op_type not in ("Cast", "CumSum", "Equal", "Not"):
+        return None
+    numbers = [uniform(item, reach - 1) for item in node.inputs]
+    if node.op_type == "CumSum":
+        return 0 if numbers[0] == 0 else None
+    if None in numbers:
+        return None
+    if node.op_type == "Cast":
+        is_whole = value.dtype in COUNTED and isinstance(numbers[0], int)
+        return (bool if value.dtype == ir.DataType.BOOL else int)(numbers[0]) if is_whole else None
+    return not numbers[0] if node.op_type == "Not" else numbers[0] == numbers[1]
+
+
+def is_step(node: ir.Node) -> bool:
+    """Whether a Sub is ``torch.diff`` of positions that follow one another, with the one before the first in front."""
+    positions, before = node.inputs[0], node.inputs[1].producer()
+    if before is None or before.op_type != "Slice" or positions.shape is None:
+        return False
+    last = len(positions.shape) - 1
+    joined = before.inputs[0].producer()
+    if spans(before, last) != (0, -1) or joined is None or joined.op_type != "Concat":
+        return False
+    if attribute_of(joined, "axis") not in (-1, last) or len(joined.inputs) != 2:
+        return False
+    first = joined.inputs[0].producer()
+    if joined.inputs[1] is not positions or first is None or first.op_type != "Sub":
+        return False
+    start = first.inputs[0].producer()
+    if start is None or start.op_type != "Slice" or start.inputs[0] is not positions:
+        return False
+    return spans(start, last) == (0, 1) and number_of(first.inputs[1]) == 1 and follow(positions)
+
+
+def spans(node: ir.Node, last: int) -> tuple[int, int] | None:
+    """Where a Slice along the last axis, and no other, starts and ends; None for other slices."""
+    if len(node.inputs) < 4:
+        return None
+    starts, ends, axes = (ints_of(value) for value in node.inputs[1:4])
+    steps = ints_of(node.inputs[4]) if len(node.inputs) > 4 else [1]
+    if axes not in ([-1], [last]) or steps != [1] or starts is None or ends is None:
+        return None
+    return starts[0], ends[0]
+
+
+def follow(value: ir.Value, reach: int = REACH) -> bool:
+    """Whether the elements along the last axis follow one another: a Range, or constants, moved and repeated along other axes."""
+    tensor = constant_of(value)
+    if tensor is not None:
+        return bool(tensor.shape) and tensor.size <= MOST and bool((np.diff(tensor.numpy()) == 1).all())
+    node = value.producer()
+    if node is None or not reach or value.shape is None:
+        return False
+    if node.op_type == "Range":
+        return number_of(node.inputs[2]) == 1
+    if node.op_type == "Add":
+        return any(
+            one.shape is not None and not len(one.shape) and follow(other, reach - 1)
+            for one, other in (node.inputs, node.inputs[::-1])
+        )
+    inner = node.inputs[0].shape if node.inputs else None
+    if inner is None or not len(inner):
+        return False
+    if node.op_type == "Expand":
+        return inner[-1] == value.shape[-1] and follow(node.inputs[0], reach - 1)
+    if node.op_type == "Unsqueeze":
+        axes = ints_of(node.inputs[1])
+        return (
+            axes is not None
+            and not {-1, len(value.shape) - 1} & set(axes)
+            and follow(node.inputs[0], reach - 1)
+        )
+    return False
