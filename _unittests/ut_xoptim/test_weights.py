@@ -108,6 +108,22 @@ class TestComputedWeights(unittest.TestCase):
         model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40))
         self.assert_optimized(model, ["MatMul", "Mul"])
 
+    def test_parts_that_take_less(self):
+        """A network of positions, whose results are looked up for pairs of tokens, as those of Swin v2; distances of a known number of tokens."""
+        nodes = """
+        h = MatMul (c, w) r = Relu (h) t = MatMul (r, u)
+        zero = Constant <value=int64{0}> () one = Constant <value=int64{1}> () n = Constant <value=int64{120}> ()
+        most = Constant <value=int64{39}> () first = Constant <value=int64[1]{0}> () second = Constant <value=int64[1]{1}> ()
+        p = Range (zero, n, one) k = Unsqueeze (p, first) q = Unsqueeze (p, second) d = Sub (k, q) far = Abs (d) i = Min (far, most)
+        l = Gather (t, i) y = Add (x, l)
+        """
+        model = model_of(
+            "(float[N,120,120,3] x) => (float[N,120,120,3] y)", nodes, c=(40, 2), w=(2, 600), u=(600, 3)
+        )
+        optimized = self.assert_optimized(model, ["Gather", "Add"])
+        sizes = [[*weight.dims] for weight in optimized.graph.initializer]
+        self.assertEqual([[40, 3], [120, 120]], sorted(sizes))
+
     def test_elements_of_a_weight(self):
         """More than ``numpy.choose`` takes, and the last ones by negative positions."""
         nodes = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -28,13 +28,20 @@ COMPUTED = FOLDED | frozenset(
 )
 """Operators that are computed, as often as their results are read."""
 
+POSITIONS = 2**14
+"""The most elements that small constants are made to."""
+
+MEMBERS = 256
+"""In groups of more nodes no part is looked for: each asks for all nodes before it."""
+
 
 def compute_weights(
     graph: ir.Graph, names: Names, report: Report, stop_after: int | None = None
 ) -> list[ir.Value]:
     """Replace nodes that read weights alone by what they give, where this takes no more room than the weights that are read no more.
 
-    It is computed whenever it is read, which takes no memory before the model is written. Weights of other files stay there, so do
+    Where it takes more, the last results before that take less are: those of a network behind which positions are looked up. So are
+    up to `POSITIONS` elements made of small constants, as the distances of tokens of a known number. It is computed whenever it is read, which takes no memory before the model is written. Weights of other files stay there, so do
     the nodes of bodies, and Transposes of what is computed: rules store the results transposed, or have a Gemm read them.
 
     Each result is a rewriting of the report, ComputedWeight; *stop_after* so many in all, none more. Returns the new weights.
@@ -47,14 +54,45 @@ def compute_weights(
         inside = set(members)
         results = [value for node in members for value in node.outputs if is_read_outside(value, inside)]
         read = dict.fromkeys(value for node in members for value in node.inputs if is_constant(value))
-        if all(node.op_type in FOLDED for node in members) and all(size_of(value) <= LIMIT for value in read):
-            continue  # small constants, which the engine computes
+        is_small = all(node.op_type in FOLDED for node in members) and all(size_of(w) <= LIMIT for w in read)
         spared = [value for value in read if not is_read_outside(value, inside)]
-        if results and room(results) <= room(spared):
-            report.applications += [("ComputedWeight", value.name or "") for value in results]
-            new += [replaced(graph, value, max(spared or read, key=size_of), names) for value in results]
-            graph.remove(members, safe=True)
+        if is_small or room(results) > room(spared):
+            results = parts_of(results) if len(members) <= MEMBERS else []
+        for value in results:
+            known, given = ancestors(value)
+            source = max([weight for weight in spared if weight in given] or given, key=size_of)
+            report.applications.append(("ComputedWeight", value.name or ""))
+            new.append(replaced(graph, value, source, names))
+            for node in reversed(known):
+                if not is_used(node):
+                    graph.remove(node, safe=True)
     return new
+
+
+def parts_of(results: Iterable[ir.Value]) -> list[ir.Value]:
+    """The last values, of those that *results* are computed from, that take no more room than what they are computed from alone."""
+    found: dict[ir.Value, None] = {}
+    waiting, seen = list(results), set(results)
+    while waiting:
+        value = waiting.pop()
+        nodes, given = ancestors(value)
+        inside = set(nodes)
+        inner = [output for node in nodes for output in node.outputs if output is not value]
+        is_alone = not any(is_read_outside(output, inside) for output in inner)
+        spared = [weight for weight in given if not is_read_outside(weight, inside)] if is_alone else []
+        is_small = size_of(value) <= POSITIONS and all(size_of(weight) <= LIMIT for weight in given)
+        if is_small or room([value]) <= room(spared):
+            found[value] = None
+            continue
+        before = [one for one in nodes[-1].inputs if one is not None and one.producer() is not None]
+        waiting += [one for one in before if one not in seen]
+        seen.update(before)
+    return list(found)
+
+
+def is_used(node: ir.Node) -> bool:
+    """Whether something reads a result of a node."""
+    return any(value.uses() or value.is_graph_output() for value in node.outputs)
 
 
 def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
