@@ -261,6 +261,47 @@ class TestFolding(RuleTestCase):
             },
         )
 
+    def test_batch_norm_of_rows(self):
+        result, given = "float[M,4] y", "float[N,5,3] x"
+        narrow = f"{numbers(3, 2, name='w')} s = Constant <value = int64[2] {{-1,4}}> ()"
+        self.assert_table(
+            "BatchNormOfRows",
+            {
+                "flattened": (
+                    graph(
+                        f"{LINEAR} {CHANNELS} m = MatMul(x, w) q = Add(m, b) p = Flatten<axis=2>(q) {NORM}",
+                        result,
+                        given,
+                    ),
+                    ["MatMul", "Add", "Flatten"],
+                ),
+                "in another shape, without a bias": (
+                    graph(
+                        f"{numbers(3, 4, name='w')} s = Constant <value = int64[2] {{-1,4}}> () {CHANNELS} m = MatMul(x, w) p = Reshape(m, s) {NORM}",
+                        result,
+                        given,
+                    ),
+                    ["MatMul", "Add", "Reshape"],
+                ),
+                "two rows in one": (
+                    graph(
+                        f"{narrow} {CHANNELS} m = MatMul(x, w) p = Reshape(m, s) {NORM}",
+                        result,
+                        "float[N,6,3] x",
+                    ),
+                    None,
+                ),
+                "three axes": (
+                    graph(
+                        f"{LINEAR} {CHANNELS} m = MatMul(x, w) s = Constant <value = int64[3] {{-1,4,5}}> () p = Reshape(m, s) {NORM}",
+                        "float[N,4,5] y",
+                        given,
+                    ),
+                    None,
+                ),
+            },
+        )
+
     def test_padding_of_product(self):
         zeros, one = "zero = Constant <value_float=0.0> ()", "zero = Constant <value_float=1.0> ()"
         both, height = (
