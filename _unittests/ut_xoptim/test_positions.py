@@ -131,7 +131,12 @@ class TestPackedTexts(unittest.TestCase):
             "given": ("p = Identity (given)", PACKED),
             "every second one": (COUNTED.replace("(zero, n, one)", "(n, m, two)").replace("range =", "f = Mul (n, two) m = Add (f, n) range ="), PACKED),
             "constants that begin again": ("row = Constant <value=int64[1,5]{0,1,2,0,1}> () p = Expand (row, sizes)", PACKED),
-            "the same for all tokens": ("row = Constant <value=int64[1,1]{2}> () fives = Concat <axis=0> (batch, s) s = Shape (v) p = Expand (row, fives)".replace("fives = Concat <axis=0> (batch, s) s = Shape (v)", "s = Shape (v) fives = Concat <axis=0> (batch, s)"), PACKED),
+            "the same for all tokens": ("row = Constant <value=int64[1,1]{2}> () s = Shape (v) fives = Concat <axis=0> (batch, s) p = Expand (row, fives)", PACKED),
+            "floats, whose steps are rounded": (
+                "low = Constant <value=float{0.1}> () unit = Constant <value=float{1.0}> () "
+                + COUNTED.replace("range = Range (zero, n, one)", "m = Cast <to=1> (n) range = Range (low, m, unit)"),
+                PACKED.replace("(first, one)", "(first, unit)").replace("(step, one)", "(step, unit)"),
+            ),
             "another first one": (COUNTED, PACKED.replace("before = Sub (first, one)", "before = Sub (first, two)")),
             "compared with 2": (COUNTED, PACKED.replace("same = Equal (step, one)", "same = Equal (step, two)")),
             "from behind": (COUNTED, PACKED.replace("joined = Concat <axis=-1> (before, p)", "joined = Concat <axis=-1> (p, before)")),

@@ -158,6 +158,13 @@ class TestComputedWeights(unittest.TestCase):
                 optimized = optimize(model, OptimizationOptions(None))
                 self.assertEqual(expected.split(), operators(optimized))
 
+    def test_pads_of_an_old_operator_set(self):
+        """An attribute there, which numpy's Pad does not read: the node stays."""
+        nodes = "p = Pad <pads=[1,0,0,0]> (w) y = MatMul (x, p)"
+        model = model_of("(float[N,41] x) => (float[N,40] y)", nodes, opset=10, w=(40, 40))
+        optimized = optimize(model, OptimizationOptions(None))
+        self.assertEqual(["Pad", "MatMul"], operators(optimized))
+
     def test_halves(self):
         """They are computed in float32 and rounded once, where a small step of an operand is a small one of the result."""
         random = np.random.default_rng(0)

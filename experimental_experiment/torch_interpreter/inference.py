@@ -310,7 +310,7 @@ def is_beyond_numpy(node: ir.Node) -> bool:
         divisor = node.inputs[1].const_value
         return divisor is None or bool(np.any(divisor.numpy() == 0))
     if node.op_type == "Pad":  # numpy cuts nothing
-        pads = node.inputs[1].const_value
+        pads = node.inputs[1].const_value if len(node.inputs) > 1 else None  # an attribute before opset 11
         return pads is None or bool(np.any(pads.numpy() < 0))
     return False
 

@@ -41,16 +41,16 @@ def compute_weights(
     """Replace nodes that read weights alone by what they give, where this takes no more room than the weights that are read no more.
 
     Where it takes more, the last results before that take less are: those of a network behind which positions are looked up. So are
-    up to `POSITIONS` elements made of small constants, as the distances of tokens of a known number. It is computed whenever it is read, which takes no memory before the model is written. Weights of other files stay there, so do
-    the nodes of bodies, and Transposes of what is computed: rules store the results transposed, or have a Gemm read them.
+    up to `POSITIONS` elements made of small constants, as the distances of tokens of a known number.
+
+    They are computed whenever they are read, which takes no memory before the model is written. Weights of other files stay there, so
+    do the nodes of bodies, and Transposes of what is computed: rules store the results transposed, or have a Gemm read them.
 
     Each result is a rewriting of the report, ComputedWeight; *stop_after* so many in all, none more. Returns the new weights.
     """
     new: list[ir.Value] = []
     nodes = [*computed_nodes(graph)]
     for members in groups(nodes) if nodes else ():
-        if stop_after is not None and len(report.applications) >= stop_after:
-            break
         inside = set(members)
         results = [value for node in members for value in node.outputs if is_read_outside(value, inside)]
         read = dict.fromkeys(value for node in members for value in node.inputs if is_constant(value))
@@ -59,6 +59,8 @@ def compute_weights(
         if is_small or room(results) > room(spared):
             results = parts_of(results) if len(members) <= MEMBERS else []
         for value in results:
+            if stop_after is not None and len(report.applications) >= stop_after:
+                return new
             known, given = ancestors(value)
             source = max([weight for weight in spared if weight in given] or given, key=size_of)
             report.applications.append(("ComputedWeight", value.name or ""))

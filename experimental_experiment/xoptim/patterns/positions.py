@@ -20,8 +20,8 @@ x, y, shape = var("x"), var("y"), var("shape")
 REACH = 8
 """How many nodes back a mask is looked at."""
 
-MOST = 2**22
-"""Masks of constants with more elements are not computed."""
+MOST = 2**20
+"""Masks of constants with more elements are not computed: each rule that asks would take milliseconds."""
 
 COUNTED = (ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
 """Dtypes of masks and positions."""
@@ -154,8 +154,13 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
 def is_step(node: ir.Node) -> bool:
     """Whether a Sub is ``torch.diff`` of positions that follow one another, with the one before the first in front."""
     positions, before = node.inputs[0], node.inputs[1].producer()
-    if before is None or before.op_type != "Slice" or positions.shape is None:
-        return False
+    if (
+        positions.dtype not in COUNTED
+        or before is None
+        or before.op_type != "Slice"
+        or positions.shape is None
+    ):
+        return False  # steps of floats are rounded
     last = len(positions.shape) - 1
     joined = before.inputs[0].producer()
     if spans(before, last) != (0, -1) or joined is None or joined.op_type != "Concat":
