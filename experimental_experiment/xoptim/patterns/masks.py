@@ -40,8 +40,8 @@ def where_decided(op, mask, a, b, root):
     if a is b or is_true(mask):
         chosen = a
     else:
-        tensor = constant_of(mask)
-        if tensor is None or tensor.numpy().any():
+        array = array_of(mask)
+        if array is None or array.any():
             return None
         chosen = b
     reaches = has_shape_of(chosen, root) or same_sizes(
