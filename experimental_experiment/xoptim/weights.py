@@ -213,7 +213,7 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
         assert array.shape == shape, f"{name} is computed as {array.shape} instead of {shape}"
         return ir.Tensor(array, dtype, name=name)
 
-    is_small = size_of(old) <= LIMIT
+    is_small = size_of(old) <= POSITIONS  # rules ask for masks once a layer
     tensor = ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape), name=name, cache=is_small)
     new = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(dtype), const_value=tensor)
     graph.register_initializer(new)
