@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import drawn, operators, parsed
 from experimental_experiment.comparison import session
-from experimental_experiment.protos import load, to_proto
+from experimental_experiment.protos import load, to_proto, type_of
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import bisect, optimize, quantize_weights
 
@@ -98,7 +98,7 @@ class TestForeignFiles(unittest.TestCase):
         )
         optimized = self.same(model)
         shapes = {
-            value.name: [size.dim_param for size in value.type.tensor_type.shape.dim]
+            value.name: [size.dim_param for size in type_of(value).tensor_type.shape.dim]
             for value in optimized.graph.value_info
         }
         self.assertEqual(["unk__7", "", "", ""], shapes["d"])

@@ -217,14 +217,16 @@ class TestComputedWeights(unittest.TestCase):
             self.assertIn("Div", operators(optimize(model, options)))
 
     def test_memory(self):
-        """Nothing is computed before it is read, and nothing is kept."""
-        model = ir.from_proto(
-            model_of(self.SIGNATURE, f"{NORM} y = Conv (x, scaled)", w=(48, 8, 5), g=(48, 1, 1))
-        )
-        optimize(model, OptimizationOptions(None))
-        (weight,) = model.graph.initializers.values()
-        self.assertIsInstance(weight.const_value, ir.LazyTensor)
-        self.assertFalse(weight.const_value.cache)
+        """Nothing is computed before it is read; up to 2 ** 14 elements are kept then, as masks that rules ask for once a layer."""
+        signature = "(float[N,8,L] x) => (float[N,R,M] y)"
+        for rows, is_kept in {48: True, 480: False}.items():
+            with self.subTest(rows=rows):
+                weights = {"w": (rows, 8, 5), "g": (rows, 1, 1)}
+                model = ir.from_proto(model_of(signature, f"{NORM} y = Conv (x, scaled)", **weights))
+                optimize(model, OptimizationOptions(None))
+                (weight,) = model.graph.initializers.values()
+                self.assertIsInstance(weight.const_value, ir.LazyTensor)
+                self.assertEqual(is_kept, weight.const_value.cache)
 
     def test_modules(self):
         """Weight norms and spectral norms of torch, as eager computes them, before other rules look at the weights."""

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from experimental_experiment.helpers import KNOWN_DTYPES, module_path, subgraphs, value_text
 from experimental_experiment.plotting.folding import Folding, Layer, Step, folded
+from experimental_experiment.protos import type_of
 
 Drawable = onnx.ModelProto | onnx.GraphProto | onnx.FunctionProto
 
@@ -248,7 +249,7 @@ class Parts:
             self.inputs = [value.name for value in graph.input if value.name not in self.constants]
             self.outputs = [value.name for value in graph.output]
         self.types = dict(outer.types if outer else {})
-        self.types |= {value.name: short_type(value.type) for value in values}
+        self.types |= {value.name: short_type(type_of(value)) for value in values}
         self.nodes = []
         for node in graph.node:
             if node.op_type == "Constant" and not node.domain and node.output[0] not in self.outputs:

@@ -15,6 +15,7 @@ from experimental_experiment import versions
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
+from experimental_experiment.protos import to_proto
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.arguments import opsets_by_domain
 from experimental_experiment.torch_interpreter.capture import capture, module_of
@@ -62,7 +63,7 @@ def written(model: ir.Model, filename: str | os.PathLike | None) -> onnx.ModelPr
     size = weight_bytes(model)
     if size > PROTOBUF_LIMIT:
         raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
-    return ir.to_proto(ir.external_data.load_to_model(model))
+    return to_proto(ir.external_data.load_to_model(model))
 
 
 def to_ir(

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
-from experimental_experiment.protos import restore_types
+from experimental_experiment.protos import names_apart, restore_types
 from experimental_experiment.whole import refuse_devices
 
 EXTERNAL_THRESHOLD = 16 * 2**20
@@ -55,7 +55,7 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     is_large = weight_bytes(model) > EXTERNAL_THRESHOLD
     with workplace(folder, name) as temporary:
         written = os.path.join(temporary, name)
-        with placed(model, folder, temporary, data if is_large else None):
+        with placed(model, folder, temporary, data if is_large else None), names_apart(model):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
         if restore_types(proto, model):

@@ -12,7 +12,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
-from experimental_experiment.protos import from_proto, to_proto
+from experimental_experiment.protos import SIZES, from_proto, restore_names, to_proto
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
@@ -123,11 +123,13 @@ def optimize(
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
+    restore_names(target)  # who read the file with onnx-ir
     start = time.perf_counter()
     everything = [*rules, *options.rules]
     graph = target.graph
     with open_defaults(graph), declared_interface(graph), lowered_constants(target):
         rewrite_all(target, everything, options, report, runtime, special_values, progress)
+    target.meta[SIZES] = runtime == "onnxruntime"
     report.seconds += time.perf_counter() - start
     return to_proto(target) if is_proto else target
 

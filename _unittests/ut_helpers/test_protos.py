@@ -1,0 +1,112 @@
+"""Between protobuf and onnx-ir: sizes whose names stand apart from the types of results."""
+
+import tempfile
+import unittest
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from _unittests.ut_xoptim.cases import parsed
+from experimental_experiment.protos import SIZES, from_proto, load, to_proto, type_of
+from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.xoptim import optimize
+
+NAMES = {"batch", "sequence"}
+
+
+class Sums(torch.nn.Module):
+    """A product, what a branch makes of it, and its sum."""
+
+    def forward(self, x, w):
+        y = torch.cond(x.sum() > 0, lambda y: y.exp().sin(), lambda y: y.neg().cos(), ((x @ w).tanh(),))
+        return y.sum(-1)
+
+
+def exported(**options) -> onnx.ModelProto:
+    """The model of `Sums`, two sizes of which have names."""
+    args = torch.randn(2, 3, 4), torch.randn(4, 5)
+    return to_onnx(Sums(), args, dynamic_shapes=({0: "batch", 1: "sequence"}, None), **options)
+
+
+def declared(model: onnx.ModelProto, apart: bool) -> dict[str, list[int | str]]:
+    """The sizes of the results that nodes of the main graph and of bodies give each other, 0 for those without name and number."""
+    graphs = [model.graph]
+    for node in model.graph.node:
+        graphs += [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    kinds = {
+        value.name: type_of(value) if apart else value.type for graph in graphs for value in graph.value_info
+    }
+    return {
+        name: [size.dim_param or size.dim_value for size in kind.tensor_type.shape.dim]
+        for name, kind in kinds.items()
+    }
+
+
+class TestSizes(unittest.TestCase):
+    def test_types_of_results_name_no_sizes(self):
+        """Those of inputs and outputs do; what a branch gives to its next node has none either."""
+        for optimized in (True, False):
+            with self.subTest(optimize=optimized):
+                model = exported(optimize=optimized)
+                sizes = declared(model, apart=False)
+                self.assertFalse([name for name, shape in sizes.items() if NAMES.intersection(shape)])
+                three = [name for name, shape in sizes.items() if shape == [0, 0, 5]]
+                self.assertLess(3, len(three))
+                self.assertEqual(
+                    [["batch", "sequence", 5]] * len(three), [declared(model, True)[name] for name in three]
+                )
+                kinds = [value.type.tensor_type for value in (model.graph.input[0], *model.graph.output)]
+                told = [[size.dim_param or size.dim_value for size in kind.shape.dim] for kind in kinds]
+                self.assertEqual([["batch", "sequence", 4], ["batch", "sequence"]], told)
+                onnx.checker.check_model(model, full_check=True)
+
+    def test_the_plain_standard_names_them(self):
+        model = exported(runtime="onnx")
+        self.assertIn(["batch", "sequence", 5], declared(model, apart=False).values())
+        self.assertFalse([value for value in model.graph.value_info if value.metadata_props])
+        again = optimize(exported(), runtime="onnx")
+        self.assertEqual(
+            sorted(declared(again, True).values(), key=str), sorted(declared(again, False).values(), key=str)
+        )
+
+    def test_who_reads_the_model_has_the_names(self):
+        """From a proto, from a file, and rules that are given what onnx-ir reads; what is written again is the same."""
+        model = exported()
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.onnx"
+            onnx.save(model, path)
+            for read in (from_proto(model), load(path)):
+                found = {node.op_type: node.outputs[0] for node in read.graph}
+                self.assertEqual(["batch", "sequence", 5], sizes_of(found["MatMul"]))
+                self.assertNotIn(SIZES, found["MatMul"].metadata_props)
+                self.assertEqual(model, to_proto(read))
+                self.assertEqual(["batch", "sequence", 5], sizes_of(found["MatMul"]))
+        read = optimize(ir.from_proto(model))
+        found = {node.op_type: node.outputs[0] for node in read.graph}
+        self.assertEqual(["batch", "sequence", 5], sizes_of(found["MatMul"]))
+
+    def test_numbers_that_changed_since_count(self):
+        """Another tool has fixed a size, or changed the rank, of what stands beside its names."""
+        text = "agraph (float[N,4] x) => (float[N,4] y) { h = Exp(x) y = Sin(h) }"
+        for sizes, names, expected in (
+            ([None, 4], '["N", 4]', ["N", 4]),
+            ([3, 4], '["N", 4]', [3, 4]),
+            ([3, None], '["N", 4]', [3, None]),
+            ([None], '["N", 4]', [None]),
+        ):
+            with self.subTest(sizes=sizes):
+                model = parsed(text)
+                info = onnx.helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT, sizes)
+                info.metadata_props.add(key=SIZES, value=names)
+                model.graph.value_info.append(info)
+                self.assertEqual(expected, sizes_of(from_proto(model).graph[0].outputs[0]))
+
+
+def sizes_of(value: ir.Value) -> list[int | str | None]:
+    """The sizes of a value, by number or name."""
+    return [size if isinstance(size, int) else size.value for size in value.shape]
+
+
+if __name__ == "__main__":
+    unittest.main()
