@@ -76,7 +76,7 @@ def names_apart(model: ir.Model) -> Iterator[None]:
     long ago, and merges an Add and a LayerNormalization of such results into a slower node. Measured with onnxruntime 1.31.1: without
     the names 0.97 to 1.00 of the time, see docs/benchmarks.md.
     """
-    named = [value for value in results_of(model) if has_names(value)] if model.meta.get(SIZES) else []
+    named = [value for value in results_of(model.graph) if has_names(value)] if model.meta.get(SIZES) else []
     shapes = [value.shape for value in named]
     apart: dict[tuple, tuple[str, ir.Shape]] = {}  # many have the same sizes
     for value, shape in zip(named, shapes):
@@ -96,8 +96,8 @@ def names_apart(model: ir.Model) -> Iterator[None]:
 def restore_names(model: ir.Model) -> bool:
     """Give results the names of their sizes that `names_apart` wrote, where the file still tells the same numbers; whether there are any."""
     found = False
-    for value in results_of(model):
-        text = value.metadata_props.pop(SIZES, None)
+    for value in results_of(model.graph):
+        text = value.metadata_props.pop(SIZES, None) if value.metadata_props else None
         if text is None:
             continue
         found = True
@@ -121,13 +121,18 @@ def type_of(value: onnx.ValueInfoProto) -> onnx.TypeProto:
     return result
 
 
-def results_of(model: ir.Model) -> Iterator[ir.Value]:
-    """What the nodes of a model and of its bodies give each other."""
-    for graph in model.graphs():
-        for node in graph:
-            for value in node.outputs:
-                if not value.is_graph_output():
-                    yield value
+def results_of(graph: ir.Graph) -> Iterator[ir.Value]:
+    """What the nodes of a graph and of its bodies give each other."""
+    for node in graph:
+        for value in node.outputs:
+            if not value.is_graph_output():
+                yield value
+        for attribute in node.attributes.values() if node.attributes else ():
+            if attribute.type is ir.AttributeType.GRAPH:
+                yield from results_of(attribute.value)
+            elif attribute.type is ir.AttributeType.GRAPHS:
+                for body in attribute.value:
+                    yield from results_of(body)
 
 
 def has_names(value: ir.Value) -> bool:

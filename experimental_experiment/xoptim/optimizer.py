@@ -123,7 +123,8 @@ def optimize(
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
-    restore_names(target)  # who read the file with onnx-ir
+    if SIZES not in target.meta:  # who read the file with onnx-ir
+        restore_names(target)
     start = time.perf_counter()
     everything = [*rules, *options.rules]
     graph = target.graph

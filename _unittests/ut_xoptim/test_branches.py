@@ -1,0 +1,110 @@
+"""Branches of conditions that are known."""
+
+import unittest
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from _unittests.ut_xoptim.cases import drawn, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import optimize
+
+YES = "bool c = {1}"
+NO = "bool[1] c = {0}"
+BRANCHES = """y = If(c) <then_branch = yes () => (float[N] a) { t = Exp(x) a = Add(t, one) },
+    else_branch = no () => (float[N] b) { t2 = Neg(x) b = Sin(t2) }>"""
+
+
+class TestKnownConditions(unittest.TestCase):
+    def same(self, model: onnx.ModelProto) -> list[str]:
+        """The operators of the optimized model, which gives the same and is optimized no further."""
+        optimized = optimize(model)
+        onnx.checker.check_model(optimized, full_check=True)
+        feeds = drawn(model)
+        np.testing.assert_equal(session(model).run(None, feeds), session(optimized).run(None, feeds))
+        self.assertEqual(optimized, optimize(optimized))
+        return operators(optimized)
+
+    def test_one_branch_stays(self):
+        cases = {
+            "true": (YES, BRANCHES, "Exp Add"),
+            "false, a vector": (NO, BRANCHES, "Neg Sin"),
+            "computed": ("bool d = {0}", f"c = Not(d) {BRANCHES}", "Exp Add"),
+            "an outer value is the result": (
+                YES,
+                """z = If(c) <then_branch = yes () => (float[N] a) { a = Identity(x) },
+                    else_branch = no () => (float[N] b) { b = Sin(x) }> y = Neg(z)""",
+                "Neg",
+            ),
+            "it is an output": (
+                YES,
+                """y = If(c) <then_branch = yes () => (float[N] a) { a = Identity(x) },
+                    else_branch = no () => (float[N] b) { b = Sin(x) }>""",
+                "Identity",
+            ),
+            "one inside the other": (
+                YES,
+                """y = If(c) <then_branch = yes () => (float[N] a) {
+                        a = If(c) <then_branch = yes2 () => (float[N] a2) { t3 = Cos(x) a2 = Neg(t3) },
+                            else_branch = no2 () => (float[N] b2) { b2 = Sin(x) }> },
+                    else_branch = no () => (float[N] b) { b = Sin(x) }>""",
+                "Cos Neg",
+            ),
+            "not known": (
+                "bool e = {1}",
+                f"s = ReduceSum(x) c = Greater(s, one) {BRANCHES}",
+                "ReduceSum Greater If",
+            ),
+        }
+        for promise, (constant, text, expected) in cases.items():
+            with self.subTest(promise):
+                model = parsed(
+                    f"agraph (float[N] x) => (float[N] y) <{constant}, float one = {{1}}> {{ {text} }}"
+                )
+                self.assertEqual(
+                    expected.split(), [name for name in self.same(model) if name in expected.split()]
+                )
+                self.assertEqual("If" in expected, "If" in self.same(model))
+
+    def test_two_with_the_same_names(self):
+        """Branches of two nodes may give their results the same names, and have weights of the same names."""
+        outer = parsed(
+            f"""agraph (float[N] x) => (float[N] y, float[N] z) <{YES}> {{
+                y = If(c) <then_branch = yes () => (float[N] a) {{ k = Constant <value_float=2.0> () t = Exp(x) a = Add(t, k) }},
+                    else_branch = no () => (float[N] b) {{ b = Sin(x) }}>
+                z = If(c) <then_branch = yes () => (float[N] a) {{ k = Constant <value_float=3.0> () t = Cos(x) a = Mul(t, k) }},
+                    else_branch = no () => (float[N] b) {{ b = Sin(x) }}>
+            }}"""
+        )
+        for factor, node in zip((5.0, 7.0), outer.graph.node):
+            (body,) = (attribute.g for attribute in node.attribute if attribute.name == "then_branch")
+            del body.node[0]
+            body.initializer.append(onnx.helper.make_tensor("k", onnx.TensorProto.FLOAT, [], [factor]))
+        optimized = optimize(outer)
+        self.assertEqual(["Exp", "Add", "Cos", "Mul"], operators(optimized))
+        x = np.arange(
+            3, dtype=np.float32
+        )  # onnxruntime 1.31 takes both weights for one, and refuses the original
+        results = session(optimized).run(None, {"x": x})
+        for expected, result in zip((np.exp(x) + 5, np.cos(x) * 7), results, strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+    def test_inside_a_loop(self):
+        model = parsed(
+            f"""agraph (float[N] x, int64 m) => (float[N] y) <{YES}> {{
+                y = Loop(m, c, x) <body = body (int64 i, bool go, float[N] v) => (bool more, float[N] w) {{
+                    more = Identity(go)
+                    w = If(c) <then_branch = yes () => (float[N] a) {{ t = Sin(v) a = Neg(t) }},
+                        else_branch = no () => (float[N] b) {{ b = Exp(v) }}> }}>
+            }}"""
+        )
+        optimized = optimize(model)
+        (loop,) = ir.from_proto(optimized).graph
+        self.assertEqual(["Identity", "Sin", "Neg"], [node.op_type for node in loop.attributes["body"].value])
+        feeds = {"x": np.arange(3, dtype=np.float32), "m": np.array(3)}
+        np.testing.assert_equal(session(model).run(None, feeds), session(optimized).run(None, feeds))
+
+
+if __name__ == "__main__":
+    unittest.main()
