@@ -65,6 +65,7 @@ class TestSizes(unittest.TestCase):
         model = exported(runtime="onnx")
         self.assertIn(["batch", "sequence", 5], declared(model, apart=False).values())
         self.assertFalse([value for value in model.graph.value_info if value.metadata_props])
+        self.assertFalse(model.graph.metadata_props)
         again = optimize(exported(), runtime="onnx")
         self.assertEqual(
             sorted(declared(again, True).values(), key=str), sorted(declared(again, False).values(), key=str)
@@ -100,6 +101,7 @@ class TestSizes(unittest.TestCase):
                 info = onnx.helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT, sizes)
                 info.metadata_props.add(key=SIZES, value=names)
                 model.graph.value_info.append(info)
+                model.graph.metadata_props.add(key=SIZES, value="names")
                 self.assertEqual(expected, sizes_of(from_proto(model).graph[0].outputs[0]))
 
 

@@ -123,8 +123,7 @@ def optimize(
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
-    if SIZES not in target.meta:  # who read the file with onnx-ir
-        restore_names(target)
+    restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
     everything = [*rules, *options.rules]
     graph = target.graph
