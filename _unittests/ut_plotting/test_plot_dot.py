@@ -110,6 +110,12 @@ class TestSource(unittest.TestCase):
         self.assertNotIn("alpha", source)
         self.assertIn('label=" float32 batch×3 "', source)
 
+    def test_sizes_whose_names_stand_apart(self):
+        """The types of results between nodes name no sizes."""
+        layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+        model = to_onnx(layers, (torch.ones(3, 4),), dynamic_shapes=({0: "batch"},))
+        self.assertEqual(2, dot_source(model).count('label=" float32 batch×8 "'))
+
     def test_bodies_stand_in_frames(self):
         source = self.source(BRANCHES)
         self.assertIn('label="If then_branch"', source)
