@@ -7,6 +7,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops import scan
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
@@ -264,6 +265,17 @@ class TestCaptureError(ExporterTestCase):
                 self.assertIn("  hint   the data decide a branch: ", self.refused(function, (X,)))
                 to_onnx(function, (X,), export_options=ExportOptions(patches={"shortcuts"}))
         self.assertNotIn("shortcuts", self.refused(of_a_sum, (X,)))
+
+    def test_a_carry_in_another_layout(self):
+        def columns(x):
+            def step(state, row):
+                state = state.tanh() + row
+                return state, state * 2
+
+            return scan(step, x[:, 0], x.transpose(0, 1))[0]
+
+        text = self.refused(columns, (torch.randn(2, 5, 3),))
+        self.assertIn("  hint   a carry keeps the layout of its memory from turn to turn", text)
 
     def test_converted_modules_of_quantization(self):
         with warnings.catch_warnings():

@@ -73,6 +73,10 @@ HINTS = (
         "a strict capture takes torch._higher_order_ops.scan, torch.ops.higher_order.scan needs strict=False",
     ),
     (
+        r"to have same metadata but found:\s+pair\[\d+\] differ in 'stride",
+        "a carry keeps the layout of its memory from turn to turn: start from init.contiguous(), and return what is contiguous",
+    ),
+    (
         r"to have same metadata|object of type 'Node' has no len",
         "a carry keeps its shape from turn to turn, in a list for torch.ops.higher_order.scan: collect what grows with experimental_experiment.higher_order_ops.simple_loop_for",
     ),
