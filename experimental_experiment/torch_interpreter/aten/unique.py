@@ -15,13 +15,16 @@ from experimental_experiment.torch_interpreter.registry import translates
 aten = torch.ops.aten
 INT64 = ir.DataType.INT64
 
+NOTHING: list[int] = []
+"""What torch returns for a result that is not asked for, in the dtype that it declares: int64, through torch 2.11 that of the elements."""
+
 
 @translates(aten._unique2.default)
 def unique(op, self, sorted, return_inverse, return_counts):
     """The distinct elements in order, the place of each element among them, how often each occurs."""
     values, _, inverse, counts = op.Unique(op.Reshape(self, [-1]), sorted=1, outputs=4)
-    inverse = op.Reshape(inverse, op.shape_of(self)) if return_inverse else nothing(op)
-    return values, inverse, counts if return_counts else nothing(op)
+    inverse = op.Reshape(inverse, op.shape_of(self)) if return_inverse else NOTHING
+    return values, inverse, counts if return_counts else NOTHING
 
 
 @translates(aten._unique.default)
@@ -41,8 +44,8 @@ def unique_consecutive(op, self, return_inverse, return_counts, dim):
         return op.Gather(self, where, axis=dim), place, counts
     flat = op.Reshape(self, [-1])
     where, place, counts = runs(op, flat, 0)
-    place = op.Reshape(place, op.shape_of(self)) if return_inverse else nothing(op)
-    return op.Gather(flat, where, axis=0), place, counts if return_counts else nothing(op)
+    place = op.Reshape(place, op.shape_of(self)) if return_inverse else NOTHING
+    return op.Gather(flat, where, axis=0), place, counts if return_counts else NOTHING
 
 
 @translates(aten.unique_dim.default)
@@ -54,11 +57,6 @@ def unique_dim(op, self, dim, sorted, return_inverse, return_counts):
     values, _, inverse, counts = op.Unique(self, axis=dim, sorted=1, outputs=4)
     # torch gives all three whether they are asked for or not
     return values, inverse, counts
-
-
-def nothing(op) -> ir.Value:
-    """What torch returns for a result that is not asked for."""
-    return op.constant([], INT64)
 
 
 def runs(op, self, dim: int) -> tuple[ir.Value, ir.Value, ir.Value]:
