@@ -64,6 +64,15 @@ class TestVmap(ControlFlowTestCase):
         ):
             to_onnx(module, (X,))
 
+    def test_no_batching_rule_for_symbolic_sizes(self):
+        """What torch refuses while a region is traced again is told, and leaves no transformation behind."""
+        module = OneInput(lambda s, x: torch.vmap(lambda a: torch.split_with_sizes_copy(a, [1, 3], 1)[0])(x))
+        x = torch.randn(3, 5, 4)
+        with self.assertRaisesRegex(ExportError, "tracing it again, torch says: Cannot call"):
+            to_onnx(module, (x,), dynamic_shapes=({0: D, 1: D},))
+        self.assertEqual(torch._C._functorch.get_dynamic_layer_stack_depth(), 0)
+        self.export_and_compare(module, (x,))
+
 
 if __name__ == "__main__":
     unittest.main()
