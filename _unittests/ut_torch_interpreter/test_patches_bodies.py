@@ -33,6 +33,19 @@ class Map(torch.nn.Module):
         return torch_map(lambda row, y: row.cumsum(0) * y.shape[0], x, x * 2)
 
 
+class GradientOfScan(torch.nn.Module):
+    """The gradient of a scan that reads a tensor of the model in each step."""
+
+    def forward(self, x, w):
+        def step(h, row):
+            h = torch.tanh(h + row) * w
+            return h, h[:1] + 0
+
+        x = x.detach().requires_grad_()
+        last, first = scan(step, torch.zeros_like(x[0]), x)
+        return torch.autograd.grad(last.sum() + first.sum(), x)[0]
+
+
 class TestBodies(ExporterTestCase):
     ARGS = (torch.randn(2, 4, 3),)
     OTHERS = tuple((torch.randn(batch, steps, 3),) for batch, steps in ((1, 1), (3, 7), (2, 9)))
@@ -52,6 +65,13 @@ class TestBodies(ExporterTestCase):
                         dynamic_shapes=self.SHAPES,
                         export_options=options,
                     )
+
+    def test_gradients_of_other_fixed_sizes(self):
+        torch._dynamo.reset()
+        options = ExportOptions(tracing="make_fx")
+        for sizes in ((4, 3, 2), (7, 5, 6)):
+            args = torch.randn(sizes), torch.randn(sizes[1:])
+            self.export_and_compare(GradientOfScan(), args, export_options=options)
 
     def test_a_size_that_torch_may_choose(self):
         torch._dynamo.reset()

@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 COMPILE = "torch._higher_order_ops.utils._hop_compile_and_call"
@@ -21,7 +23,8 @@ def bodies_of_earlier_captures() -> Iterator[None]:
     """A scan or a map that was captured with fixed sizes keeps them in the captures that follow in the same process.
 
     TorchDynamo keeps what it compiled with the code of torch's own scan, whatever the model, and asks whether it fits: the answer is
-    yes for the example, and fixes its sizes.
+    yes for the example, and fixes its sizes. It also takes a size that was another one in an earlier capture for dynamic, as which a
+    scan has no gradient.
     """
     loops = importlib.import_module("torch._higher_order_ops.utils")
     # torch 2.9 has no such function
@@ -41,6 +44,7 @@ def with_new_code(compile_and_call: Callable) -> Callable:
             )
             copied.__kwdefaults__ = fn.__kwdefaults__
             fn = copied
-        return compile_and_call(fn, args, kwargs)
+        with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+            return compile_and_call(fn, args, kwargs)
 
     return called
