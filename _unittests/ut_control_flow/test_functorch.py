@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput
-from experimental_experiment.torch_interpreter import ExportError, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 
@@ -42,6 +42,26 @@ class TestVmap(ControlFlowTestCase):
             lambda s, x, y: torch.vmap(lambda a: torch.vmap(lambda b: torch.dot(a, b))(y))(x),
             (X, torch.randn(5, 4)),
         ),
+        "the second axis": (
+            lambda s, x: torch.vmap(lambda r: r.sin() + r.cumsum(0), in_dims=1)(x),
+            (X,),
+            [(torch.ones(7, 4),)],
+            ({0: D},),
+        ),
+        "another axis of the result": (
+            lambda s, x: torch.vmap(lambda r: (r.sin(), r.sum()), out_dims=(-1, 0))(x),
+            (X,),
+            [(torch.ones(7, 4),)],
+            ({0: D},),
+        ),
+        "nested, of other axes": (
+            lambda s, x, y: torch.vmap(
+                torch.vmap(torch.dot, in_dims=(None, 0)), in_dims=(1, None), out_dims=1
+            )(x, y),
+            (X, torch.randn(5, 3)),
+            [(-X, torch.ones(2, 3))],
+            ({}, {0: D}),
+        ),
         "several results": (lambda s, x: torch.vmap(lambda a: (a.sum(), {"k": a * 2}))(x), (X,)),
         "reductions of a sample": (norm_and_softmax, (X,)),
         "operators of several results": (
@@ -57,12 +77,26 @@ class TestVmap(ControlFlowTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 
+    def test_another_axis_is_refused_without_the_patch(self):
+        module = OneInput(lambda s, x: torch.vmap(lambda r: r.sin(), in_dims=1)(x))
+        with self.assertRaisesRegex(CaptureError, "We found a fake tensor"):
+            to_onnx(module, (X,), export_options=ExportOptions(patches=False))
+
     def test_gradients_are_refused(self):
         module = OneInput(lambda s, x: torch.func.grad(lambda y: (y**2).sum())(x))
         with self.assertRaisesRegex(
             ExportError, r"gradients in forward makes such, ExportOptions\(tracing='make_fx'\) follows"
         ):
             to_onnx(module, (X,))
+
+    def test_no_batching_rule_for_symbolic_sizes(self):
+        """What torch refuses while a region is traced again is told, and leaves no transformation behind."""
+        module = OneInput(lambda s, x: torch.vmap(lambda a: torch.split_with_sizes_copy(a, [1, 3], 1)[0])(x))
+        x = torch.randn(3, 5, 4)
+        with self.assertRaisesRegex(ExportError, "tracing it again, torch says: Cannot call"):
+            to_onnx(module, (x,), dynamic_shapes=({0: D, 1: D},))
+        self.assertEqual(torch._C._functorch.get_dynamic_layer_stack_depth(), 0)
+        self.export_and_compare(module, (x,))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ LARGEST3 = aten.max_pool3d_with_indices.default(VOLUME, [2, 3, 2], [2, 2, 1])[1]
 ADAPTED = aten.adaptive_max_pool2d.default(IMAGE, [5, 3])[1]
 ADAPTED3 = aten.adaptive_max_pool3d.default(VOLUME, [3, 3, 3])[1]
 FRACTION = aten.fractional_max_pool2d.default(IMAGE, [2, 3], [4, 3], torch.full((2, 3, 2), 0.3))[1]
+FRACTION3 = aten.fractional_max_pool3d.default(VOLUME, [2, 3, 2], [3, 3, 2], torch.full((2, 3, 3), 0.3))[1]
 BY_LAYER = aten.native_layer_norm.default(FLAT, [5], None, None, 1e-5)[1:]
 BY_GROUP = aten.native_group_norm.default(FLAT, WEIGHT, None, 2, 6, 5, 3, 1e-5)[1:]
 BY_BATCH = aten.native_batch_norm.default(FLAT, WEIGHT, None, None, None, True, 0.1, 1e-5)[1:]
@@ -67,6 +68,9 @@ class TestBackward(ExporterTestCase):
         "transposed convolution": (
             aten.convolution_backward.default, normal(2, 6, 18, 23), normal(2, 4, 9, 8), normal(4, 3, 2, 2),
             [6], [2, 3], [0, 0], [1, 1], True, [0, 0], 2, EVERY),
+        "transposed convolution, an output padding wider than the stride": (
+            aten.convolution_backward.default, normal(2, 3, 13, 20), normal(2, 4, 5, 6), normal(4, 3, 2, 3),
+            [3], [2, 2], [1, 0], [4, 4], True, [2, 1], 1, EVERY),
         "rows of an embedding": (
             aten.embedding_dense_backward.default, normal(3, 4, 5),
             torch.randint(0, 7, (3, 4), generator=GENERATOR), 7, 2, False),
@@ -149,6 +153,14 @@ class TestBackward(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_fractional_largest_of_a_volume(self):
+        """For known sizes: torch has no other shape of it."""
+        self.assert_same_as_eager(
+            aten.fractional_max_pool3d_backward.default,
+            *(like(FRACTION3), VOLUME, [2, 3, 2], [3, 3, 2], FRACTION3),
+            dynamic=False,
+        )
 
 
 PLACES = torch.tensor([[0, 2, 1, 1], [2, 2, 0, 1], [1, 0, 0, 2]])

@@ -98,6 +98,7 @@ class TestRandom(ExporterTestCase):
         "uniform_": lambda x: x.clone().uniform_(-3, 5),
         "exponential_": lambda x: x.clone().exponential_(2.0),
         "bernoulli_": lambda x: x.clone().bernoulli_(0.2),
+        "bernoulli_ of one half": lambda x: x.clone().bernoulli_(),
         "random_": lambda x: x.clone().random_(10),
     }
 

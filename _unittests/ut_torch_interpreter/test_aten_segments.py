@@ -31,6 +31,22 @@ class TestSegments(ExporterTestCase):
                     aten.segment_reduce.default, data, reduce, kwargs=kwargs, special_values=True
                 )
 
+    def test_gradients(self):
+        """Equal extrema share a positive gradient, a product may hold zeros."""
+        table = TABLE.clone()
+        table[0, 0], table[3:5, 0, 0], table[4, 1] = table[1, 0], 0.0, 0.0
+        lengths = torch.tensor([2, 1, 3])
+        for reduce in ("sum", "mean", "prod", "max", "min"):
+            for data, given in (
+                (table, {"lengths": lengths, "initial": 2}),
+                (table, {"offsets": OFFSETS[[0, 1, 3, 4]]}),
+                (table[:2, 0], {"lengths": torch.tensor([[1, 2], [2, 1]]), "axis": 1}),
+            ):
+                with self.subTest(reduce, **given):
+                    output = aten.segment_reduce.default(data, reduce, **given)
+                    args = torch.randn_like(output), output, data, reduce
+                    self.assert_same_as_eager(aten._segment_reduce_backward.default, *args, kwargs=given)
+
     def test_numbers(self):
         for reduce in ("max", "min"):
             kwargs = {"lengths": LENGTHS}

@@ -245,6 +245,16 @@ class TestChecks(ExporterTestCase):
             }
         )
 
+    def test_a_caller_of_the_export_catches(self):
+        """What is around the export is no part of the model."""
+        for tracing in ("export", "make_fx"):
+            with self.subTest(tracing):
+                try:
+                    model = to_onnx(Call(inner), (X,), export_options=ExportOptions(tracing=tracing))
+                except ValueError:
+                    model = None
+                self.assertIsNotNone(model)
+
     def test_without_the_patch(self):
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(Call(inner), (X,), export_options=ExportOptions(patches=False))

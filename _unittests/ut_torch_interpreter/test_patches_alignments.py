@@ -40,6 +40,26 @@ class Single(torch.nn.Module):
         return F.ctc_loss(logarithms, targets, time, count, reduction="none")
 
 
+class Gradient(torch.nn.Module):
+    """The gradient with regard to the logarithms."""
+
+    def __init__(self, reduction):
+        super().__init__()
+        self.reduction = reduction
+
+    def forward(self, logarithms, targets, times, counts):
+        logarithms = logarithms.detach().requires_grad_()
+        loss = F.ctc_loss(
+            logarithms,
+            targets,
+            times,
+            counts,
+            reduction=self.reduction,
+            zero_infinity=self.reduction == "mean",
+        )
+        return torch.autograd.grad(loss.sum(), logarithms)[0]
+
+
 def call(times, counts, is_flat=False, labels=None, seed=0):
     """Samples of these lengths: repeated labels, and padding that is no label."""
     torch.manual_seed(seed)
@@ -82,6 +102,19 @@ class TestAlignments(ExporterTestCase):
         self.export_and_compare(
             Loss(), call([7, 6], [3, 2], is_flat=True), others=others, dynamic_shapes=self.shapes(True)
         )
+
+    def test_gradients(self):
+        """Where labels are repeated, a sample is short or has no label; zero of a loss that is infinite and taken for zero."""
+        options = ExportOptions(tracing="make_fx")
+        for reduction, lengths in (
+            ("none", ([7, 6, 9], [3, 2, 0])),
+            ("sum", ([8, 6], [3, 1])),
+            ("mean", ([6, 2], [2, 4])),
+        ):
+            with self.subTest(reduction):
+                x, *rest = call(*lengths)
+                logarithms = torch.nn.Linear(4, 6)(x).log_softmax(-1).detach()
+                self.export_and_compare(Gradient(reduction), (logarithms, *rest), export_options=options)
 
     def test_lengths_in_lists(self):
         logarithms, other = (torch.randn(time, 2, 6).log_softmax(-1) for time in (7, 9))

@@ -1,4 +1,4 @@
-"""Scans and maps that earlier captures of the same process compiled."""
+"""Bodies of branches and loops: what earlier captures left, outputs whose sizes are computed."""
 
 import unittest
 
@@ -6,6 +6,7 @@ import torch
 from torch._higher_order_ops import scan, utils
 from torch._higher_order_ops.map import map as torch_map
 
+from _unittests.ut_control_flow.holder import uncompiled_outputs
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
@@ -33,6 +34,30 @@ class Map(torch.nn.Module):
         return torch_map(lambda row, y: row.cumsum(0) * y.shape[0], x, x * 2)
 
 
+class GradientOfScan(torch.nn.Module):
+    """The gradient of a scan that reads a tensor of the model in each step."""
+
+    def forward(self, x, w):
+        def step(h, row):
+            h = torch.tanh(h + row) * w
+            return h, h[:1] + 0
+
+        x = x.detach().requires_grad_()
+        last, first = scan(step, torch.zeros_like(x[0]), x)
+        return torch.autograd.grad(last.sum() + first.sum(), x)[0]
+
+
+class Convolutions(torch.nn.Module):
+    """A branch ends with one of two convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = (torch.nn.Conv2d(4, 6, (3, 2)) for _ in range(2))
+
+    def forward(self, flag, x):
+        return torch.cond(flag.sum() > 0, self.one, lambda x: self.other(x) * 2, (x,))
+
+
 class TestBodies(ExporterTestCase):
     ARGS = (torch.randn(2, 4, 3),)
     OTHERS = tuple((torch.randn(batch, steps, 3),) for batch, steps in ((1, 1), (3, 7), (2, 9)))
@@ -52,6 +77,13 @@ class TestBodies(ExporterTestCase):
                         dynamic_shapes=self.SHAPES,
                         export_options=options,
                     )
+
+    def test_gradients_of_other_fixed_sizes(self):
+        torch._dynamo.reset()
+        options = ExportOptions(tracing="make_fx")
+        for sizes in ((4, 3, 2), (7, 5, 6)):
+            args = torch.randn(sizes), torch.randn(sizes[1:])
+            self.export_and_compare(GradientOfScan(), args, export_options=options)
 
     def test_a_size_that_torch_may_choose(self):
         torch._dynamo.reset()
@@ -73,6 +105,34 @@ class TestBodies(ExporterTestCase):
         with bypass_export_some_errors():
             self.assertIsNot(utils._hop_compile_and_call, before)
         self.assertIs(utils._hop_compile_and_call, before)
+
+
+class TestOutputsOfComputedSizes(ExporterTestCase):
+    ARGS = torch.ones(2), torch.randn(2, 4, 6, 5)
+    OTHERS = tuple((flag, torch.randn(2, 4, 9, 7)) for flag in (torch.ones(2), -torch.ones(2)))
+
+    def test_convolutions_in_branches(self):
+        for strict in (False, True):
+            options = {"export_options": ExportOptions(strict=strict), "eager": uncompiled_outputs}
+            with self.subTest(strict=strict):
+                torch._dynamo.reset()
+                others = [(-self.ARGS[0], self.ARGS[1])]
+                self.export_and_compare(Convolutions(), self.ARGS, others=others, **options)
+                shapes = {}, {2: "height", 3: "width"}
+                self.export_and_compare(
+                    Convolutions(), self.ARGS, others=self.OTHERS, dynamic_shapes=shapes, **options
+                )
+
+    def test_without_the_patches(self):
+        torch._dynamo.reset()
+        for shapes in (None, ({}, {2: "height", 3: "width"})):
+            with self.subTest(shapes), self.assertRaisesRegex(CaptureError, "accumulative multiplication"):
+                to_onnx(
+                    Convolutions(),
+                    self.ARGS,
+                    dynamic_shapes=shapes,
+                    export_options=ExportOptions(patches=False),
+                )
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ class Mutation:
         args, kwargs = self.walk.arguments(node)
         if twin is not None:
             names = set(registry.schema_names(twin))
-            kwargs = {name: value for name, value in kwargs.items() if name in names}
+            omitted = dict(registry.defaults(target)[len(args) :])  # its twin may have no default
+            kwargs = {name: value for name, value in {**omitted, **kwargs}.items() if name in names}
         results = registry.invoke(translation, self.walk.op, twin or target, args, kwargs)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         returned = [] if twin is not None else results[: len(results) - len(views)]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
+from torch._C import _functorch as functorch
 from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -85,8 +86,17 @@ def vmap_regions(graph: torch.fx.Graph, live: Container[torch.fx.Node]) -> dict[
 
 
 def retrace(function: Callable, fakes: Sequence[Any], region: Any = None) -> torch.fx.GraphModule:
-    """What a function does to fake values, in ATen's operators, transformations of functorch applied."""
+    """What a function does to fake values, in ATen's operators, transformations of functorch applied.
+
+    Raises Untranslatable when torch refuses it, as batching rules do that take no symbolic sizes: no transformation lasts after it.
+    """
     modes = [fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)]
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+    depth = functorch.get_dynamic_layer_stack_depth()
     with mode, contextlib.nullcontext() if region is None else region.tracing():
-        return make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
+        try:
+            return make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
+        except RuntimeError as error:
+            raise Untranslatable(f"tracing it again, torch says: {str(error).splitlines()[0]}") from error
+        finally:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)

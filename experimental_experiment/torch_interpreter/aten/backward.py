@@ -61,11 +61,15 @@ def convolution_backward(
 ):  # fmt: skip
     """The gradients of a convolution: of its input, its weight and its bias, those that the mask asks for."""
     axes = rank(weight) - 2
-    stride, padding, dilation = (per_axis(numbers, axes) for numbers in (stride, padding, dilation))
+    stride, padding, dilation, output_padding = (
+        per_axis(numbers, axes) for numbers in (stride, padding, dilation, output_padding)
+    )
     small, large = (input, grad_output) if transposed else (grad_output, input)
     of_input = of_weight = of_bias = None
     if output_mask[0] and transposed:
-        of_input = any_conv(op, grad_output, weight, None, stride, padding, padding, dilation, groups)
+        whole = any_conv(op, grad_output, weight, None, stride, padding, padding, dilation, groups)
+        beyond = [axis + 2 for axis in range(axes) if output_padding[axis] >= stride[axis]]
+        of_input = cropped(op, whole, input, beyond)
     elif output_mask[0]:
         zeros = [0] * axes
         whole = conv_transpose(op, grad_output, weight, None, stride, zeros, zeros, groups, dilation)
@@ -79,6 +83,13 @@ def convolution_backward(
     if output_mask[2]:
         of_bias = op.ReduceSum(grad_output, [0, *range(2, rank(grad_output))], keepdims=0)
     return of_input, of_weight, of_bias
+
+
+def cropped(op, x: ir.Value, like: ir.Value, axes: list[int]) -> ir.Value:
+    """The first elements of *x* along *axes*, as many as *like* has: a window lies wholly in a wide output padding."""
+    if not axes:
+        return x
+    return op.Slice(x, [0] * len(axes), op.shape([op.size(like, axis) for axis in axes]), axes)
 
 
 def end_of_gradient(op, grad_output, input, weight, axis, stride, padding, dilation) -> Size:
@@ -193,6 +204,12 @@ def adaptive_max_pool3d_backward(op, grad_output, self, indices):
 def fractional_max_pool2d_backward(op, grad_output, self, kernel_size, output_size, indices):
     """Each gradient goes to the element that was the largest."""
     return added_at(op, grad_output, self, indices, 2)
+
+
+@translates(aten.fractional_max_pool3d_backward.default)
+def fractional_max_pool3d_backward(op, grad_output, self, kernel_size, output_size, indices):
+    """Each gradient goes to the element that was the largest."""
+    return added_at(op, grad_output, self, indices, 3)
 
 
 def added_at(op, grad_output, self, indices, axes):

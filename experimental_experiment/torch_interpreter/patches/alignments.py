@@ -45,9 +45,9 @@ def of_any_length(of_numbers: Callable) -> Callable:
         if not is_batched:
             log_probs, targets = log_probs[:, None], targets[None]
         times, counts = (length_of_each(length).to(log_probs.device) for length in lengths)
-        found = losses(log_probs, labels(targets.long(), counts), times, counts, blank)
-        if zero_infinity:
-            found = torch.where(torch.isinf(found), 0.0, found)
+        if log_probs.requires_grad and torch.is_grad_enabled():
+            log_probs = Normalized.apply(log_probs)
+        found = losses(log_probs, labels(targets.long(), counts), times, counts, blank, zero_infinity)
         if reduction == 1:
             return (found / counts.clamp(min=1)).mean()
         if reduction == 2:
@@ -55,6 +55,22 @@ def of_any_length(of_numbers: Callable) -> Callable:
         return found if is_batched else found[0]
 
     return ctc_loss
+
+
+class Normalized(torch.autograd.Function):
+    """Its argument; the gradient is that of a log_softmax before it, which ATen's kernel assumes."""
+
+    @staticmethod
+    def forward(ctx, log_probs):
+        """The argument."""
+        ctx.save_for_backward(log_probs)
+        return log_probs.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """What leaves the sum of the probabilities as it is."""
+        (log_probs,) = ctx.saved_tensors
+        return gradient - log_probs.exp() * gradient.sum(-1, keepdim=True)
 
 
 def length_of_each(lengths: Any) -> torch.Tensor:
@@ -79,7 +95,12 @@ def labels(targets: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 
 
 def losses(
-    log_probs: torch.Tensor, labels: torch.Tensor, times: torch.Tensor, counts: torch.Tensor, blank: int
+    log_probs: torch.Tensor,
+    labels: torch.Tensor,
+    times: torch.Tensor,
+    counts: torch.Tensor,
+    blank: int,
+    zero_infinity: bool,
 ) -> torch.Tensor:
     """The negated logarithms of the probabilities of the labels, (samples,).
 
@@ -89,6 +110,7 @@ def losses(
         times: how long each sample is.
         counts: how many labels each sample has.
         blank: the class between labels.
+        zero_infinity: whether the loss of a sample too short for its labels is 0, and its gradient.
     """
     labels = labels.clamp(0, log_probs.shape[2] - 1)  # padding may be no class
     blanks = torch.full_like(labels, blank)
@@ -107,9 +129,18 @@ def losses(
         one = torch.cat([never, before[:, :-1]], 1)
         two = torch.where(is_skipped == 1, torch.cat([never, one[:, :-1]], 1), NEVER)
         top = torch.maximum(torch.maximum(before, one), two)
-        top = torch.where(top == NEVER, 0.0, top)
+        is_never = top == NEVER
+        top = torch.where(is_never, 0.0, top)
         total = torch.exp(before - top) + torch.exp(one - top) + torch.exp(two - top)
-        after = torch.where(time == 0, torch.where(place < 2, 0.0, NEVER), torch.log(total) + top) + emission
+        total = torch.where(is_never, 1.0, total)  # the gradient of the logarithm of 0 would be no number
+        after = (
+            torch.where(
+                time == 0,
+                torch.where(place < 2, 0.0, NEVER),
+                torch.where(is_never, NEVER, torch.log(total) + top),
+            )
+            + emission
+        )
         after = torch.where((time < times)[:, None], after, before)
         return after, after[:, :1] + 0  # which nothing reads; torch wants it to have a gradient
 
@@ -117,4 +148,8 @@ def losses(
     last, _ = scan(step, start, (emissions, torch.arange(log_probs.shape[0], device=labels.device)))
     ends = last.gather(1, 2 * counts[:, None])[:, 0]
     before_ends = last.gather(1, (2 * counts[:, None] - 1).clamp(min=0))[:, 0]
-    return -torch.logaddexp(ends, torch.where(counts > 0, before_ends, NEVER))
+    before_ends = torch.where(counts > 0, before_ends, NEVER)
+    if not zero_infinity:
+        return -torch.logaddexp(ends, before_ends)
+    is_never = (ends == NEVER) & (before_ends == NEVER)
+    return torch.where(is_never, 0.0, -torch.logaddexp(torch.where(is_never, 0.0, ends), before_ends))

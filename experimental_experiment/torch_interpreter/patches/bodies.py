@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
+import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import torch
+from torch._prims_common import make_contiguous_strides_for
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 COMPILE = "torch._higher_order_ops.utils._hop_compile_and_call"
+MERGE = "torch._higher_order_ops.cond._merge_output"
+
+KNOWN_SIZES = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
+"""What TorchDynamo makes of sizes that are numbers; those that are symbols stay dynamic."""
 
 
 @patch("torch", replaces=(COMPILE,), default=True)
@@ -21,7 +30,8 @@ def bodies_of_earlier_captures() -> Iterator[None]:
     """A scan or a map that was captured with fixed sizes keeps them in the captures that follow in the same process.
 
     TorchDynamo keeps what it compiled with the code of torch's own scan, whatever the model, and asks whether it fits: the answer is
-    yes for the example, and fixes its sizes.
+    yes for the example, and fixes its sizes. It also takes known sizes for dynamic: a scan has no gradient then, and `torch.cond` refuses
+    branches that end with a convolution.
     """
     loops = importlib.import_module("torch._higher_order_ops.utils")
     # torch 2.9 has no such function
@@ -41,6 +51,54 @@ def with_new_code(compile_and_call: Callable) -> Callable:
             )
             copied.__kwdefaults__ = fn.__kwdefaults__
             fn = copied
-        return compile_and_call(fn, args, kwargs)
+        with torch._dynamo.config.patch(KNOWN_SIZES):
+            return compile_and_call(fn, args, kwargs)
 
     return called
+
+
+@patch("torch", replaces=(MERGE,), default=True)
+def outputs_of_computed_sizes() -> Iterator[None]:
+    """Branches of ``torch.cond`` that end with a convolution, or another computed size, are refused when that is dynamic.
+
+    The strides of a tensor are products of ``Max(1, size)``, where torch looks for products of sizes.
+    """
+    module = importlib.import_module("torch._higher_order_ops.cond")
+    with wrapped({MERGE: of_plain_strides} if hasattr(module, "_merge_output") else {}):
+        yield
+
+
+def of_plain_strides(merge: Callable) -> Callable:
+    """What gives the output of two branches, on tensors whose strides are products of sizes where they can be."""
+
+    @functools.wraps(merge)
+    def merged(a: Any, b: Any, mode: Any) -> Any:
+        plain = [with_plain_strides(output, mode) for output in (a, b)]
+        if any(output is not given for output, given in zip(plain, (a, b))):
+            outputs_of_computed_sizes.used()
+        return merge(*plain, mode)
+
+    return merged
+
+
+def with_plain_strides(output: Any, mode: Any) -> Any:
+    """A tensor like a contiguous one of dynamic sizes, whose strides are written as products of sizes; others as they are."""
+    if not isinstance(output, torch.Tensor) or is_known(output.stride()) or output.storage_offset() != 0:
+        return output
+    sizes = output.shape
+    # from the last axis on, as torch multiplies: formulas are compared as they are written
+    strides = [*itertools.accumulate(reversed(sizes[1:]), operator.mul, initial=1)][::-1]
+    if written(output.stride()) != written(make_contiguous_strides_for(sizes)):
+        return output
+    with mode:
+        return output.new_empty_strided(sizes, strides)
+
+
+def is_known(sizes: Sequence[int | torch.SymInt]) -> bool:
+    """Whether all sizes are numbers."""
+    return not any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+def written(sizes: Sequence[int | torch.SymInt]) -> list[Any]:
+    """Sizes as formulas, which compare without a guard."""
+    return [size.node.expr if isinstance(size, torch.SymInt) else size for size in sizes]

@@ -18,8 +18,11 @@ from torch.distributions import constraints
 from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_library
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
-EXPORT = os.path.join(TORCH, "export", "")
-"""torch.export's own frames."""
+CAPTURE = (
+    os.path.join(TORCH, "export", ""),
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), "tracing.py"),
+)
+"""Frames around the model: those of torch.export, those of a trace by make_fx."""
 
 LASTING = ("STORE", "DELETE", "POP_TOP", "RETURN", "YIELD", "SEND", "FOR_ITER", "IMPORT", "RERAISE")
 """Beginnings of instructions that no condition has, but statements whose effect lasts."""
@@ -235,7 +238,7 @@ def always_raises(steps: list[dis.Instruction], position: int, again: bool = Fal
 
 def is_caught(frame: FrameType | None) -> bool:
     """Whether the model itself may go on after an exception in a frame: it, or a caller up to the export, has a ``try``."""
-    while frame is not None and not frame.f_code.co_filename.startswith(EXPORT):
+    while frame is not None and not frame.f_code.co_filename.startswith(CAPTURE):
         if not is_library(frame.f_code.co_filename) and has_handler(frame):
             return True
         frame = frame.f_back
