@@ -101,7 +101,15 @@ class TestPooling(ExporterTestCase):
             "mean with padding": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], True),
             "mean without the padding": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], True, False),
             "maximum": (aten.max_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], [1, 1], True),
-            "maximum of windows apart": (aten.max_pool2d.default, IMAGE, [2, 2], [3, 3], [1, 1], [1, 1], True),
+            "maximum of windows apart": (
+                aten.max_pool2d.default,
+                IMAGE,
+                [2, 2],
+                [3, 3],
+                [1, 1],
+                [1, 1],
+                True,
+            ),
             "mean of windows apart": (aten.avg_pool2d.default, IMAGE, [2, 2], [3, 3], [1, 1], True),
         }
         for promise, (function, *args) in cases.items():
