@@ -121,6 +121,11 @@ class TestComparison(ExporterTestCase):
         "a number among": (aten.isin.Scalar_Tensor, 7, INTS),
     }
 
+    def test_among_is_an_extremum(self):
+        model = self.assert_same_as_eager(aten.isin.Tensor_Tensor, INTS, OTHER_INTS, dynamic=False)
+        self.assertEqual("ReduceMax", model.graph.node[-1].op_type)
+        self.assertLessEqual(len(model.graph.node), 4)
+
     def test_comparisons(self):
         self.assert_cases(self.COMPARISONS)
 

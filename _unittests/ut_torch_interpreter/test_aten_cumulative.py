@@ -13,6 +13,7 @@ INTS = torch.tensor([[2**62, 2**53 + 1, -3], [7, 7, 2**53]])
 TIES = torch.tensor([[1, 5, 5, 2, 5], [4, 4, 4, 3, 3]])
 SPECIAL = torch.tensor([[-float("inf"), 1.0, 1.0, float("inf")], [2.0, float("nan"), 5.0, float("nan")]])
 PLACES = torch.tensor([0.0, 1.0, 3.0])
+LONG = torch.randint(0, 5, (3, 96), generator=torch.Generator().manual_seed(1))
 
 
 class TestCumulative(ExporterTestCase):
@@ -49,6 +50,17 @@ class TestCumulative(ExporterTestCase):
         "logarithms of halves": (aten.logcumsumexp.default, CUBE.half(), 0),
         "logarithms of a 0-d tensor": (aten.logcumsumexp.default, torch.tensor(3.0), 0),
     }
+    IN_PARTS = {
+        "ties": (aten.cummax.default, LONG, 1),
+        "along the first axis": (aten.cummin.default, LONG.mT, 0),
+        "NaN stays": (aten.cummax.default, torch.where(LONG == 0, torch.nan, LONG.float()), 1),
+        "booleans": (aten.cummin.default, LONG > 0, -1),
+        "no row": (aten.cummax.default, LONG[:0], 1),
+        "logarithms": (aten.logcumsumexp.default, LONG.float() * 30, 1),
+        "logarithms of infinities": (aten.logcumsumexp.default, (LONG.float() - 1).log(), 1),
+        "products": (aten.cumprod.default, LONG.float() / 2, 1),
+        "nothing like equal parts": (aten.cummax.default, LONG[:, :67], 1),
+    }
     DIFFERENCES = {
         "differences": (aten.diff.default, CUBE, 1, 1),
         "twice, with more": (aten.diff.default, CUBE, 2, -1, CUBE[:, :, :1], CUBE[:, :, 1:]),
@@ -75,6 +87,13 @@ class TestCumulative(ExporterTestCase):
         "running integrals": (aten.cumulative_trapezoid.dx, CUBE, {"dim": 0}),
         "running integrals at places": (aten.cumulative_trapezoid.x, CUBE, PLACES, {"dim": 1}),
     }
+
+    def test_long_axes(self):
+        """They run in equal parts side by side, where their size is known."""
+        self.assert_cases(self.IN_PARTS)
+        for size, expected in ((96, 2), (67, 1)):
+            model = self.assert_same_as_eager(aten.cummax.default, LONG[:, :size], 1, dynamic=False)
+            self.assertEqual(expected, [node.op_type for node in model.graph.node].count("Scan"))
 
     def test_sums(self):
         self.assert_cases(self.SUMS)

@@ -173,9 +173,10 @@ class TestEmbeddingRenorm(ExporterTestCase):
             lambda weight, indices: aten.embedding_renorm.default(weight, indices, 1.0, 2.0),
             lambda weight, indices: torch.nn.functional.embedding(indices, weight.clone(), max_norm=1.0),
         ):
-            self.assert_same_as_eager(
+            model = self.assert_same_as_eager(
                 function, torch.randn(6, 3), torch.tensor([1, 4, 1]), export_options=options
             )
+            self.assertIn("Unique", [node.op_type for node in model.graph.node])
 
 
 if __name__ == "__main__":

@@ -150,6 +150,18 @@ class TestFourier(ExporterTestCase):
                 self.assertEqual(written.count("DFT"), 1)
                 self.assertNotIn("Slice", written)
 
+    def test_one_slice_cuts_all_axes(self):
+        for function in (torch.fft.fft2, torch.fft.rfft2, torch.fft.ifft2):
+            with self.subTest(function.__name__):
+                model = self.assert_same_as_eager(
+                    lambda x, f=function: torch.view_as_real(f(x, (3, 4)).resolve_conj()),
+                    torch.randn(2, 5, 6),
+                    dynamic=False,
+                )
+                written = [node.op_type for node in model.graph.node]
+                self.assertEqual(("Slice", 8), (written[0], len(written)))
+                self.assertEqual(1, written.count("Slice"))
+
     def test_large_sizes(self):
         for size in (1025, 2048):
             with self.subTest(size):

@@ -4,8 +4,9 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import Call, ExporterTestCase, each
 
+F = torch.nn.functional
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
 SCORES = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
@@ -104,6 +105,18 @@ class TestLoss(ExporterTestCase):
 
     def test_classification(self):
         self.assert_cases(self.CLASSIFICATION)
+
+    def test_pixels_of_other_sizes(self):
+        """They are rows of classes, none of an empty batch."""
+        losses = each(
+            F.cross_entropy,
+            lambda x, target: F.cross_entropy(x, target, WEIGHT, reduction="sum"),
+            lambda x, target: F.cross_entropy(x, target, ignore_index=1),
+        )
+        others = [(torch.randn(n, 5, 4, 3), torch.randint(0, 5, (n, 4, 3))) for n in (3, 0)]
+        axes = ({0: "n", 2: "height", 3: "width"}, {0: "n", 1: "height", 2: "width"})
+        call = Call(losses, (IMAGE, PIXELS), {})
+        self.export_and_compare(call, (IMAGE, PIXELS), others=others, dynamic_shapes=(axes,))
 
     def test_regression(self):
         self.assert_cases(self.REGRESSION)

@@ -101,14 +101,25 @@ class TestPooling(ExporterTestCase):
             "mean with padding": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], True),
             "mean without the padding": (aten.avg_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], True, False),
             "maximum": (aten.max_pool2d.default, IMAGE, [3, 3], [2, 2], [1, 1], [1, 1], True),
+            "maximum of windows apart": (
+                aten.max_pool2d.default,
+                IMAGE,
+                [2, 2],
+                [3, 3],
+                [1, 1],
+                [1, 1],
+                True,
+            ),
+            "mean of windows apart": (aten.avg_pool2d.default, IMAGE, [2, 2], [3, 3], [1, 1], True),
         }
         for promise, (function, *args) in cases.items():
             with self.subTest(promise):
-                model = self.assert_same_as_eager(function, *args, others=[(normal(1, 3, 8, 11), *args[1:])])
+                others = [(normal(1, 3, *sizes), *args[1:]) for sizes in ((8, 11), (7, 12), (9, 10))]
+                model = self.assert_same_as_eager(function, *args, others=others)
                 self.assertEqual(len(model.graph.node), 1)
 
     def test_last_window_of_ceil_mode(self):
-        corners = list(itertools.product((2, 3), (1, 2, 3), (0, 1)))
+        corners = list(itertools.product((2, 3), (1, 2, 3, 5), (0, 1)))
 
         def pools(x):
             for kernel, stride, padding in corners:

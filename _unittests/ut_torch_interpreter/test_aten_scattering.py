@@ -129,6 +129,12 @@ class TestScattering(ExporterTestCase):
                         self.assert_same_as_eager(
                             target, floats(4, 3), 0, LINES, -floats(3, 3), reduce, kwargs=kwargs
                         )
+                        self.assert_same_as_eager(
+                            target, floats(2, 4, 3), 1, LINES[:2], floats(2, 2, 3), reduce, kwargs=kwargs
+                        )
+                        many = torch.randint(1, 5, (4, 16, 16)).to(torch.uint8)
+                        places = torch.randint(0, 9, (16,))
+                        self.assert_same_as_eager(target, many, -1, places, many, reduce, kwargs=kwargs)
 
     def test_other_sizes(self):
         def scattered(x, index, src):
@@ -163,7 +169,7 @@ class TestScattering(ExporterTestCase):
         )
 
     def test_many_slices(self):
-        """They are rows of the transposed tensor, whatever the axis; a few, and those copied are elements."""
+        """They are rows of the transposed tensor, whatever the axis; a few are elements."""
 
         def added(x, index, source):
             return x.index_add(1, index, source), x.index_add(-1, index, source.mT, alpha=-2)
@@ -182,8 +188,8 @@ class TestScattering(ExporterTestCase):
             (lambda x, index, source: x.index_add(1, index, source), given(2, torch.float32), "ScatterND"),
             (
                 lambda x, index, source: x.index_copy(1, index, source),
-                given(2, torch.float32),
-                "ScatterElements",
+                (floats(4, 16, 16), torch.randperm(16), floats(4, 16, 16) + 0.5),
+                "ScatterND",
             ),
             (
                 lambda x, index, source: x.index_add(1, index, source),
@@ -193,6 +199,15 @@ class TestScattering(ExporterTestCase):
         ):
             model = self.assert_same_as_eager(function, *args, dynamic=False)
             self.assertIn(kind, {node.op_type for node in model.graph.node})
+
+    def test_few_slices_of_any_batch(self):
+        """What the positions are expanded to is known to be the size of the slices: none is cut."""
+        args, other = ((floats(batch, 32, 5), torch.arange(6), floats(batch, 6, 5)) for batch in (2, 3))
+        shapes = (({0: "batch"}, {}, {0: "batch"}),)
+        call = Call(lambda x, index, source: x.index_add(1, index, source), args, {})
+        model = self.export_and_compare(call, args, others=[other], dynamic_shapes=shapes)
+        written = ["Unsqueeze", "Shape", "Concat", "Expand", "ScatterElements"]
+        self.assertEqual([node.op_type for node in model.graph.node], written)
 
     def test_no_row(self):
         def scattered(x, index, places):

@@ -262,6 +262,8 @@ class TestSimplifications(EmitterTestCase):
         truth = self.value(3, dtype=BOOL, name="truth")
         self.assertIs(truth, self.op.And(True, truth))
         self.assertIs(truth, self.op.Or(truth, False))
+        number = self.value(name="number")
+        self.assertIs(number, self.op.ReduceSum(number, keepdims=0))
         self.assertEqual([], self.kinds())
 
     def test_a_number_that_changes_something(self):

@@ -29,6 +29,22 @@ def last(x: torch.Tensor, *amounts: int, mode: str) -> torch.Tensor:
     return pad(x.permute(0, 3, 1, 2), amounts, mode=mode).permute(0, 2, 3, 1)
 
 
+class TestCrops(ExporterTestCase):
+    def test_what_is_read_is_certainly_left(self):
+        """One Pad crops, too, where the sizes are known and the elements it continues with are not among those it takes away."""
+        for mode, amounts, expected in (
+            ("reflect", (2, -2), ["Pad"]),
+            ("reflect", (4, -3), ["Pad", "Slice"]),
+            ("replicate", (4, -5), ["Pad"]),
+            ("replicate", (-2, 9), ["Pad"]),
+        ):
+            with self.subTest(mode, amounts=amounts):
+                model = self.assert_same_as_eager(
+                    lambda x, amounts=amounts, mode=mode: pad(x, amounts, mode=mode), SIGNAL, dynamic=False
+                )
+                self.assertEqual(expected, [node.op_type for node in model.graph.node])
+
+
 class TestPads(ExporterTestCase):
     MODES = ("constant", "reflect", "replicate", "circular")
 

@@ -194,6 +194,11 @@ def unsqueezed_axes(before: list[int], added: list[int], rank: int) -> list[int]
     return sorted(new | {kept[axis] for axis in before})
 
 
+def reduction(op, x, axes=None, *, keepdims=1, noop_with_empty_axes=0):
+    """A reduction of one number, which has no axis."""
+    return x if x.shape is not None and len(x.shape) == 0 else None
+
+
 def no_axes(x: ir.Value, axes: ir.Value | None) -> ir.Value | None:
     """*x* when *axes* is an empty constant."""
     return x if axes is not None and axes.const_value is not None and axes.const_value.size == 0 else None
@@ -211,6 +216,7 @@ SIMPLIFICATIONS = {
     "Mul": mul,
     "Or": logical_or,
     "Pow": power,
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), reduction),
     "Reshape": reshape,
     "Shape": shape,
     "Squeeze": squeeze,

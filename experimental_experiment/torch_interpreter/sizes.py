@@ -291,10 +291,16 @@ def size_of(op: Emitter, x: ir.Value, axis: int) -> int | Number:
 
 
 def know_sizes(op: Emitter, x: ir.Value, sizes: Sequence[Size]) -> None:
-    """Keep the sizes of *x* that inference does not name: they are not read from it again."""
+    """Keep the sizes of *x* that inference does not know: they are not read from it again."""
+    own = list(x.shape)
     for axis, size in enumerate(sizes):
-        if isinstance(size, Number) and not isinstance(x.shape[axis], int) and x.shape[axis].value is None:
+        if isinstance(own[axis], int) or own[axis].value is not None:
+            continue
+        if isinstance(size, Number):
             op.sizes[x, axis] = size
+        elif isinstance(size, int) and size > 1:  # to expand to 1, or by -1, keeps a size
+            own[axis] = size
+    x.shape = ir.Shape(own)
 
 
 def known(op: Emitter, number: Any, wish: str) -> Any:

@@ -98,7 +98,7 @@ def adaptive_mean(op, self, output_size: list[Size]):
     found = windows(op, [sizes[axis] for axis in uneven], [output_size[axis] for axis in uneven])
     count = op.constant(1)
     for axis, (index, length) in zip(uneven, found):
-        x = in_rows(op, x, first + axis, lambda x, axis, index=index: sums(op, x, axis, index))
+        x = in_rows(op, [x], first + axis, lambda x, axis, index=index: sums(op, x, axis, index))
         count = op.Mul(count, op.Reshape(length, [-1] + [1] * (axes - axis - 1)))
     return op.Cast(op.Div(x, op.Cast(count, to=x.dtype)), to=self.dtype)
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.reduction import any_dim
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype, rounded_operands
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -253,8 +254,8 @@ def isin_of_scalar(op, element, test_elements, invert):
 
 
 def is_among(op, elements: Any, test_elements: Any, invert: bool) -> ir.Value:
-    """Count the tested elements equal to each element: none of an empty list."""
+    """Whether any of the tested elements is equal to each element: none of an empty list."""
     elements, test_elements = promote(op, elements, test_elements)
     equal = op.Equal(op.Unsqueeze(elements, [-1]), op.Reshape(test_elements, [-1]))
-    count = op.ReduceSum(op.Cast(equal, to=ir.DataType.INT64), [-1], keepdims=0)
-    return op.Equal(count, 0) if invert else op.Greater(count, 0)
+    found = any_dim(op, equal, [-1], False)
+    return op.Not(found) if invert else found

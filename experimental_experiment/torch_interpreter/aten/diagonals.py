@@ -62,10 +62,12 @@ def diag_embed(op, self, offset, dim1, dim2):
         zeros = filled(op, [*sizes_of(op, self)[:-1], abs(offset)], 0, torch_dtype(self.dtype))
         line = op.Concat(self, zeros, axis=-1)
     line = op.Unsqueeze(line, [-1 if offset >= 0 else -2])
-    rows = op.Unsqueeze(op.Range(0, size, 1), [1])
-    on_diagonal = op.Equal(op.Add(rows, offset), op.Range(0, size, 1))
-    matrix = op.Where(on_diagonal, line, op.constant(0, self.dtype))
-    return op.Transpose(matrix, perm=moving(rank(self) + 1, [-2, -1], [dim1, dim2]))
+    axes = rank(self) + 1
+    line = op.Transpose(line, perm=moving(axes, [-2, -1], [dim1, dim2]))
+    row, column = (
+        op.Unsqueeze(op.Range(0, size, 1), list(range(1, axes - dim % axes))) for dim in (dim1, dim2)
+    )
+    return op.Where(op.Equal(op.Add(row, offset), column), line, op.constant(0, self.dtype))
 
 
 @translates(aten.diagflat.default)

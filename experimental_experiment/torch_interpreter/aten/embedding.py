@@ -41,7 +41,7 @@ def embedding(op, weight, indices, padding_idx, scale_grad_by_freq, sparse):
 @translates(aten.embedding_renorm.default)
 def embedding_renorm(op, self, indices, max_norm, norm_type):
     """The table whose rows that are looked up are shortened to *max_norm* where they are longer."""
-    indices = op.Reshape(indices, [-1])
+    indices = op.Unique(cast(op, indices, INT64))
     rows = op.Gather(self, indices, axis=0)
     norms = linalg_vector_norm(op, rows, norm_type, [1], True, None)
     limit = op.constant(max_norm, norms.dtype)

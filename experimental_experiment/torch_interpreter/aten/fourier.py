@@ -215,21 +215,37 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
     """`transforms` along listed axes, each scaled by its size to a *power*."""
     held = is_complex(given(op, "self"))
     count = rank(self) - held
-    x = op.Cast(self if held else op.Unsqueeze(self, [count]), to=component_dtype(op))
     axes = [axis % count for axis in dims]
+    sizes = [None if not isinstance(size, ir.Value) and size == -1 else size for size in sizes]
     steps = list(zip(axes, sizes, [complex_to_complex] * (len(axes) - 1) + [last]))
+    x = cut(op, self, steps)
+    x = op.Cast(x if held else op.Unsqueeze(x, [count]), to=component_dtype(op))
     if last is not complex_to_real:
         steps.reverse()  # a real signal stays real up to its last axis, whose transform needs no transposition
     for axis, size, step in steps:
-        if not isinstance(size, ir.Value) and size == -1:
-            size = None if step is complex_to_real else op.size(x, axis)
+        if size is None and step is not complex_to_real:
+            size = op.size(x, axis)
         x = step(op, x, axis, size, inverse, power)
     return x
 
 
+def cut(op, x, steps) -> ir.Value:
+    """*x* without what lies behind the elements of each axis that its transform takes."""
+    ends = {}
+    for axis, n, step in steps:
+        if step is complex_to_real:  # a DFT of half a signal is cut, or continued, there
+            n = half_of(op, n) if n is not None and has_matrix(n, 1) else None
+        size = op.size(x, axis)
+        if n is None or size is n or (isinstance(size, int) and isinstance(n, int) and size <= n):
+            continue
+        ends[axis] = n
+    if not ends:
+        return x
+    return op.Slice(x, [0] * len(ends), op.shape(list(ends.values())), list(ends))
+
+
 def complex_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The sums of ``x[j] exp(-2 pi i j k / n)`` for k below n, times ``n ** power``; the sign is plus for the inverse."""
-    x = cut(op, x, axis, n)
     if has_matrix(n, 2 * x.shape[-1]):
         return by_matrix(op, x, axis, rotations(n, n, n, inverse, power)[:, : x.shape[-1]])
     return scaled_by_size(op, dft(op, x, n, axis, inverse=int(inverse)), n, power + inverse)
@@ -237,7 +253,6 @@ def complex_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
 
 def real_to_complex(op, x, axis, n, inverse, power=0) -> ir.Value:
     """The first half of the sums of `complex_to_complex` for a real signal."""
-    x = cut(op, x, axis, n)
     if has_matrix(n, 1):
         return by_matrix(op, x, axis, rotations(n, n, half_of(op, n), inverse, power)[:, :1])
     result = dft(op, x, n, axis, onesided=1)
@@ -255,21 +270,13 @@ def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
         index = np.arange(half)
         weight = np.where((index == 0) | (2 * index == n), 1, 2).reshape(-1, 1, 1, 1)
         matrix = weight * rotations(n, half, n, inverse, power)[:, : x.shape[-1], :, :1]
-        return by_matrix(op, cut(op, x, axis, half), axis, matrix)
+        return by_matrix(op, x, axis, matrix)
     x = resized(op, x, axis, half)
     if x.shape[-1] == 1:  # DFT knows halves of complex signals alone
         x = padded_along(op, x, [rank(x) - 1], [0], [1])
     x = x if inverse else conj(op, x)
     x = dft(op, x, None if even else n, axis, inverse=1, onesided=1)
     return scaled_by_size(op, op.Squeeze(x, [rank(x) - 1]), n, power + 1)
-
-
-def cut(op, x, axis, n) -> ir.Value:
-    """*x*, which has a trailing dimension of 1 (real) or 2, without what lies behind the first n elements of an axis."""
-    size = op.size(x, axis)
-    if size is n or (isinstance(size, int) and isinstance(n, int) and size <= n):
-        return x
-    return op.Slice(x, [0], op.shape([n]), [axis])
 
 
 def dft(op, x, n, axis, **attributes) -> ir.Value:

@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.spatial import in_rows
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, promote
@@ -128,13 +129,15 @@ def kron(op, self, other):
 @translates(aten.linalg_cross.default)
 def linalg_cross(op, self, other, dim):
     """The vector product along *dim*, the other axes broadcasting."""
-    self, other = promote(op, self, other)
 
-    def turned(x: ir.Value) -> ir.Value:
-        return op.Gather(x, [1, 2, 0], axis=dim)
+    def product(self: ir.Value, other: ir.Value, axis: int) -> ir.Value:
+        def turned(x: ir.Value) -> ir.Value:
+            return op.Gather(x, [1, 2, 0], axis=axis)
 
-    # element i of the difference is element i - 1 of the product
-    return turned(op.Sub(op.Mul(self, turned(other)), op.Mul(turned(self), other)))
+        # element i of the difference is element i - 1 of the product
+        return turned(op.Sub(op.Mul(self, turned(other)), op.Mul(turned(self), other)))
+
+    return in_rows(op, promote(op, self, other), dim % rank(self), product)
 
 
 @translates(aten.linalg_multi_dot.default)

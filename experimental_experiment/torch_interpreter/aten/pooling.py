@@ -1,8 +1,8 @@
 """Pooling over sliding windows: maximum (with indices), average.
 
-Source of semantics: torch.nn.MaxPool2d, torch.nn.AvgPool2d and ONNX AveragePool-22. Before opset 22, ONNX's ``ceil_mode`` has
-windows that start behind the padded input, which torch drops. ONNX pools no integers but bytes: they are reduced over gathered
-windows.
+Source of semantics: torch.nn.MaxPool2d, torch.nn.AvgPool2d and ONNX AveragePool-22. Windows of ``ceil_mode`` that start behind the
+input are none, as in torch: ONNX says so since opset 22, onnxruntime and onnx compute it in every version. ONNX pools no integers
+but bytes: they are reduced over gathered windows.
 """
 
 from __future__ import annotations
@@ -116,18 +116,6 @@ class Geometry:
             return None
         return dict(windows, pads=self.begin * 2, ceil_mode=1)
 
-    def has_more(self) -> bool:
-        """Whether ONNX's ceil_mode may have windows that torch drops."""
-        axes = zip(self.begin, self.stride, self.kernel, self.dilation)
-        return not is_static(*self.end) and any(p + s > (k - 1) * d + 1 for p, s, k, d in axes)
-
-    def cut(self, op, x: ir.Value) -> ir.Value:
-        """The result of ONNX's pooling without the windows that torch drops."""
-        if not self.has_more():
-            return x
-        axes = list(range(2, 2 + len(self.kernel)))
-        return op.Slice(x, [0] * len(axes), op.shape(self.counts(op)), axes)
-
 
 def reduced(op, reduce: Callable, x, found: Geometry):
     """*reduce*, ReduceMax or ReduceSum, over every window of the padded *x*: one axis after the other, so that few elements are copied."""
@@ -152,7 +140,7 @@ def largest(op, x, found: Geometry):
             padded_with_lowest(op, x, found),
             dict(kernel_shape=found.kernel, strides=found.stride),
         )
-    return found.cut(op, op.MaxPool(x, dilations=found.dilation, **attributes))
+    return op.MaxPool(x, dilations=found.dilation, **attributes)
 
 
 def largest_with_indices(op, x, found: Geometry):
@@ -160,7 +148,7 @@ def largest_with_indices(op, x, found: Geometry):
     attributes = found.attributes() if x.dtype in IN_MAX_POOL else None
     if attributes is not None:
         values, flat = op.MaxPool(x, outputs=2, dilations=found.dilation, **attributes)
-        return found.cut(op, values), op.Mod(found.cut(op, flat), op.shape([volume(op, found.sizes)]))
+        return values, op.Mod(flat, op.shape([volume(op, found.sizes)]))
     taken, counts = columns(op, padded_with_lowest(op, x, found), found.window, found.stride, found.dilation)
     positions = padded(op, numbered(op, found.sizes), found.begin, found.end)
     where, _ = columns(op, positions, found.window, found.stride, found.dilation)
@@ -279,7 +267,7 @@ def mean(op, x, found: Geometry, count_include_pad, divisor_override):
         average = op.AveragePool(surrounded, kernel_shape=found.kernel, strides=found.stride)
         count = op.constant(math.prod(found.kernel))
     else:
-        average = found.cut(op, op.AveragePool(x, count_include_pad=int(counts_padding), **attributes))
+        average = op.AveragePool(x, count_include_pad=int(counts_padding), **attributes)
         if divisor_override is None:
             return average
         count = divisors(op, found, True)

@@ -6,6 +6,7 @@ Source of semantics: https://pytorch.org/docs/stable/generated/torch.Tensor.scat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import onnx_ir as ir
 import torch
@@ -24,9 +25,14 @@ aten = torch.ops.aten
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
 MANY = 256
-"""Fewer elements are added one by one as fast, see `are_many`."""
+"""Fewer elements are written one by one as fast, see `are_many`."""
 
-REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+REDUCTIONS = {
+    **dict.fromkeys(("add", "sum", "mean"), "add"),
+    **dict.fromkeys(("multiply", "prod"), "mul"),
+    "amax": "max",
+    "amin": "min",
+}
 """Names of torch and of ONNX."""
 
 
@@ -65,8 +71,18 @@ def index_fill(op, self, dim, index, value):
 @translates(aten.index_reduce.default)
 def index_reduce(op, self, dim, index, source, reduce, include_self):
     """Reduce slices of *source* into the slices at the positions of a vector."""
-    index, source = lines(op, self, dim, index, source)
-    return scatter_reduce(op, self, dim, index, source, reduce, include_self)
+
+    def write(x, values, reduction=None):
+        values = expanded(op, scalar(op, values, x.dtype), sizes_of(op, source))
+        return with_lines(op, x, dim, index, values, reduction)
+
+    def count(number):
+        axis = dim % max(rank(self), 1)
+        numbers = expanded(op, number, sizes_of(op, self)[axis : axis + 1])
+        numbers = scattered(op, numbers, 0, flat(op, index), 1, "add")
+        return op.Unsqueeze(numbers, list(range(1, rank(self) - axis)))
+
+    return reduced_into(op, self, source, reduce, include_self, write, count)
 
 
 @translates(aten.put.default)
@@ -111,11 +127,14 @@ def scatter_add(op, self, dim, index, src):
 @translates(aten.scatter_reduce.two)
 def scatter_reduce(op, self, dim, index, src, reduce, include_self):
     """Reduce what comes to a position, with what is there or without."""
-    if reduce == "mean":
-        return scattered_mean(op, self, dim, index, src, include_self)
-    if not include_self:
-        self = scattered(op, self, dim, index, neutral(reduce, self.dtype))
-    return scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+
+    def write(x, values, reduction=None):
+        return scattered(op, x, dim, index, values, reduction)
+
+    def count(number):
+        return write(expanded(op, number, sizes_of(op, self)), 1, "add")
+
+    return reduced_into(op, self, src, reduce, include_self, write, count)
 
 
 # ---- helpers
@@ -137,7 +156,7 @@ def with_lines(
 ) -> ir.Value:
     """The slices of *source* at the positions of a vector, which one of the first axis has whole."""
     axis = dim % max(rank(x), 1)
-    if rank(x) < 2 or (axis and not (reduction and are_many(x, axis, source))):
+    if rank(x) < 2 or (axis and not are_many(x, axis, source)):
         return scattered(op, x, dim, *lines(op, x, dim, index, source), reduction)
     positions = op.Unsqueeze(op.Cast(flat(op, index), to=INT64), [1])
     front = [axis, *(other for other in range(rank(x)) if other != axis)]
@@ -148,10 +167,10 @@ def with_lines(
 
 
 def are_many(x: ir.Value, axis: int, source: ir.Value) -> bool:
-    """Whether slices to add are many enough to move the axis to the front for them: onnxruntime adds rows, not single elements.
+    """Whether slices are many enough to move the axis to the front for them: onnxruntime writes rows, not single elements.
 
-    onnxruntime 1.31.1, ScatterElements, and ScatterND between Transposes: 8 x 64 x 128 to as many along the second axis 188 and 43
-    microseconds, 20 x 60 x 8 to 20 x 9 x 8 26 and 19, 64 x 16 to 64 x 128 7.5 and 8.1.
+    onnxruntime 1.31.1, ScatterElements, and ScatterND between Transposes: 8 x 64 x 128 added to as many along the second axis 188 and 43
+    microseconds, 20 x 60 x 8 to 20 x 9 x 8 26 and 19, 64 x 16 to 64 x 128 7.5 and 8.1; 8 x 64 x 128 copied 300 and 100, 4 x 32 x 32 60 and 50.
     """
     count, size = source.shape[axis], x.shape[axis]
     if not isinstance(count, int) or not isinstance(size, int) or 2 * count < size:
@@ -182,8 +201,8 @@ def covered(op, src, index: ir.Value, dtype: ir.DataType) -> ir.Value:
 
 def neutral(reduce: str, dtype: ir.DataType) -> int | float:
     """What changes nothing in a reduction."""
-    if reduce in ("sum", "prod"):
-        return 0 if reduce == "sum" else 1
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
     sign = 1 if reduce == "amin" else -1
     if dtype == BOOL:
         return reduce == "amin"
@@ -193,16 +212,23 @@ def neutral(reduce: str, dtype: ir.DataType) -> int | float:
     return limits.max if reduce == "amin" else limits.min
 
 
-def scattered_mean(op, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, include_self: bool) -> ir.Value:
-    """The sum over the count; integers round towards minus infinity."""
-    if x.dtype == BOOL:
+def reduced_into(
+    op, x: ir.Value, values: ir.Value, reduce: str, include_self: bool, write: Callable, count: Callable
+) -> ir.Value:
+    """Values reduced with what stands where they go, or without it; the mean of integers rounds towards minus infinity.
+
+    ``write(x, values, reduction)`` places values, or one number, there; ``count(number)`` adds to a number how many come to each element.
+    """
+    if reduce == "mean" and x.dtype == BOOL:
         raise Untranslatable("the mean of booleans")
-    base = x if include_self else scattered(op, x, dim, index, 0)
-    total = scattered(op, base, dim, index, src, "add")
-    ones = expanded(op, op.constant(1, x.dtype), sizes_of(op, x))
-    counts = ones if include_self else scattered(op, ones, dim, index, 0)
-    counts = op.Max(scattered(op, counts, dim, index, 1, "add"), op.constant(1, x.dtype))
-    if x.dtype.is_floating_point():
+    base = x if include_self else write(x, neutral(reduce, x.dtype))
+    total = write(base, values, REDUCTIONS[reduce])
+    if reduce != "mean":
+        return total
+    one, is_float = op.constant(1, x.dtype), x.dtype.is_floating_point()
+    counts = count(op.constant(int(include_self), x.dtype))
+    if not (include_self and is_float):  # few integers wrap around to 0
+        counts = op.Max(counts, one)
+    if is_float:
         return op.Div(total, counts)
-    remainder = op.Mod(total, counts)
-    return op.Div(op.Sub(total, remainder), counts)
+    return op.Div(op.Sub(total, op.Mod(total, counts)), counts)

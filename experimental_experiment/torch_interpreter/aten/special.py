@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.exponential import log1p
+from experimental_experiment.torch_interpreter.aten.exponential import float_function, log1p
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, float_dtype, promote_to_float
 from experimental_experiment.torch_interpreter.registry import takes, translates
@@ -353,12 +353,14 @@ def quantile(op, center: ir.Value, tail: ir.Value) -> ir.Value:
 # ---- products with logarithms
 
 
-@special(aten.special_entr.default)
 def entr(op, x):
     """``-x log(x)``; zero at zero, -inf below."""
     inside = op.Neg(op.Mul(x, op.Log(x)))
     result = op.Where(op.Equal(x, 0.0), op.CastLike(0, x), inside)
     return op.Where(op.Less(x, 0.0), op.CastLike(-math.inf, x), result)
+
+
+float_function(entr, aten.special_entr.default)
 
 
 @translates(aten.special_xlog1py.default, aten.special_xlog1py.other_scalar, aten.special_xlog1py.self_scalar)

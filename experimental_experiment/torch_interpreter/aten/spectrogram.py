@@ -13,6 +13,7 @@ from experimental_experiment.torch_interpreter.aten.complex import given, is_com
 from experimental_experiment.torch_interpreter.aten.fourier import (
     complex_to_complex,
     complex_to_real,
+    cut,
     fourier,
     real_to_complex,
 )
@@ -83,7 +84,7 @@ def istft(
     if not batched:
         self = op.Unsqueeze(self, [0])
     hop = hop_length or n_fft // 4
-    spectra = op.Transpose(self, perm=[0, 2, 1, 3])
+    spectra = cut(op, op.Transpose(self, perm=[0, 2, 1, 3]), [(2, n_fft, complex_to_real)])
     signals = complex_to_real(op, spectra, 2, n_fft, True, -0.5 if normalized else -1)
     weights = whole_window(op, window, win_length, n_fft)
     if weights is None:

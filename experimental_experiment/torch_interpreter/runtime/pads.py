@@ -13,7 +13,7 @@ from experimental_experiment.torch_interpreter.sizes import Size, counted, is_in
 
 @repairs(
     "Pad",
-    when="mode edge or reflect, and an amount is negative",
+    when="mode edge or reflect, an amount is negative, and another one may reach what it takes away",
     because="it crops first, and refuses what then reaches too far",
     nodes=1,
 )
@@ -22,6 +22,8 @@ def cropped_last(op, x, pads, value=None, axes=None, *, mode="constant"):
     amounts = numbers_of(op, pads)
     crops = [isinstance(amount, int) and amount < 0 for amount in amounts]
     if mode not in ("edge", "reflect") or not any(crops):
+        return None
+    if keeps_what_is_read(x, amounts, axes, mode):
         return None
     kept = [0 if crop else amount for crop, amount in zip(crops, amounts)]
     if not all(is_int(amount, 0) for amount in kept):
@@ -35,6 +37,19 @@ def cropped_last(op, x, pads, value=None, axes=None, *, mode="constant"):
     starts = [start for start, _, _ in bounds]
     ends = [-back if back else INT64_MAX for _, back, _ in bounds]
     return op.Slice(x, starts, ends, [axis for _, _, axis in bounds])
+
+
+def keeps_what_is_read(x: ir.Value, amounts: list[Size], axes: ir.Value | None, mode: str) -> bool:
+    """Whether the elements that each axis is continued with are certainly among those that the negative amounts leave."""
+    padded = range(rank(x)) if axes is None else axes.const_value.numpy().tolist()
+    for axis, *both in zip(padded, amounts, amounts[len(padded) :]):
+        size = x.shape[axis]
+        if not all(isinstance(number, int) for number in (size, *both)):
+            return False
+        left = size + sum(min(amount, 0) for amount in both)
+        if left < 1 or (mode == "reflect" and max(both) >= left):
+            return False
+    return True
 
 
 @repairs(

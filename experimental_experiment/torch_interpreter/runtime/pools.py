@@ -32,9 +32,9 @@ def sums_of_windows(
     divisor = op.constant(1)
     for axis, (kernel, stride, begin, end, dilation) in enumerate(windows, start=2):
         size = op.size(x, axis)
+        more = after_the_end(kernel, stride, end, dilation) if ceil_mode else 0
         if ceil_mode and dilation == 1:
             kernel = smaller(op, kernel, plus(op, size, begin + end))
-        more = stride - 1 if ceil_mode else 0
         counted = elements(op, size, begin, end, more, count_include_pad)
         x = padded_along(op, x, [axis], [begin], [end + more])
         index, _ = window_positions(op, op.size(x, axis), kernel, stride, dilation)
@@ -42,6 +42,11 @@ def sums_of_windows(
         count = op.ReduceSum(op.Gather(counted, index), [0], keepdims=0)
         divisor = op.Mul(op.Unsqueeze(divisor, [-1]), count)
     return op.Div(x, op.Cast(divisor, to=DOUBLE))
+
+
+def after_the_end(kernel: int, stride: int, end: int, dilation: int) -> int:
+    """How much follows an axis, padded by *end*, for the windows of ceil_mode: the last one begins before that padding."""
+    return min(stride - 1, (kernel - 1) * dilation - end)
 
 
 def elements(op, size, begin: int, end: int, more: int, count_include_pad: int) -> ir.Value:
@@ -77,7 +82,8 @@ def of_padded(op, x, *, outputs, kernel_shape, strides, pads=None, dilations=Non
     axes = len(kernel_shape)
     begin, end = (pads[:axes], pads[axes:]) if pads else ([0] * axes, [0] * axes)
     if ceil_mode:
-        end = [after + stride - 1 for after, stride in zip(end, strides)]
+        windows = zip(kernel_shape, strides, end, dilations or [1] * axes)
+        end = [window[2] + after_the_end(*window) for window in windows]
     if any([*begin, *end]):
         x = padded(op, x, begin, end, lowest(x.dtype))
     return op.MaxPool(x, auto_pad="VALID", kernel_shape=kernel_shape, strides=strides, dilations=dilations)
