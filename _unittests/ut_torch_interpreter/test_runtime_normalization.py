@@ -6,7 +6,7 @@ import unittest
 import torch
 
 from experimental_experiment.comparison import run, session
-from experimental_experiment.testing import Call, ExporterTestCase, without_row
+from experimental_experiment.testing import ExporterTestCase, without_row
 from experimental_experiment.torch_interpreter import to_onnx
 
 F = torch.nn.functional
@@ -29,11 +29,7 @@ ROWS = {
     ),
 }
 
-OTHER_ROWS = {
-    "GroupNormalization.groups_as_instances": (lambda x: F.group_norm(x, 3), IMAGE),
-    "LogSoftmax.along_the_last_but_one": (lambda x: F.log_softmax(x, 1), IMAGE),
-    "Softmax.along_the_last_but_one": (lambda x: F.softmax(x, 1), IMAGE),
-}
+OTHER_ROWS = {"GroupNormalization.groups_as_instances": (lambda x: F.group_norm(x, 3), IMAGE)}
 """Rows that only save time."""
 
 
@@ -50,29 +46,6 @@ class TestNormalizationRows(ExporterTestCase):
             with self.subTest(row), without_row(row) if row else contextlib.nullcontext():
                 model = to_onnx(function, (x,), target_opset=21)
                 self.assertEqual(expected, [node.op_type for node in model.graph.node])
-
-    def test_softmax_of_channels(self):
-        """The pixels are one axis where their number is known, and there are several."""
-        for function in (F.softmax, F.log_softmax):
-            operator = "Softmax" if function is F.softmax else "LogSoftmax"
-            flat = ["Reshape", operator, "Reshape"]
-            for dtype in (torch.float32, torch.float16):
-                for shape, axis, expected in (
-                    ((2, 6, 4, 5), 1, flat),
-                    ((2, 3, 6, 2, 4, 5), 2, flat),
-                    ((2, 6, 4, 5), 2, [operator]),
-                    ((2, 6, 3, 5), 1, [operator]),
-                ):
-                    images = [torch.randn(n, *shape[1:]).to(dtype) for n in (2, 3, 0)]
-                    images[0][0, 0] = torch.inf
-                    with self.subTest(operator, dtype=dtype, shape=shape):
-                        call = Call(lambda x, axis=axis, f=function: f(x, axis), images[:1], {})
-                        others = [(image,) for image in images[1:]]
-                        shapes = (({0: "batch"},),)
-                        model = self.export_and_compare(
-                            call, tuple(images[:1]), others=others, dynamic_shapes=shapes
-                        )
-                        self.assertEqual(expected, [node.op_type for node in model.graph.node])
 
     def test_groups_of_any_size(self):
         module = torch.nn.GroupNorm(3, 6)

@@ -68,6 +68,16 @@ class TestManyElements(RuleTestCase):
                 (["Mul"], "ten = Constant <value_float=30.0> () z = Mul(x, ten) y = Softplus(z)"),
             )
         ],
+        "SoftmaxOfChannels": [
+            (f"{dtype}[{shape}] x", f"{dtype}[{shape}]", nodes, ["Reshape", operator, "Reshape"])
+            for operator in ("Softmax", "LogSoftmax")
+            for dtype, shape, nodes in (
+                ("float", "N,6,4,5", f"y = {operator}<axis=1>(x)"),
+                ("float", "N,6,4,5", f"y = {operator}<axis=-3>(x)"),
+                ("float", "2,N,6,2,4,5", f"y = {operator}<axis=2>(x)"),
+                ("float", "N,M,4,5", f"y = {operator}<axis=1>(x)"),
+            )
+        ],
         "LogSumExpOfMany": [
             ("float[64,300] x", f"float[{result}]", nodes, [*LOG_SUM_EXP, *after])
             for result, nodes, after in (
@@ -78,6 +88,12 @@ class TestManyElements(RuleTestCase):
         ],
     }
     STAY = {
+        "SoftmaxOfChannels": [
+            ("float[N,6,4,5] x", "float[N,6,4,5]", "y = Softmax<axis=2>(x)"),
+            ("float[N,6,4,5] x", "float[N,6,4,5]", "y = LogSoftmax(x)"),
+            ("float[N,6,H,5] x", "float[N,6,H,5]", "y = Softmax<axis=1>(x)"),
+            ("float[N,6,3,5] x", "float[N,6,3,5]", "y = Softmax<axis=1>(x)"),
+        ],
         "LogSumExpOfMany": [
             ("float[64,200] x", "float[64,1]", f"{AXIS} y = ReduceLogSumExp(x, a)"),
             ("float[N,64,300] x, int64[1] i", "float[N,64,1]", "a = Sub(i, i) y = ReduceLogSumExp(x, a)"),
