@@ -8,7 +8,7 @@ from torch._higher_order_ops.map import map as torch_map
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput, TwoInputs
 from experimental_experiment.comparison import run, session
-from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
@@ -126,6 +126,16 @@ class TestScan(ControlFlowTestCase):
             with self.subTest(opset=opset):
                 case = self.CASES["another axis, reversed, of any length"]
                 self.assert_cases({"backwards": case}, target_opset=opset)
+
+    def test_places_in_the_memory_of_all_rows_are_refused(self):
+        """A row is seen through the memory of all rows in eager, and has its own in the model; a clone has its own in both."""
+        placed = OneInput(lambda s, x: torch_map(lambda row: torch.as_strided(row, (2,), (1,), 1) + 0, x))
+        with self.assertRaisesRegex(
+            ExportError, "as_strided of a row, from a place in the memory of all rows"
+        ):
+            to_onnx(placed, (X,))
+        case = lambda s, x: torch_map(lambda row: torch.as_strided(row.clone(), (2,), (1,), 1) + 0, x), (X,)
+        self.assert_cases({"a clone": case})
 
     def test_no_row_gives_the_carries_and_no_row(self):
         """torch refuses it, onnxruntime's Scan would end the process."""

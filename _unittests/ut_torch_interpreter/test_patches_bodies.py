@@ -47,6 +47,17 @@ class GradientOfScan(torch.nn.Module):
         return torch.autograd.grad(last.sum() + first.sum(), x)[0]
 
 
+class ScanOfRows(torch.nn.Module):
+    """A layer on all rows of each step, its weights having gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 4)
+
+    def forward(self, count, x):
+        return scan(lambda n, rows: (n + 1, self.linear(rows)), count, torch.stack([x, x * 2]))
+
+
 class Convolutions(torch.nn.Module):
     """A branch ends with one of two convolutions."""
 
@@ -84,6 +95,22 @@ class TestBodies(ExporterTestCase):
         for sizes in ((4, 3, 2), (7, 5, 6)):
             args = torch.randn(sizes), torch.randn(sizes[1:])
             self.export_and_compare(GradientOfScan(), args, export_options=options)
+
+    def test_weights_with_gradients(self):
+        count = torch.zeros(())
+        example = count, torch.randn(2, 4, 3)
+        others = [(count, x) for (x,) in self.OTHERS]
+        for strict in (False, True):
+            with self.subTest(strict=strict):
+                torch._dynamo.reset()
+                self.export_and_compare(
+                    ScanOfRows(),
+                    example,
+                    others=others,
+                    dynamic_shapes=({}, *self.SHAPES),
+                    export_options=ExportOptions(strict=strict),
+                    eager=uncompiled_outputs,
+                )
 
     def test_a_size_that_torch_may_choose(self):
         torch._dynamo.reset()

@@ -6,6 +6,8 @@ direction of torch's functions have become movedim and flip around the operator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from experimental_experiment.torch_interpreter.control_flow.bodies import (
@@ -18,16 +20,23 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import (
     typed,
     with_absent,
 )
-from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.interpreter import Body
+from experimental_experiment.torch_interpreter.registry import schema_names, translates
 from experimental_experiment.torch_interpreter.sizes import sizes_of
+from experimental_experiment.torch_interpreter.storage import storage_of
 
-higher_order = torch.ops.higher_order
+aten, higher_order = torch.ops.aten, torch.ops.higher_order
+
+PLACED = frozenset({aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default})
+"""Operators whose *storage_offset* is a place in the memory of a tensor."""
 
 
 @translates(higher_order.scan)
 def scan(op, combine_fn, init, xs, additional_inputs=()):
     """The carries come first among the results, then the stacked rows."""
     refuse_writes("the function", combine_fn)
+    refuse_places(combine_fn, combine_fn.placeholders[len(init) : len(init) + len(xs)])
     wanted = fakes(combine_fn.results)
     given = fakes(combine_fn.placeholders)
     start = [as_value(op, item, fake) for item, fake in zip(init, wanted)]
@@ -40,6 +49,18 @@ def scan(op, combine_fn, init, xs, additional_inputs=()):
     results = op.Scan(*start, *xs, body=body, num_scan_inputs=len(xs), outputs=len(body.outputs))
     typed(results, [*likes, *body.outputs[len(start) :]], stacked=len(results) - len(start))
     return with_absent(results, wanted)
+
+
+def refuse_places(body: Body, rows: Sequence[torch.fx.Node]) -> None:
+    """Raise Untranslatable when a body counts places in the memory of a row, which is that of all rows: it has one row alone."""
+    given = {storage_of(node.meta.get("val")) for node in rows}
+    for node in body.module.graph.nodes:
+        if node.target in PLACED and storage_of(node.args[0].meta.get("val")) in given:
+            arguments = dict(zip(schema_names(node.target), node.args)) | node.kwargs
+            if arguments.get("storage_offset") is not None:
+                raise Untranslatable(
+                    "as_strided of a row, from a place in the memory of all rows: clone the row before"
+                )
 
 
 @translates(higher_order.map_impl)

@@ -5,6 +5,7 @@ Source of semantics: torch/_higher_order_ops/utils.py.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -31,7 +32,7 @@ def bodies_of_earlier_captures() -> Iterator[None]:
 
     TorchDynamo keeps what it compiled with the code of torch's own scan, whatever the model, and asks whether it fits: the answer is
     yes for the example, and fixes its sizes. It also takes known sizes for dynamic: a scan has no gradient then, and `torch.cond` refuses
-    branches that end with a convolution.
+    branches that end with a convolution. A scan with weights that have gradients is refused where a product of dynamic sizes is used.
     """
     loops = importlib.import_module("torch._higher_order_ops.utils")
     # torch 2.9 has no such function
@@ -51,10 +52,21 @@ def with_new_code(compile_and_call: Callable) -> Callable:
             )
             copied.__kwdefaults__ = fn.__kwdefaults__
             fn = copied
-        with torch._dynamo.config.patch(KNOWN_SIZES):
+        with torch._dynamo.config.patch(KNOWN_SIZES), gradients_of(fn):
             return compile_and_call(fn, args, kwargs)
 
     return called
+
+
+def gradients_of(fn: Callable) -> contextlib.AbstractContextManager:
+    """Nothing is kept for gradients while torch.export, which writes none, captures a scan: it may not hold dynamic sizes."""
+    # a capture has loaded it, importing this file has not
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    mode = get_proxy_mode()
+    is_exported = mode is not None and mode.pre_dispatch
+    is_scan = getattr(fn, "__name__", "") == "run_flattened_scan"
+    return torch._C._AutoDispatchBelowAutograd() if is_exported and is_scan else contextlib.nullcontext()
 
 
 @patch("torch", replaces=(MERGE,), default=True)
