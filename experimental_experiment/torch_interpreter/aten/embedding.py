@@ -150,9 +150,8 @@ def row_counts(op, zero, indices, where, is_kept) -> ir.Value:
         one = equal_rows(op, op.constant(1, zero.dtype), indices, 1, INDICES)
     else:
         one = op.Cast(is_kept, to=zero.dtype)
-    return op.ScatterElements(
-        zero, where, one, reduction="add"
-    )  # as fast for one element, and never in parts
+    # as fast for single elements as ScatterND, and never in parts
+    return op.ScatterElements(zero, where, one, reduction="add")
 
 
 def numbers_like(op, number: int, integers: ir.Value) -> ir.Value:
