@@ -69,9 +69,14 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return result
 
 
+def write_for(model: ir.Model, runtime: str) -> None:
+    """From now on the files of a model are written for a runtime, see `names_apart`."""
+    model.meta[SIZES] = runtime == "onnxruntime"
+
+
 @contextlib.contextmanager
 def names_apart(model: ir.Model) -> Iterator[None]:
-    """While this lasts, if ``model.meta`` asks for it, the types of what nodes give each other tell numbers, no names; metadata does.
+    """While this lasts, if the model is written for onnxruntime, the types of what nodes give each other tell numbers, no names; metadata does.
 
     onnxruntime puts a result into the buffer of an earlier one whose sizes have the same names, which the cache of the processor has lost
     long ago, and merges an Add and a LayerNormalization of such results into a slower node. Measured with onnxruntime 1.31.1: without

@@ -14,7 +14,7 @@ from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnuse
 
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
-from experimental_experiment.protos import SIZES
+from experimental_experiment.protos import write_for
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.functions import extract
 from experimental_experiment.xoptim.optimizer import optimize
@@ -55,7 +55,7 @@ def finish(
 
     Returns what the optimizer did, each time that it ran.
     """
-    model.meta[SIZES] = context.runtime == "onnxruntime"
+    write_for(model, context.runtime)
     if inline:
         InlinePass()(model)
     if context.keeps_modules:

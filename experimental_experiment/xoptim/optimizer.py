@@ -12,7 +12,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
-from experimental_experiment.protos import SIZES, from_proto, restore_names, to_proto
+from experimental_experiment.protos import from_proto, restore_names, to_proto, write_for
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
@@ -129,7 +129,7 @@ def optimize(
     graph = target.graph
     with open_defaults(graph), declared_interface(graph), lowered_constants(target):
         rewrite_all(target, everything, options, report, runtime, special_values, progress)
-    target.meta[SIZES] = runtime == "onnxruntime"
+    write_for(target, runtime)
     report.seconds += time.perf_counter() - start
     return to_proto(target) if is_proto else target
 
