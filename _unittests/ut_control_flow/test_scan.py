@@ -129,11 +129,18 @@ class TestScan(ControlFlowTestCase):
 
     def test_places_in_the_memory_of_all_rows_are_refused(self):
         """A row is seen through the memory of all rows in eager, and has its own in the model; a clone has its own in both."""
-        placed = OneInput(lambda s, x: torch_map(lambda row: torch.as_strided(row, (2,), (1,), 1) + 0, x))
-        with self.assertRaisesRegex(
-            ExportError, "as_strided of a row, from a place in the memory of all rows"
-        ):
-            to_onnx(placed, (X,))
+
+        def placed(row):
+            return torch.as_strided_copy(row, (2,), (1,), 1)
+
+        def in_a_branch(row):
+            return torch.cond(row.sum() > 0, placed, lambda row: placed(row) * 2, (row,))
+
+        for body in (lambda row: torch.as_strided(row, (2,), (1,), 1) + 0, in_a_branch):
+            with self.assertRaisesRegex(
+                ExportError, "as_strided of a row, from a place in the memory of all rows"
+            ):
+                to_onnx(OneInput(lambda s, x, body=body: torch_map(body, x)), (X,))
         case = lambda s, x: torch_map(lambda row: torch.as_strided(row.clone(), (2,), (1,), 1) + 0, x), (X,)
         self.assert_cases({"a clone": case})
 

@@ -52,15 +52,23 @@ def scan(op, combine_fn, init, xs, additional_inputs=()):
 
 
 def refuse_places(body: Body, rows: Sequence[torch.fx.Node]) -> None:
-    """Raise Untranslatable when a body counts places in the memory of a row, which is that of all rows: it has one row alone."""
-    given = {storage_of(node.meta.get("val")) for node in rows}
-    for node in body.module.graph.nodes:
-        if node.target in PLACED and storage_of(node.args[0].meta.get("val")) in given:
-            arguments = dict(zip(schema_names(node.target), node.args)) | node.kwargs
-            if arguments.get("storage_offset") is not None:
-                raise Untranslatable(
-                    "as_strided of a row, from a place in the memory of all rows: clone the row before"
-                )
+    """Raise Untranslatable when a body counts places in the memory of a row, which is that of all rows: it has one row alone.
+
+    What a body inside of it is given may be a row too.
+    """
+    for module in body.module.modules():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        nodes = module.graph.nodes
+        shown = rows if module is body.module else [node for node in nodes if node.op == "placeholder"]
+        given = {storage_of(node.meta.get("val")) for node in shown} - {None}
+        for node in nodes:
+            if node.target in PLACED and storage_of(node.args[0].meta.get("val")) in given:
+                arguments = dict(zip(schema_names(node.target), node.args)) | node.kwargs
+                if arguments.get("storage_offset") is not None:
+                    raise Untranslatable(
+                        "as_strided of a row, from a place in the memory of all rows: clone the row before"
+                    )
 
 
 @translates(higher_order.map_impl)
