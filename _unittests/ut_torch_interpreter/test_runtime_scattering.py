@@ -63,8 +63,9 @@ POSITIONS = {
 OTHER_ROWS = {
     "ScatterND.sum_or_product_of_booleans": (lambda x, i, v: x.index_put((i,), v, accumulate=True), "amax"),
     "ScatterND.in_parts": (lambda x, i, v: x.index_add(0, i, v), "sum"),
+    "ScatterElements.whole_slices": (lambda x, i, v: x.scatter_add(0, i[:, None].expand_as(v), v), "sum"),
 }
-"""Rows that only a translation made for the test, or several threads need, and what is computed."""
+"""Rows that only a translation made for the test, several threads or speed need, and what is computed."""
 
 
 def rows_to_add(count: int, rows: int, *width: int) -> tuple[torch.Tensor, ...]:
@@ -79,6 +80,26 @@ SUMS = {
     "elements": lambda x, i, v: x.index_put((i, i % x.shape[1]), v[:, 0], accumulate=True),
 }  # fmt: skip
 """What adds to rows of a matrix."""
+
+TABLE = torch.randint(0, 9, (40,))[:, None].expand(40, 16).clone()
+
+SLICES = {
+    "rows": (OTHER_ROWS["ScatterElements.whole_slices"][0], ["ScatterND"]),
+    "int32": (lambda x, i, v: x.scatter_add(0, i.int()[:, None].expand_as(v).long(), v), ["ScatterND"]),
+    "the largest": (lambda x, i, v: x.scatter_reduce(0, i.view(-1, 1).expand_as(v), v, "amax"), ["ScatterND"]),
+    "products": (lambda x, i, v: (x + 1).scatter_reduce(0, i.view(-1, 1).expand_as(v), v, "prod"), ["ScatterND"]),
+    "halves": (lambda x, i, v: x.half().repeat(2, 1).index_add(1, i[:16], v[:18].half()), ["Transpose"] * 2 + ["ScatterND", "Transpose"]),
+    "written": (lambda x, i, v: x.scatter(0, i[:9, None].argsort(0).expand(9, 16), v[:9]), ["ScatterElements"]),
+    "columns": (lambda x, i, v: x.scatter_add(1, (i % 16).expand(9, 40), v.T[:9]), ["Transpose"] * 3 + ["ScatterND", "Transpose"]),
+    "a table": (lambda x, i, v: x.scatter_add(0, TABLE, v), ["ScatterND"]),
+    "a table of different columns": (lambda x, i, v: x.scatter_add(0, TABLE.sort(0)[0].T.reshape(40, 16), v), ["Transpose", "ScatterElements"]),
+    "positions of a matrix": (lambda x, i, v: x.scatter_add(0, (i[:, None] + torch.arange(16)) % 9, v), ["ScatterElements"]),
+    "positions along a row": (lambda x, i, v: x.scatter_add(0, i[:16].expand(40, 16), v), ["ScatterElements"]),
+    "one position for all": (lambda x, i, v: x.scatter_add(0, i[:1].expand(40, 16), v), ["ScatterElements"]),
+    "a part of the columns": (lambda x, i, v: x.scatter_add(0, i[:, None].expand(40, 8), v), ["ScatterElements"]),
+    "few": (lambda x, i, v: x.scatter_add(0, i[:10, None].expand(10, 16), v), ["ScatterElements"]),
+}  # fmt: skip
+"""What is written into rows of a matrix, and by which operators."""
 
 
 class TestScattering(ExporterTestCase):
@@ -117,6 +138,25 @@ class TestScattering(ExporterTestCase):
         given = rows_to_add(260_000, 2)
         model = self.assert_same_as_eager(function, *given, dynamic=False)
         self.assertEqual(["ScatterElements"], [node.op_type for node in model.graph.node])
+
+    def test_whole_slices(self):
+        """Positions that are the same along all axes but one, of any number of rows; none of the others."""
+        name = "ScatterElements.whole_slices"
+        function, _ = OTHER_ROWS[name]
+        given = rows_to_add(40, 9, 16)
+        others = [rows_to_add(n, rows, width) for n, rows, width in ((0, 3, 2), (1, 1, 1), (5000, 70, 50))]
+        self.assert_same_as_eager(function, *given, others=others)
+        for promise, (written, kinds) in SLICES.items():
+            with self.subTest(promise):
+                model = self.assert_same_as_eager(written, *given, dynamic=False)
+                found = [node.op_type for node in model.graph.node]
+                self.assertEqual(kinds, [kind for kind in found if "Scatter" in kind or kind == "Transpose"])
+        with without_row(name):
+            model = to_onnx(function, given)
+        for model in (model, to_onnx(function, given, runtime="onnx")):
+            self.assertEqual(
+                ["Unsqueeze", "Expand", "ScatterElements"], [node.op_type for node in model.graph.node]
+            )
 
     def test_distinct_positions(self):
         """Known ones of which none stands there twice are taken at once."""

@@ -126,7 +126,7 @@ def running(
     """The states of a recurrence along an axis: ``state = step(op, *state, *x)``, one state for each input.
 
     The axis is moved to the front, where Scan stacks the states. *step* is associative: equal parts of a long axis run side by side,
-    then what comes before each of them. onnxruntime 1.31.1, the maximum of 64 x 4096 in one part and in 64 parts: 16.2 and 6.5 milliseconds.
+    then what comes before each of them, 128 steps one after the other instead of 4096 in any runtime.
     """
     axis, sizes = dim % rank(inputs[0]), sizes_of(op, inputs[0])
     parts = count_of_parts(sizes[axis])

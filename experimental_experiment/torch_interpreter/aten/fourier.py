@@ -7,8 +7,6 @@ Source of semantics: https://pytorch.org/docs/stable/fft.html.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -29,9 +27,6 @@ aten = torch.ops.aten
 
 LARGEST_MATRIX = 1024, 2**21
 """The largest size that is transformed by a matrix, and the elements that this may have: 8 MiB of float32."""
-
-FAR = 64
-"""How far apart elements are that are brought together before a DFT, see `far_apart`."""
 
 FORWARD = {"backward": 0, "ortho": -0.5, "forward": -1}
 """The power of the size that scales a forward transform."""
@@ -280,24 +275,9 @@ def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
 
 
 def dft(op, x, n, axis, **attributes) -> ir.Value:
-    """ONNX DFT of size n, along the last axis where elements are far apart."""
+    """ONNX DFT of size n."""
     length = None if not isinstance(n, int) and op.size(x, axis) is n else n
-    if not far_apart(x, axis):
-        return op.DFT(x, length, axis, **attributes)
-    last = rank(x) - 2
-    order = [*(place for place in range(last + 1) if place != axis), axis, last + 1]
-    result = op.DFT(op.Transpose(x, perm=order), length, last, **attributes)
-    return op.Transpose(result, perm=inverse_of(order))
-
-
-def far_apart(x, axis: int) -> bool:
-    """Whether the elements along an axis are so far apart that two transpositions cost less than reading them there.
-
-    onnxruntime 1.31.1 with AVX2, float64, time of the transposed one: 64 elements (a power of two) that are 256 apart 0.33 to 0.39, 100 of
-    them 1.05 to 1.12; 4096 that are 16 apart 0.5 to 0.6; 512 that are 8 apart 1.3 to 1.75.
-    """
-    following = x.shape[axis + 1 : -1]
-    return all(isinstance(size, int) for size in following) and math.prod(following) >= FAR
+    return op.DFT(x, length, axis, **attributes)
 
 
 def has_matrix(n, blocks: int) -> bool:

@@ -61,16 +61,12 @@ def binary_cross_entropy_with_logits(op, self, target, weight, pos_weight, reduc
 def cross_entropy_loss(op, self, target, weight, reduction, ignore_index, label_smoothing):
     """The negative log likelihood after a log-softmax; targets are classes, or probabilities when they are floats."""
     axis = class_axis(self)
+    is_class = target.dtype not in dtypes.FLOATS
+    if is_class and not label_smoothing:
+        return likelihood(op, self, target, weight, reduction, ignore_index, "SoftmaxCrossEntropyLoss")[0]
     logs = op.LogSoftmax(self, axis=axis)
-    if target.dtype in dtypes.FLOATS:
+    if not is_class:
         return likelihood_of_probabilities(op, logs, target, weight, reduction, label_smoothing)
-    if not label_smoothing:
-        if has_positions(self):
-            return likelihood(op, self, target, weight, reduction, ignore_index, "SoftmaxCrossEntropyLoss")[0]
-        if rank(self) > 2 and reduction != NONE:
-            self, target = rows_of_positions(op, self), op.Reshape(target, [-1])
-            logs = op.LogSoftmax(self)
-        return likelihood(op, logs, target, weight, reduction, ignore_index)[0]
 
     loss, total = likelihood(op, logs, target, weight, reduction, ignore_index)
     weighted = logs if weight is None else op.Mul(logs, along_classes(op, weight, logs))
@@ -151,20 +147,6 @@ def along_classes(op, weight, self) -> ir.Value:
 def class_axis(self) -> int:
     """The axis of classes: the first one without a batch, the second one with it."""
     return 1 if rank(self) > 1 else 0
-
-
-def has_positions(self) -> bool:
-    """Whether axes follow that of the classes, all of known sizes; SoftmaxCrossEntropyLoss refuses empty ones.
-
-    It takes 0.2 to 0.9 of the time of LogSoftmax and NegativeLogLikelihoodLoss there, up to 1.3 times as long without.
-    """
-    return rank(self) > 2 and self.dtype not in HALVES and self.shape.is_static() and 0 not in self.shape
-
-
-def rows_of_positions(op, self) -> ir.Value:
-    """The classes of every sample and position, a row each; onnxruntime 1.31.1 takes a quarter of the time for them."""
-    order = [0, *range(2, rank(self)), 1]
-    return op.Flatten(op.Transpose(self, perm=order), axis=len(order) - 1)
 
 
 def likelihood(

@@ -5,7 +5,6 @@ Source of semantics: https://pytorch.org/docs/stable/generated/torch.Tensor.scat
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import onnx_ir as ir
@@ -14,7 +13,6 @@ import torch
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.masking import flat
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
-from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
@@ -23,9 +21,6 @@ from experimental_experiment.torch_interpreter.sizes import has_size, sizes_of
 aten = torch.ops.aten
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
-
-MANY = 256
-"""Fewer elements are written one by one as fast, see `are_many`."""
 
 REDUCTIONS = {
     **dict.fromkeys(("add", "sum", "mean"), "add"),
@@ -155,27 +150,10 @@ def with_lines(
     op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value, reduction: str | None = None
 ) -> ir.Value:
     """The slices of *source* at the positions of a vector, which one of the first axis has whole."""
-    axis = dim % max(rank(x), 1)
-    if rank(x) < 2 or (axis and not are_many(x, axis, source)):
+    if rank(x) < 2 or dim % rank(x):
         return scattered(op, x, dim, *lines(op, x, dim, index, source), reduction)
     positions = op.Unsqueeze(op.Cast(flat(op, index), to=INT64), [1])
-    front = [axis, *(other for other in range(rank(x)) if other != axis)]
-    rows = op.ScatterND(
-        op.Transpose(x, perm=front), positions, op.Transpose(source, perm=front), reduction=reduction
-    )
-    return op.Transpose(rows, perm=inverse(front))
-
-
-def are_many(x: ir.Value, axis: int, source: ir.Value) -> bool:
-    """Whether slices are many enough to move the axis to the front for them: onnxruntime writes rows, not single elements.
-
-    onnxruntime 1.31.1, ScatterElements, and ScatterND between Transposes: 8 x 64 x 128 added to as many along the second axis 188 and 43
-    microseconds, 20 x 60 x 8 to 20 x 9 x 8 26 and 19, 64 x 16 to 64 x 128 7.5 and 8.1; 8 x 64 x 128 copied 300 and 100, 4 x 32 x 32 60 and 50.
-    """
-    count, size = source.shape[axis], x.shape[axis]
-    if not isinstance(count, int) or not isinstance(size, int) or 2 * count < size:
-        return False
-    return math.prod(known for known in source.shape if isinstance(known, int)) >= MANY
+    return op.ScatterND(x, positions, source, reduction=reduction)
 
 
 def lines(op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
+
+FAR = 64
+"""How far apart elements are that are brought together."""
+
+
+@repairs(
+    "DFT",
+    when="another axis than the last one, 64 elements or more apart",
+    because="it takes up to three times as long",
+    nodes=2,
+)
+def along_the_last_axis(op, x, dft_length=None, axis=None, **attributes):
+    """Two transpositions around that of the last axis.
+
+    onnxruntime 1.31.1 with AVX2, float64, time with them: 64 elements (a power of two) that are 256 apart 0.33 to 0.39, 100 of them 1.05 to
+    1.12; 4096 that are 16 apart 0.5 to 0.6; 512 that are 8 apart 1.3 to 1.75.
+    """
+    if axis is None or axis.const_value is None:
+        return None
+    place, parts = int(axis.const_value.numpy()) % rank(x), rank(x) - 1
+    following = x.shape[place + 1 : -1]
+    if not all(isinstance(size, int) for size in following) or math.prod(following) < FAR:
+        return None
+    order = [*(other for other in range(parts) if other != place), place, parts]
+    result = op.DFT(op.Transpose(x, perm=order), dft_length, parts - 1, **attributes)
+    return op.Transpose(result, perm=inverse(order))
 
 
 @repairs(
