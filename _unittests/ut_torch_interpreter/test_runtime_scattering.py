@@ -152,8 +152,8 @@ class TestScattering(ExporterTestCase):
                 found = [node.op_type for node in model.graph.node]
                 self.assertEqual(kinds, [kind for kind in found if "Scatter" in kind or kind == "Transpose"])
         with without_row(name):
-            model = to_onnx(function, given)
-        for model in (model, to_onnx(function, given, runtime="onnx")):
+            without = to_onnx(function, given)
+        for model in (without, to_onnx(function, given, runtime="onnx")):
             self.assertEqual(
                 ["Unsqueeze", "Expand", "ScatterElements"], [node.op_type for node in model.graph.node]
             )
