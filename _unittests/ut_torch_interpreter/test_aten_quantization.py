@@ -6,6 +6,7 @@ import unittest
 import torch
 import torch.ao.quantization.fx._decomposed
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
@@ -25,6 +26,19 @@ SCALES = torch.rand(4, generator=GENERATOR) * 0.1 + 0.01
 ZEROS = torch.tensor([0, 1, -3, 7], dtype=torch.int32)
 LOW, HIGH = torch.tensor(-128), torch.tensor(127)
 STEPS = torch.randint(-128, 128, (3, 4), generator=GENERATOR).to(torch.int8)
+EPS = torch.finfo(torch.float32).eps
+
+
+def as_declared(x, dtype):
+    """The scales of tokens: torch declares float64 and gives float32."""
+    return [value.to(torch.float32) for value in decomposed.choose_qparams_per_token(x, dtype)]
+
+
+def by_token(x, scales, zeros):
+    """The steps, and what they stand for."""
+    limits = -128, 127, torch.int8
+    steps = decomposed.quantize_per_token(x, scales, zeros, *limits)
+    return steps, decomposed.dequantize_per_token(steps, scales, zeros, *limits, torch.float32)
 
 
 class TestQuantization(ExporterTestCase):
@@ -77,6 +91,93 @@ class TestQuantization(ExporterTestCase):
         "PT2E by channel, no zero points": (
             decomposed.dequantize_per_channel.default, STEPS, SCALES, None, 1, -128, 127, torch.int8),
     }  # fmt: skip
+
+    CHOSEN = {
+        f"{name}, {promise}": (operator, x, *arguments)
+        for promise, x in {
+            "both signs": X,
+            "positive": X.abs() + 1,
+            "negative": -X.abs() - 1,
+            "nothing but 0": X * 0,
+            "one row": X[0, 0],
+        }.items()
+        for name, (operator, *arguments) in {
+            "int8": (decomposed.choose_qparams.tensor, -128, 127, EPS, torch.int8),
+            "uint8": (decomposed.choose_qparams.tensor, 0, 255, EPS, torch.uint8),
+            "symmetric": (decomposed.choose_qparams_symmetric.tensor, -127, 127, EPS, torch.int8),
+            "symmetric, uint8": (decomposed.choose_qparams_symmetric.tensor, 0, 255, EPS, torch.uint8),
+            "by token": (decomposed.choose_qparams_per_token_asymmetric.default, torch.int8),
+            "by token, symmetric": (lambda x, dtype: as_declared(x, dtype), torch.int8),
+        }.items()
+    }
+    """Parameters that are computed from the tensor."""
+
+    def test_chosen_parameters(self):
+        self.assert_cases(self.CHOSEN)
+
+    def test_chosen_parameters_of_halves(self):
+        """They are those of the same numbers in float32: eager rounds every step."""
+        x = X.half()
+        for name, (operator, _, *arguments) in self.CHOSEN.items():
+            if not name.endswith("both signs"):
+                continue
+            with self.subTest(name):
+                model = to_onnx(lambda x, f=operator, a=tuple(arguments): f(x, *a), (x,))
+                found = run(session(model), (x,))
+                expected = operator(x.float(), *arguments)
+                torch.testing.assert_close(found, list(expected), check_dtype=False)
+
+    TOKENS = {
+        "float32": (X[0], SCALES[:, None], ZEROS[:, None]),
+        "float16": (X[0].half(), SCALES[:, None], ZEROS[:, None]),
+        "parameters of float64 and int64": (X[0], SCALES[:, None].double(), ZEROS[:, None].long()),
+        "zero points of float32": (X[0], SCALES[:, None], ZEROS[:, None].float()),
+    }
+
+    def test_tokens(self):
+        """There and back."""
+        for promise, given in self.TOKENS.items():
+            with self.subTest(promise):
+                self.assert_same_as_eager(by_token, *given, dynamic=False)
+
+    def test_groups(self):
+        """There and back, in groups of columns, and in one for each row."""
+        x = normal(3, 8)
+        scales, zeros = torch.rand(3, 2, generator=GENERATOR) + 0.1, torch.tensor([[0, 3], [-5, 1], [2, 0]])
+        for promise, size, given in (
+            ("groups", 4, (scales, zeros)),
+            ("floats", 4, (scales, zeros.float())),
+            ("one column", 32, (scales[:, :1], zeros[:, :1])),
+        ):
+            limits = -8, 7, torch.int8, size
+            quantize, back = decomposed.quantize_per_channel_group, decomposed.dequantize_per_channel_group
+            with self.subTest(promise):
+                self.assert_same_as_eager(quantize.default, x, *given, *limits, dynamic=False)
+                steps = quantize(x, *given, *limits)
+                self.assert_same_as_eager(back.default, steps, *given, *limits, torch.float32, dynamic=False)
+        self.assert_same_as_eager(
+            back.default, steps, scales[:, :1], None, *limits, torch.float16, dynamic=False
+        )
+
+    def test_by_channel_and_converted(self):
+        given = X, SCALES.double(), ZEROS.long(), 1, -20, 27
+        self.assert_same_as_eager(decomposed.fake_quant_per_channel.default, *given, dynamic=False)
+        self.assert_same_as_eager(decomposed.convert_element_type.no_fuse, X, torch.float16)
+
+    def test_linear_quantized_while_it_runs(self):
+        """As PT2E writes it: the activation is quantized by what it holds."""
+        steps = torch.randint(-127, 128, (6, 5), generator=GENERATOR).to(torch.int8)
+
+        def linear(x, steps):
+            scale, zero = decomposed.choose_qparams.tensor(x, -128, 127, EPS, torch.int8)
+            x = decomposed.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
+            x = decomposed.dequantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
+            weight = decomposed.dequantize_per_channel(
+                steps, SCALES.repeat(2)[:6], None, 0, -127, 127, torch.int8
+            )
+            return torch.nn.functional.linear(x, weight)
+
+        self.assert_same_as_eager(linear, X[0], steps, dynamic=False)
 
     def test_same_as_eager(self):
         # torch.export cannot make the sizes of several of these dynamic
