@@ -19,12 +19,9 @@ ROWS = {
 }
 
 OTHER_ROWS = {
-    "Multinomial.warned_about": (lambda x: torch.multinomial(x, 1), torch.ones(3)),
-    "RandomNormalLike.warned_about": (torch.randn_like, torch.ones(3)),
-    "RandomUniformLike.warned_about": (torch.rand_like, torch.ones(3)),
     "RoiAlign.warned_about": (lambda x: x.mean((2, 3), keepdim=True), torch.ones(1, 2, 5, 5)),
 }
-"""Functions that become an operator without any kernel after opset 21."""
+"""A function that becomes an operator without any kernel after opset 21."""
 
 
 def pooled_box(op, self, dim, keepdim):

@@ -62,6 +62,7 @@ DRAWN = frozenset(
 
 SEEDED = (
     "Bernoulli",
+    "Dropout",
     "Multinomial",
     "RandomNormal",
     "RandomNormalLike",
@@ -214,4 +215,8 @@ def seed(graph: ir.Graph) -> None:
     for node in graph.all_nodes():
         if node.op_type in SEEDED and not node.domain and "seed" not in node.attributes:
             count += 1
-            node.attributes["seed"] = ir.AttrFloat32("seed", float(count % 2**24))
+            number = count % 2**24
+            is_whole = node.op_type == "Dropout"
+            node.attributes["seed"] = (
+                ir.AttrInt64("seed", number) if is_whole else ir.AttrFloat32("seed", float(number))
+            )

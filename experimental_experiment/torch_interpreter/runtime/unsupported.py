@@ -6,9 +6,6 @@ from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
 @repairs(
-    "Multinomial",
-    "RandomNormalLike",
-    "RandomUniformLike",
     "RoiAlign",
     when="ai.onnx 22 and later",
     because="there is no kernel",
