@@ -53,10 +53,7 @@ def choose_qparams_per_token(op, input, dtype):
     return scales, op.Cast(op.Mul(scales, 0.0), to=INT64)
 
 
-@translates(
-    "quantized_decomposed::choose_qparams_per_token_asymmetric",
-    "quantized_decomposed::_choose_qparams_per_token_asymmetric_impl",
-)
+@translates("quantized_decomposed::choose_qparams_per_token_asymmetric")
 def choose_qparams_per_token_asymmetric(op, input, dtype):
     """For the last axis, of size 1 then: scale (DOUBLE) and zero point (INT64) that spread its elements and 0 over -128 to 127."""
     low, high = ends(op, input, [-1])
