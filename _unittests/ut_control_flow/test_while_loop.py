@@ -6,7 +6,7 @@ import torch
 from torch._higher_order_ops import while_loop
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput
-from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 LONG = torch.ones(7, 4)
@@ -95,6 +95,37 @@ class TestWhileLoop(ControlFlowTestCase):
 
         with self.assertRaises(CaptureError):
             to_onnx(OneInput(function), (X,))
+
+
+class Gradients(torch.nn.Module):
+    """The gradients of three carries, one of whole numbers, and of a weight, after *n* turns."""
+
+    def forward(self, x, n, w):
+        def body(i, y, k):
+            return i + 1, torch.tanh(y @ w) + k.to(y.dtype).mean(), k + 1
+
+        x, w = (tensor.detach().requires_grad_(True) for tensor in (x, w))
+        _, y, _ = while_loop(lambda i, y, k: i < n, body, (N(0), x, torch.arange(3)))
+        return torch.autograd.grad((y.square() * torch.arange(1.0, 5.0)).sum(), (x, w))
+
+
+class TestGradients(ControlFlowTestCase):
+    def test_same_as_eager(self):
+        """Of any number of turns; of none too, where torch takes one turn for its gradient."""
+        w = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+        for shapes in (None, (None, None, None), ({0: D}, None, {})):
+            others = [(X, N(n), w) for n in (0, 1, 6)]
+            if shapes and shapes[0]:
+                others += [(LONG, N(n), w) for n in (0, 4)]
+            with self.subTest(shapes=shapes):
+                self.export_and_compare(
+                    Gradients(),
+                    (X, N(3), w),
+                    others=others,
+                    dynamic_shapes=shapes,
+                    export_options=ExportOptions(tracing="make_fx"),
+                    scale=10,  # torch multiplies the turns in another order
+                )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import importlib.util
 import unittest
 
 import torch
+from torch._higher_order_ops import while_loop
 from torch.nn import functional as F
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
@@ -116,6 +117,23 @@ class TestTraining(BackendTestCase):
         self.assert_same_gradients(Digits(), [(torch.rand(6, 1, 8, 8),)] * 2)
         torch._dynamo.reset()
         self.assert_same_gradients(LanguageModel(), [(torch.randint(0, 17, (2, 7)),)] * 2)
+
+    def test_a_loop_on_data(self):
+        """Its gradient runs the turns backwards; how many there are is known while it runs."""
+
+        class Refined(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.step = torch.nn.Linear(4, 4)
+
+            def forward(self, x, turns):
+                def body(turn, y):
+                    return turn + 1, y + torch.tanh(self.step(y))
+
+                return while_loop(lambda turn, y: turn < turns, body, (torch.tensor(0), x))[1]
+
+        calls = [(torch.randn(3, 4), torch.tensor(turns)) for turns in (3, 1, 5)]
+        self.assert_same_gradients(Refined(), calls)
 
     def test_the_loss_inside_of_the_model(self):
         class WithLoss(torch.nn.Module):

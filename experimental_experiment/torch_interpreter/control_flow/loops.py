@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.control_flow.bodies import (
     written_operands,
 )
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import as_view, value_of
 from experimental_experiment.torch_interpreter.registry import translates
@@ -36,6 +37,23 @@ def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=(), mutat
 
     *mutated_arg_indices* says what is looked up here: which operands are written.
     """
+    return looped(op, cond_fn, body_fn, carried_inputs, additional_inputs)[0]
+
+
+@translates(higher_order.while_loop_stack_output, views=True)
+def while_loop_stack_output(op, cond_fn, body_fn, carried_inputs, additional_inputs=()):
+    """The carries after each turn, stacked: what the gradient of while_loop needs. Those before the first one when there is none."""
+    _, turns = looped(op, cond_fn, body_fn, carried_inputs, additional_inputs, is_stacked=True)
+    first = op.Min(op.Shape(turns[0], end=1), [1])
+    results = []
+    for item, stacked in zip(carried_inputs, turns):
+        before = op.Unsqueeze(op.Cast(value_of(op, item), to=stacked.dtype), [0])
+        results.append(op.Slice(op.Concat(before, stacked, axis=0), first, [INT64_MAX], [0]))
+    return results
+
+
+def looped(op, cond_fn, body_fn, carried_inputs, additional_inputs, is_stacked=False):
+    """The carries after the last turn, and, stacked, those after each turn."""
     refuse_writes("the condition of while_loop", cond_fn)
     operands, count = [*carried_inputs, *additional_inputs], len(carried_inputs)
     written = written_operands("the body of while_loop", operands, body_fn)
@@ -60,15 +78,17 @@ def while_loop(op, cond_fn, body_fn, carried_inputs, additional_inputs=(), mutat
         views = [as_view(item) for item in additional(inputs[count:])]
         carried = inline_as_tensors(body_fn, inner, [*carried, *views], wanted)
         memory = [views[position - count].read(inner) for position in written]
-        return [test(inner, carried, memory), *carried, *memory]
+        stacked = [inner.copy(value) for value in carried] if is_stacked else []
+        return [test(inner, carried, memory), *carried, *memory, *stacked]
 
     likes = [*(carried_type("carry", *kinds) for kinds in zip(start, given, wanted)), *memory]
     body = op.subgraph(step, [ITERATION, GO, *likes])
-    results = op.Loop(None, test(op, start, memory), *start, *memory, body=body, outputs=len(likes))
-    typed(results, likes)
+    outputs = len(likes) + count * is_stacked
+    results = op.Loop(None, test(op, start, memory), *start, *memory, body=body, outputs=outputs)
+    typed(results, [*likes, *likes[:count]][:outputs], outputs - len(likes))
     for position, new in zip(written, results[count:]):
         operands[position].write(op, new)
-    return list(results[:count])
+    return list(results[:count]), list(results[len(likes) :])
 
 
 BLOCK = 64
