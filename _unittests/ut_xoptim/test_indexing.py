@@ -139,5 +139,116 @@ class TestGatherOfGrid(RuleTestCase):
                 self.assert_stays(text)
 
 
+def repeated(
+    x: str, z: str, shape: str, axis: int, result: str, kind: str = "Expand", added: str = "-1"
+) -> str:
+    """The text of a model that gathers elements at positions from z, which are repeated to a shape."""
+    return f"""agraph (float[{x}] x, int64[{z}] z) => (float[{result}] y) <int64[{result}] many>
+        {{ five = Constant <value=int64 {{5}}> () at = Constant <value=int64[{added.count(",") + 1}] {{{added}}}> () inside = Mod (z, five)
+           i = Unsqueeze (inside, at) to = Constant <value=int64[{shape.count(",") + 1}] {{{shape}}}> ()
+           many = {kind} (i, to) y = GatherElements <axis={axis}> (x, many) }}"""
+
+
+class TestGatherOfWholeSlices(RuleTestCase):
+    RULE = "GatherOfWholeSlices"
+
+    def test_slices(self):
+        """In samples, without them, of several later axes, and where the samples share the positions."""
+        each = ["Mod", "Unsqueeze", "GatherND"]
+        all_ = ["Mod", "Unsqueeze", "Reshape", "Gather"]
+        cases = {
+            "in samples": (repeated("2,5,7", "2,4", "2,4,7", 1, "2,4,7"), each),
+            "in samples of any number": (repeated("B,5,7", "B,4", "1,1,7", 1, "B,4,7"), each),
+            "by Tile": (repeated("B,5,7", "B,K", "1,1,7", 1, "B,K,7", kind="Tile"), each),
+            "of two axes": (repeated("2,5,7,3", "2,4", "2,4,7,3", 1, "2,4,7,3", added="2,3"), [*each[:2], "Squeeze", each[2]]),
+            "in samples of two axes": (repeated("2,3,5,7", "2,3,4", "2,3,4,7", -2, "2,3,4,7"), each),
+            "without samples": (repeated("5,7", "4", "4,7", 0, "4,7"), all_),
+            "the same in all samples": (repeated("2,5,7", "4", "2,4,7", 1, "2,4,7"), all_),
+            "columns": (repeated("2,5", "1", "2,1", -1, "2,1"), all_),
+        }  # fmt: skip
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected)
+
+    def test_indices_of_int32(self):
+        text = repeated("2,5,7", "2,4", "2,4,7", 1, "2,4,7").replace("int64[2,4] z", "int32[2,4] z")
+        text = text.replace("int64 {5}", "int32 {5}").replace("int64[2,4,7] many", "int32[2,4,7] many")
+        self.assert_becomes(text, ["Mod", "Unsqueeze", "Cast", "GatherND"])
+
+    def test_what_it_declines(self):
+        cases = {
+            "a part of the later axis": repeated("2,5,7", "2,4", "2,4,6", 1, "2,4,6"),
+            "some of the samples": repeated("3,5,7", "2,4", "2,4,7", 1, "2,4,7"),
+            "perhaps some of the samples": repeated("B,5,7", "A,4", "1,1,7", 1, "A,4,7"),
+            "one position, repeated": repeated("2,5,7", "2,1", "2,4,7", 1, "2,4,7"),
+            "of the last axis": repeated("2,7,5", "2,4", "2,7,4", 2, "2,7,4", added="1"),
+            "samples of which one axis shares them": repeated("2,3,5,7", "2,4", "2,3,4,7", 2, "2,3,4,7", added="1,3"),
+        }  # fmt: skip
+        order = (
+            "two = Constant <value=int64 {2}> () less = Mod (many, two) y = GatherElements <axis=0> (x, less)"
+        )
+        name = "positions that differ along a later axis"
+        cases[name] = repeated("2,5,7", "2,4", "2,4,7", 0, "2,4,7").replace(
+            "y = GatherElements <axis=0> (x, many)", order
+        )
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
+COUNTED = "bs = Shape <start=0, end=1> (x) b = Squeeze (bs) r = Range (zero, b, one) "
+
+
+def of_samples(
+    x: str = "float[B,5,7]",
+    z: str = "B,4",
+    result: str = "B,4,7",
+    rows: str = COUNTED + "ru = Unsqueeze (r, tail) re = Expand (ru, to)",
+    parts: str = "re, i",
+    known: str = "int64[B] r, int64[B,4,1] re",
+    picked: str = "GatherND (x, places)",
+) -> str:
+    """The text of a model that picks ``x[arange(B)[:, None], z]``."""
+    return f"""agraph ({x} x, int64[{z}] z) => (float[{result}] y) <{known}> {{
+        zero = Constant <value=int64 {{0}}> () one = Constant <value=int64 {{1}}> () five = Constant <value=int64 {{5}}> ()
+        last = Constant <value=int64[1] {{-1}}> () tail = Constant <value=int64[2] {{1,2}}> () to = Constant <value=int64[3] {{1,4,1}}> ()
+        {rows} inside = Mod (z, five) i = Unsqueeze (inside, last)
+        places = Concat <axis=-1> ({parts}) y = {picked} }}"""
+
+
+class TestGatherOfEachSample(RuleTestCase):
+    RULE = "GatherOfEachSample"
+
+    def test_samples(self):
+        """Counted by a Range or a constant; one position each, or several, of one axis or two."""
+        constant = "re = Constant <value=int64[2,4,1] {0,0,0,0,1,1,1,1}> ()"
+        cases = {
+            "several positions": (of_samples(), ["Mod", "Unsqueeze", "GatherND"]),
+            "a constant": (of_samples("float[2,5,7]", "2,4", "2,4,7", constant, known="int64[2,4,1] re"), ["Mod", "Unsqueeze", "GatherND"]),
+            "two axes": (
+                of_samples("float[B,5,6,7]", "B,4", "B,4,7", parts="re, i, i"), ["Mod", "Unsqueeze", "Concat", "GatherND"]),
+            "one position each": (
+                of_samples("float[B,5]", "B", "B", COUNTED + "re = Unsqueeze (r, last)", known="int64[B] r, int64[B,1] re"),
+                ["Mod", "Unsqueeze", "GatherND"]),
+        }  # fmt: skip
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected)
+
+    def test_what_it_declines(self):
+        two = "re = Constant <value=int64[2,4,1] {0,0,0,0,1,1,1,1}> ()"
+        cases = {
+            "samples in another order": of_samples("float[2,5,7]", "2,4", "2,4,7", two.replace("0,0,0,0,1,1,1,1", "1,1,1,1,0,0,0,0"), known="int64[2,4,1] re"),
+            "some of the samples": of_samples("float[3,5,7]", "2,4", "2,4,7", two, known="int64[2,4,1] re"),
+            "samples along the second axis": of_samples("float[2,5,7]", "4,2", "4,2,7", "re = Constant <value=int64[4,2,1] {0,1,0,1,0,1,0,1}> ()", known="int64[4,2,1] re"),
+            "perhaps some of the samples": of_samples("float[C,5,7]", rows="bz = Shape <start=0, end=1> (z) c = Squeeze (bz) r = Range (zero, c, one) ru = Unsqueeze (r, tail) re = Expand (ru, to)"),
+            "positions before the samples": of_samples("float[2,5,7]", "2,4", "2,4,7", two, "i, re", "int64[2,4,1] re").replace("{5}", "{2}"),
+            "a mask": of_samples("float[2,5]", "2,4", "2,4", two, known="int64[2,4,1] re"),
+        }  # fmt: skip
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 if __name__ == "__main__":
     unittest.main()
