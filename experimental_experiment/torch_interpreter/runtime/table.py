@@ -172,7 +172,7 @@ def markdown() -> str:
         "A tensor without elements may end the process, where nothing else has as few nodes: in an Einsum that transposes one of two operands",
         "(`bqhd,bkhd->bhqk` of an empty batch), in a MatMul of a Transpose that moves an empty axis 0 (torch.nn.MultiheadAttention of an empty",
         "sequence), in an LSTM or GRU of an empty batch, in a float16 InstanceNormalization of no element; a padded Conv of no channel never ends.",
-        "onnxruntime refuses, while the model runs, a matrix times an empty batch, a circular Pad of one, an adaptive maximum of one over uneven",
+        "onnxruntime refuses, while the model runs, a matrix times an empty batch (a float64 Conv), a circular Pad of one, an adaptive maximum of one over uneven",
         "windows and a GlobalAveragePool of no element. No row prevents these either.",
         "",
         "What the nodes of a model give each other has types without the names of sizes: where two results have sizes of the same names, onnxruntime",
