@@ -141,18 +141,20 @@ class Context:
         module: what surrounds the call.
         options: keyword arguments of `to_onnx`.
         run: the outputs of a model for these inputs.
+        smaller_sizes: whether a model of dynamic sizes is also run on a batch of one and on an empty one.
     """
 
     promise: str
     module: Callable[[Call], InContext] = InContext
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     run: Callable[[onnx.ModelProto, Tensors], list[torch.Tensor]] = in_onnxruntime
+    smaller_sizes: bool = False
 
 
 DECOMPOSED = ExportOptions(decomposition_table="default")
 
 CONTEXTS = {
-    "plain": Context("the operator or module alone, in onnxruntime's CPU provider"),
+    "plain": Context("the operator or module alone, in onnxruntime's CPU provider", smaller_sizes=True),
     "around": Context("between transpositions: channels last before and after", Around),
     "scaled": Context("between a scale, a bias, an activation and casts", Scaled),
     "decomposed": Context("after `run_decompositions()` with torch's default table", options={"export_options": DECOMPOSED}),

@@ -140,8 +140,9 @@ its module database, exported, run and compared with eager (value, shape, dtype)
 that does not pass.
 
 `not exported`: torch.export refuses every sample. `refused`: this exporter refuses, with an error. `with other sizes`: cases of
-which a sample was also exported with all dimensions dynamic and run on other sizes. A result in half precision that differs from eager
-passes within the tolerance of the float64 result, or as near to it as eager's, which rounds every step.
+which a sample was also exported with all dimensions dynamic and run on other sizes: on larger ones, and in the context `plain` with the
+first axis of one element and of none, where results are no NaN and onnxruntime runs it (`docs/runtime.md`). A result in half precision that
+differs from eager passes within the tolerance of the float64 result, or as near to it as eager's, which rounds every step.
 """
 STATUSES = ("passed", "wrong", "refused", "not run", "crash", "timeout", "error", "not exported", "no sample")
 

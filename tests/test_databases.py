@@ -88,6 +88,45 @@ class TestHalves(unittest.TestCase):
                 self.assertEqual([y.item() for y in in_float64(model, model.inputs([x, weight]))], results)
 
 
+class TestSizes(unittest.TestCase):
+    """The sizes that a model of dynamic sizes is run on."""
+
+    def test_smaller_sizes(self):
+        from tests.cases import batch_of_one, empty_batch, resized, torch
+
+        tensors = torch.randn(3, 4), torch.randn(1, 4), torch.randn(())
+        for change, first in ((batch_of_one, 1), (empty_batch, 0)):
+            with self.subTest(change.__name__):
+                shapes = [tuple(tensor.shape) for tensor in resized(tensors, change)]
+                self.assertEqual(shapes, [(first, 4), (1, 4), ()])
+
+    def test_a_rank_that_depends_on_a_size(self):
+        from tests.cases import as_declared
+        from tests.contexts import CONTEXTS, Call, torch
+
+        rows = torch.randn(3, 1, 4)
+        call = CONTEXTS["plain"].module(Call(torch.squeeze, (rows,), {}))
+        sizes = (({0: torch.export.Dim.AUTO},),)
+        program = torch.export.export(call, (rows,), dynamic_shapes=sizes)
+        self.assertTrue(as_declared(program, [rows.squeeze()]))
+        self.assertFalse(as_declared(program, [rows[:1].squeeze()]))
+
+    def test_both_are_run(self):
+        from tests import cases
+        from tests.contexts import CONTEXTS
+
+        seen = []
+
+        def run(model, inputs):
+            seen.append(len(inputs[0]))
+            return CONTEXTS["plain"].run(model, inputs)
+
+        context = cases.dataclasses.replace(CONTEXTS["plain"], run=run)
+        model = context.module(cases.Call(cases.torch.exp, (cases.torch.randn(3, 4),), {}))
+        found = cases.with_dynamic_sizes(("operator", "exp", "float32"), context, model, model.call.tensors())
+        self.assertEqual((found.status, seen), ("passed", [4, 1, 0]))
+
+
 class TestDocument(unittest.TestCase):
     """The sections of docs/conformance.md."""
 

@@ -88,6 +88,15 @@ class TestDistance(ExporterTestCase):
             with self.subTest(p=p, shape=x1.shape):
                 self.assert_same_as_eager(aten.cdist.default, x1, x2, p)
 
+    def test_rows_that_have_no_element_later(self):
+        for p in (1.0, 2.0, math.inf):
+            with self.subTest(p=p):
+                others = [(randn(4, 0), randn(5, 0), p), (randn(0, 3), randn(5, 3), p)]
+                self.assert_same_as_eager(aten.cdist.default, randn(4, 3), randn(5, 3), p, others=others)
+                self.assert_same_as_eager(
+                    aten._pdist_forward.default, randn(4, 3), p, others=[(randn(4, 0), p)]
+                )
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -41,6 +41,18 @@ class TestMatrixNorm(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES, dynamic=False)
 
+    def test_no_singular_value(self):
+        empty = [torch.randn(shape) for shape in ((3, 0), (0, 3), (0, 0))]
+        for target, order in (
+            (aten.linalg_matrix_norm.default, 2),
+            (aten.linalg_cond.default, 2),
+            (aten.linalg_cond.default, -2),
+        ):
+            with self.subTest(target=str(target), order=order):
+                self.assert_same_as_eager(
+                    target, torch.randn(4, 5), order, others=[(x, order) for x in empty]
+                )
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -193,6 +193,19 @@ class TestBranches(ExporterTestCase):
             (record,) = logs.records
             self.assertRegex(record.getMessage(), f"those of sizes where\n  {condition}\n(.|\n)*{code}$")
 
+    def test_a_squeeze_of_a_program_that_was_captured_before(self):
+        for dynamic_shapes, told in (
+            (({0: Dim("rows")},), "rows != 1"),
+            (({0: Dim.AUTO},), r"x.shape\[0\] != 1"),
+        ):
+            program = torch.export.export(SqueezedRows(), (X,), dynamic_shapes=dynamic_shapes)
+            with self.subTest(told), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(program)
+            (record,) = logs.records
+            self.assertRegex(record.getMessage(), f"those of sizes where\n  {told}\n(.|\n)*# the squeeze$")
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(torch.export.export(SqueezedRows(), (X,)))
+
     def test_a_branch_that_holds_for_every_size(self):
         bounded = ({0: Dim("batch", min=2, max=9)},)
         for promise, function, args, dynamic_shapes in (

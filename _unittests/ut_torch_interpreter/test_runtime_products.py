@@ -49,7 +49,18 @@ FATAL = {
 }
 """Rows without which onnxruntime ends the process."""
 
-OTHER_ROWS = UNSET | FATAL
+UNSET_WITH_OTHER_SIZES = {
+    "MatMul.that_may_be_over_nothing": {
+        "right": lambda a, b: a @ b.mT,
+        "left": lambda a, b: a.mT.contiguous().mT @ b.mT,
+        "scaled": lambda a, b: a @ (b.mT * 0.5),
+        "cast": lambda a, b: (a.double() @ b.mT.double()).float(),
+        "of heads": lambda a, b: (a[:, None] @ b[:, None].mT).squeeze(1),
+    }
+}
+"""Rows without which a result is whatever the memory held when the model is given other sizes than the example's."""
+
+OTHER_ROWS = UNSET | UNSET_WITH_OTHER_SIZES | FATAL
 
 LOADED = (
     "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
@@ -68,6 +79,22 @@ class TestProducts(ExporterTestCase):
                 with without_row(name):
                     model = to_onnx(function, tuple(args))
                 self.assertEqual(7, float(self.over_sevens(model, args).abs().max()))
+
+    def test_results_that_are_not_set_with_other_sizes(self):
+        sizes = {0: "batch", 1: "rows", 2: "summed"}, {0: "batch", 1: "columns", 2: "summed"}
+        args = torch.randn(3, 2, 5), torch.randn(3, 6, 5)
+        for name, functions in UNSET_WITH_OTHER_SIZES.items():
+            for promise, function in functions.items():
+                with self.subTest(name, promise=promise):
+                    model = to_onnx(function, args, dynamic_shapes=sizes)
+                    empty = torch.randn(2, 3, 0), torch.randn(2, 4, 0)
+                    self.assertEqual(0, float(self.over_sevens(model, empty).abs().max()))
+                    others = [(torch.randn(n, 2, 5), torch.randn(n, 1, 5)) for n in (0, 1)]
+                    self.export_and_compare(function, args, dynamic_shapes=sizes, others=others)
+                    with without_row(name):
+                        model = to_onnx(function, args, dynamic_shapes=sizes)
+                    if model.graph.node[-1].op_type == "MatMul":  # what follows reads other memory
+                        self.assertEqual(7, float(self.over_sevens(model, empty).abs().max()))
 
     def test_models_that_end_the_process(self):
         for name, (function, *args) in FATAL.items():

@@ -64,6 +64,11 @@ class TestResampling(ExporterTestCase):
     def test_between_transpositions(self):
         self.assert_cases(self.CASES)
 
+    def test_no_sample_later(self):
+        shrinks = {"scale_factor": 0.5, "mode": "bicubic"}
+        others = [(IMAGE[:0],), (IMAGE[:1, :1],)]
+        self.assert_same_as_eager(interpolate, IMAGE, kwargs=shrinks, others=others)
+
     def test_other_sizes_between_transpositions(self):
         every = each(
             lambda x, y: last(x, size=y.shape[:2], mode="bilinear"),

@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.decisions import (
     Decisions,
     environment_of,
     judge,
+    judge_operators,
     replace_constants,
 )
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
@@ -78,7 +79,9 @@ def capture(
     if isinstance(mod, torch.export.ExportedProgram):
         program = options.decomposed(mod)
         restore_storages(program)
-        return program_of(program, dims_of_program(program, dynamic_shapes))
+        found = program_of(program, dims_of_program(program, dynamic_shapes))
+        judge_operators(found.inputs, found.module)
+        return found
     if isinstance(mod, torch.fx.GraphModule) and carries_values(mod) and not args and not kwargs:
         if dynamic_shapes is not None:
             raise ValueError("dynamic_shapes: the dimensions of a GraphModule are those of its fake values")

@@ -208,7 +208,18 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_contradictions(environment, decisions)
     make_static(environment, inputs, decisions)
-    assumed = conditions(environment, inputs, kept, decisions)
+    tell(conditions(environment, inputs, kept, decisions))
+
+
+def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
+    """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
+    kept = [*kept_axes(module), *whole_slices(module)]
+    if kept:
+        tell(conditions(kept[0][0].node.shape_env, inputs, kept, Decisions()))
+
+
+def tell(assumed: list[str]) -> None:
+    """Warn about what the model assumes of sizes, if there is anything."""
     if assumed:
         logger.warning(
             "the model holds the branches that the example took, those of sizes where\n%s", "\n".join(assumed)

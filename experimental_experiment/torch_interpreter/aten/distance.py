@@ -143,6 +143,9 @@ def norms_of_differences(op, x1, x2, p):
 
 def norm_of_rows(op, rows, p):
     """The p-norms along the last axis; zeros for rows without elements, whatever p is."""
-    if math.isinf(p) and rows.shape[-1] == 0:
+    elements = rows.shape[-1]
+    if math.isinf(p) and elements == 0:
         p = 1
-    return vector_norm(op, rows, p, [-1], False, None)
+    norms = vector_norm(op, rows, p, [-1], False, None)
+    # the extremum of no element is -inf
+    return op.Max(norms, 0) if math.isinf(p) and not isinstance(elements, int) else norms

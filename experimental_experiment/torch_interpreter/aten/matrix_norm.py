@@ -30,6 +30,8 @@ def matrix_norm(op, x: ir.Value, order, dim, keepdim: bool) -> ir.Value:
         values = singular_values(op, op.Transpose(x, perm=[*others, rows, columns]))
         reduced = {"nuc": "ReduceSum", 2: "ReduceMax", -2: "ReduceMin"}[order]
         result = op.emit(reduced, (values, [rank(values) - 1]), {"keepdims": 0})
+        if order == 2 and not are_known(x.shape[rows], x.shape[columns]):
+            result = op.Max(result, 0)  # the largest of no singular value is -inf
         result = op.Cast(result, to=x.dtype)
         return op.Unsqueeze(result, both) if keepdim else result
     summed, other = (rows, columns) if abs(order) == 1 else (columns, rows)
@@ -46,6 +48,9 @@ def linalg_cond(op, self, p):
             matrix_norm(op, op.Cast(self, to=ir.DataType.DOUBLE), k, [-2, -1], False) for k in (2, -2)
         )
         quotient = op.Div(smallest, largest) if p == -2 else op.Div(largest, smallest)
+        if p == -2 and not are_known(*self.shape[-2:]):
+            # the smallest of no singular value is infinite
+            quotient = op.Where(op.IsInf(smallest), op.constant(0, quotient.dtype), quotient)
         return op.Cast(quotient, to=self.dtype)
     norms = [matrix_norm(op, x, p, [-2, -1], False) for x in (self, linalg_inv(op, self))]
     return op.Mul(*norms)
@@ -79,3 +84,8 @@ def linalg_norm(op, self, ord, dim, keepdim, dtype):
     if ord is not None and len(axes) == 2:
         return matrix_norm(op, x, ord, axes, keepdim)
     return vector_norm(op, x, 2 if ord is None else ord, dim, keepdim, None)
+
+
+def are_known(*sizes: int | ir.SymbolicDim) -> bool:
+    """Whether the sizes of a type are numbers."""
+    return all(isinstance(size, int) for size in sizes)

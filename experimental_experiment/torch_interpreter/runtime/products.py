@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import string
+
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.runtime.table import repairs
@@ -48,6 +51,49 @@ def over_nothing(op, a, b):
     rows = [op.size(b, k) for k in range(rank(b))]
     rows[max(0, rank(b) - 2)] = 1
     return op.MatMul(row, op.Expand(op.constant(0, b.dtype), op.shape(rows)))
+
+
+@repairs(
+    "MatMul",
+    when="floats; the last two axes of three or more of an operand are a Transpose, scaled or cast, and the summed axis may have size 0",
+    because="the Transpose is fused into the product, whose result over an empty axis is never set",
+    nodes=0,
+)
+def that_may_be_over_nothing(op, a, b):
+    """The Transpose is an Einsum, which stays apart."""
+    if not (a.shape and b.shape) or a.dtype not in dtypes.FLOATS:
+        return None
+    if any(isinstance(size, int) for size in (a.shape[-1], b.shape[max(0, rank(b) - 2)])):
+        return None
+    apart = [with_swap_apart(op, value) for value in (a, b)]
+    return None if apart == [a, b] else op.MatMul(*apart)
+
+
+def with_swap_apart(op, value: ir.Value) -> ir.Value:
+    """A value whose last two axes are swapped by an Einsum in the place of a Transpose; itself when none swaps them.
+
+    It is computed once more where onnxruntime fuses what stands between the Transpose and a product: a Cast, one constant factor.
+    """
+    node = value.producer()
+    if node is None:
+        return value
+    if node.op_type == "Transpose":
+        axes = rank(value)
+        order = [*range(axes - 2), axes - 1, axes - 2]
+        if axes < 3 or list(node.attributes["perm"].as_ints()) != order:
+            return value
+        left = string.ascii_letters[:axes]
+        return op.Einsum(node.inputs[0], equation=f"{left}->{''.join(left[axis] for axis in order)}")
+    scaling = factors(node.op_type, node.inputs)
+    if node.op_type != "Cast" and not scaling:
+        return value
+    position = 1 - scaling[0] if scaling else 0
+    moved = with_swap_apart(op, node.inputs[position])
+    if moved is node.inputs[position]:
+        return value
+    inputs, attributes = list(node.inputs), {name: item.value for name, item in node.attributes.items()}
+    inputs[position] = moved
+    return op.emit(node.op_type, inputs, attributes)
 
 
 @repairs(

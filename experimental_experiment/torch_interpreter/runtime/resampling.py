@@ -128,7 +128,7 @@ def neighbours_of_less(
     "Resize",
     when="mode cubic, an axis that may shrink",
     because="it is refused with channels last, to which transpositions are moved through it",
-    nodes="2, and 3 for sizes, 3 for a number of channels that is not known",
+    nodes="2, and 3 for sizes, 2 for a number of channels that is not known",
 )
 def of_one_sample(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", antialias=0, **attributes):
     """The channels of all samples are those of one: no transposition is moved through a Reshape."""
@@ -140,10 +140,7 @@ def of_one_sample(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", a
     elif sizes is not None:
         sizes = op.Concat(op.Slice(op.Shape(image), [0], [2]), op.Slice(sizes, [2], [4]), axis=0)
     result = op.Resize(image, roi, scales, sizes, mode=mode, **attributes)
-    channels = x.shape[1]
-    if isinstance(channels, int):
-        return op.Reshape(result, [-1, channels, 0, 0])
-    return op.Reshape(result, op.Concat(op.Slice(op.Shape(x), [0], [2]), [0, 0], axis=0))
+    return op.Reshape(result, op.shape([-1, op.size(x, 1), 0, 0]))
 
 
 def grows_or_stays(x: ir.Value, scales: ir.Value | None, sizes: ir.Value | None) -> bool:
