@@ -45,12 +45,37 @@ SPECIAL_VALUES: list[Family] = [
 The reference evaluator has them right: NumPy wraps as torch does.
 """
 
+SPECIAL_IN: dict[str, list[Family]] = {
+    "vmap": [("operator", ("masked.norm",), FLOATS, "the largest of rows that hold NaN")]
+}
+"""More of them in one context."""
+
 OF_REFERENCE: list[Family] = [
     ("operator", ("nn.functional.grid_sample",), FLOATS, "onnx.reference clamps the position, not each neighbour, of a cubic with borders"),
     *((kind, ("nn.functional.rrelu",), ("float32", "float64", "bfloat16"), "onnx.reference draws no random number for a 0-d tensor")
       for kind in ("operator", "inplace")),
 ]  # fmt: skip
 """Defects of onnx.reference: onnxruntime gives what eager gives."""
+
+WRITTEN = "running statistics, or rows shortened to a norm, are written where they are read: refused"
+PLACE = "a place in the memory of all rows"
+
+OF_MAP: list[Family] = [
+    ("operator", ("as_strided", "as_strided_copy", "as_strided_scatter"), ALL, f"{PLACE}: refused"),
+    ("operator", ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"), FLOATS, WRITTEN),
+]  # fmt: skip
+
+OF_VMAP: list[Family] = [
+    ("operator", ("native_batch_norm", "_native_batch_norm_legit", "nn.functional.instance_norm", "nn.functional.embedding"), FLOATS, WRITTEN),
+    ("operator", ("split_with_sizes_copy",), ALL, "torch refuses its batching rule on dynamic sizes: refused"),
+    ("operator", ("linalg.pinv.singular",), SINGLE_AND_DOUBLE, "torch refuses linalg.pinv of a product of dynamic sizes under vmap: refused"),
+]  # fmt: skip
+
+
+def without(families: list[Family], *operators: str) -> list[Family]:
+    """The families without the operators that torch refuses in a context."""
+    return [(kind, tuple(o for o in named if o not in operators), *rest) for kind, named, *rest in families]
+
 
 FAMILIES: dict[str, list[Family]] = {
     "plain": [*REFUSED, NORMS, partial(ALL, SYMBOLIC)],
@@ -59,6 +84,14 @@ FAMILIES: dict[str, list[Family]] = {
     "scaled": [*REFUSED, partial(("int64", "int32", "uint8", "bool"), PART)],
     "decomposed": [*REFUSED, NORMS, partial(ALL, PART)],
     "reference": [*REFUSED, NORMS, partial(ALL, PART), *OF_REFERENCE],
+    # torch refuses sparse tensors in bodies, and sizes that the data decide in a branch
+    "branch": [*without(REFUSED, "unique_consecutive", "to_sparse"), NORMS, partial(ALL, PART)],
+    "map": [*without(REFUSED, "to_sparse"), NORMS, partial(ALL, PLACE), *OF_MAP],
+    "vmap": [
+        *without(REFUSED, "unique_consecutive", "to_sparse", "svd_lowrank", "pca_lowrank"),
+        NORMS,
+        *OF_VMAP,
+    ],
 }
 """By context: of three samples of each case alone, of one in the other contexts, as CI takes them."""
 
@@ -67,7 +100,7 @@ def known_failures(context: str, special_values: bool = False) -> dict[str, str]
     """``kind/operator/dtype``, as the sweep prints it, and the reason of each case that fails in this context."""
     families = FAMILIES[context]
     if not special_values and context != "reference":
-        families = families + SPECIAL_VALUES
+        families = families + SPECIAL_VALUES + SPECIAL_IN.get(context, [])
     return {
         f"{kind}/{operator}/{dtype}": reason
         for kind, operators, dtypes, reason in families

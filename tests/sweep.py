@@ -29,7 +29,9 @@ DOCUMENT = os.path.join(os.path.dirname(__file__), "..", "docs", "conformance.md
 TIMEOUT = 180
 SAMPLES = 3
 """Samples of each case: the first, the middle and the last; the known failures are those of this number."""
-ONE_IN = {"plain": 80, "around": 160, "scaled": 160, "decomposed": 160, "reference": 160}
+ONE_IN = {
+    "plain": 80, "around": 160, "scaled": 160, "decomposed": 160, "reference": 160, "branch": 480, "map": 480, "vmap": 240,
+}  # fmt: skip
 """CI runs one case in so many of each context."""
 Name = tuple[str, str, str]
 Result = tuple[Name, str, str, int]

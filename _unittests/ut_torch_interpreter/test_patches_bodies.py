@@ -69,6 +69,16 @@ class Convolutions(torch.nn.Module):
         return torch.cond(flag.sum() > 0, self.one, lambda x: self.other(x) * 2, (x,))
 
 
+class Products(torch.nn.Module):
+    """A branch ends with a product of one matrix, whose first stride torch does not make a product of sizes."""
+
+    def forward(self, flag, x, y):
+        def product(x, y):
+            return torch.einsum("aij,ajk->aik", x, y)
+
+        return torch.cond(flag, product, lambda x, y: product(x, y).exp(), (x, y))
+
+
 class TestBodies(ExporterTestCase):
     ARGS = (torch.randn(2, 4, 3),)
     OTHERS = tuple((torch.randn(batch, steps, 3),) for batch, steps in ((1, 1), (3, 7), (2, 9)))
@@ -149,6 +159,15 @@ class TestOutputsOfComputedSizes(ExporterTestCase):
                 self.export_and_compare(
                     Convolutions(), self.ARGS, others=self.OTHERS, dynamic_shapes=shapes, **options
                 )
+
+    def test_products_of_one_matrix_in_branches(self):
+        x, y = torch.randn(1, 2, 3), torch.randn(1, 3, 4)
+        yes, no = torch.tensor(True), torch.tensor(False)
+        options = {"others": [(no, x, -y)], "eager": uncompiled_outputs}
+        self.export_and_compare(Products(), (yes, x, y), **options)
+        unpatched = ExportOptions(patches=False)
+        with self.assertRaisesRegex(CaptureError, "stride"):
+            to_onnx(Products(), (yes, x, y), export_options=unpatched)
 
     def test_without_the_patches(self):
         torch._dynamo.reset()

@@ -356,7 +356,8 @@ class TestFunctionsOfPython(ExporterTestCase):
     def test_choices_and_sums(self):
         self.assert_python(torch.sym_ite, [(True, 2, 3), (False, 2, 3)])
         self.assert_python(torch.sym_ite, [(True, 2.5, 0.5), (False, 2.5, 0.5)])
-        self.assert_python(torch.sym_sum, [(1, 2, 2**53), (4, 5, 6)], as_list=True)
+        for as_list in (True, False):
+            self.assert_python(torch.sym_sum, [(1, 2, 2**53), (4, 5, 6)], as_list=as_list)
 
 
 if __name__ == "__main__":

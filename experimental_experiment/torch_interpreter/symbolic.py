@@ -281,8 +281,10 @@ def sym_min(op, a, b):
 
 
 @translates(torch.sym_sum)
-def sym_sum(op, args):
-    """The sum of a list of numbers."""
+def sym_sum(op, *args):
+    """The sum of numbers, in a list or not: torch writes both."""
+    if isinstance(args[0], (list, tuple)):
+        (args,) = args
     return reduce(lambda total, value: op.Add(total, value), common(op, args))
 
 

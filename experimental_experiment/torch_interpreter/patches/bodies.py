@@ -73,7 +73,8 @@ def gradients_of(fn: Callable) -> contextlib.AbstractContextManager:
 def outputs_of_computed_sizes() -> Iterator[None]:
     """Branches of ``torch.cond`` that end with a convolution, or another computed size, are refused when that is dynamic.
 
-    The strides of a tensor are products of ``Max(1, size)``, where torch looks for products of sizes.
+    The strides of a tensor are products of ``Max(1, size)``, where torch looks for products of sizes. So are outputs of one
+    sample or channel, as of an einsum, whose strides of that axis are others.
     """
     module = importlib.import_module("torch._higher_order_ops.cond")
     with wrapped({MERGE: of_plain_strides} if hasattr(module, "_merge_output") else {}):
@@ -94,13 +95,19 @@ def of_plain_strides(merge: Callable) -> Callable:
 
 
 def with_plain_strides(output: Any, mode: Any) -> Any:
-    """A tensor like a contiguous one of dynamic sizes, whose strides are written as products of sizes; others as they are."""
-    if not isinstance(output, torch.Tensor) or is_known(output.stride()) or output.storage_offset() != 0:
+    """A tensor like a contiguous one, whose strides are the products of sizes that torch expects; others as they are."""
+    if not isinstance(output, torch.Tensor) or output.storage_offset() != 0:
         return output
-    sizes = output.shape
+    sizes, given = output.shape, output.stride()
+    if is_known(given):
+        # what an axis of one element says does not matter
+        if not is_known(sizes) or not output.is_contiguous() or given == make_contiguous_strides_for(sizes):
+            return output
+        with mode:
+            return output.new_empty(sizes)
     # from the last axis on, as torch multiplies: formulas are compared as they are written
     strides = [*itertools.accumulate(reversed(sizes[1:]), operator.mul, initial=1)][::-1]
-    if written(output.stride()) != written(make_contiguous_strides_for(sizes)):
+    if written(given) != written(make_contiguous_strides_for(sizes)):
         return output
     with mode:
         return output.new_empty_strided(sizes, strides)
