@@ -16,6 +16,7 @@ import onnx
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
+from torch.utils import _pytree as pytree
 
 from experimental_experiment.comparison import difference, tensor_leaves
 from experimental_experiment.testing import Call
