@@ -217,6 +217,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of each case")
     parser.add_argument("--seed", type=int, default=0, help="seed that the samples are drawn with")
     parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--opset", type=int, help="version of ai.onnx (default: that of to_onnx)")
     parser.add_argument(
         "--special-values",
         action=argparse.BooleanOptionalAction,
@@ -230,7 +231,8 @@ def main() -> int:
     options = parser.parse_args()
     from tests.cases import module_names, operator_names
 
-    of_the_export = {} if options.special_values is None else {"special_values": options.special_values}
+    of_the_export = {"special_values": options.special_values, "target_opset": options.opset}
+    of_the_export = {name: value for name, value in of_the_export.items() if value is not None}
     run = Run(options.context, options.samples, options.seed, of_the_export)
     names = operator_names() + module_names()
     if options.only:
