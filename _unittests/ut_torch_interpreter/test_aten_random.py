@@ -167,11 +167,6 @@ class TestRandom(ExporterTestCase):
         got = run(session(to_onnx(module, module.tensors())), module.tensors())[0]
         self.assertTrue(torch.equal(got.sort(-1).values, torch.arange(6).expand(50, 6)))
 
-    def test_an_opset_that_onnxruntime_does_not_draw_at_is_warned_of(self):
-        with self.assertLogs("experimental_experiment", "WARNING") as logs:
-            to_onnx(Call(aten.rand_like.default, (FLOATS,), {}), (FLOATS,), target_opset=22)
-        self.assertIn("no kernel for RandomUniformLike after opset 21", logs.output[0])
-
     def test_one_draw_is_a_multinomial(self):
         operators = lambda model: [node.op_type for node in model.graph.node]
         for weights, expected in (
