@@ -127,6 +127,11 @@ class TestQuantization(ExporterTestCase):
                 expected = operator(x.float(), *arguments)
                 torch.testing.assert_close(found, list(expected), check_dtype=False)
 
+    def test_tokens_of_another_dtype_are_refused(self):
+        function = lambda x: decomposed.choose_qparams_per_token(x, torch.uint8)[0]
+        with self.assertRaisesRegex(ExportError, "scales of tokens in torch.uint8: torch has those of int8"):
+            to_onnx(function, (X,))
+
     TOKENS = {
         "float32": (X[0], SCALES[:, None], ZEROS[:, None]),
         "float16": (X[0].half(), SCALES[:, None], ZEROS[:, None]),

@@ -32,6 +32,14 @@ class TestLosses(ExporterTestCase):
                 kinds = [node.op_type for node in model.graph.node if node.op_type != "Cast"]
                 self.assertEqual(["SoftmaxCrossEntropyLoss"], kinds)
 
+    def test_a_translation_that_asks_for_the_logarithms(self):
+        def with_logarithms(op, self, target, weight, reduction, ignore_index, label_smoothing):
+            return op.SoftmaxCrossEntropyLoss(self, target, outputs=2)[0]
+
+        options = {"translations": {torch.ops.aten.cross_entropy_loss.default: with_logarithms}}
+        model = to_onnx(cross_entropy, (PIXELS[0].T, CLASSES[0]), **options)
+        self.assertEqual(["SoftmaxCrossEntropyLoss"], [node.op_type for node in model.graph.node])
+
     def test_positions_are_rows(self):
         """All of them are reduced at once, by weights and with targets that count for nothing."""
         weight = torch.rand(5)

@@ -74,6 +74,20 @@ class TestRandom(ExporterTestCase):
         )
         self.assertGreater(np.abs(drawn(model, torch.zeros(50))).max(), 0.2)
 
+    def test_a_translation_with_a_seed(self):
+        """The dtype is that of the input, and two sessions draw the same."""
+
+        def seeded(op, self):
+            return op.Add(op.RandomUniformLike(self, seed=3.0), op.RandomNormalLike(self, seed=5.0))
+
+        x = torch.zeros(50, dtype=torch.float64)
+        options = {"translations": {torch.ops.aten.sin.default: seeded}, "target_opset": 22}
+        model = to_onnx(torch.sin, (x,), **options)
+        first, again = drawn(model, x), drawn(model, x)
+        self.assertEqual(first.dtype, np.float64)
+        np.testing.assert_array_equal(first, again)
+        self.assertGreater(first.std(), 0.2)
+
     def test_shapes(self):
         for shape in ((), (0, 3), (1,), (2, 3, 1, 4)):
             x = torch.zeros(shape)

@@ -13,6 +13,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.quantization import dequantize_affine, rounded
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import sizes_of
@@ -48,6 +49,8 @@ def choose_qparams_per_token(op, input, dtype):
 
     In DOUBLE and INT64, as torch.export declares them; eager gives float32, or bfloat16.
     """
+    if dtype != torch.int8:
+        raise Untranslatable(f"scales of tokens in {dtype}: torch has those of int8")
     largest = op.Cast(op.ReduceMax(op.Abs(input), [-1], keepdims=1), to=FLOAT)
     scales = op.Cast(op.Div(op.Max(largest, 1e-5), 127.0), to=DOUBLE)
     return scales, op.Cast(op.Mul(scales, 0.0), to=INT64)

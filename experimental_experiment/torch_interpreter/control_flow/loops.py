@@ -78,6 +78,7 @@ def looped(op, cond_fn, body_fn, carried_inputs, additional_inputs, is_stacked=F
         views = [as_view(item) for item in additional(inputs[count:])]
         carried = inline_as_tensors(body_fn, inner, [*carried, *views], wanted)
         memory = [views[position - count].read(inner) for position in written]
+        # a body gives each of its results one name
         stacked = [inner.copy(value) for value in carried] if is_stacked else []
         return [test(inner, carried, memory), *carried, *memory, *stacked]
 

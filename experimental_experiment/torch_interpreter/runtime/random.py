@@ -20,43 +20,47 @@ WHEN = {"when": "ai.onnx 22 and later", "because": "there is no kernel"}
 
 
 @repairs("RandomUniformLike", **WHEN, nodes="6; 1 for a range, 1 for another dtype")
-def of_coins(op, x, *, dtype=FLOAT, low=0.0, high=1.0):
+def of_coins(op, x, *, dtype=None, low=0.0, high=1.0, seed=None):
     """A binary digit for each element that a Dropout of one half keeps."""
     if op.opset < 22:
         return None
-    [drawn] = below_one(op, x, dtype, 1)
+    dtype = x.dtype if dtype is None else dtype
+    [drawn] = below_one(op, x, dtype, 1, seed)
     return shifted(op, drawn, high - low, low, dtype)
 
 
 @repairs("RandomNormalLike", **WHEN, nodes="12; 2 for a deviation and a mean, 1 for another dtype")
-def of_two_uniform_numbers(op, x, *, dtype=FLOAT, mean=0.0, scale=1.0):
+def of_two_uniform_numbers(op, x, *, dtype=None, mean=0.0, scale=1.0, seed=None):
     """``sqrt(-2 log(1 - a)) cos(2 pi b)``, the transform of Box and Muller."""
     if op.opset < 22:
         return None
-    radius, angle = below_one(op, x, dtype, 2)
+    dtype = x.dtype if dtype is None else dtype
+    radius, angle = below_one(op, x, dtype, 2, seed)
     length = op.Sqrt(op.Mul(op.Log(op.Sub(1.0, radius)), -2.0))
     return shifted(op, op.Mul(length, op.Cos(op.Mul(angle, 2 * math.pi))), scale, mean, dtype)
 
 
 @repairs("Multinomial", **WHEN, nodes=17)
-def where_the_sum_passes(op, x, *, dtype=ir.DataType.INT32, sample_size=1):
+def where_the_sum_passes(op, x, *, dtype=ir.DataType.INT32, sample_size=1, seed=None):
     """How many of the running sums of the probabilities a uniform number is not below."""
     if op.opset < 22:
         return None
     sums = op.CumSum(op.Softmax(x, axis=-1), 1)
     whole = op.Slice(sums, [-1], [(1 << 63) - 1], [1])
-    drawn = op.RandomUniformLike(op.Expand(whole, [1, sample_size]), dtype=x.dtype)
+    drawn = op.RandomUniformLike(op.Expand(whole, [1, sample_size]), dtype=x.dtype, seed=seed)
     passed = op.GreaterOrEqual(op.Unsqueeze(op.Mul(drawn, whole), [2]), op.Unsqueeze(sums, [1]))
     return op.ReduceSum(op.Cast(passed, to=dtype), [-1], keepdims=0)
 
 
-def below_one(op, x: ir.Value, dtype: ir.DataType, count: int) -> list[ir.Value]:
+def below_one(op, x: ir.Value, dtype: ir.DataType, count: int, seed: float | None) -> list[ir.Value]:
     """*count* tensors in the shape of *x*, uniform from 0 to 1, 1 excluded, in FLOAT or DOUBLE."""
     dtype = DOUBLE if dtype == DOUBLE else FLOAT
     digits, sizes = DIGITS[dtype], op.Shape(x)
     ones = op.Expand(op.constant(1.0, FLOAT), op.Concat(sizes, [count * digits], axis=0))
     # its mask: without it onnxruntime takes every Dropout that is followed by a node for one outside of training
-    _, kept = op.Dropout(ones, op.constant(0.5, FLOAT), True, outputs=2)
+    _, kept = op.Dropout(
+        ones, op.constant(0.5, FLOAT), True, seed=None if seed is None else int(seed), outputs=2
+    )
     coins = op.Cast(kept, to=dtype)
     if count > 1:
         coins = op.Split(coins, [digits] * count, axis=-1, outputs=count)
