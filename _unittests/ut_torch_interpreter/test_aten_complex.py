@@ -18,6 +18,13 @@ def randn(*shape, dtype=torch.float32):
     return torch.randn(*shape).to(dtype)
 
 
+def written_to_booleans(z):
+    """Booleans, some of which are assigned from a complex tensor."""
+    result = z != z
+    result[1:6] = z[1:6]
+    return result
+
+
 class TestComplex(ExporterTestCase):
     CASES = {
         "complex broadcasts": (aten.complex.default, randn(2, 1), randn(3)),
@@ -56,6 +63,12 @@ class TestComplex(ExporterTestCase):
         "a real number to complex64": (aten.to.dtype, torch.tensor(3.0), torch.complex64),
         "an infinity to complex64": (aten.to.dtype, torch.tensor([math.inf, math.nan, -0.0]), torch.complex64),
         "a complex tensor to float32": (aten.to.dtype, Z, torch.float32),
+        "a complex tensor to booleans": (aten.to.dtype, EDGES, torch.bool),
+        "booleans that are filled with a complex tensor": (lambda z: (z == z).clone().copy_(z), EDGES),
+        "booleans of which some become complex numbers": (written_to_booleans, EDGES),
+        "booleans full of a complex number": (lambda z: torch.full_like(z == z, 1j), Z),
+        "a real tensor of a complex type": (lambda x, z: (x.type_as(z), aten.to.other(x, z)), randn(3), Z),
+        "a complex tensor of a real type": (lambda z, x: (z.type_as(x), z.type_as(x > 0)), Z, randn(3)),
         "abs": (aten.abs.default, EDGES),
         "angle": (aten.angle.default, Z),
         "angle of axes": (aten.angle.default, EDGES[4:]),

@@ -32,6 +32,7 @@ from experimental_experiment.torch_interpreter.registry import (
 
 aten = torch.ops.aten
 
+BOOL = ir.DataType.BOOL
 Parts = tuple[ir.Value, ir.Value]
 """Real and imaginary part."""
 
@@ -87,6 +88,11 @@ def given(op, name: str) -> Any:
     """What the node that is translated gives for an argument of its operator: an FX node, a list, a number."""
     node = op.context.node
     return (dict(zip(schema_names(node.target), node.args)) | node.kwargs).get(name)
+
+
+def truth(op, x: ir.Value) -> ir.Value:
+    """Where a complex value is not zero, which is what it is as a boolean."""
+    return op.Or(*(op.Cast(part, to=BOOL) for part in parts(op, x)))
 
 
 def parts_of(op, name: str, value: Any) -> Parts:
@@ -208,13 +214,25 @@ writes_complex_through(*UNCHANGED)(put_alias)
 
 @translates_complex(aten.to.dtype, aten.to.device, aten.to.dtype_layout)
 def to(op, self, dtype, copy):
-    """Another dtype: a real one drops the imaginary part, a real tensor gets one that is zero."""
+    """Another dtype: a real one drops the imaginary part, but a boolean; a real tensor gets one that is zero."""
     dtype = component_dtype(op)
     if is_complex(given(op, "self")) and is_complex(op.context.node):
         return op.Cast(self, to=dtype)
     if is_complex(op.context.node):
         return join_columns(op, *columns_of(op, "self", self))
-    return parts_of(op, "self", self)[0]
+    return truth(op, self) if dtype == BOOL else parts_of(op, "self", self)[0]
+
+
+@translates_complex(aten.to.other)
+def to_other(op, self, other, copy):
+    """The dtype of another tensor, as in `to`."""
+    return to(op, self, None, copy)
+
+
+@translates_complex(aten.type_as.default)
+def type_as(op, self, other):
+    """The dtype of another tensor, as in `to`."""
+    return to(op, self, None, False)
 
 
 @translates_complex(aten._to_copy.default)

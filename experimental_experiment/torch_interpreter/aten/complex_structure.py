@@ -15,6 +15,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.aten.complex import (
+    BOOL,
     Parts,
     component_dtype,
     given,
@@ -23,6 +24,7 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     multiply_parts,
     parts,
     parts_of,
+    truth,
 )
 from experimental_experiment.torch_interpreter.aten.complex_pairs import pair_arguments
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -46,11 +48,18 @@ def sym_numel(op, self):
 
 
 def part_of(op, item: Any, value: Any, position: int) -> Any:
-    """The real (0) or imaginary (1) part of an argument: *item* is what the node gives, *value* what was read."""
+    """The real (0) or imaginary (1) part of an argument: *item* is what the node gives, *value* what was read.
+
+    What becomes booleans has one part, where it is not zero.
+    """
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
         return [part_of(op, a, b, position) for a, b in zip(item, value)]
+    if component_dtype(op) == BOOL and isinstance(value, complex):
+        return bool(value)
+    if component_dtype(op) == BOOL and is_complex(item):
+        return truth(op, value)
     if not isinstance(value, ir.Value):
         return complex(value).imag if position else complex(value).real
     if is_complex(item):
