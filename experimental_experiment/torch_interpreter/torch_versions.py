@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from experimental_experiment.versions import numbers
 
 
 def installed(*names: str) -> list[torch._ops.OpOverload]:
@@ -29,6 +33,18 @@ def source_name(source: Any) -> str:
 def child_spec(spec: pytree.TreeSpec, position: int) -> pytree.TreeSpec:
     """A child of a TreeSpec: ``child`` is younger than torch 2.9."""
     return spec.child(position) if hasattr(spec, "child") else spec.children_specs[position]
+
+
+def given_translator(given: Sequence[Any]) -> Any:
+    """The translator that TorchDynamo gives a method of its variables; torch 2.9 lets some ask for it."""
+    if given:
+        return given[0]
+    return importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx()
+
+
+def states_of_lstm_have_an_axis_too_many() -> bool:
+    """Whether the fake tensors of an LSTM's last states are of rank 4, as torch says before 2.13 where oneDNN computes it."""
+    return numbers(torch.__version__) < numbers("2.13")
 
 
 @functools.cache

@@ -73,7 +73,7 @@ def gradients_of(fn: Callable) -> contextlib.AbstractContextManager:
 def outputs_of_computed_sizes() -> Iterator[None]:
     """Branches of ``torch.cond`` that end with a convolution, or another computed size, are refused when that is dynamic.
 
-    The strides of a tensor are products of ``Max(1, size)``, where torch looks for products of sizes. So are outputs of one
+    The strides of a tensor are products of ``Max(1, size)``, where torch before 2.14 looks for products of sizes. So are outputs of one
     sample or channel, as of an einsum, whose strides of that axis are others.
     """
     module = importlib.import_module("torch._higher_order_ops.cond")

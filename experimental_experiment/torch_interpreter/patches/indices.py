@@ -15,6 +15,7 @@ import torch
 from torch.fx.node import map_aggregate
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
+from experimental_experiment.torch_interpreter.torch_versions import given_translator
 
 MASKS = (torch.bool, torch.uint8)
 """The dtypes whose tensors select as masks do, those of one number too."""
@@ -77,10 +78,11 @@ def traced_writes(method: Callable) -> Callable:
     """How TorchDynamo writes into a tensor, `write` where a symbol selects."""
 
     @functools.wraps(method)
-    def traced(self: Any, tx: Any, key: Any, value: Any) -> Any:
+    def traced(self: Any, *args: Any) -> Any:
+        *translator, key, value = args
         if is_tensor(self) and has_symbol(example(key)):
-            return inlined(tx, write, (self, key, value))
-        return method(self, tx, key, value)
+            return inlined(given_translator(translator), write, (self, key, value))
+        return method(self, *args)
 
     return traced
 

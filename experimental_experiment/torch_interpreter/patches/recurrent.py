@@ -13,6 +13,7 @@ from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch
+from experimental_experiment.torch_interpreter.torch_versions import states_of_lstm_have_an_axis_too_many
 
 aten = torch.ops.aten
 
@@ -29,10 +30,14 @@ LAYERS = (aten.gru.input, aten.lstm.input, aten.rnn_relu.input, aten.rnn_tanh.in
     default=True,
 )
 def recurrent_layers() -> Iterator[None]:
-    """nn.LSTM, nn.GRU and nn.RNN keep the length of the example: torch finds the shape of their result by running every step."""
+    """nn.LSTM, nn.GRU and nn.RNN keep the length of the example: torch finds the shape of their result by running every step.
+
+    Before torch 2.13, the last states of an LSTM of any length are of rank 4 there.
+    """
     with contextlib.ExitStack() as stack:
         for layer in LAYERS:
-            kernels(stack, layer, results, lambda input, *args: has_symbolic_length(input, args[-1]))
+            is_wrong = layer is aten.lstm.input and states_of_lstm_have_an_axis_too_many()
+            kernels(stack, layer, results, everywhere if is_wrong else where_the_length_is_a_symbol)
         yield
 
 
@@ -93,6 +98,16 @@ def results(
 def steps_axis(batch_first: bool) -> int:
     """The axis of time of a padded batch."""
     return 1 if batch_first else 0
+
+
+def everywhere(input: torch.Tensor, *args: Any) -> bool:
+    """Whether a layer is replaced: always."""
+    return True
+
+
+def where_the_length_is_a_symbol(input: torch.Tensor, *args: Any) -> bool:
+    """Whether a layer is replaced: where its loop would fix the number of steps."""
+    return has_symbolic_length(input, args[-1])
 
 
 def has_symbolic_length(input: torch.Tensor, batch_first: bool) -> bool:
