@@ -49,6 +49,16 @@ class TestCond(ControlFlowTestCase):
             (X,),
             [(-X,)],
         ),
+        "complex constants of the branches": (
+            lambda s, x: torch.cond(
+                x.sum() > 0,
+                lambda z: z + torch.tensor(1j),
+                lambda z: z * torch.tensor(2j),
+                (torch.complex(x, x),),
+            ),
+            (X,),
+            [(-X,)],
+        ),
         "branches write their temporaries": (temporaries, (X,), [(-X,)]),
         "results of every dtype": (
             lambda s, x: torch.cond(

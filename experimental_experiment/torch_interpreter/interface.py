@@ -23,7 +23,7 @@ from experimental_experiment.torch_interpreter.interpreter import Walk, flat
 from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.sizes import Dimensions, Number, plain
 from experimental_experiment.torch_interpreter.storage import storage_of
-from experimental_experiment.torch_interpreter.weights import Weight
+from experimental_experiment.torch_interpreter.weights import Weight, in_parts
 
 
 def is_input(entry: Input) -> bool:
@@ -144,8 +144,7 @@ class Weights:
             return None
         if reason:
             raise ExportError(reason, entry.node)
-        if tensor.dtype.is_complex:
-            tensor = torch.view_as_real(tensor.resolve_conj())
+        tensor = in_parts(tensor)
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         if tensor.numel() and key in self.seen:
             return self.seen[key]

@@ -30,7 +30,7 @@ from experimental_experiment.torch_interpreter.mutation import Mutation
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
 from experimental_experiment.torch_interpreter.storage import Cell, View, written_nodes
-from experimental_experiment.torch_interpreter.weights import Weight
+from experimental_experiment.torch_interpreter.weights import Weight, in_parts
 
 aten = torch.ops.aten
 
@@ -166,7 +166,7 @@ class Walk:
             )
         if isinstance(held, torch.Tensor):
             name = self.op.context.names.unique(node.target)
-            return View(Cell(self.op.initializer(name, Weight(held, name))))
+            return View(Cell(self.op.initializer(name, Weight(in_parts(held), name))))
         return held
 
     # ---- reading

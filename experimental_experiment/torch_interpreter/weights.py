@@ -72,6 +72,11 @@ class Weight(TorchTensor):
         return self._raw
 
 
+def in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor; a complex one as ONNX has it, with an axis more of real and imaginary parts."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def writes(tensor: torch.Tensor) -> int:
     """How often torch has written the memory of a tensor; 0 when it does not count."""
     return 0 if tensor.is_inference() else tensor._version
