@@ -6,11 +6,12 @@ Source of semantics: ``torch.nn.attention.bias``.
 from __future__ import annotations
 
 import contextlib
+import enum
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from experimental_experiment.torch_interpreter.patches.numbers import is_same
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -19,7 +20,7 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 class Bias:
     """What stands for a `CausalBias` that is made in forward: its fields, and no tensor."""
 
-    def __init__(self, variant: CausalVariant, seq_len_q: Any, seq_len_kv: Any):
+    def __init__(self, variant: enum.Enum, seq_len_q: Any, seq_len_kv: Any):
         self.variant, self.seq_len_q, self.seq_len_kv = variant, seq_len_q, seq_len_kv
 
     @classmethod
@@ -40,9 +41,11 @@ def causal_biases() -> Iterator[None]:
 
     The bias becomes the argument ``is_causal`` or a mask.
     """
-    of_torch = CausalBias.__torch_function__
+    # imported here: it imports TorchDynamo
+    class_of_biases = importlib.import_module("torch.nn.attention.bias").CausalBias
+    of_torch = class_of_biases.__torch_function__
 
-    def new(cls: type, variant: CausalVariant, seq_len_q: Any, seq_len_kv: Any) -> Bias:
+    def new(cls: type, variant: enum.Enum, seq_len_q: Any, seq_len_kv: Any) -> Bias:
         causal_biases.used()
         return Bias(variant, seq_len_q, seq_len_kv)
 
@@ -52,8 +55,8 @@ def causal_biases() -> Iterator[None]:
         return of_torch(func, types, args, kwargs)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(CausalBias, "__new__", new))
-        stack.enter_context(replaced(CausalBias, "__torch_function__", classmethod(torch_function)))
+        stack.enter_context(replaced(class_of_biases, "__new__", new))
+        stack.enter_context(replaced(class_of_biases, "__torch_function__", classmethod(torch_function)))
         yield
 
 
@@ -69,13 +72,13 @@ def biased(attention: Callable, args: tuple, kwargs: dict[str, Any]) -> torch.Te
     bias = kwargs["attn_mask"]
     if kwargs.get("is_causal"):
         raise ValueError("is_causal=True stands beside a CausalBias: one of both is enough")
-    if bias.variant == CausalVariant.UPPER_LEFT or is_same(bias.seq_len_q, bias.seq_len_kv):
+    if bias.variant.name == "UPPER_LEFT" or is_same(bias.seq_len_q, bias.seq_len_kv):
         return attention(**kwargs | {"attn_mask": None, "is_causal": True})
     return attention(**kwargs | {"attn_mask": mask(bias, kwargs["query"].device)})
 
 
-def mask(bias: Bias | CausalBias, device: torch.device) -> torch.Tensor:
-    """Which keys each query sees: those up to its own position, both counted from the end."""
+def mask(bias: Any, device: torch.device) -> torch.Tensor:
+    """Which keys each query of a `Bias` or a `CausalBias` sees: those up to its own position, both counted from the end."""
     rows = torch.arange(bias.seq_len_q, device=device)[:, None]
     columns = torch.arange(bias.seq_len_kv, device=device)
     return columns <= rows + (bias.seq_len_kv - bias.seq_len_q)
