@@ -67,7 +67,7 @@ class TestComplex(ExporterTestCase):
         "booleans that are filled with a complex tensor": (lambda z: (z == z).clone().copy_(z), EDGES),
         "booleans of which some become complex numbers": (written_to_booleans, EDGES),
         "booleans full of a complex number": (lambda z: torch.full_like(z == z, 1j), Z),
-        "a real tensor of a complex type": (lambda x, z: (x.type_as(z), aten.to.other(x, z)), randn(3), Z),
+        "a real tensor of a complex type": (lambda x, z: (aten.type_as.default(x, z), aten.to.other(x, z)), randn(3), Z),
         "a complex tensor of a real type": (lambda z, x: (z.type_as(x), z.type_as(x > 0)), Z, randn(3)),
         "abs": (aten.abs.default, EDGES),
         "angle": (aten.angle.default, Z),
