@@ -65,7 +65,7 @@ class TestComplex(ExporterTestCase):
         "a complex tensor to float32": (aten.to.dtype, Z, torch.float32),
         "a complex tensor to booleans": (aten.to.dtype, EDGES, torch.bool),
         "booleans that are filled with a complex tensor": (lambda z: (z == z).clone().copy_(z), EDGES),
-        "booleans of which some become complex numbers": (written_to_booleans, EDGES),
+        "booleans, some of them from a complex tensor": (written_to_booleans, EDGES),
         "booleans full of a complex number": (lambda z: torch.full_like(z == z, 1j), Z),
         "a real tensor of a complex type": (lambda x, z: (aten.type_as.default(x, z), aten.to.other(x, z)), randn(3), Z),
         "a complex tensor of a real type": (lambda z, x: (z.type_as(x), z.type_as(x > 0)), Z, randn(3)),

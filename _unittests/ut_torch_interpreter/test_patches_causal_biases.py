@@ -50,7 +50,7 @@ class TestCausalBiases(ExporterTestCase):
                 self.export_and_compare(
                     Made(make),
                     qk(5, 12),
-                    others=[qk(1, 9), qk(7, 8, batch=3), qk(6, 6)],
+                    others=[qk(1, 9), qk(7, 8, batch=3), qk(6, 6), qk(9, 4)],
                     dynamic_shapes=({0: "batch", 2: "rows"}, {0: "batch", 2: "columns"}),
                 )
 
@@ -69,12 +69,14 @@ class TestCausalBiases(ExporterTestCase):
         shapes = ({0: "batch"}, {0: "batch"})
         for make in (causal_lower_right, causal_upper_left):
             with self.subTest(make.__name__):
-                self.export_and_compare(
-                    Kept(make), qk(5, 12), others=[qk(5, 12, batch=1)], dynamic_shapes=shapes
-                )
+                with self.assertLogs("experimental_experiment", "INFO") as log:
+                    self.export_and_compare(
+                        Kept(make), qk(5, 12), others=[qk(5, 12, batch=1)], dynamic_shapes=shapes
+                    )
+                self.assertIn("patch causal_biases was used", "\n".join(log.output))
 
     def test_without_the_patch(self):
-        with self.assertRaises(CaptureError):
+        with self.assertRaisesRegex(CaptureError, "Tensor subclass CausalBias"):
             to_onnx(Made(causal_lower_right), qk(5, 12), export_options=ExportOptions(patches=False))
 
     def test_no_function_but_an_attention_takes_it(self):

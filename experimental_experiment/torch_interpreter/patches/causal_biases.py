@@ -46,7 +46,6 @@ def causal_biases() -> Iterator[None]:
     of_torch = class_of_biases.__torch_function__
 
     def new(cls: type, variant: enum.Enum, seq_len_q: Any, seq_len_kv: Any) -> Bias:
-        causal_biases.used()
         return Bias(variant, seq_len_q, seq_len_kv)
 
     def torch_function(cls: type, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -67,6 +66,7 @@ def is_attention(func: Callable) -> bool:
 
 def biased(attention: Callable, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
     """*attention* with ``is_causal`` in the place of a causal bias where that says the same, with a mask elsewhere."""
+    causal_biases.used()
     names = "query", "key", "value", "attn_mask", "dropout_p", "is_causal"
     kwargs = dict(zip(names, args)) | kwargs
     bias = kwargs["attn_mask"]
