@@ -62,6 +62,13 @@ class TestCopies(RuleTestCase):
         ],
     }
     STAY = {
+        "RangeOfVectors": [
+            (
+                "int64 n",
+                "int64[N]",
+                "zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () y = Range (zero, n, one)",
+            ),
+        ],
         "UnsqueezeExpanded": [
             (
                 "float[1,S] n, float[B] x",
@@ -94,6 +101,23 @@ class TestCopies(RuleTestCase):
 
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
+
+
+class TestRanges(unittest.TestCase):
+    def test_bounds_of_one_element(self):
+        """A branch gives a vector of one element, which onnxruntime takes as long as it does not know so."""
+        nodes = """
+        yes = Constant <value=bool {1}> ()
+        count = If (yes) <then_branch = then () => (then_count) { at = Constant <value=int64[1]{0}> () then_count = Gather (sizes, at) },
+            else_branch = otherwise () => (other_count) { one = Constant <value=int64 {1}> () other_count = Identity (one) }>
+        zero = Constant <value=int64 {0}> () step = Constant <value=int64 {1}> () r = Range (zero, count, step) y = Mul (r, r)
+        """
+        model = parsed(f"agraph (int64[2] sizes) => (int64[N] y) {{ {nodes} }}")
+        optimized = optimize(model, OptimizationOptions(["IfOfKnownCondition", "RangeOfVectors"]))
+        self.assertEqual(["Gather", "Squeeze", "Range", "Mul"], operators(optimized))
+        feeds = {"sizes": np.array([5, 3])}
+        for expected, got in zip(session(model).run(None, feeds), session(optimized).run(None, feeds)):
+            np.testing.assert_array_equal(expected, got)
 
 
 class TestPackedTexts(unittest.TestCase):

@@ -1,5 +1,6 @@
 """Weights that are computed from other weights alone."""
 
+import re
 import unittest
 
 import numpy as np
@@ -93,13 +94,13 @@ class TestComputedWeights(unittest.TestCase):
         """One that stays does not keep others; what one node reads of two is one weight."""
         nodes = f"{NORM} c = Conv (x, scaled) s = Sigmoid (v) p = Mul (s, u) q = MatMul (c, p) r = MatMul (q, t) e = Exp (t) y = MatMul (r, e)"
         model = model_of(
-            "(float[N,8,44] x) => (float[N,48,40] y)",
+            "(float[N,8,44] x) => (float[N,48,130] y)",
             nodes,
             w=(48, 8, 5),
             g=(48, 1, 1),
-            u=(40, 40),
-            v=(40, 40),
-            t=(40, 40),
+            u=(40, 130),
+            v=(40, 130),
+            t=(130, 130),
         )
         self.assert_optimized(model, ["Conv", "MatMul", "MatMul", "Exp", "MatMul"])
 
@@ -107,6 +108,20 @@ class TestComputedWeights(unittest.TestCase):
         nodes = "axes = Constant <value=int64[1]{1}> () m = ReduceMean <keepdims=0> (w, axes) p = MatMul (x, w) y = Mul (p, m)"
         model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40))
         self.assert_optimized(model, ["MatMul", "Mul"])
+
+    def test_a_small_result_that_takes_more(self):
+        """A table of distances, read for the pairs of a window's tokens, as in Swin: up to 2 ** 14 elements, none more."""
+        nodes = "l = Gather (w, i) t = Transpose <perm=[2,0,1]> (l) y = Add (x, t)"
+        for tokens, expected in {40: ["Transpose", "Add"], 80: ["Gather", "Transpose", "Add"]}.items():
+            with self.subTest(tokens=tokens):
+                shape = f"float[N,4,{tokens},{tokens}]"
+                model = parsed_without_check(f"({shape} x) => ({shape} y)", nodes, 20)
+                generator = np.random.default_rng(0)
+                table = generator.normal(size=(400, 4)).astype(np.float32)
+                index = generator.integers(0, 400, (tokens, tokens))
+                for name, array in {"w": table, "i": index}.items():
+                    model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+                self.assert_optimized(model, expected)
 
     def test_parts_that_take_less(self):
         """A network of positions, whose results are looked up for pairs of tokens, as those of Swin v2; distances of a known number of tokens."""
@@ -134,9 +149,9 @@ class TestComputedWeights(unittest.TestCase):
 
     def test_what_stays(self):
         wide = "(float[N,40] x) => (float[N,40] y)"
-        tie = "(float[N,40] x) => (float[N,40] y, float[N,40] z)"
+        tie = "(float[N,130] x) => (float[N,130] y, float[N,130] z)"
         cases = {
-            "a weight that another reads": (tie, "e = Exp (w) y = MatMul (x, e) z = MatMul (x, w)", "Exp MatMul MatMul"),
+            "a weight that another reads": (tie, "e = Exp (large) y = MatMul (x, e) z = MatMul (x, large)", "Exp MatMul MatMul"),
             "a result that is larger": (
                 "(float[40] x) => (float[40,40,40] y)",
                 "s = Constant <value=int64[3]{40,40,40}> () e = Expand (w, s) y = Add (x, e)",
@@ -154,8 +169,9 @@ class TestComputedWeights(unittest.TestCase):
         }  # fmt: skip
         for promise, (signature, nodes, expected) in cases.items():
             with self.subTest(promise):
-                model = model_of(signature, nodes, w=(40, 40), g=(40,))
-                optimized = optimize(model, OptimizationOptions(None))
+                weights = {"w": (40, 40), "g": (40,), "large": (130, 130)}
+                read = {name: shape for name, shape in weights.items() if name in re.findall(r"\w+", nodes)}
+                optimized = optimize(model_of(signature, nodes, **read), OptimizationOptions(None))
                 self.assertEqual(expected.split(), operators(optimized))
 
     def test_pads_of_an_old_operator_set(self):

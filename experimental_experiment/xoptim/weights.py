@@ -29,7 +29,7 @@ COMPUTED = FOLDED | frozenset(
 """Operators that are computed, as often as their results are read."""
 
 POSITIONS = 2**14
-"""The most elements that small constants are made to."""
+"""The most elements of a result that may take more room than what it is computed from."""
 
 MEMBERS = 256
 """In groups of more nodes no part is looked for: each asks for all nodes before it."""
@@ -41,7 +41,7 @@ def compute_weights(
     """Replace nodes that read weights alone by what they give, where this takes no more room than the weights that are read no more.
 
     Where it takes more, the last results before that take less are: those of a network behind which positions are looked up. So are
-    up to `POSITIONS` elements made of small constants, as the distances of tokens of a known number.
+    results of up to `POSITIONS` elements, as the distances of tokens of a known number and what a table says of them.
 
     They are computed whenever they are read, which takes no memory before the model is written. Weights of other files stay there, so
     do the nodes of bodies, and Transposes of what is computed: rules store the results transposed, or have a Gemm read them.
@@ -72,7 +72,7 @@ def compute_weights(
 
 
 def parts_of(results: Iterable[ir.Value]) -> list[ir.Value]:
-    """The last values, of those that *results* are computed from, that take no more room than what they are computed from alone."""
+    """The last values, of those that *results* are computed from, that are small or take no more room than what only they are computed from."""
     found: dict[ir.Value, None] = {}
     waiting, seen = list(results), set(results)
     while waiting:
@@ -82,8 +82,7 @@ def parts_of(results: Iterable[ir.Value]) -> list[ir.Value]:
         inner = [output for node in nodes for output in node.outputs if output is not value]
         is_alone = not any(is_read_outside(output, inside) for output in inner)
         spared = [weight for weight in given if not is_read_outside(weight, inside)] if is_alone else []
-        is_small = size_of(value) <= POSITIONS and all(size_of(weight) <= LIMIT for weight in given)
-        if is_small or room([value]) <= room(spared):
+        if size_of(value) <= POSITIONS or room([value]) <= room(spared):
             found[value] = None
             continue
         before = [one for one in nodes[-1].inputs if one is not None and one.producer() is not None]
