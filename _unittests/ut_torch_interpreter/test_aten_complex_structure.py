@@ -88,6 +88,8 @@ class TestComplexStructure(ExporterTestCase):
         "pad with zeros": (aten.pad.default, X, [1, 0, 0, 2]),
         "pad by reflection": (aten.pad.default, X, [1, 2], "reflect"),
         "pad": (aten.pad.default, M, [1, 1], "constant", 2.0),
+        "pad_sequence": (aten.pad_sequence.default, [M, randn(5, 4)], True, 1.5),
+        "pad_sequence with a real tensor": (aten.pad_sequence.default, [M, torch.randn(2, 4)], False, 0.0, "left"),
         "permute": (aten.permute.default, X, [-1, 0, 1]),
         "ravel": (aten.ravel.default, X),
         "repeat": (aten.repeat.default, M, [2, 1, 2]),
