@@ -20,6 +20,10 @@ def of_itself(q):
     return scaled_dot_product_attention(q, q, q, is_causal=q.shape[2] > 1)
 
 
+def of_itself_unless_one(q):
+    return scaled_dot_product_attention(q, q, q, is_causal=q.shape[2] != 1)
+
+
 def with_a_cache(q, k):
     """One query sees all keys, some see those up to their own place."""
     return scaled_dot_product_attention(q, k, k, is_causal=q.shape[2] > 1)
@@ -31,13 +35,17 @@ def of_another_size(q):
 
 class TestCausalFlags(ExporterTestCase):
     def test_of_itself_it_is_causal(self):
-        model = self.export_and_compare(of_itself, rows(5), others=[rows(1), rows(7, 1)], dynamic_shapes=ROWS)
         causal = to_onnx(
             lambda q: scaled_dot_product_attention(q, q, q, is_causal=True), rows(5), dynamic_shapes=ROWS
         )
-        self.assertEqual(
-            [node.op_type for node in causal.graph.node], [node.op_type for node in model.graph.node]
-        )
+        for function in (of_itself, of_itself_unless_one):
+            with self.subTest(function.__name__):
+                model = self.export_and_compare(
+                    function, rows(5), others=[rows(1), rows(7, 1)], dynamic_shapes=ROWS
+                )
+                self.assertEqual(
+                    [node.op_type for node in causal.graph.node], [node.op_type for node in model.graph.node]
+                )
 
     def test_with_a_cache(self):
         self.export_and_compare(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-import sympy
 import torch
 
 from experimental_experiment.torch_interpreter.patches.numbers import is_same
@@ -81,5 +80,7 @@ def mask_and_flag(
 
 def is_more_than_one(flag: torch.SymBool, size: Any) -> bool:
     """Whether a flag says that a size is more than one: one query and its only key are the same, causal or not."""
-    expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-    return flag.node.expr in (expression > 1, expression >= 2, sympy.Ne(expression, 1))
+    if not isinstance(size, torch.SymInt):
+        return False
+    number, said = size.node.expr, flag.node.expr
+    return said in (number > 1, number >= 2) or (said.rel_op == "!=" and set(said.args) == {number, 1})

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import sympy
 import torch
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
@@ -78,7 +77,7 @@ def of_the_whole(modulo: Callable) -> Callable:
     def called(self: torch.SymInt, side: Any) -> Any:
         if not isinstance(side, int) or side <= 0:
             return modulo(self, side)
-        for term in sympy.Add.make_args(self.node.expr):
+        for term in self.node.expr.as_ordered_terms():
             size, rest = known.get((self.node.shape_env, side, term), (None, None))
             if size is not None and self.node.expr != term:
                 rests_of_rests.used()
