@@ -67,6 +67,53 @@ class TestMultiples(ExporterTestCase):
         self.export_and_compare(padded, (torch.randn(6, 2),), others=others, dynamic_shapes=({0: "rows"},))
 
 
+class Segments(torch.nn.Module):
+    """Segments of 10 that overlap by half, as speech separation cuts them, and their sum at each place."""
+
+    def forward(self, x):
+        batch, size = x.shape
+        gap = 10 - (5 + size % 10) % 10
+        x = torch.cat([x, torch.zeros(batch, gap)], 1)
+        x = torch.cat([torch.zeros(batch, 5), x, torch.zeros(batch, 5)], 1)
+        halves = x[:, :-5].reshape(batch, -1, 10), x[:, 5:].reshape(batch, -1, 10)
+        first, second = torch.cat(halves, 2).view(batch, -1, 10).tanh().view(batch, -1, 20).split(10, 2)
+        x = first.reshape(batch, -1)[:, 5:] + second.reshape(batch, -1)[:, :-5]
+        return x[:, :-gap]
+
+
+class TestRests(ExporterTestCase):
+    SHAPES = ({0: "batch", 1: "size"},)
+
+    def test_segments(self):
+        others = [(torch.randn(batch, size),) for batch, size in ((3, 5), (1, 10), (2, 14), (2, 15), (2, 1))]
+        model = self.export_and_compare(
+            Segments(), (torch.randn(2, 47),), others=others, dynamic_shapes=self.SHAPES
+        )
+        names = [size.dim_param for size in model.graph.output[0].type.tensor_type.shape.dim]
+        self.assertEqual(["batch", "size"], names)
+
+    def test_the_numbers(self):
+        def numbers(x):
+            n = x.shape[0]
+            rests = (
+                (4 + n % 8) % 8,
+                (n // 3 + n % 8 - 20) % 8,
+                (n % 6 + n % 8) % 8,
+                (n % 6) % 8,
+                (3 - n % 8) % 8,
+            )
+            return [torch.full((), rest) for rest in (*rests, (n % 8) % 8, (2 * (n % 8)) % 8, n % 8)]
+
+        others = [(torch.zeros(size),) for size in (1, 4, 8, 17, 31)]
+        self.export_and_compare(numbers, (torch.zeros(13),), others=others, dynamic_shapes=({0: "size"},))
+
+    def test_undone(self):
+        before = torch.SymInt.__mod__
+        with bypass_export_some_errors(patch_torch=True):
+            self.assertIsNot(before, torch.SymInt.__mod__)
+        self.assertIs(before, torch.SymInt.__mod__)
+
+
 class TestPaddings(ExporterTestCase):
     SHAPES = ({2: "height", 3: "width"},)
 

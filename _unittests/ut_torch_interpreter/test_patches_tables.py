@@ -24,7 +24,18 @@ class Model(torch.nn.Module):
             x.new_tensor([[height, width]], dtype=torch.int32),
             x.new_tensor([height / 3, 1]),
             x.new_tensor([1, 2]),
+            x.new([width, height / 2]),
+            x.new([1, 2]),
+            x.new(height, 0),
         )
+
+
+class Padding(torch.nn.Module):
+    """Which elements are behind the end, of lengths that were made a list."""
+
+    def forward(self, x, lengths):
+        place = torch.arange(x.shape[1]).expand(x.shape)
+        return place >= place.new(lengths.tolist()).unsqueeze(-1)
 
 
 class TestTables(ExporterTestCase):
@@ -38,6 +49,13 @@ class TestTables(ExporterTestCase):
         options = ExportOptions(patches=False)
         with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
             to_onnx(Model(), (torch.randn(4, 6),), dynamic_shapes=self.SHAPES, export_options=options)
+
+    def test_numbers_of_the_data(self):
+        def inputs(size, *lengths):
+            return torch.randn(len(lengths), size), torch.tensor(lengths)
+
+        others = [inputs(9, 9, 1), inputs(5, 0, 4)]
+        self.export_and_compare(Padding(), inputs(7, 3, 7), others=others, dynamic_shapes=({1: "size"}, None))
 
     def test_undone(self):
         before = torch.as_tensor

@@ -1,4 +1,4 @@
-"""Paddings that depend on the size of an image: up to a multiple; those of MobileNet, as TensorFlow has them.
+"""Paddings that depend on a size: up to a multiple, to whole segments; those of MobileNet, as TensorFlow has them.
 
 Source of semantics: ``torch.nn.functional.pad``, ``transformers.models.mobilenet_v1``, ``mobilenet_v2``.
 """
@@ -60,6 +60,35 @@ def missing(size: Any, count: Any) -> Any:
 def to_multiple(size: Any, side: int) -> Any:
     """What *size* lacks to the next multiple of *side*, in the form whose sum with *size* torch writes as a multiple."""
     return (size + side - 1) // side * side - size
+
+
+@patch("torch", replaces=("torch.SymInt.__mod__",), default=True)
+def rests_of_rests() -> Iterator[None]:
+    """A padding to whole segments that overlap, ``8 - (4 + n % 8) % 8``, is a rest of a rest: torch.export needs minutes for what follows."""
+    with replaced(torch.SymInt, "__mod__", of_the_whole(torch.SymInt.__mod__)):
+        yield
+
+
+def of_the_whole(modulo: Callable) -> Callable:
+    """*modulo* that takes ``(4 + n % 8) % 8`` for that of ``4 + n``, in a form without a rest, whose sums torch.export divides by 8."""
+    known: dict[tuple, tuple[torch.SymInt, torch.SymInt]] = {}
+
+    @functools.wraps(modulo)
+    def called(self: torch.SymInt, side: Any) -> Any:
+        if not isinstance(side, int) or side <= 0:
+            return modulo(self, side)
+        for term in self.node.expr.as_ordered_terms():
+            size, rest = known.get((self.node.shape_env, side, term), (None, None))
+            if size is not None and self.node.expr != term:
+                rests_of_rests.used()
+                whole = self - rest + size
+                return whole - whole // side * side
+        result = modulo(self, side)
+        if isinstance(result, torch.SymInt):
+            known[self.node.shape_env, side, result.node.expr] = (self, result)
+        return result
+
+    return called
 
 
 @patch(

@@ -12,15 +12,16 @@ from torch.utils._pytree import tree_leaves
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 
-@patch("torch", replaces=("torch.as_tensor", "torch.Tensor.new_tensor"), default=True)
+@patch("torch", replaces=("torch.as_tensor", "torch.Tensor.new_tensor", "torch.Tensor.new"), default=True)
 def tensors_of_sizes() -> Iterator[None]:
     """``torch.as_tensor([x.shape[0], x.shape[1]])`` holds the example's sizes, where ``torch.tensor`` holds the sizes of any input.
 
-    So does ``boxes.new_tensor([width, height])``.
+    So does ``boxes.new_tensor([width, height])``, and ``x.new(lengths.tolist())`` is refused.
     """
     with (
         replaced(torch, "as_tensor", of_sizes(torch.as_tensor)),
         replaced(torch.Tensor, "new_tensor", like_one(torch.Tensor.new_tensor)),
+        replaced(torch.Tensor, "new", like_one_of_a_list(torch.Tensor.new)),
     ):
         yield
 
@@ -47,6 +48,18 @@ def like_one(new_tensor: Callable) -> Callable:
             return new_tensor(self, data, **kwargs)
         given = {name: value for name, value in kwargs.items() if value is not None}
         return torch.tensor(data, **{"dtype": self.dtype, "device": self.device} | given)
+
+    return called
+
+
+def like_one_of_a_list(new: Callable) -> Callable:
+    """``torch.Tensor.new``, the older name, that is `new_tensor` for a list of numbers among which are symbols."""
+
+    @functools.wraps(new)
+    def called(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if len(args) == 1 and isinstance(args[0], list) and has_sizes(args[0]):
+            return self.new_tensor(args[0], **kwargs)
+        return new(self, *args, **kwargs)
 
     return called
 

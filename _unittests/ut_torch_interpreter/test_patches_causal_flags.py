@@ -1,0 +1,80 @@
+"""``is_causal`` of an attention, where that depends on a size."""
+
+import unittest
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+ROWS = ({0: "batch", 2: "rows"},)
+ROWS_AND_COLUMNS = ({0: "batch", 2: "rows"}, {0: "batch", 2: "columns"})
+
+
+def rows(length, batch=2):
+    return (torch.randn(batch, 2, length, 8),)
+
+
+def of_itself(q):
+    return scaled_dot_product_attention(q, q, q, is_causal=q.shape[2] > 1)
+
+
+def of_itself_unless_one(q):
+    return scaled_dot_product_attention(q, q, q, is_causal=q.shape[2] != 1)
+
+
+def with_a_cache(q, k):
+    """One query sees all keys, some see those up to their own place."""
+    return scaled_dot_product_attention(q, k, k, is_causal=q.shape[2] > 1)
+
+
+def of_another_size(q):
+    return torch.nn.functional.scaled_dot_product_attention(q, q, q, None, 0.0, q.shape[0] > 2, scale=0.5)
+
+
+class TestCausalFlags(ExporterTestCase):
+    def test_of_itself_it_is_causal(self):
+        causal = to_onnx(
+            lambda q: scaled_dot_product_attention(q, q, q, is_causal=True), rows(5), dynamic_shapes=ROWS
+        )
+        for function in (of_itself, of_itself_unless_one):
+            with self.subTest(function.__name__):
+                model = self.export_and_compare(
+                    function, rows(5), others=[rows(1), rows(7, 1)], dynamic_shapes=ROWS
+                )
+                self.assertEqual(
+                    [node.op_type for node in causal.graph.node], [node.op_type for node in model.graph.node]
+                )
+
+    def test_with_a_cache(self):
+        self.export_and_compare(
+            with_a_cache,
+            rows(5) + rows(9),
+            others=[rows(1) + rows(9), rows(1, 1) + rows(1, 1), rows(4) + rows(4), rows(6, 3) + rows(2, 3)],
+            dynamic_shapes=ROWS_AND_COLUMNS,
+        )
+
+    def test_of_another_size(self):
+        self.export_and_compare(
+            of_another_size, rows(5, 4), others=[rows(5, 2), rows(1, 3), rows(4, 1)], dynamic_shapes=ROWS
+        )
+
+    def test_known_sizes(self):
+        with self.assertLogs("experimental_experiment", "INFO") as log:
+            self.export_and_compare(with_a_cache, rows(5) + rows(9))
+        self.assertNotIn("causal_flags", "\n".join(log.output))
+
+    def test_without_the_patch(self):
+        with self.assertRaisesRegex(CaptureError, "must be bool, not SymBool"):
+            to_onnx(of_itself, rows(5), dynamic_shapes=ROWS, export_options=ExportOptions(patches=False))
+
+    def test_undone(self):
+        before = scaled_dot_product_attention
+        to_onnx(of_itself, rows(5), dynamic_shapes=ROWS)
+        self.assertIs(before, scaled_dot_product_attention)
+        self.assertIs(before, torch.nn.functional.scaled_dot_product_attention)
+
+
+if __name__ == "__main__":
+    unittest.main()
