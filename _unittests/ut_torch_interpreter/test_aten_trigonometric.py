@@ -70,6 +70,16 @@ class TestTrigonometric(ExporterTestCase):
     def test_special_values(self):
         self.assert_cases(self.SPECIAL_VALUES, special_values=True)
 
+    def test_the_angle_of_a_sum_of_negative_zeros(self):
+        def forward(x, y):
+            across, along = (x * y).sum(1), (x * x.abs() * y).mean(1)
+            half = (x.half() * y.half()).sum(1)
+            return torch.atan2(x.norm(dim=1), across), torch.atan2(along, across), half.signbit()
+
+        negative, zero, some = -torch.ones(2, 3), torch.zeros(2, 3), torch.tensor([[1.0, -2, 3], [-1, 0, 0]])
+        others = [(zero, negative), (some, negative)]
+        self.export_and_compare(forward, (negative, zero), others=others)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -33,15 +33,28 @@ PRECISIONS = {
 """Bits of the mantissa, smallest and largest exponent of a normal number whose mantissa is in [0.5, 1)."""
 
 
+SUMS = frozenset({"ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"})
+"""Operators whose zeros are positive in torch: onnxruntime's sum of negative zeros is a negative one."""
+
+
 @translates(aten.signbit.default)
 def signbit(op, self):
     """Whether the sign bit is set: -0.0 counts. The sign of a NaN is not seen."""
     if self.dtype == ir.DataType.BOOL or not self.dtype.is_signed():
         return filled(op, self, False)
     if self.dtype.is_floating_point():
-        # the reciprocal of -0.0 is -inf, that of -inf is -0.0: one of both is below 0
-        self = op.Min(self, op.Reciprocal(self))
+        if not is_sum(self):
+            # the reciprocal of -0.0 is -inf, that of -inf is -0.0: one of both is below 0
+            self = op.Min(self, op.Reciprocal(self))
     return op.Less(self, 0)
+
+
+def is_sum(x: ir.Value) -> bool:
+    """Whether a value comes from one of `SUMS`, in whatever dtype."""
+    producer = x.producer()
+    while producer is not None and producer.op_type == "Cast":
+        producer = producer.inputs[0].producer()
+    return producer is not None and producer.op_type in SUMS
 
 
 @translates(aten.copysign.Tensor, aten.copysign.Scalar)
