@@ -83,4 +83,6 @@ def is_more_than_one(flag: torch.SymBool, size: Any) -> bool:
     if not isinstance(size, torch.SymInt):
         return False
     number, said = size.node.expr, flag.node.expr
-    return said in (number > 1, number >= 2) or (said.rel_op == "!=" and set(said.args) == {number, 1})
+    return said in (number > 1, number >= 2) or (
+        getattr(said, "rel_op", None) == "!=" and set(said.args) == {number, 1}
+    )
