@@ -53,11 +53,20 @@ NUMPY = frozenset(
 
 
 ROUNDED = {
+    "Acos": torch.acos,
+    "Acosh": torch.acosh,
+    "Asin": torch.asin,
+    "Asinh": torch.asinh,
+    "Atan": torch.atan,
+    "Atanh": torch.atanh,
     "Cos": torch.cos,
+    "Cosh": torch.cosh,
     "Exp": torch.exp,
     "Log": torch.log,
     "Pow": torch.pow,
     "Sin": torch.sin,
+    "Sinh": torch.sinh,
+    "Tan": torch.tan,
     "Tanh": torch.tanh,
 }
 """Functions that torch and numpy round differently: torch computes what becomes a constant, as it does in eager.
@@ -327,7 +336,8 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
 
 def rounded_as_eager(node: ir.Node) -> np.ndarray:
     """The only output of a node of `ROUNDED`, whose inputs are constants, as torch computes it."""
-    operands = (torch.tensor(value.const_value.numpy()) for value in node.inputs)
+    # from_numpy: the caller's default device is none of ours
+    operands = (torch.from_numpy(np.array(value.const_value.numpy(), order="C")) for value in node.inputs)
     return ROUNDED[node.op_type](*operands).numpy()
 
 

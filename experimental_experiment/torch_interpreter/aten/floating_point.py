@@ -34,7 +34,7 @@ PRECISIONS = {
 
 
 SUMS = frozenset({"ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"})
-"""Operators whose zeros are positive in torch: onnxruntime's sum of negative zeros is a negative one."""
+"""Operators whose zeros are never negative in torch, not even those of negative zeros: a comparison says all of their sign."""
 
 
 @translates(aten.signbit.default)
@@ -42,10 +42,9 @@ def signbit(op, self):
     """Whether the sign bit is set: -0.0 counts. The sign of a NaN is not seen."""
     if self.dtype == ir.DataType.BOOL or not self.dtype.is_signed():
         return filled(op, self, False)
-    if self.dtype.is_floating_point():
-        if not is_sum(self):
-            # the reciprocal of -0.0 is -inf, that of -inf is -0.0: one of both is below 0
-            self = op.Min(self, op.Reciprocal(self))
+    if self.dtype.is_floating_point() and not is_sum(self):
+        # the reciprocal of -0.0 is -inf, that of -inf is -0.0: one of both is below 0
+        self = op.Min(self, op.Reciprocal(self))
     return op.Less(self, 0)
 
 
