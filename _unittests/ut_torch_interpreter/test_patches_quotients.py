@@ -1,0 +1,86 @@
+"""Quotients of sizes that are rounded."""
+
+import math
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
+
+
+class Numbers(torch.nn.Module):
+    """Rounded quotients, some of them of negative numbers, by negative ones and by others that are no integers."""
+
+    def forward(self, x):
+        n = x.shape[0]
+        numbers = (
+            math.ceil(n / 4),
+            math.floor(n / 4),
+            math.ceil((n - 20) / 8) + 1,
+            math.floor((3 - n) / 4),
+            math.ceil(n / -4),
+            math.ceil(n / 2.5),
+            math.floor(n * 0.75),
+            math.ceil(math.ceil(n / 3) / 2),
+            math.ceil(n / 4 + 0.5),
+            math.ceil(x.shape[1] / n),
+            math.ceil(n / 1),
+        )
+        return [torch.full((), number) for number in numbers]
+
+
+class Padded(torch.nn.Module):
+    """A signal padded to what strided convolutions take whole, as networks that remove noise do it."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = torch.nn.ModuleList(torch.nn.Conv1d(1, 1, 8, 4) for _ in range(2))
+        self.up = torch.nn.ModuleList(torch.nn.ConvTranspose1d(1, 1, 8, 4) for _ in range(2))
+
+    def forward(self, x):
+        size = length = x.shape[-1]
+        for _ in self.down:
+            length = max(math.ceil((length - 8) / 4) + 1, 1)
+        for _ in self.down:
+            length = (length - 1) * 4 + 8
+        x = torch.nn.functional.pad(x, (0, length - size))
+        for layer in (*self.down, *self.up):
+            x = layer(x)
+        return x[..., :size]
+
+
+class TestQuotients(ExporterTestCase):
+    def test_the_numbers(self):
+        others = [(torch.zeros(size, size + 5),) for size in (1, 3, 4, 8, 31, 32)]
+        self.export_and_compare(
+            Numbers(), (torch.zeros(13, 17),), others=others, dynamic_shapes=({0: "rows", 1: "columns"},)
+        )
+
+    def test_sizes_are_named_by_integers(self):
+        def halves(x):
+            return x.new_zeros(math.ceil(x.shape[0] / 2))
+
+        model = self.export_and_compare(
+            halves, (torch.zeros(5),), others=[(torch.zeros(8),)], dynamic_shapes=({0: "n"},)
+        )
+        names = [size.dim_param for size in model.graph.output[0].type.tensor_type.shape.dim]
+        self.assertEqual(["((n + 1)//2)"], names)
+        self.assertNotIn("Ceil", {node.op_type for node in model.graph.node})
+
+    def test_padded(self):
+        others = [(torch.randn(batch, 1, size),) for batch, size in ((1, 200), (3, 163), (2, 97))]
+        self.export_and_compare(
+            Padded(), (torch.randn(2, 1, 201),), others=others, dynamic_shapes=({0: "batch", 2: "time"},)
+        )
+
+    def test_undone(self):
+        before = torch.SymInt.__truediv__, torch.SymFloat.__ceil__, torch.SymFloat.__floor__
+        with bypass_export_some_errors(patch_torch=True):
+            self.assertIsNot(before[0], torch.SymInt.__truediv__)
+        after = torch.SymInt.__truediv__, torch.SymFloat.__ceil__, torch.SymFloat.__floor__
+        self.assertEqual(before, after)
+
+
+if __name__ == "__main__":
+    unittest.main()
