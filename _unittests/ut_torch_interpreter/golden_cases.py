@@ -130,6 +130,7 @@ CASES = {
     "matrix and vector": (lambda x: x @ x[0], MATRIX),
     "batched product": (lambda x, y: torch.bmm(x, y.mT), ROWS, ROWS),
     "einsum": (lambda x, y: torch.einsum("bij,bkj->bik", x, y), ROWS, ROWS),
+    "einsum, a product": (lambda x, y: torch.einsum("bij,jk->bik", x, y), ROWS, MATRIX.T),
     "outer": (lambda x: torch.outer(x[0], x[1]), MATRIX),
     "vector product": (torch.linalg.cross, MATRIX[:, 1:], MATRIX[:, :3]),
     "determinant": (lambda x: torch.linalg.det(x[:, :3].float()), MATRIX),

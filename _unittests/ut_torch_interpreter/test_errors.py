@@ -285,6 +285,17 @@ class TestCaptureError(ExporterTestCase):
         self.assertIn("  hint   the weights of torch.ao.quantization's converted modules are packed", text)
         self.assertNotIn("contextlib.py", text)
 
+    def test_a_branch_that_compares_a_multiple_of_a_dynamic_size(self):
+        def few_or_many(x):
+            return x + 1 if x.shape[0] * 3 <= 7000 else x * 2
+
+        text = self.refused(few_or_many, (X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        self.assertIn("  hint   a branch compares a dynamic size with a number", text)
+        shapes = ({0: torch.export.Dim("batch", max=2333)},)
+        self.assertEqual(
+            [node.op_type for node in to_onnx(few_or_many, (X,), dynamic_shapes=shapes).graph.node], ["Add"]
+        )
+
     def refused(self, model, args, kwargs=None, **options):
         with self.assertRaises(CaptureError) as caught:
             to_onnx(model, args, kwargs, **options)

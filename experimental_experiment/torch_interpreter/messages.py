@@ -85,6 +85,11 @@ HINTS = (
         "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where",
     ),
     (
+        r"Expected op to be '=='",
+        "a branch compares a dynamic size with a number, and torch cannot say which sizes are left: leave the dimension static, "
+        "or give Dim(...) a max, or a min, with which all sizes take the same branch",
+    ),
+    (
         r"Constraints violated|ConstraintViolation|specialized|Specialized|not all values of",
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
     ),
