@@ -83,6 +83,30 @@ class TestSpectrogram(ExporterTestCase):
 
         self.assert_same_as_eager(spectrogram, torch.randn(1, 3200))
 
+    def test_large_powers_of_two(self):
+        """One STFT from 1024 on, for real signals; another size is a product with a matrix."""
+        hann = torch.hann_window(1024)
+        cases = {
+            "a window": (lambda x: torch.stft(x, 1024, 256, window=hann, normalized=True, return_complex=True), 1),
+            "no window": (lambda x: torch.stft(x, 1024, normalized=True, center=False, return_complex=True), 1),
+            "a short window": (lambda x: torch.stft(x, 1024, 300, 800, hann[:800], normalized=True, return_complex=True), 1),
+            "both sides": (
+                lambda x: torch.stft(x, 1024, window=hann, normalized=True, onesided=False, return_complex=True), 1),
+            "another size": (lambda x: torch.stft(x, 1000, normalized=True, return_complex=True), 0),
+        }  # fmt: skip
+        for name, (transform, count) in cases.items():
+            with self.subTest(case=name):
+                function = lambda x, f=transform: torch.view_as_real(f(x))
+                others = [(torch.randn(1, 1024),), (torch.randn(3, 2500),)]
+                model = self.assert_same_as_eager(function, torch.randn(2, 2000), others=others)
+                self.assertEqual(count, [node.op_type for node in model.graph.node].count("STFT"))
+
+    def test_one_large_signal_of_float64(self):
+        def transform(x):
+            return torch.view_as_real(torch.stft(x, 1024, return_complex=True))
+
+        self.assert_same_as_eager(transform, torch.randn(3000, dtype=torch.float64))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,6 +7,8 @@ import torch
 from experimental_experiment.testing import ExporterTestCase, without_row
 from experimental_experiment.torch_interpreter import to_onnx
 
+WINDOW = torch.hann_window(1024)
+
 ROWS = {
     "DFT.in_float64": (lambda x: torch.view_as_real(torch.fft.rfft(x, norm="ortho")), torch.randn(1, 4001)),
     "DFT.divided_in_float64": (
@@ -16,6 +18,12 @@ ROWS = {
     "DFT.along_an_attribute": (
         lambda x: torch.view_as_real(torch.fft.fft(x, norm="ortho")),
         torch.randn(2, 2048),
+    ),
+    "STFT.of_frames": (
+        lambda x: torch.view_as_real(
+            torch.stft(x, 1024, window=WINDOW, normalized=True, return_complex=True)
+        ),
+        torch.randn(2, 3000),
     ),
 }
 

@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
     cut,
     fourier,
     real_to_complex,
+    scaled_by_size,
 )
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -43,16 +44,14 @@ def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, 
     batched = rank(self) - held == 2
     if not batched:
         self = op.Unsqueeze(self, [0])
-    start, inside = frames(op, op.size(self, 1), n_fft, hop_length or n_fft // 4)
-    taken = op.Gather(self, op.Add(start, inside), axis=1)
     weights = whole_window(op, window, win_length, n_fft)
-    if weights is not None:
-        taken = op.Mul(taken, op.Unsqueeze(weights, [1]) if held else weights)
-    if not held:
-        taken = op.Unsqueeze(taken, [3])
     half = not held if onesided is None else onesided
-    transform = real_to_complex if half else complex_to_complex
-    result = transform(op, taken, 2, n_fft, False, -0.5 if normalized else 0)
+    power, hop = -0.5 if normalized else 0, hop_length or n_fft // 4
+    if not held and is_fast(n_fft) and (weights is None or weights.dtype == self.dtype):
+        result = op.STFT(op.Unsqueeze(self, [2]), hop, weights, n_fft, onesided=int(half))
+        result = scaled_by_size(op, result, n_fft, power)
+    else:
+        result = transform_of_frames(op, self, held, hop, weights, n_fft, half, power)
     result = op.Transpose(result, perm=[0, 2, 1, 3])
     return result if batched else op.Squeeze(result, [0])
 
@@ -139,6 +138,15 @@ window(aten.kaiser_window.default)
 window(aten.kaiser_window.periodic)
 
 
+def transform_of_frames(op, signals, held, hop, weights, n_fft, half, power=0) -> ir.Value:
+    """What STFT of signals (batch, element) gives, *held* says that a last axis has parts: every frame times *weights*, transformed."""
+    taken = op.Gather(signals, op.Add(*frames(op, op.size(signals, 1), n_fft, hop)), axis=1)
+    if weights is not None:
+        taken = op.Mul(taken, op.Unsqueeze(weights, [1]) if held else weights)
+    transform = real_to_complex if half else complex_to_complex
+    return transform(op, taken if held else op.Unsqueeze(taken, [3]), 2, n_fft, False, power)
+
+
 def frames(op, size, n_fft: int, hop: int) -> tuple[ir.Value, ir.Value]:
     """The first index of each frame, as a column, and the indices inside one, as a row."""
     if isinstance(size, int):
@@ -146,6 +154,16 @@ def frames(op, size, n_fft: int, hop: int) -> tuple[ir.Value, ir.Value]:
     else:
         count = op.Add(op.Div(op.Sub(size, n_fft), hop), 1)
     return op.Unsqueeze(op.Mul(op.Range(0, count, 1), hop), [1]), op.Range(0, n_fft, 1)
+
+
+def is_fast(n_fft: int) -> bool:
+    """Whether ONNX STFT of frames of a size is faster than a product with a matrix: from the power of two 1024 on.
+
+    onnxruntime 1.31.1, one thread, four signals of 64 000 elements, a quarter of a frame apart, time of the product to that of STFT: 0.68 for 128,
+    0.81 for 256, 0.94 for 512, 1.47 for 1024; of frames and DFT, which larger sizes take, 1.42 for 2048, 1.29 for 4096. Other sizes
+    lose digits, see the rows of DFT.
+    """
+    return isinstance(n_fft, int) and n_fft >= 1024 and not n_fft & (n_fft - 1)
 
 
 def whole_window(op, window, win_length: int | None, n_fft: int) -> ir.Value | None:

@@ -6,6 +6,7 @@ import math
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.aten.spectrogram import transform_of_frames
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
@@ -111,3 +112,10 @@ def along_an_attribute(op, x, dft_length=None, axis=None, **attributes):
     if result.shape is None:
         result.shape = ir.Shape([None] * rank(x))
     return result
+
+
+@before(17, "STFT", because="it is not there", nodes=10)
+def of_frames(op, signal, frame_step, window=None, frame_length=None, onesided=1):
+    """The transform of each frame, a product with a matrix; DFT is not there either for frames that are larger than 1024."""
+    hop, n_fft = (int(number.const_value.numpy()) for number in (frame_step, frame_length))
+    return transform_of_frames(op, op.Squeeze(signal, [2]), False, hop, window, n_fft, onesided)
