@@ -31,6 +31,8 @@ def files() -> list[str]:
 
 def worker(pipe: Connection) -> None:
     """Run the files that are asked for: what unittest printed, seconds of CPU, how many tests ran, failed, were skipped."""
+    import torch  # by the workers alone
+
     gc.set_threshold(50_000, 20, 100)
     while True:
         try:
@@ -38,6 +40,7 @@ def worker(pipe: Connection) -> None:
         except EOFError:
             return
         stream, before = io.StringIO(), os.times()
+        torch.manual_seed(0)  # what a file draws when it is imported does not depend on the files before it
         suite = unittest.defaultTestLoader.loadTestsFromName(name)
         gc.collect()
         gc.freeze()  # what is imported stays: to visit it again and again took an eighth of the time
