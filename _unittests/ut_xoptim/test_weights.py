@@ -56,6 +56,16 @@ class TestComputedWeights(unittest.TestCase):
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
         return optimized
 
+    def test_frequencies(self):
+        """Those of thousands of elements have the bits that eager computes, as small constants have."""
+        for dtype in (torch.float32, torch.float64):
+            exponents = torch.rand(5000, dtype=dtype)
+            model = to_onnx(lambda x, e=exponents: x * torch.pow(10000.0, -e), (torch.rand(5000, dtype=dtype),))
+            self.assertEqual(["Mul"], operators(model))
+            (weight,) = model.graph.initializer
+            expected = torch.pow(10000.0, -exponents)
+            self.assertTrue(torch.equal(expected, torch.tensor(onnx.numpy_helper.to_array(weight))))
+
     def test_weight_norm(self):
         """Its nodes are gone, and the weight that it was computed from; the name says where it comes from."""
         report = Report()

@@ -312,11 +312,6 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
             return None
     if is_beyond_numpy(node):
         return None
-    if node.op_type in ROUNDED and {v.dtype for v in node.inputs} in (
-        {ir.DataType.FLOAT},
-        {ir.DataType.DOUBLE},
-    ):
-        return [rounded_as_eager(node)]
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
             [ir.serde.serialize_node(node)],
@@ -332,13 +327,6 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
         a.dtype == o.dtype.numpy() and a.shape == o.shape.numpy() for a, o in zip(arrays, node.outputs)
     )
     return arrays if as_declared else None
-
-
-def rounded_as_eager(node: ir.Node) -> np.ndarray:
-    """The only output of a node of `ROUNDED`, whose inputs are constants, as torch computes it."""
-    # from_numpy: the caller's default device is none of ours
-    operands = (torch.from_numpy(np.array(value.const_value.numpy(), order="C")) for value in node.inputs)
-    return ROUNDED[node.op_type](*operands).numpy()
 
 
 def is_beyond_numpy(node: ir.Node) -> bool:
@@ -379,7 +367,21 @@ def new_operators() -> list[type]:
             read = tuple(slice(None if of == axis else size) for of, size in enumerate(indices.shape))
             return (np.take_along_axis(data[read], indices, axis),)
 
-    return [GatherElements]
+    return [GatherElements, *map(rounded_as_eager, ROUNDED)]
+
+
+def rounded_as_eager(operator: str) -> type:
+    """An operator of `ROUNDED`, whose floats torch computes."""
+    base = getattr(importlib.import_module(f"onnx.reference.ops.op_{operator.lower()}"), operator)
+
+    def run(self, *operands):
+        if {operand.dtype for operand in operands} not in ({np.dtype("float32")}, {np.dtype("float64")}):
+            return base._run(self, *operands)
+        # from_numpy: the caller's default device is none of ours
+        tensors = (torch.from_numpy(np.array(operand, order="C")) for operand in operands)
+        return (ROUNDED[operator](*tensors).numpy(),)
+
+    return type(operator, (base,), {"op_domain": "", "_run": run})
 
 
 def unique(values) -> list[ir.Value]:
