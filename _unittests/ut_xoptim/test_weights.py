@@ -60,7 +60,9 @@ class TestComputedWeights(unittest.TestCase):
         """Those of thousands of elements have the bits that eager computes, as small constants have."""
         for dtype in (torch.float32, torch.float64):
             exponents = torch.rand(5000, dtype=dtype)
-            model = to_onnx(lambda x, e=exponents: x * torch.pow(10000.0, -e), (torch.rand(5000, dtype=dtype),))
+            model = to_onnx(
+                lambda x, e=exponents: x * torch.pow(10000.0, -e), (torch.rand(5000, dtype=dtype),)
+            )
             self.assertEqual(["Mul"], operators(model))
             (weight,) = model.graph.initializer
             expected = torch.pow(10000.0, -exponents)
