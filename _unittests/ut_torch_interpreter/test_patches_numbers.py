@@ -96,6 +96,19 @@ def pooled_to_one(x):
     )
 
 
+def windows(x):
+    """Tiles of an image, and what is written through them."""
+    rows, columns = x.shape
+    written = x.clone()
+    written.unfold(1, size=columns // 2, step=columns // 2)[:, 1].add_(1)
+    return (
+        x.unfold(0, rows // 2, rows // 2).unfold(-2, columns // 3, columns // 3),
+        x.unfold(1, columns, columns),
+        x.unfold(1, 2, 1),
+        written,
+    )
+
+
 def attention(x):
     rows = x[None]
     scaled = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[0] ** -0.5)
@@ -125,6 +138,7 @@ class TestNumbersOfSizes(ExporterTestCase):
         ),
         "slopes": (slopes, [(2, 3), (3, 4), (5, 9)]),
         "all of an image": (pooled_to_one, [(5, 9), (1, 1), (1, 7)]),
+        "tiles": (windows, [(5, 9), (2, 3), (3, 8)]),
         "the scale of an attention": (attention, [(5, 9), (1, 2)]),
         "the divergence of two distributions": (divergence, [(5, 6), (2, 6)]),
     }

@@ -14,7 +14,12 @@ import torch
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
-from experimental_experiment.torch_interpreter.patches.whole_numbers import NAMES, length, with_symbols
+from experimental_experiment.torch_interpreter.patches.whole_numbers import (
+    NAMES,
+    is_instance,
+    length,
+    with_symbols,
+)
 
 X = torch.randn(1, 2, 6, 4)
 SIZES = ((1, 2, 7, 5), (1, 2, 2, 3), (1, 2, 9, 11))
@@ -434,6 +439,75 @@ class TestWholeNumbers(ExporterTestCase):
             function = functools.reduce(getattr, changed.split("."), module)
             before = function.__code__
             self.assertIn(NAMES["int"], with_symbols(before, before.co_filename, "int").co_names)
+
+
+def checked(size, least=1):
+    """What Kornia does with the batch of its augmentations, and many with ``(size, size)``."""
+    if not isinstance(size, int) or size < least:
+        raise AssertionError(f"a positive integer, not {size}")
+    return size
+
+
+class Checked(torch.nn.Module):
+    def forward(self, x):
+        batch, rows = checked(x.shape[0]), x.shape[1]
+        half = rows / 2
+        sizes = rows if isinstance(rows, (list, tuple)) else (rows, batch)
+        kinds = [
+            isinstance(half, float),
+            isinstance(rows, (str, int)),
+            isinstance(rows, float),
+            isinstance(half, int),
+            isinstance(rows, torch.Tensor),
+            isinstance(x, (torch.Tensor, int)),
+        ]
+        return x.new_ones(sizes) * half, torch.tensor(kinds)
+
+
+class Found(torch.nn.Module):
+    """A number that the data decide: it is not compared."""
+
+    def forward(self, x):
+        rows = x.nonzero().shape[0]
+        if isinstance(rows, int) and rows > 100:
+            raise ValueError("too many")
+        return x.new_ones(rows)
+
+
+class TestKindsOfNumbers(ExporterTestCase):
+    EXAMPLE, SHAPES = (torch.randn(3, 6),), ({0: "batch", 1: "rows"},)
+
+    def test_a_size_is_an_int(self):
+        others = [(torch.randn(*size),) for size in ((1, 6), (4, 1), (2, 3))]
+        self.export_and_compare(Checked(), self.EXAMPLE, others=others, dynamic_shapes=self.SHAPES)
+        self.assertIn("isinstance", Checked.forward.__code__.co_names)
+
+    def test_refused_without_the_patch(self):
+        with self.assertRaisesRegex(CaptureError, "a positive integer"):
+            to_onnx(
+                Checked(),
+                self.EXAMPLE,
+                dynamic_shapes=self.SHAPES,
+                export_options=ExportOptions(patches=False),
+            )
+
+    def test_a_number_of_the_data(self):
+        others = [(torch.zeros(2, 5),), (torch.ones(3, 3),)]
+        self.export_and_compare(Found(), self.EXAMPLE, others=others, dynamic_shapes=self.SHAPES)
+
+    def test_other_calls(self):
+        self.assertTrue(is_instance(3, (int, str)))
+        self.assertFalse(is_instance("3", int))
+        self.assertTrue(is_instance(True, int | float))
+        with self.assertRaisesRegex(TypeError, "isinstance"):
+            is_instance(3, 4)
+
+    def test_what_asks_for_no_number_stays(self):
+        def passes(x):
+            return x if isinstance(x, torch.Tensor) else None
+
+        code = passes.__code__
+        self.assertIs(with_symbols(code, code.co_filename, "isinstance"), code)
 
 
 class TestLengthsAndElements(ExporterTestCase):

@@ -25,6 +25,7 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
         "torch.istft",
         "torch.max_pool1d",
         "torch.gradient",
+        "torch.Tensor.unfold",
         *(f"torch.nn.functional.{name}_pool{axes}d" for name in ("avg", "max") for axes in (1, 2, 3)),
         *(f"torch.nn.functional.adaptive_max_pool{axes}d" for axes in (1, 2, 3)),
         "torch.nn.functional.one_hot",
@@ -38,7 +39,7 @@ def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
     So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an
-    attention, pools over all of an image, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
+    attention, pools over all of an image, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
     """
     functions = (
         (torch, "linspace", linspace),
@@ -50,6 +51,7 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch.nn.functional, "scaled_dot_product_attention", attention),
         (torch._C, "_infer_size", infer_size),
         (torch, "gradient", gradient),
+        (torch.Tensor, "unfold", unfold),
         *((math, name, wrap) for name, wrap in FLOATS.items()),
         *(
             (torch.nn.functional, f"{name}_pool{axes}d", functools.partial(pool, axes=axes, reduce=reduce))
@@ -249,6 +251,20 @@ def pool(of_numbers: Callable, axes: int, reduce: Callable) -> Callable:
         return reduce(input, dim=tuple(range(-axes, 0)), keepdim=True)
 
     return functools.wraps(of_numbers)(called)
+
+
+def unfold(of_numbers: Callable) -> Callable:
+    """`torch.Tensor.unfold` into windows that are sizes and do not overlap: the axis, without its rest, is split in two."""
+
+    @functools.wraps(of_numbers)
+    def called(self: torch.Tensor, dimension: int, size: Any, step: Any) -> torch.Tensor:
+        if self.dim() == 0 or not is_same(size, step) or not is_symbolic(size):
+            return of_numbers(self, dimension, size, step)
+        count = self.shape[dimension] // size
+        whole = self.narrow(dimension, 0, count * size)
+        return whole.unflatten(dimension, (count, size)).movedim(dimension % self.dim() + 1, -1)
+
+    return called
 
 
 def is_same(number: Any, size: Any) -> bool:

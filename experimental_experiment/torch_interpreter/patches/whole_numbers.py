@@ -1,4 +1,7 @@
-"""``int`` and ``float`` of a size and ``len`` of a tensor, numbers of Python: in functions that only call them, they give symbols."""
+"""``int`` and ``float`` of a size and ``len`` of a tensor, numbers of Python: in functions that only call them, they give symbols.
+
+``isinstance(size, int)`` is true for the symbol there, as it is for the number.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,33 @@ from experimental_experiment.torch_interpreter.patches.vision import words
 BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.make_fake_inputs")
 """What torch.export, and `tracing`, call with the model before they run it."""
 
-NAMES = {"int": "int of sizes", "float": "float of sizes", "len": "len of tensors"}
-"""What the functions call in the place of ``int``, ``float`` and ``len``: no names of Python, which nothing can shadow."""
+NAMES = {
+    "int": "int of sizes",
+    "float": "float of sizes",
+    "len": "len of tensors",
+    "isinstance": "isinstance of sizes",
+}
+"""What the functions call in the place of those of Python: no names of Python, which nothing can shadow."""
+
+NUMBERS = frozenset({"int", "float", "Number", "Real", "Integral"})
+"""The classes of numbers: a function that names none of them does not ask whether a size is one."""
 
 
-@patch("torch", replaces=(*BEGINNINGS, "int, float and len, in the functions of the model"), default=True)
+@patch(
+    "torch",
+    replaces=(*BEGINNINGS, "int, float, len and isinstance, in the functions of the model"),
+    default=True,
+)
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
     So are ``len(x)`` of a tensor, in D-FINE and RT-DETR, and ``float(width - 1) / 2``, in Kornia; ``int(x[0])`` of a number of the data is
-    refused. The functions of the model that is captured, and those beside its classes, call something else in the place of ``int``,
-    ``float`` and ``len``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    refused. ``isinstance(x.shape[0], int)``, which the augmentations of Kornia check, is true for the number and not for the symbol. The
+    functions of the model that is captured, and those beside its classes, call something else in the place of ``int``, ``float``, ``len``
+    and ``isinstance``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
     """
-    for name, call in {"int": whole, "float": fraction, "len": length}.items():
+    calls = {"int": whole, "float": fraction, "len": length, "isinstance": is_instance}
+    for name, call in calls.items():
         setattr(builtins, NAMES[name], call)  # it stays: another thread may be inside of such a function
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
         importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
@@ -60,7 +77,7 @@ def whole_numbers_of_sizes() -> Iterator[None]:
 
 
 def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-    """Let the functions of a model call `whole`, `fraction` and `length` in the place of ``int``, ``float`` and ``len`` until *stack* is closed."""
+    """Let the functions of a model call `whole`, `fraction`, `length` and `is_instance` in the place of Python's until *stack* is closed."""
     for function in functions(model):
         before = function.__code__
         for name in NAMES:
@@ -103,6 +120,22 @@ def length(values: Any) -> Any:
         whole_numbers_of_sizes.used()
         return values.shape[0]
     return builtins.len(values)
+
+
+def is_instance(value: Any, classes: Any) -> bool:
+    """``isinstance`` that takes a symbol for the number that it stands for.
+
+    Not one that the data decide: who asks whether that is a number compares it next, which would be refused.
+    """
+    number = STANDS_FOR.get(type(value))
+    if number is None or not builtins.isinstance(number, classes) or not value.node.has_hint():
+        return builtins.isinstance(value, classes)
+    whole_numbers_of_sizes.used()
+    return True
+
+
+STANDS_FOR = {torch.SymInt: 0, torch.SymFloat: 0.0}
+"""A number for each kind of symbol."""
 
 
 # ---- the functions of models
@@ -241,10 +274,15 @@ def is_near(module: types.ModuleType, name: str) -> bool:
 
 
 def names_calls(function: types.FunctionType) -> bool:
-    """Whether a function of a model, or one in it, names one of `NAMES`."""
-    return not NAMES.keys().isdisjoint(words(function.__code__)) and not is_library(
-        function.__code__.co_filename
-    )
+    """Whether a function of a model, or one in it, names one of `NAMES` for what this patch changes."""
+    code = function.__code__
+    return any(is_named(code, name) for name in NAMES) and not is_library(code.co_filename)
+
+
+def is_named(code: types.CodeType, name: str) -> bool:
+    """Whether a *name* of `NAMES` is in a function: ``isinstance`` beside a class of numbers."""
+    found = words(code)
+    return name in found and (name != "isinstance" or not NUMBERS.isdisjoint(found))
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
@@ -307,7 +345,7 @@ def only_calls(code: types.CodeType, name: str) -> bool:
 
     No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on.
     """
-    if name not in words(code):
+    if not is_named(code, name):
         return False
     loads = list(instructions(code, name))
     if all(load == CALLED for load in loads):

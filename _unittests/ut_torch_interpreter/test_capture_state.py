@@ -1,0 +1,93 @@
+"""What a model holds is what it held before it was exported."""
+
+import collections
+import copy
+import enum
+import types
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+from experimental_experiment.torch_interpreter.capture import is_plain
+
+X = torch.randn(2, 3)
+
+
+class Scheduler:
+    """Steps that are counted, and what they computed, as the schedulers of diffusers keep it."""
+
+    def __init__(self):
+        self.counter = 0
+        self.outputs = []
+        self.slots = [None, None]
+        self.by_name = {"first": X}
+        self.sample = None
+
+    def step(self, x):
+        self.counter += 1
+        self.outputs.append(x * self.counter)
+        self.slots[-1] = x + 1
+        self.slots.reverse()
+        self.by_name["last"] = x - 1
+        self.by_name.pop("first")
+        self.sample = x
+        self.late = x * 3
+        return sum(self.outputs) + self.slots[0]
+
+
+class Sampled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scheduler = Scheduler()
+        self.inner = torch.nn.Identity()
+        self.inner.scheduler = self.scheduler
+
+    def forward(self, x):
+        return self.scheduler.step(self.inner(x))
+
+
+class Failing(Sampled):
+    def forward(self, x):
+        if super().forward(x).sum() > 0:
+            return x
+        return -x
+
+
+class TestPlainObjects(ExporterTestCase):
+    def assert_new(self, scheduler):
+        self.assertEqual(["counter", "outputs", "slots", "by_name", "sample"], list(vars(scheduler)))
+        self.assertEqual(
+            (0, [], [None, None], None),
+            (scheduler.counter, scheduler.outputs, scheduler.slots, scheduler.sample),
+        )
+        self.assertEqual(["first"], list(scheduler.by_name))
+        self.assertIs(X, scheduler.by_name["first"])
+
+    def test_a_scheduler_is_as_before(self):
+        for options in ({}, {"dynamic_shapes": ({0: "batch"},)}):
+            with self.subTest(**options):
+                model = Sampled()
+                outputs = model.scheduler.outputs
+                self.export_and_compare(model, (X,), others=[(torch.randn(2, 3),)], **options)
+                to_onnx(model, (X,), **options)
+                self.assert_new(model.scheduler)
+                self.assertIs(outputs, model.scheduler.outputs)
+                torch.testing.assert_close(copy.deepcopy(model)(X), X + X + 1)
+
+    def test_also_when_the_capture_fails(self):
+        model = Failing()
+        with self.assertRaises(CaptureError):
+            to_onnx(model, (X,))
+        self.assert_new(model.scheduler)
+
+    def test_which_objects(self):
+        slotted = type("Slotted", (), {"__slots__": ("a",)})
+        kinds = (Scheduler, enum.Enum("Kind", "a b"), slotted, torch.nn.Linear, torch.Tensor, torch.Generator)
+        kinds += (type, types.FunctionType, types.ModuleType, collections.OrderedDict, dict, list, int)
+        self.assertEqual([True, True] + [False] * (len(kinds) - 2), list(map(is_plain, kinds)))
+
+
+if __name__ == "__main__":
+    unittest.main()

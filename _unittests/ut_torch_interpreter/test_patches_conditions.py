@@ -1,0 +1,75 @@
+"""Conditions on sizes that exclude one another."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+
+class Resized(torch.nn.Module):
+    """An image whose short or long side becomes 6, as Kornia resizes it."""
+
+    def __init__(self, is_short: bool):
+        super().__init__()
+        self.is_short = is_short
+
+    def forward(self, x):
+        height, width = x.shape[-2:]
+        if self.is_short ^ (width / height < 1.0):
+            size = 6, int(6 * width / height)
+        else:
+            size = int(6 * height / width), 6
+        return torch.nn.functional.interpolate(x, size)
+
+
+class Numbers(torch.nn.Module):
+    """Conditions that are used as they are: two of sizes, one of a size and one of Python."""
+
+    def forward(self, x):
+        rows, columns = x.shape
+        conditions = (
+            (rows > 3) ^ (columns > 3),
+            (rows > 3) ^ False,
+            True ^ (rows == columns),
+        )
+        return [torch.full((2,), torch.sym_ite(condition, rows, columns + 10)) for condition in conditions]
+
+
+class TestConditions(ExporterTestCase):
+    SHAPES = {"x": {2: "height", 3: "width"}}
+
+    def test_the_short_and_the_long_side(self):
+        x = torch.randn(1, 3, 9, 12)
+        others = [(torch.randn(1, 3, 8, 8),), (torch.randn(1, 3, 10, 25),)]
+        for is_short in (True, False):
+            with self.subTest(is_short=is_short):
+                self.export_and_compare(Resized(is_short), (x,), others=others, dynamic_shapes=self.SHAPES)
+
+    def test_conditions_of_two_sizes(self):
+        others = [(torch.randn(*sizes),) for sizes in ((5, 5), (2, 3), (5, 2), (3, 4))]
+        self.export_and_compare(
+            Numbers(), (torch.randn(2, 6),), others=others, dynamic_shapes={"x": {0: "rows", 1: "columns"}}
+        )
+
+    def test_refused_without_the_patch(self):
+        with self.assertRaisesRegex(CaptureError, "unsupported operand"):
+            to_onnx(
+                Resized(True),
+                (torch.randn(1, 3, 9, 12),),
+                dynamic_shapes=self.SHAPES,
+                export_options=ExportOptions(patches=False),
+            )
+
+    def test_other_operands_are_refused(self):
+        class Mixed(torch.nn.Module):
+            def forward(self, x):
+                return x + ((x.shape[0] > 3) ^ "a")
+
+        with self.assertRaisesRegex(CaptureError, "unsupported operand"):
+            to_onnx(Mixed(), (torch.randn(2, 6),), dynamic_shapes={"x": {0: "rows"}})
+
+
+if __name__ == "__main__":
+    unittest.main()
