@@ -49,6 +49,18 @@ class Outer(torch.nn.Module):
         return x
 
 
+def helper(x):
+    """A function that forward calls."""
+    return unknown(x * 2)  # the helper's line
+
+
+class Calling(torch.nn.Module):
+    """Leaves its work to a function."""
+
+    def forward(self, x):
+        return helper(x)
+
+
 class TestExportError(ExporterTestCase):
     def error(self, function, *args, **options):
         with self.assertRaises(ExportError) as caught:
@@ -101,6 +113,12 @@ class TestExportError(ExporterTestCase):
         for callable_ in (function, Holder().method, lambda x: unknown(x)):  # here
             error = self.error(callable_, X)
             self.assertRegex(str(error), r"test_errors\.py.*\n.*unknown\(.*# here")
+
+    def test_the_line_of_a_function_that_forward_calls(self):
+        for options in (ExportOptions(), ExportOptions(strict=True)):
+            lines = str(self.error(Calling(), X, export_options=options)).splitlines()
+            self.assertRegex(lines[2], r'^  File ".*test_errors\.py", line \d+, in helper$')
+            self.assertEqual("  return unknown(x * 2)  # the helper's line", lines[3])
 
     def test_a_dtype_that_onnx_lacks(self):
         if not hasattr(torch, "float8_e8m0fnu"):
