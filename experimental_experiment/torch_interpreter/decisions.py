@@ -89,6 +89,15 @@ class Decision:
             return sympy.Not(self.expression)
         return sympy.Eq(self.expression, self.result)
 
+    def is_named(self, symbol: sympy.Symbol, text: str) -> bool:
+        """Whether a message of torch names a size."""
+        for source in self.environment.var_to_sources.get(symbol, ()):
+            name = source_name(source)
+            called = self.environment.source_name_to_debug_name.get(name, name)
+            if name in text or f"marked {called} as dynamic" in text:
+                return True
+        return False
+
 
 class Decisions:
     """The decisions of one capture, in order."""
@@ -139,15 +148,21 @@ class Decisions:
         """
         for decision in self:
             pinned = solved(decision.condition)
-            if pinned is None or decision.source is None:
-                continue
-            environment = decision.environment
-            for source in environment.var_to_sources.get(pinned[0], ()):
-                name = source_name(source)
-                called = environment.source_name_to_debug_name.get(name, name)
-                if name in text or f"marked {called} as dynamic" in text:
-                    return decision
+            if pinned is not None and decision.source is not None and decision.is_named(pinned[0], text):
+                return decision
         return None
+
+    def last_branch(self, text: str) -> Decision | None:
+        """The last branch of the model on one size, which *text*, a message of torch, names: several fix it, or bound it, together."""
+        found = [
+            decision
+            for decision in self
+            if decision.is_branch
+            and decision.source is not None
+            and len(decision.expression.free_symbols) == 1
+            and decision.is_named(*decision.expression.free_symbols, text)
+        ]
+        return found[-1] if found else None
 
     def pins_inner_sizes(self) -> bool:
         """Whether an operator, no branch of the model, made an expression of sizes 0 or 1 for good, as it is in the example."""
