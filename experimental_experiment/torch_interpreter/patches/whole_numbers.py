@@ -1,4 +1,4 @@
-"""``int`` and ``float`` of a size and ``len`` of a tensor, numbers of Python: in functions that only call them, they give symbols."""
+"""``int`` and ``float`` of a size, ``len`` of a tensor, ``isinstance(size, int)``: in functions that only call them, symbols are numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import textwrap
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -26,19 +26,34 @@ from experimental_experiment.torch_interpreter.patches.vision import words
 BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.make_fake_inputs")
 """What torch.export, and `tracing`, call with the model before they run it."""
 
-NAMES = {"int": "int of sizes", "float": "float of sizes", "len": "len of tensors"}
-"""What the functions call in the place of ``int``, ``float`` and ``len``: no names of Python, which nothing can shadow."""
+NAMES = {
+    "int": "int of sizes",
+    "float": "float of sizes",
+    "len": "len of tensors",
+    "isinstance": "isinstance of sizes",
+}
+"""What the functions call in the place of ``int``, ``float``, ``len`` and ``isinstance``: no names of Python, which nothing can shadow."""
+
+NUMBERS = {"Integral", "Number", "Rational", "Real", "bool", "float", "int"}
+"""What a function that asks whether a value is a number names; most ask for tensors and lists."""
+
+LIKE = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
+"""A number of Python of the type that a symbol stands for."""
 
 
-@patch("torch", replaces=(*BEGINNINGS, "int, float and len, in the functions of the model"), default=True)
+@patch(
+    "torch",
+    replaces=(*BEGINNINGS, "int, float, len and isinstance, in the functions of the model"),
+    default=True,
+)
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
     So are ``len(x)`` of a tensor, in D-FINE and RT-DETR, and ``float(width - 1) / 2``, in Kornia; ``int(x[0])`` of a number of the data is
-    refused. The functions of the model that is captured, and those beside its classes, call something else in the place of ``int``,
-    ``float`` and ``len``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    refused, and ``isinstance(x.shape[0], int)`` is false. The functions of the model that is captured, and those beside its classes, call
+    something else in the place of ``int``, ``float``, ``len`` and ``isinstance``, those that do nothing else with them: ``dtype=int`` wants a type.
     """
-    for name, call in {"int": whole, "float": fraction, "len": length}.items():
+    for name, call in {"int": whole, "float": fraction, "len": length, "isinstance": is_like}.items():
         setattr(builtins, NAMES[name], call)  # it stays: another thread may be inside of such a function
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
         importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
@@ -60,7 +75,7 @@ def whole_numbers_of_sizes() -> Iterator[None]:
 
 
 def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-    """Let the functions of a model call `whole`, `fraction` and `length` in the place of ``int``, ``float`` and ``len`` until *stack* is closed."""
+    """Let the functions of a model call `whole` and the others in the place of ``int``, ``float``, ``len`` and ``isinstance`` until *stack* is closed."""
     for function in functions(model):
         before = function.__code__
         for name in NAMES:
@@ -103,6 +118,17 @@ def length(values: Any) -> Any:
         whole_numbers_of_sizes.used()
         return values.shape[0]
     return builtins.len(values)
+
+
+def is_like(value: Any, types: Any) -> bool:
+    """``isinstance`` for which a symbol is also the number of Python that it stands for."""
+    if builtins.isinstance(value, types):
+        return True
+    like = LIKE.get(type(value))
+    found = like is not None and builtins.isinstance(like, types)
+    if found:
+        whole_numbers_of_sizes.used()
+    return found
 
 
 # ---- the functions of models
@@ -242,9 +268,14 @@ def is_near(module: types.ModuleType, name: str) -> bool:
 
 def names_calls(function: types.FunctionType) -> bool:
     """Whether a function of a model, or one in it, names one of `NAMES`."""
-    return not NAMES.keys().isdisjoint(words(function.__code__)) and not is_library(
-        function.__code__.co_filename
-    )
+    return bool(called_names(words(function.__code__))) and not is_library(function.__code__.co_filename)
+
+
+def called_names(known: Collection[str]) -> list[str]:
+    """Those of `NAMES` among the words of a function."""
+    return [
+        name for name in NAMES if name in known and (name != "isinstance" or not NUMBERS.isdisjoint(known))
+    ]
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
@@ -307,7 +338,7 @@ def only_calls(code: types.CodeType, name: str) -> bool:
 
     No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on.
     """
-    if name not in words(code):
+    if name not in called_names(words(code)):
         return False
     loads = list(instructions(code, name))
     if all(load == CALLED for load in loads):
