@@ -1,5 +1,6 @@
 """What the example decided: branches on sizes are warned about with their line, pinned sizes are static."""
 
+import math
 import unittest
 
 import torch
@@ -115,14 +116,14 @@ class TestBranches(ExporterTestCase):
     CASES = {
         "batch != 1": (branch, (X,), ROWS),
         "batch <= 10": (unless_large, (X,), ROWS),
-        r"Mod\(batch, 2\) == 1|Mod\(batch, 2\) != 0": (when_even, (X,), ROWS),
+        r"\(batch % 2\) == 1|\(batch % 2\) != 0": (when_even, (X,), ROWS),
         r"\(\(batch \+ 7\)//8\) == 1": (in_one_block, (X,), ROWS),
         "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
-        r"IntTrueDiv\(1, batch\) == 0\.33+": (by_step, (X,), ROWS),
+        r"\(1 / batch\) == 0\.33+": (by_step, (X,), ROWS),
         r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),
         # what torch's operators ask of the example before tells nothing about other sizes
         r"\(batch//4\) != 1": (by_quarters, (torch.randn(16),), ROWS),
-        r"Mod\(batch, 2\) == 0": (in_one_half, (torch.randn(4), torch.tensor(True)), ({0: "batch"}, None)),
+        r"\(batch % 2\) == 0": (in_one_half, (torch.randn(4), torch.tensor(True)), ({0: "batch"}, None)),
     }
 
     def warning(self, function, args, dynamic_shapes, **options):
@@ -137,13 +138,55 @@ class TestBranches(ExporterTestCase):
                 with self.subTest(condition, strict=strict):
                     options = ExportOptions(strict=strict)
                     text = self.warning(function, args, dynamic_shapes, export_options=options)
-                    first, second, place, code = text.splitlines()
+                    first, second, place, code, *right = text.splitlines()
+                    self.assertRegex("".join(right), r"^(  which are batch: [\w ,.]+)?$")
                     self.assertEqual(
                         "the model holds the branches that the example took, those of sizes where", first
                     )
                     self.assertRegex(second, f"^  ({condition})$")
                     self.assertRegex(place, r'^  File ".*test_decisions\.py", line \d+, in ')
                     self.assertRegex(code, r"# the branch$")
+
+    def test_the_warning_tells_the_sizes_that_are_right(self):
+        def in_blocks(x):
+            return torch.stack([x[i * 4 : i * 4 + 4].sum(0) for i in range(math.ceil((x.shape[0] - 2) / 4))])
+
+        def of_a_fraction(x):
+            return x * len([*range(math.ceil((x.shape[0] - 2) / 2.5))])
+
+        def up_to_a_power(x):
+            power = 1
+            while power < x.shape[0]:
+                power *= 2
+            return x * power
+
+        def of_both(x):
+            return (x + 1 if x.shape[0] % 3 == 0 else x) * (2 if x.shape[1] > 5 and x.shape[1] < 9 else 3)
+
+        cases = (
+            (in_blocks, (7, 3), ("batch", None), "batch: 7 to 10", "[x[i * 4 : i * 4 + 4].sum(0)"),
+            (of_a_fraction, (7, 3), ("batch", None), "batch: 5 to 7", "math.ceil(((batch - 2) / 2.5)) == 2"),
+            (up_to_a_power, (7, 3), ("batch", None), "batch: 5 to 8", "while power < x.shape[0]:"),
+            (of_both, (7, 6), (None, "width"), "width: 6 to 8", "width > 5"),
+            (
+                of_both,
+                (7, 6),
+                ("batch", None),
+                "batch: 1 to 2, 4 to 5, 7 to 8, 10 to 11, ...",
+                "(batch % 3) != 0",
+            ),
+            (of_both, (9, 6), ("batch", "width"), "batch: 3, 6, 9, 12, ...; width: 6 to 8", "width < 9"),
+            (of_both, (7, 12), (None, "width"), "width: from 9 on", "width >= 9"),
+            (unless_large, (7, 12), ("batch", None), "", "batch <= 10"),
+        )
+        for function, shape, names, right, condition in cases:
+            with self.subTest(right, condition=condition):
+                dims = {axis: name for axis, name in enumerate(names) if name}
+                text = self.warning(function, (torch.randn(shape),), (dims,))
+                self.assertIn(condition, text)
+                told = text.splitlines()[-1]
+                self.assertEqual(f"  which are {right}" if right else told, told)
+                self.assertTrue(right or "which are" not in text)
 
     def test_slices_of_a_checked_size(self):
         """Where `torch._check` raises nothing is sliced: no warning, but for what it does not tell."""

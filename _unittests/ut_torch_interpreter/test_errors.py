@@ -1,10 +1,12 @@
 """Errors: five lines, the first culprit, the user's line."""
 
+import functools
 import inspect
 import re
 import unittest
 import warnings
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch._higher_order_ops import scan
@@ -47,6 +49,18 @@ class Outer(torch.nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
+
+
+def helper(x):
+    """A function that forward calls."""
+    return unknown(x * 2)  # the helper's line
+
+
+class Calling(torch.nn.Module):
+    """Leaves its work to a function."""
+
+    def forward(self, x):
+        return helper(x)
 
 
 class TestExportError(ExporterTestCase):
@@ -101,6 +115,12 @@ class TestExportError(ExporterTestCase):
         for callable_ in (function, Holder().method, lambda x: unknown(x)):  # here
             error = self.error(callable_, X)
             self.assertRegex(str(error), r"test_errors\.py.*\n.*unknown\(.*# here")
+
+    def test_the_line_of_a_function_that_forward_calls(self):
+        for options in (ExportOptions(), ExportOptions(strict=True)):
+            lines = str(self.error(Calling(), X, export_options=options)).splitlines()
+            self.assertRegex(lines[2], r'^  File ".*test_errors\.py", line \d+, in helper$')
+            self.assertEqual("  return unknown(x * 2)  # the helper's line", lines[3])
 
     def test_a_dtype_that_onnx_lacks(self):
         if not hasattr(torch, "float8_e8m0fnu"):
@@ -265,6 +285,86 @@ class TestCaptureError(ExporterTestCase):
                 self.assertIn("  hint   the data decide a branch: ", self.refused(function, (X,)))
                 to_onnx(function, (X,), export_options=ExportOptions(patches={"shortcuts"}))
         self.assertNotIn("shortcuts", self.refused(of_a_sum, (X,)))
+
+    def test_a_function_of_autograd_takes_no_gradient(self):
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                if x.sum() > 0:  # line
+                    return x * 2
+                return x
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        text = self.refused(lambda x: Doubled.apply(x), (X,))
+        self.assertRegex(text, r"# line\n  hint   a branch or a size depends on the data")
+        self.assertNotIn("gradients", text)
+
+    def test_sizes_that_are_keys(self):
+        @functools.lru_cache
+        def table(length):
+            return torch.arange(length)
+
+        cases = (
+            lambda x: x * len({x.shape[0], x.shape[1]}),  # line
+            lambda x: x * {2: 3}.get(x.shape[0], 4),  # line
+            lambda x: x + table(x.shape[0])[:, None],  # line
+        )
+        for function in cases:
+            text = self.refused(function, (X,), dynamic_shapes=({0: "batch"},))
+            self.assertRegex(
+                text, r"# line\n  hint   a size is a key: of a dict, of a set, of a function's cache"
+            )
+
+    def test_numpy_s_functions_of_sizes(self):
+        def scaled(x):
+            return x * float(np.cbrt(x.shape[0]))  # line
+
+        text = self.refused(scaled, (X,), dynamic_shapes=({0: "batch"},))
+        self.assertRegex(
+            text, r"# line\n  hint   numpy computes with numbers of Python, not with dynamic sizes"
+        )
+
+    def test_inequalities_that_torch_cannot_solve(self):
+        layers = (
+            torch.nn.Conv2d(1, 1, 7, stride=2, padding=3),
+            torch.nn.MaxPool2d(3, stride=2, ceil_mode=True),
+            torch.nn.Conv2d(1, 1, 3, stride=2, padding=1),
+            torch.nn.AvgPool2d(7, stride=1),
+        )
+        text = self.refused(
+            lambda x: torch.nn.Sequential(*layers)(x).view(x.shape[0], -1),
+            (torch.randn(2, 1, 56, 56),),
+            dynamic_shapes=({0: "batch", 2: "height", 3: "width"},),
+            export_options=ExportOptions(patches=False),
+        )
+        self.assertIn("  hint   torch cannot solve what the model asks of a dynamic size: leave", text)
+
+    def test_a_branch_for_some_sizes_of_a_dim(self):
+        def doubled(x):
+            power = 1
+            while power < x.shape[0]:  # line
+                power *= 2
+            return x * power
+
+        text = self.refused(doubled, (X.repeat(4, 1),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        self.assertIn("Suggested fixes: batch = Dim('batch', min=5, max=8)", text)
+        self.assertRegex(
+            text, r"# line\n  hint   the branch is taken for some sizes only: give the Dim the bounds"
+        )
+
+    def test_several_branches_that_fix_a_size(self):
+        def in_blocks(x):
+            blocks, start = [], 0
+            while start < x.shape[0]:  # line
+                blocks.append(x[start : start + 4].sum(0))
+                start += 4
+            return torch.stack(blocks)
+
+        text = self.refused(in_blocks, (X.repeat(4, 1),), dynamic_shapes=({0: "batch"},))
+        self.assertRegex(text, r"# line\n  hint   ")
 
     def test_a_carry_in_another_layout(self):
         def columns(x):

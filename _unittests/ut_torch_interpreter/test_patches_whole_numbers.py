@@ -4,6 +4,7 @@ import functools
 import importlib
 import linecache
 import math
+import numbers
 import sys
 import textwrap
 import types
@@ -201,7 +202,7 @@ class TestWholeNumbers(ExporterTestCase):
         options = ExportOptions(patches=False)
         with self.assertLogs("experimental_experiment", "WARNING") as logs:
             written = to_onnx(Resized(), (X,), dynamic_shapes=({2: "height"},), export_options=options)
-        self.assertIn("TruncToInt", "".join(logs.output))
+        self.assertIn("math.trunc(1.5*height) == 9", "".join(logs.output))
         with self.assertRaises(AssertionError):
             self.assert_matches(written, Resized(), (torch.randn(1, 2, 7, 4),))
 
@@ -209,9 +210,7 @@ class TestWholeNumbers(ExporterTestCase):
         """Python takes the turns of the example: it is told."""
         with self.assertLogs("experimental_experiment", "WARNING") as logs:
             to_onnx(Looped(), (X,), dynamic_shapes=({2: "height"},))
-        self.assertRegex(
-            "".join(logs.output), r"TruncToInt\(0\.5\*ToFloat\(height\)\) == 3\n.*\n.*in range\(int"
-        )
+        self.assertRegex("".join(logs.output), r"math\.trunc\(0\.5\*height\) == 3\n.*\n.*in range\(int")
 
     def test_int_that_is_a_type_or_another_thing_stays(self):
         for function in KEPT:
@@ -427,6 +426,32 @@ class TestWholeNumbers(ExporterTestCase):
             (X, torch.tensor(3)),
             others=[(torch.randn(*size), torch.tensor(n)) for n, size in enumerate(SIZES)],
             dynamic_shapes=({2: "height", 3: "width"}, None),
+        )
+
+    def test_a_size_is_an_instance_of_int(self):
+        class Asking(torch.nn.Module):
+            def forward(self, x):
+                size = x.shape[2]
+                answers = (
+                    isinstance(size, int),
+                    isinstance(size, (list, int)),
+                    isinstance(size / 2, float),
+                    isinstance(size / 2, numbers.Real),
+                    isinstance(size > 2, bool),
+                    isinstance(size, float),
+                    isinstance(size, torch.Tensor),
+                    isinstance(2, int),
+                    isinstance(x, torch.Tensor),
+                )
+                return (
+                    x * torch.tensor([float(2**place * answer) for place, answer in enumerate(answers)]).sum()
+                )
+
+        self.export_and_compare(
+            Asking(),
+            (X,),
+            others=[(torch.randn(*size),) for size in SIZES],
+            dynamic_shapes=({2: "height", 3: "width"},),
         )
 
     def test_models_of_transformers(self):

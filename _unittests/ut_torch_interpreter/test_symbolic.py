@@ -73,6 +73,7 @@ class TestSymbolic(ExporterTestCase):
             torch.sym_sum([a, b, 2]),
         ),
         "powers": lambda a, b: (a**2, a**3, a**0, (a / b) ** 2),
+        "exponents of two": lambda a, b: (2 ** math.ceil(math.log2(a)), b.bit_length(), 2**a),
         "floats": lambda a, b: (a * 0.5, torch.sym_float(a), a / b - 1, torch.sym_sqrt(a)),
         "chains": lambda a, b: ((a + b) // 2 * 2 + (a % 2), a * b // (a + 1), -(-a // b)),
     }

@@ -17,10 +17,12 @@ from typing import Any
 import sympy
 import torch
 from torch.utils._sympy.functions import Mod, PythonMod
+from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.assumptions import allowed, written
 from experimental_experiment.torch_interpreter.certainty import Known
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located, source_line
 from experimental_experiment.torch_interpreter.frames import (
@@ -87,6 +89,15 @@ class Decision:
             return sympy.Not(self.expression)
         return sympy.Eq(self.expression, self.result)
 
+    def is_named(self, symbol: sympy.Symbol, text: str) -> bool:
+        """Whether a message of torch names a size."""
+        for source in self.environment.var_to_sources.get(symbol, ()):
+            name = source_name(source)
+            called = self.environment.source_name_to_debug_name.get(name, name)
+            if name in text or f"marked {called} as dynamic" in text:
+                return True
+        return False
+
 
 class Decisions:
     """The decisions of one capture, in order."""
@@ -137,15 +148,21 @@ class Decisions:
         """
         for decision in self:
             pinned = solved(decision.condition)
-            if pinned is None or decision.source is None:
-                continue
-            environment = decision.environment
-            for source in environment.var_to_sources.get(pinned[0], ()):
-                name = source_name(source)
-                called = environment.source_name_to_debug_name.get(name, name)
-                if name in text or f"marked {called} as dynamic" in text:
-                    return decision
+            if pinned is not None and decision.source is not None and decision.is_named(pinned[0], text):
+                return decision
         return None
+
+    def last_branch(self, text: str) -> Decision | None:
+        """The last branch of the model on one size, which *text*, a message of torch, names: several fix it, or bound it, together."""
+        found = [
+            decision
+            for decision in self
+            if decision.is_branch
+            and decision.source is not None
+            and len(decision.expression.free_symbols) == 1
+            and decision.is_named(*decision.expression.free_symbols, text)
+        ]
+        return found[-1] if found else None
 
     def pins_inner_sizes(self) -> bool:
         """Whether an operator, no branch of the model, made an expression of sizes 0 or 1 for good, as it is in the example."""
@@ -307,12 +324,14 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
     asked = [decision for decision in decisions if decision.environment is environment]
     declared = Known(declared_ranges(environment, inputs, asked))
     found: dict[str, str] = {}
+    told: list[sympy.Basic] = []
 
     def settled(condition: sympy.Basic) -> sympy.Basic:
         return environment.replace(condition).xreplace(same)
 
     def assume(condition: sympy.Basic, known: Known, source: Source | None) -> None:
         if not known.makes_certain(environment, condition):
+            told.append(condition)
             found.setdefault(written(condition, names), located(source) if source else "")
 
     known, before = declared, {}
@@ -337,7 +356,20 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
         if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
             known = before.get(guard.expr, declared)
             assume(guard.expr.xreplace(same), known, decisions.source_of(guard.expr))
-    return [f"  {text}\n{line}".rstrip() for text, line in found.items()]
+    lines = [f"  {text}\n{line}".rstrip() for text, line in found.items()]
+    right = [sizes_in_words(symbol, names[symbol], told, declared) for symbol in firsts.values()]
+    return [*lines, f"  which are {'; '.join(filter(None, right))}"] if any(right) else lines
+
+
+def sizes_in_words(symbol: sympy.Symbol, name: sympy.Symbol, told: list[sympy.Basic], declared: Known) -> str:
+    """The values of a size for which what is told of it alone holds, ``""`` when nothing is, or that says it already."""
+    own = [condition for condition in told if condition.free_symbols == {symbol}]
+    range_ = declared.ranges.get(symbol)
+    is_plain = len(own) == 1 and symbol in own[0].args
+    if not own or is_plain or range_ is None or not range_.is_int:
+        return ""
+    largest = None if range_.upper in (int_oo, sympy.oo) else int(range_.upper)
+    return allowed(str(name), symbol, own, int(range_.lower), largest)
 
 
 def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
@@ -426,11 +458,3 @@ def is_inner_size(condition: sympy.Basic) -> bool:
 def place(entry: Input, axis: int | None) -> str:
     """How a size of an input is written in Python."""
     return entry.name if axis is None else f"{entry.name}.shape[{axis}]"
-
-
-def written(condition: sympy.Basic, names: dict[sympy.Symbol, sympy.Symbol]) -> str:
-    """A condition in Python, in the user's names."""
-    named = condition.xreplace(names)
-    if isinstance(named, sympy.core.relational.Relational):
-        return f"{named.lhs} {named.rel_op} {named.rhs}"
-    return str(named)

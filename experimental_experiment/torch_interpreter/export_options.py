@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError
+from experimental_experiment.torch_interpreter.frames import lines_of_helpers
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
@@ -133,7 +134,13 @@ class ExportOptions:
         if self.tracing == "make_fx":
             from experimental_experiment.torch_interpreter.tracing import traced  # brings TorchDynamo: 1 s
 
-            with stage("make_fx", decisions), config(), decisions.recorded(), without_remarks():
+            with (
+                stage("make_fx", decisions),
+                config(),
+                decisions.recorded(),
+                without_remarks(),
+                lines_of_helpers(),
+            ):
                 return traced(
                     module,
                     args,
@@ -142,7 +149,13 @@ class ExportOptions:
                     self.decompositions(),
                     self.prefer_deferred_runtime_asserts_over_guards,
                 )
-        with stage("torch.export.export", decisions), config(), decisions.recorded(), without_remarks():
+        with (
+            stage("torch.export.export", decisions),
+            config(),
+            decisions.recorded(),
+            without_remarks(),
+            lines_of_helpers(),
+        ):
             program = torch.export.export(
                 module,
                 args,

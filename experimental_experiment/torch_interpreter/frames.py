@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sysconfig
+import traceback
+from collections.abc import Iterator
 from types import FrameType
 
 import torch
@@ -17,6 +20,9 @@ HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 PYTHON = sysconfig.get_path("stdlib") + os.sep
 PACKAGES = tuple(os.path.join(PYTHON, name) for name in ("site-packages", "dist-packages"))
 """What is installed stands inside Python's own folder when there is no virtual environment."""
+
+SYMPY = os.path.join(os.sep + "site-packages", "sympy", "")
+"""What torch computes sizes with."""
 
 ASKING = (
     TORCH + "__init__.py",
@@ -85,8 +91,33 @@ def model_line(frame: FrameType) -> tuple[Source | None, bool]:
     return (file, line, frame.f_code.co_name, linecache.getline(file, line).strip()), is_branch
 
 
+@contextlib.contextmanager
+def lines_of_helpers() -> Iterator[None]:
+    """Let torch keep the lines of the functions that ``forward`` calls with each node, where it keeps those of ``forward``."""
+    tracer = torch.fx.proxy.TracerBase
+    original = getattr(tracer, "_filter_traceback_frames", None)  # torch 2.9 keeps all
+
+    def lines(self: torch.fx.proxy.TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
+        frames = list(stack)
+        first = next((place for place, frame in enumerate(frames) if frame.name == "forward"), len(frames))
+        kept = {id(frame) for frame in original(self, stack)}
+        return traceback.StackSummary.from_list(
+            frame for frame in frames[first:] if id(frame) in kept or not is_library(frame.filename)
+        )
+
+    if original is not None:
+        tracer._filter_traceback_frames = lines
+    try:
+        yield
+    finally:
+        if original is not None:
+            tracer._filter_traceback_frames = original
+
+
 def is_library(file: str) -> bool:
     """Whether a file is torch's, Python's or this package's own, not the model's."""
-    return file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>")) or (
-        file.startswith(PYTHON) and not file.startswith(PACKAGES)
+    return (
+        file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))
+        or (file.startswith(PYTHON) and not file.startswith(PACKAGES))
+        or SYMPY in file
     )

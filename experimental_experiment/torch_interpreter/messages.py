@@ -90,6 +90,25 @@ HINTS = (
         "or give Dim(...) a max, or a min, with which all sizes take the same branch",
     ),
     (
+        r"cannot be solved using|Failed to reduce inequalities",
+        "torch cannot solve what the model asks of a dynamic size: leave that dimension static, or declare it a multiple, "
+        "as 32 * Dim('height')",
+    ),
+    (
+        r"unhashable type: non-nested SymInt",
+        "a size is a key: of a dict, of a set, of a function's cache; compare sizes with ==, call the function without its "
+        "cache, or leave the dimension static",
+    ),
+    (
+        r"loop of ufunc does not support argument \d+ of type Sym",
+        "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch",
+    ),
+    (
+        r"(?s)Constraints violated(?!.*specialized).*satisfy the generated guard",
+        "the branch is taken for some sizes only: give the Dim the bounds that torch names, or name the dimension by a string, "
+        "{0: 'batch'}, for a model that is right for those sizes and warns of the others",
+    ),
+    (
         r"Constraints violated|ConstraintViolation|specialized|Specialized|not all values of",
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
     ),
@@ -117,7 +136,7 @@ GRADIENTS = "gradients in forward, which torch.export refuses: ExportOptions(tra
 """The advice for ``torch.autograd.grad``, ``torch.func`` and what they leave in the program."""
 
 GRADIENT_ERRORS = re.compile(
-    r"torch/_functorch/eager_transforms|torch/autograd/|functorch tensor|Unsupported Tensor\.(requires_grad_|backward)|"
+    r"torch/_functorch/eager_transforms|torch/autograd/(?!function\.py)|functorch tensor|Unsupported Tensor\.(requires_grad_|backward)|"
     r"fake tensor in the exported program constant|data pointer of Tensor that doesn't have storage"
 )
 """What torch.export's errors and tracebacks hold when a model takes a gradient."""
@@ -200,7 +219,7 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
             raise KeyboardInterrupt from error
         source, pin = model_line(error), None
         if source is None and decisions is not None:
-            pin = decisions.pin(str(error))
+            pin = decisions.pin(str(error)) or decisions.last_branch(str(error))
         source = pin.source if pin is not None else source
         message = f"{name} failed with {type(error).__name__}: {sentence(error)}"
         if name != "make_fx" and takes_gradient(error, source, pin):

@@ -19,6 +19,7 @@ from torch.utils._sympy import functions
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.patches.powers import LIBRARY  # noqa: F401, defines ceil_log2
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
 from experimental_experiment.torch_interpreter.sizes import is_backed, named, sizes_of, volume
 
@@ -129,7 +130,9 @@ def pow_(op, a, b):
     if is_float(a) or is_float(b):
         return op.Pow(*common(op, [a, b]))
     if isinstance(b, ir.Value):
-        raise Untranslatable("an integer to the power of a size: a float if that is negative")
+        if isinstance(a, ir.Value) or a != 2 or not isinstance(op.context.node.meta["val"], torch.SymInt):
+            raise Untranslatable("an integer to the power of a size: a float if that is negative")
+        return power_of_two(op, b)  # a float to torch unless it found the size not to be negative
     if b < 0:
         return op.Pow(double(op, a), float(b))
     result = op.constant(1, INT64)
@@ -242,6 +245,15 @@ python_binary(operator.rshift, lambda op, a, b: floordiv(op, a, power_of_two(op,
 def power_of_two(op, exponent):
     """``2 ** exponent``, exact below 2 ** 63."""
     return op.Cast(op.Pow(op.constant(2.0, DOUBLE), op.Cast(exponent, to=DOUBLE)), to=INT64)
+
+
+@translates(torch.ops.experimental_experiment.ceil_log2.default)
+def ceil_log2(op, n):
+    """How many powers of two are below a positive number: the least exponent whose power is not."""
+    if not isinstance(n, ir.Value):
+        return (n - 1).bit_length()
+    powers = op.constant([1 << exponent for exponent in range(63)], INT64)
+    return op.ReduceSum(op.Cast(op.Less(powers, n), to=INT64), keepdims=0)
 
 
 @translates(operator.invert, operator.inv)

@@ -15,6 +15,11 @@ import torch
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
+NAMES = ("cos", "exp", "log", "log10", "log2", "sin", "sqrt")
+"""Functions of `math`; numpy asks an object that is no number of Python for a method of that name."""
+
+SYMBOLS = (torch.SymInt, torch.SymFloat)
+
 
 @patch(
     "torch",
@@ -31,7 +36,8 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
         "torch.nn.functional.one_hot",
         "torch.nn.functional.scaled_dot_product_attention",
         "torch._C._infer_size",
-        *(f"math.{name}" for name in ("cos", "exp", "log", "log10", "log2", "sin", "sqrt")),
+        *(f"math.{name}" for name in NAMES),
+        "the methods of sizes that numpy looks for",
     ),
     default=True,
 )
@@ -39,7 +45,8 @@ def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
     So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an
-    attention, pools over all of an image, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log`` and others, and the divergences of distributions.
+    attention, pools over all of an image, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log``, ``numpy.sqrt`` and others, and the
+    divergences of distributions.
     """
     functions = (
         (torch, "linspace", linspace),
@@ -53,6 +60,7 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch, "gradient", gradient),
         (torch.Tensor, "unfold", unfold),
         *((math, name, wrap) for name, wrap in FLOATS.items()),
+        *((cls, name, functools.partial(method, name)) for cls in SYMBOLS for name in NAMES),
         *(
             (torch.nn.functional, f"{name}_pool{axes}d", functools.partial(pool, axes=axes, reduce=reduce))
             for name, reduce in (("avg", torch.mean), ("max", torch.amax))
@@ -69,7 +77,7 @@ def numbers_of_sizes() -> Iterator[None]:
     )
     with contextlib.ExitStack() as stack:
         for owner, name, wrap in functions:
-            stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
+            stack.enter_context(replaced(owner, name, wrap(getattr(owner, name, None))))
         yield
 
 
@@ -312,6 +320,11 @@ def slope(x: torch.Tensor, step: Any, axis: int, edge_order: int) -> torch.Tenso
 
 
 # ---- functions of one number
+
+
+def method(name: str, _: None) -> Callable:
+    """The method that ``numpy.sqrt`` and others look for."""
+    return lambda self: getattr(math, name)(self)
 
 
 def sqrt(of_numbers: Callable) -> Callable:

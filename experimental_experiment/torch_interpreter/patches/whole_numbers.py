@@ -37,7 +37,7 @@ NAMES = {
 }
 """What the functions call in the place of those of Python: no names of Python, which nothing can shadow."""
 
-NUMBERS = frozenset({"int", "float", "Number", "Real", "Integral"})
+NUMBERS = frozenset({"bool", "int", "float", "Number", "Real", "Rational", "Integral"})
 """The classes of numbers: a function that names none of them does not ask whether a size is one."""
 
 
@@ -134,7 +134,7 @@ def is_instance(value: Any, classes: Any) -> bool:
     return True
 
 
-STANDS_FOR = {torch.SymInt: 0, torch.SymFloat: 0.0}
+STANDS_FOR = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 """A number for each kind of symbol."""
 
 

@@ -1,13 +1,56 @@
-"""Powers and remainders of int64 beyond 2 ** 53."""
+"""int64: the order of numbers beyond 2 ** 31, powers and remainders beyond 2 ** 53."""
 
 from __future__ import annotations
 
-import onnx_ir as ir
+from collections.abc import Iterator
+from functools import reduce
 
-from experimental_experiment.torch_interpreter.emitter import rank
+import onnx_ir as ir
+import torch
+
+from experimental_experiment.torch_interpreter.emitter import Emitter, rank
+from experimental_experiment.torch_interpreter.runtime.reductions import NARROW
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
-INT64 = ir.DataType.INT64
+DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
+
+WHEN = "int64 that may exceed 2 ** 31"
+BECAUSE = (
+    "of two numbers of the same upper half, 0 and 3000000000, the lower halves are compared with their signs"
+)
+"""Eigen's order of int64 without SSE4.2, which what compares elements one by one does not use: Less, TopK, ArgMax."""
+
+FOUND = ("ArgMax", "ArgMin", "NonZero", "Shape", "Size")
+"""What gives sizes and positions."""
+
+MOVING = (
+    "Compress",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+)
+"""What only moves the elements of its first input."""
+
+COMPUTING = ("Abs", "Add", "Clip", "Concat", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Range", "Sub")
+"""What computes a size or a position of several."""
+
+ORDERS = frozenset(
+    ("amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "clip", "fmax", "fmin", "max", "maximum")
+    + ("min", "minimum", "relu", "sgn", "sign")
+)
+"""The operators of ATen that ask for the order of any numbers; others look for the bounds of positions."""
+
+REACH = 64
+"""How many nodes are looked at."""
 
 
 @repairs(
@@ -51,3 +94,98 @@ def bit_by_bit(op, base, exponent):
     power.type, power.shape = base.type, ir.Shape([None] * max(rank(base), rank(exponent)))
     unit = op.Equal(op.Abs(base), 1)
     return op.Where(op.And(op.Less(exponent, 0), op.Not(unit)), op.constant(0), power)
+
+
+# ---- order
+
+
+@repairs("Max", "Min", when=WHEN, because=BECAUSE, nodes=1)
+def by_comparison(op, *inputs, operator):
+    """Each is chosen by a comparison."""
+    if not may_be_large(op, *inputs):
+        return None
+    before = "Less" if operator == "Max" else "Greater"
+    return reduce(lambda a, b: op.Where(op.emit(before, (a, b)), b, a), inputs)
+
+
+@repairs("Clip", when=WHEN, because=BECAUSE, nodes="1 for one bound, 2 for two")
+def by_comparisons(op, x, low=None, high=None):
+    """Each bound is chosen by a comparison; two constants up to 2 ** 53 bound the numbers as float64."""
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if not may_be_large(op, x, *bounds):
+        return None
+    if len(bounds) == 2 and all(is_constant(bound, 2**53) for bound in bounds):
+        return op.Cast(op.Clip(*(op.Cast(value, to=DOUBLE) for value in (x, low, high))), to=INT64)
+    if low is not None:
+        x = op.Where(op.Less(x, low), low, x)
+    return x if high is None else op.Where(op.Greater(x, high), high, x)
+
+
+@repairs("Sign", when=WHEN, because=BECAUSE, nodes=2)
+def of_float64(op, x):
+    """The sign of float64."""
+    if not may_be_large(op, x):
+        return None
+    return op.Cast(op.Sign(op.Cast(x, to=DOUBLE)), to=INT64)
+
+
+@repairs("ReduceMax", "ReduceMin", when=WHEN, because=BECAUSE, nodes="0 to 2, those of a TopK for each axis")
+def first_in_order(op, x, axes=None, *, operator, keepdims=1, **attributes):
+    """The first of a TopK along each axis; all elements are one axis."""
+    known = axes is None or axes.const_value is not None
+    if not may_be_large(op, x) or x.shape is None or not rank(x) or not known:
+        return None
+    reduced = range(rank(x)) if axes is None else [int(axis) % rank(x) for axis in axes.const_value.numpy()]
+    if not len(reduced):
+        return None
+    axes_left = rank(x)
+    largest = int(operator == "ReduceMax")
+    if len(reduced) == rank(x) > 1:
+        x, reduced = op.Reshape(x, [-1]), [0]
+    for axis in reduced:
+        x, _ = op.TopK(x, [1], axis=axis, largest=largest, outputs=2)
+    if not keepdims:
+        return op.Squeeze(x, sorted(reduced))
+    return x if rank(x) == axes_left else op.Reshape(x, [1] * axes_left)
+
+
+def may_be_large(op: Emitter, *values: ir.Value) -> bool:
+    """Whether an operator of the program orders int64 elements that may exceed 2 ** 31 in size."""
+    target = op.context.node.target if op.context.node is not None else None
+    name = target.overloadpacket.__name__ if isinstance(target, torch._ops.OpOverload) else ""
+    if values[0].dtype != INT64 or name.removesuffix("_") not in ORDERS:
+        return False
+    left = iter(range(REACH))
+    return not all(is_small(value, left) for value in values)
+
+
+def is_small(value: ir.Value, left: Iterator[int]) -> bool:
+    """Whether int64 elements are known to be below 2 ** 31 in size: constants, sizes, positions, what is computed of them.
+
+    *left*: as many elements as nodes may be looked at.
+    """
+    if value.const_value is not None:
+        return is_constant(value, 2**31 - 1)
+    node = value.producer()
+    if node is None or next(left, None) is None:
+        return False
+    if node.op_type == "Cast":
+        return node.inputs[0].dtype in NARROW
+    if node.op_type == "TopK" and value is node.outputs[1]:
+        return True
+    if node.op_type == "Where":
+        return all(is_small(given, left) for given in node.inputs[1:])
+    factors = node.inputs if node.op_type == "Mul" else ()
+    if any(factor.const_value is not None and not is_constant(factor, 2**16) for factor in factors):
+        return False  # a hash of positions, no stride
+    if node.op_type in COMPUTING:
+        return all(is_small(given, left) for given in node.inputs if given is not None)
+    return node.op_type in FOUND or (node.op_type in MOVING and is_small(node.inputs[0], left))
+
+
+def is_constant(value: ir.Value, bound: int) -> bool:
+    """Whether the elements are constants, none of them beyond a bound."""
+    if value.const_value is None:
+        return False
+    elements = value.const_value.numpy()
+    return not elements.size or -bound <= int(elements.min()) <= int(elements.max()) <= bound

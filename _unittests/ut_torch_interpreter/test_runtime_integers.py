@@ -1,0 +1,101 @@
+"""Rows of int64: the order of numbers whose lower halves differ in the first bit."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
+
+# milliseconds of some weeks, and numbers on both sides of 2 ** 31 and of 2 ** 32
+MOMENTS = 1_698_000_000_000 + torch.arange(48).reshape(6, 8) % 7 * 300_000_000
+NUMBERS = torch.tensor(
+    [0, 1, 3_000_000_000, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 5, -1, -(2**31) - 1, -(2**32)]
+)
+LARGEST, LEAST = torch.iinfo(torch.int64).max, torch.iinfo(torch.int64).min
+DYNAMIC = {"dynamic_shapes": (({0: "rows", 1: "columns"},),), "others": [(MOMENTS[:1],), (MOMENTS[:, :3],)]}
+
+ROWS = {
+    "Max.by_comparison": (torch.maximum, NUMBERS[:, None], NUMBERS),
+    "Min.by_comparison": (torch.minimum, NUMBERS[:, None], NUMBERS),
+    "Clip.by_comparisons": (lambda x: x.clamp(min=0), NUMBERS),
+    "Sign.of_float64": (torch.sign, NUMBERS),
+    "ReduceMax.first_in_order": (lambda x: x.amax(1), MOMENTS, DYNAMIC),
+    "ReduceMin.first_in_order": (lambda x: x.amin(), MOMENTS, DYNAMIC),
+}
+
+
+class TestIntegers(ExporterTestCase):
+    def test_rows(self):
+        self.assert_rows_needed(ROWS)
+
+    def test_bounds(self):
+        for low, high in (
+            (0, 9),
+            (None, 9),
+            (-(2**33), None),
+            (-3, 2**33),
+            (7, 3),
+            (LEAST, 5),
+            (-5, LARGEST),
+        ):
+            with self.subTest(low=low, high=high):
+                extremes = torch.cat([NUMBERS, torch.tensor([LEAST, LARGEST, 2**53 + 1])])
+                self.export_and_compare(lambda x, low=low, high=high: x.clamp(low, high), (extremes,))
+
+    def test_axes(self):
+        x = MOMENTS.reshape(2, 3, 8)
+        for dim, keepdim in (([0, 2], True), ([0, 2], False), ([0, 1, 2], True), ([1], False), ([-1], True)):
+            with self.subTest(dim=dim, keepdim=keepdim):
+                self.export_and_compare(
+                    lambda x, dim=dim, keepdim=keepdim: (x.amax(dim, keepdim), x.amin(dim, keepdim)),
+                    (x,),
+                    others=[(x[:, :2],), (x[:, :0],)] if 1 not in dim else [(x[:, :2],)],
+                    dynamic_shapes=({1: "rows"},),
+                )
+
+    def test_with_positions(self):
+        self.export_and_compare(lambda x: (*x.max(1), *x.min(0), x.max(), x.min()), (MOMENTS,))
+        self.export_and_compare(lambda x: (x.max(), x.amin(0)), (torch.tensor(3_000_000_000),))
+
+    def test_what_is_small_is_left_alone(self):
+        def positions(x):
+            n = x.shape[1]
+            near = (torch.arange(n)[:, None] - torch.arange(n)).clamp(-4, 4)
+            lengths = (x > 0).long().amax(0)
+            return x[:, : max(n - 2, 1)], near, lengths, x.argmax(1).clamp(min=2), near.amax(1)
+
+        x = torch.randn(3, 5)
+        model = self.export_and_compare(
+            positions, (x,), others=[(torch.randn(2, 9),)], dynamic_shapes=({0: "rows", 1: "columns"},)
+        )
+        written = {node.op_type for node in model.graph.node}
+        self.assertTrue({"Max", "Clip"} & written)
+        self.assertFalse({"TopK", "Less"} & written)
+
+    def test_in_place_and_in_branches(self):
+        def ordered(x):
+            y = x.clone().clamp_(min=0)
+            return torch.cond(x[0] > 0, lambda x: x.amin(0), lambda x: x.amax(0) + 1, (x,)), y
+
+        self.export_and_compare(ordered, (NUMBERS,), others=[(NUMBERS.flip(0),)])
+
+    def test_cumulative(self):
+        self.export_and_compare(lambda x: (*x.cummax(0), *x.cummin(1)), (MOMENTS,))
+
+    def test_bounds_of_positions_are_left_alone(self):
+        def counted(x):
+            return torch.bincount(x, minlength=3)
+
+        model = self.export_and_compare(
+            counted, (torch.tensor([1, 1, 4]),), others=[(torch.tensor([2]),)], dynamic_shapes=({0: "n"},)
+        )
+        self.assertNotIn("TopK", [node.op_type for node in model.graph.node])
+
+    def test_onnx_itself_needs_none(self):
+        model = to_onnx(lambda x: x.amax(1), (MOMENTS,), runtime="onnx")
+        self.assertEqual(["ReduceMax"], [node.op_type for node in model.graph.node])
+
+
+if __name__ == "__main__":
+    unittest.main()

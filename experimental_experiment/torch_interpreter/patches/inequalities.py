@@ -1,0 +1,52 @@
+"""Inequalities of sizes that sympy cannot solve, beside an equation that it can.
+
+Source of semantics: ``DimConstraints.solve`` of torch, which asks for the solution of all conditions on a size.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
+
+SOLVER = "torch.fx.experimental.symbolic_shapes.DimConstraints.solve"
+
+
+@patch("torch", replaces=(SOLVER,), default=True)
+def unsolved_inequalities() -> Iterator[None]:
+    """A pool with ``ceil_mode`` before strided convolutions, as in SENets: sympy cannot solve what torch.export asks of a dynamic size.
+
+    What is left out is known to hold for the example, and stays among the guards.
+    """
+    importlib.import_module(SOLVER.rpartition(".DimConstraints")[0])
+    with wrapped({SOLVER: with_equations_alone}):
+        yield
+
+
+def with_equations_alone(solve: Callable) -> Callable:
+    """*solve* that leaves out the inequalities of a size that has an equation, where sympy cannot solve them together."""
+
+    @functools.wraps(solve)
+    def called(self: Any) -> None:
+        for symbol in list(self._symbols_with_equalities):
+            conditions = self._univariate_inequalities[symbol]
+            if not is_solved(conditions, symbol):
+                unsolved_inequalities.used()
+                equations = {condition for condition in conditions if condition.is_Equality}
+                self._univariate_inequalities[symbol] = type(conditions)(equations)
+        solve(self)
+
+    return called
+
+
+def is_solved(conditions: Any, symbol: Any) -> bool:
+    """Whether sympy can solve the conditions on a symbol."""
+    try:
+        sys.modules["sympy"].solvers.inequalities.reduce_inequalities(conditions, symbol)
+    except NotImplementedError:
+        return False
+    return True
