@@ -47,7 +47,7 @@ class TestDivision(ExporterTestCase):
                 x,
                 number,
             )
-            for number in (4.0, 0.5, -2.0, 3.0, -0.1, 1.0)
+            for number in (4.0, 0.5, -2.0, 3.0, -0.1, 1.0, 1024.0)
             for name, x in (
                 ("floats", FINITE),
                 ("float64", FINITE.double()),
@@ -76,7 +76,7 @@ class TestDivision(ExporterTestCase):
     }
     SPECIAL_VALUES = {
         "large integers are exact": (REMAINDERS, LARGE, torch.tensor([7, 1000003, -3, 7])),
-        "infinities by a power of two": (aten.floor_divide.default, EDGES, 4.0),
+        "infinities by a power of two": (each(aten.floor_divide.default, aten.remainder.Scalar), EDGES, 4.0),
         "the smallest numbers by a power of two": (
             aten.floor_divide.default,
             torch.tensor([-1e-45, 1e-45]),
@@ -127,6 +127,9 @@ class TestDivision(ExporterTestCase):
             (lambda n: n % 3, count, ["Mod"]),
             (lambda x: x % 3.0, x, ["Mod", "Less", "Add", "Where"]),
             (lambda x: x % -3.0, x, ["Mod", "Greater", "Add", "Where"]),
+            (lambda x: x % -8.0, x, ["Div", "Floor", "Mul", "Sub"]),
+            (lambda x: x % 1.0, x, ["Floor", "Sub"]),
+            (lambda x: x % 0.5, x, ["Mod", "Less", "Add", "Where"]),
             (lambda x: x // 0.25, x, ["Div", "Floor"]),
         ):
             self.assertEqual(written, [node.op_type for node in to_onnx(function, (given,)).graph.node])

@@ -103,6 +103,9 @@ def floored_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
     """The exact remainder of a floored division; ONNX Mod has it for integers only."""
     if not a.dtype.is_floating_point():
         return op.Mod(a, b)
+    is_exact = is_power_of_two(b) and all_hold(b, lambda numbers: (abs(numbers) >= 1).all())
+    if is_exact and not op.context.special_values:  # Mod takes four to six times as long
+        return op.Sub(a, op.Mul(op.Floor(op.Div(a, b)), b))
     left = truncated_remainder(op, a, b)
     return op.Where(has_other_sign(op, left, b), op.Add(left, b), left)
 
