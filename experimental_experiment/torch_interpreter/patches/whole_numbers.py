@@ -27,12 +27,15 @@ BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.mak
 """What torch.export, and `tracing`, call with the model before they run it."""
 
 NAMES = {
-    "int": "int of sizes",
-    "float": "float of sizes",
-    "len": "len of tensors",
-    "isinstance": "isinstance of sizes",
+    "int": "_int of sizes",
+    "float": "_float of sizes",
+    "len": "_len of tensors",
+    "isinstance": "_isinstance of sizes",
 }
-"""What the functions call in the place of ``int``, ``float``, ``len`` and ``isinstance``: no names of Python, which nothing can shadow."""
+"""What the functions call in the place of ``int``, ``float``, ``len`` and ``isinstance``: no names of Python, which nothing can shadow.
+
+TorchDynamo takes what has no underscore among Python's own for a function of C.
+"""
 
 NUMBERS = {"Integral", "Number", "Rational", "Real", "bool", "float", "int"}
 """What a function that asks whether a value is a number names; most ask for tensors and lists."""
