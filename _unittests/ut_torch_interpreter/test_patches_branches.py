@@ -1,6 +1,7 @@
 """Branches that the data decide become a torch.cond, or stay refused."""
 
 import unittest
+import warnings
 
 import torch
 
@@ -101,6 +102,17 @@ def alternatives(x, other):
     return x.mean(0)[:1]
 
 
+def with_a_warning(x, other):
+    if other.sum() <= 0:
+        warnings.warn("nothing is marked", stacklevel=2)
+        rate = torch.zeros_like(x)
+    else:
+        rate = x / other.sum()
+    if (rate > 1).any() or rate.isnan().any():
+        warnings.warn("not a rate", stacklevel=2)
+    return rate
+
+
 def noted(x):
     calls.append(1)
     return x * 2
@@ -186,13 +198,15 @@ class TestBranches(ExporterTestCase):
         row_by_row,
         with_numbers,
         alternatives,
+        with_a_warning,
     )
     REFUSED = (with_a_call, with_a_write, with_an_alias, with_another_dtype, with_text)
 
     def test_both_sides_are_in_the_model(self):
         for function in self.EXPORTED:
             for shapes in (None, SHAPES):
-                with self.subTest(function.__name__, shapes=shapes):
+                with self.subTest(function.__name__, shapes=shapes), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
                     others = [args for args in OTHERS if shapes or args[0].shape == X.shape]
                     self.export_and_compare(Function(function), (X, X), others=others, dynamic_shapes=shapes)
 

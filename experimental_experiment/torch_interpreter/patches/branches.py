@@ -372,7 +372,7 @@ class Rewriter:
 
     def choice(self, statement: ast.If, rest: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
         """What stands in the place of an ``if`` and of what follows it; both as they are when that cannot be written."""
-        sides = [statement.body, statement.orelse]
+        sides = [[part for part in side if not is_note(part)] for side in (statement.body, statement.orelse)]
         returns = [
             any(isinstance(node, ast.Return) for part in side for node in ast.walk(part)) for side in sides
         ]
@@ -391,6 +391,10 @@ class Rewriter:
                 return [statement, *rest]
             self.written(statement.test)
             return self.functions(statement, sides, before, ast.Return, [])
+        if not any(sides):
+            self.written(statement.test)
+            asked = ast.copy_location(ast.Expr(condition(statement.test)), statement)
+            return [asked, *self.block(rest, is_tail)]
         names = sorted(bound[0] | bound[1])
         if any(
             not isinstance(part, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.Pass))
@@ -500,6 +504,14 @@ def is_harmless(function: ast.expr) -> bool:
         return False
     is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
     return hasattr(torch if is_torch else torch.Tensor, function.attr)
+
+
+def is_note(statement: ast.stmt) -> bool:
+    """Whether a statement only warns, logs or prints: a model does not."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    name = ast.unparse(statement.value.func).lower()
+    return "warn" in name or name == "print" or name.startswith(("log.", "logger.", "logging."))
 
 
 def ends_with_return(statements: list[ast.stmt]) -> bool:
