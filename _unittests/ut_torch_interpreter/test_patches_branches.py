@@ -103,12 +103,17 @@ def alternatives(x, other):
 
 
 def with_a_warning(x, other):
-    if other.sum() <= 0:
+    if x.dim() > 2:
+        rate = x
+    elif other.sum() <= 0:
         warnings.warn("nothing is marked", stacklevel=2)
         rate = torch.zeros_like(x)
     else:
         rate = x / other.sum()
-    if (rate > 1).any() or rate.isnan().any():
+    if (
+        (rate > 1).any()
+        or rate.isnan().any()
+    ):  # fmt: skip
         warnings.warn("not a rate", stacklevel=2)
     return rate
 
@@ -238,6 +243,30 @@ class TestBranches(ExporterTestCase):
             return x + y
 
         for function in (with_an_append, with_an_operator_in_place):
+            with self.assertRaises(CaptureError):
+                to_onnx(Function(function), (X, X))
+
+    def test_variables_that_inner_functions_see_are_refused(self):
+        def read_later(x, other):
+            def next_one():
+                return x + 1
+
+            if other.any():
+                return x
+            x = x * 2
+            return next_one()
+
+        def bound_inside(x, other):
+            def double():
+                nonlocal x
+                x = x * 2
+                return x
+
+            if other.any():
+                x = double() + 1
+            return x
+
+        for function in (read_later, bound_inside):
             with self.assertRaises(CaptureError):
                 to_onnx(Function(function), (X, X))
 

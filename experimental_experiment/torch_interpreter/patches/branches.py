@@ -335,11 +335,17 @@ class Rewriter:
 
     Attributes:
         stored: the names that the function binds, with the line where it does first.
+        shared: the names that functions inside of it read or bind: they see the variable, not what a branch is given.
         left: the lines that are not rewritten yet.
     """
 
     def __init__(self, function: ast.FunctionDef, lines: set[int]):
         self.left = set(lines)
+        inner = (ast.FunctionDef, ast.Lambda, ast.GeneratorExp, ast.ClassDef)
+        parts = [node for node in ast.walk(function) if isinstance(node, inner) and node is not function]
+        nodes = [node for part in parts for node in ast.walk(part)]
+        self.shared = {node.id for node in nodes if isinstance(node, ast.Name)}
+        self.shared.update(name for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names)
         self.stored = {
             argument.arg: 0 for argument in ast.walk(function.args) if isinstance(argument, ast.arg)
         }
@@ -352,7 +358,7 @@ class Rewriter:
         found: list[ast.stmt] = []
         for place, statement in enumerate(statements):
             rest = statements[place + 1 :]
-            if isinstance(statement, ast.If) and self.is_asked(statement.test):
+            if isinstance(statement, ast.If) and self.is_asked(statement.test, statement.lineno):
                 return [*found, *self.choice(statement, rest, is_tail)]
             for field in ("body", "orelse", "finalbody"):
                 inner = getattr(statement, field, None)
@@ -362,13 +368,13 @@ class Rewriter:
             found.append(Expressions(self).visit(statement) if self.left else statement)
         return found
 
-    def is_asked(self, test: ast.expr) -> bool:
-        """Whether a condition stands in one of the lines."""
-        return any(test.lineno <= line <= (test.end_lineno or test.lineno) for line in self.left)
+    def is_asked(self, test: ast.expr, first: int | None = None) -> bool:
+        """Whether a condition, or the ``if`` in the line *first* before it, stands in one of the lines."""
+        return not self.left.isdisjoint(range(first or test.lineno, (test.end_lineno or test.lineno) + 1))
 
-    def written(self, test: ast.expr) -> None:
+    def written(self, test: ast.expr, first: int | None = None) -> None:
         """Note that a condition is rewritten."""
-        self.left -= set(range(test.lineno, (test.end_lineno or test.lineno) + 1))
+        self.left -= set(range(first or test.lineno, (test.end_lineno or test.lineno) + 1))
 
     def choice(self, statement: ast.If, rest: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
         """What stands in the place of an ``if`` and of what follows it; both as they are when that cannot be written."""
@@ -385,14 +391,21 @@ class Rewriter:
         if is_refused or not is_rewritten(statement.test):
             return [statement, *rest]
         bound = [set(bindings(side)) for side in sides]
-        before = sorted(name for name in bound[0] | bound[1] if self.stored[name] < statement.lineno)
+        if self.shared & (bound[0] | bound[1]):
+            return [statement, *rest]
+        before = sorted(
+            name
+            for name in bound[0] | bound[1]
+            if self.stored[name] < statement.lineno
+            and any(needs(side, name, is_given=not any(returns)) for side in sides)
+        )
         if any(returns):
             if not is_tail or not all(map(ends_with_return, sides)):
                 return [statement, *rest]
-            self.written(statement.test)
+            self.written(statement.test, statement.lineno)
             return self.functions(statement, sides, before, ast.Return, [])
         if not any(sides):
-            self.written(statement.test)
+            self.written(statement.test, statement.lineno)
             asked = ast.copy_location(ast.Expr(condition(statement.test)), statement)
             return [asked, *self.block(rest, is_tail)]
         names = sorted(bound[0] | bound[1])
@@ -404,7 +417,7 @@ class Rewriter:
             return [statement, *rest]
         if not names or set(names) - set(before) - (bound[0] & bound[1]):
             return [statement, *rest]
-        self.written(statement.test)
+        self.written(statement.test, statement.lineno)
         result = ast.Return(value=names_of(names, ast.Load()))
         sides = [[*side, result] for side in sides]
         chosen = self.functions(statement, sides, before, ast.Assign, names)
@@ -504,6 +517,20 @@ def is_harmless(function: ast.expr) -> bool:
         return False
     is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
     return hasattr(torch if is_torch else torch.Tensor, function.attr)
+
+
+def needs(side: list[ast.stmt], name: str, is_given: bool) -> bool:
+    """Whether a branch may read a name before it binds it; *is_given*: whether it gives the name back."""
+    for statement in side:
+        nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
+        is_read = any(isinstance(node.ctx, ast.Load) for node in nodes) or isinstance(
+            statement, ast.AugAssign
+        )
+        if nodes and (is_read or not isinstance(statement, (ast.Assign, ast.AnnAssign))):
+            return True
+        if nodes:
+            return False
+    return is_given
 
 
 def is_note(statement: ast.stmt) -> bool:
