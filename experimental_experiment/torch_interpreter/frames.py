@@ -29,6 +29,7 @@ ASKING = (
     TORCH + os.path.join("fx", "experimental", "recording.py"),
     TORCH + os.path.join("fx", "experimental", "sym_node.py"),
     TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
+    HERE + os.path.join("patches", "branches.py"),
     HERE + os.path.join("patches", "checks.py"),
     HERE + os.path.join("patches", "flags.py"),
     HERE + os.path.join("patches", "shortcuts.py"),

@@ -30,12 +30,15 @@ BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.mak
 """What torch.export, and `tracing`, call with the model before they run it."""
 
 NAMES = {
-    "int": "int of sizes",
-    "float": "float of sizes",
-    "len": "len of tensors",
-    "isinstance": "isinstance of sizes",
+    "int": "_int of sizes",
+    "float": "_float of sizes",
+    "len": "_len of tensors",
+    "isinstance": "_isinstance of sizes",
 }
-"""What the functions call in the place of those of Python: no names of Python, which nothing can shadow."""
+"""What the functions call in the place of those of Python: no names of Python, which nothing can shadow.
+
+TorchDynamo takes what has no underscore among Python's own for a function of C.
+"""
 
 NUMBERS = frozenset({"bool", "int", "float", "Number", "Real", "Rational", "Integral"})
 """The classes of numbers: a function that names none of them does not ask whether a size is one."""
