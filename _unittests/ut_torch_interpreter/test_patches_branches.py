@@ -144,6 +144,22 @@ def with_an_alias(x, other):
     return first + second
 
 
+def with_an_alias_that_is_written(x, other):
+    given = x * 1
+    chosen = given if other.any() else x
+    given.add_(1)
+    return chosen + given
+
+
+def with_a_view_that_is_written(x, other):
+    given = x * 1
+    chosen = x[0]
+    if other.any():
+        chosen = given[0]
+    given[0] = 7.0
+    return chosen + given
+
+
 def with_another_dtype(x, other):
     if other.any():
         x = x.long()
@@ -205,7 +221,15 @@ class TestBranches(ExporterTestCase):
         alternatives,
         with_a_warning,
     )
-    REFUSED = (with_a_call, with_a_write, with_an_alias, with_another_dtype, with_text)
+    REFUSED = (
+        with_a_call,
+        with_a_write,
+        with_an_alias,
+        with_an_alias_that_is_written,
+        with_a_view_that_is_written,
+        with_another_dtype,
+        with_text,
+    )
 
     def test_both_sides_are_in_the_model(self):
         for function in self.EXPORTED:

@@ -13,7 +13,6 @@ import functools
 import gc
 import importlib
 import inspect
-import operator
 import os
 import textwrap
 import traceback
@@ -85,20 +84,21 @@ def again_without_branches(capture: Callable) -> Callable:
 
 
 def writes_to_results(module: torch.fx.GraphModule) -> bool:
-    """Whether a program writes to what a torch.cond gives: a copy, where the branch of Python may give a tensor that is read later."""
+    """Whether a program writes to what a torch.cond gave or was given: it gives copies, where the branch of Python may give a tensor itself.
+
+    What is written later, to either of them, would be seen in the other one.
+    """
     for part in module.modules():
-        if not isinstance(part, torch.fx.GraphModule):
-            continue
-        nodes = part.graph.find_nodes(op="call_function", target=operator.getitem)
-        results = {
-            storage
-            for node in nodes
-            if node.args[0].target is torch.ops.higher_order.cond
-            for storage in storages(node)
-        }
-        for node in part.graph.nodes:
-            if results and isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-                if any(results & set(storages(argument)) for argument in written_arguments(node)):
+        shared: set[int] = set()
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            if node.target is torch.ops.higher_order.cond:
+                shared.update(
+                    storage
+                    for given in pytree.tree_leaves((node, node.args[3]))
+                    for storage in storages(given)
+                )
+            elif isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+                if any(shared.intersection(storages(argument)) for argument in written_arguments(node)):
                     return True
     return False
 
@@ -111,7 +111,7 @@ def written_arguments(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
             yield from (leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.fx.Node))
 
 
-def storages(node: torch.fx.Node) -> Iterator[int]:
+def storages(node: Any) -> Iterator[int]:
     """What tells the memory of a node's tensors from that of others."""
     for value in pytree.tree_leaves(node.meta.get("val")):
         if isinstance(value, torch.Tensor):
