@@ -146,7 +146,9 @@ def with_an_alias(x, other):
 
 def with_an_alias_that_is_written(x, other):
     given = x * 1
-    chosen = given if other.any() else x
+    chosen = x
+    if other.any():
+        chosen = given
     given.add_(1)
     return chosen + given
 
