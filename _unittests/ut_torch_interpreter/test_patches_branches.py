@@ -11,6 +11,7 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 X, ZEROS = torch.rand(6, 3), torch.zeros(6, 3)
 OTHERS = [(X, ZEROS), (X - 1, X), (-X, -X), (X * 5, X), (X[:2], torch.eye(2, 3))]
 SHAPES = ({0: "rows"}, {0: "rows"})
+OPTIONS = ExportOptions(patches={"branches_of_data"})
 
 calls = []
 
@@ -239,11 +240,19 @@ class TestBranches(ExporterTestCase):
                 with self.subTest(function.__name__, shapes=shapes), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     others = [args for args in OTHERS if shapes or args[0].shape == X.shape]
-                    self.export_and_compare(Function(function), (X, X), others=others, dynamic_shapes=shapes)
+                    self.export_and_compare(
+                        Function(function),
+                        (X, X),
+                        others=others,
+                        dynamic_shapes=shapes,
+                        export_options=OPTIONS,
+                    )
 
     def test_a_method(self):
         with torch.no_grad():
-            self.export_and_compare(Layers(), (X, X), others=OTHERS, dynamic_shapes=SHAPES)
+            self.export_and_compare(
+                Layers(), (X, X), others=OTHERS, dynamic_shapes=SHAPES, export_options=OPTIONS
+            )
 
     def test_writes_without_gradients(self):
         def to_a_view(x, other):
@@ -254,7 +263,9 @@ class TestBranches(ExporterTestCase):
             return x + y
 
         with torch.no_grad():
-            self.export_and_compare(Function(to_a_view), (X, X), others=OTHERS, dynamic_shapes=SHAPES)
+            self.export_and_compare(
+                Function(to_a_view), (X, X), others=OTHERS, dynamic_shapes=SHAPES, export_options=OPTIONS
+            )
 
     def test_what_follows_an_and_is_not_asked_for_nothing(self):
         def with_an_append(x, other):
@@ -270,7 +281,7 @@ class TestBranches(ExporterTestCase):
 
         for function in (with_an_append, with_an_operator_in_place):
             with self.assertRaises(CaptureError):
-                to_onnx(Function(function), (X, X))
+                to_onnx(Function(function), (X, X), export_options=OPTIONS)
 
     def test_variables_that_inner_functions_see_are_refused(self):
         def read_later(x, other):
@@ -294,14 +305,14 @@ class TestBranches(ExporterTestCase):
 
         for function in (read_later, bound_inside):
             with self.assertRaises(CaptureError):
-                to_onnx(Function(function), (X, X))
+                to_onnx(Function(function), (X, X), export_options=OPTIONS)
 
     def test_what_a_branch_changes_is_refused(self):
         module = Counting()
         for refused in (*map(Function, self.REFUSED), module):
             with self.subTest(getattr(refused, "function", refused)):
                 with self.assertRaises(CaptureError) as caught:
-                    to_onnx(refused, (X, X), dynamic_shapes=SHAPES)
+                    to_onnx(refused, (X, X), dynamic_shapes=SHAPES, export_options=OPTIONS)
                 self.assertRegex(
                     str(caught.exception), r"test_patches_branches\.py(.|\n)*if other\.any\(\):\n  hint"
                 )
@@ -309,9 +320,12 @@ class TestBranches(ExporterTestCase):
 
     def test_refused_without_it(self):
         before = early.__code__
-        with self.assertRaises(CaptureError):
-            to_onnx(early, (X, X), export_options=ExportOptions(patches=False))
-        to_onnx(Function(early), (X, X))
+        advice = (
+            r"torch\.where; ExportOptions\(patches=\{'branches_of_data'\}\) makes a torch\.cond of the if$"
+        )
+        with self.assertRaisesRegex(CaptureError, advice):
+            to_onnx(early, (X, X))
+        to_onnx(Function(early), (X, X), export_options=OPTIONS)
         self.assertIs(before, early.__code__)
 
     def test_another_refusal_is_not_hidden(self):
@@ -321,7 +335,7 @@ class TestBranches(ExporterTestCase):
             return torch.from_numpy(x.numpy())  # the second
 
         with self.assertRaisesRegex(CaptureError, "# the second"):
-            to_onnx(Function(both), (X,))
+            to_onnx(Function(both), (X,), export_options=OPTIONS)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,14 @@ from experimental_experiment.torch_interpreter.frames import TORCH, is_library
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.decisions import Decision, Decisions
 
+DATA = re.compile(
+    r"[Dd]ata-dependent|DataDependentOutput|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized"
+)
+"""What torch says of what the data decide."""
+
+DECIDED = "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where"
+"""The advice for it."""
+
 HINTS = (
     (
         r"\.numpy\(\)",
@@ -81,8 +89,8 @@ HINTS = (
         "a carry keeps its shape from turn to turn, in a list for torch.ops.higher_order.scan: collect what grows with experimental_experiment.higher_order_ops.simple_loop_for",
     ),
     (
-        r"[Dd]ata-dependent|DataDependentOutput|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized",
-        "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where",
+        DATA.pattern,
+        DECIDED,
     ),
     (
         r"Expected op to be '=='",
@@ -181,9 +189,15 @@ SHORTCUT = re.compile(
 
 SHORTCUTS = (
     "the data decide a branch: ExportOptions(patches={'shortcuts'}) takes the one for a mask with holes, or for something found, which "
-    "must be right for all data; otherwise use torch.cond or torch.where"
+    "must be right for all data; otherwise use torch.cond or torch.where, or patches={'branches_of_data'}, which makes a torch.cond of the if"
 )
 """The advice for such a line."""
+
+BRANCH = re.compile(r"^(if|elif)\b|\bif\b.*\belse\b")
+"""A line of a model that is a branch."""
+
+BRANCHES = f"{DECIDED}; ExportOptions(patches={{'branches_of_data'}}) makes a torch.cond of the if"
+"""The advice for such a line, when the data decide."""
 
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
@@ -249,6 +263,8 @@ def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch's errors, ``""`` for the others."""
     if source is not None and "ata-dependent" in str(error) and SHORTCUT.search(source[3]):
         return SHORTCUTS
+    if source is not None and DATA.search(f"{type(error).__name__}: {error}") and BRANCH.search(source[3]):
+        return BRANCHES
     if source is not None and "specialized" in str(error):
         if ".tolist()" in source[3]:
             return LISTS

@@ -40,7 +40,7 @@ CHOOSE, NOT, ALL, ANY, EQUAL = "_branch of data", "_not of data", "_and of data"
 """What the functions call in the place of ``if``, ``not``, ``and``, ``or`` and ``torch.equal``: no names of Python, which nothing can shadow."""
 
 
-@patch("torch", replaces=(EXPORT, "if, in the functions that are refused"), default=True)
+@patch("torch", replaces=(EXPORT, "if, in the functions that are refused"), by_name=True)
 def branches_of_data() -> Iterator[None]:
     """``if (x < 0).any(): x = x.sigmoid()`` is refused: it becomes a torch.cond, unless a branch writes or returns another shape.
 
