@@ -48,7 +48,7 @@ class Sizes(torch.nn.Module):
     """A size that becomes a number."""
 
     def forward(self, x):
-        return x * torch.tensor([1.0] * int(x.shape[0]))[:, None]
+        return x * torch.tensor([1.0 for _ in range(x.shape[0])])[:, None]
 
 
 class Keywords(torch.nn.Module):
