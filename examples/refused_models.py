@@ -119,6 +119,35 @@ for name, a, b in zip(("energy", "forces"), expected, run(session(onx), [other])
     print(f"{name}: {tuple(b.shape)}, {(a - b).abs().max():.1e}")
 
 # %%
+# A branch that the data decide
+# -----------------------------
+#
+# The error of such a branch shows its line. A patch that is used by its name alone makes a ``torch.cond`` of the ``if``: both sides are in the
+# model. A side that writes, notes something or gives another shape stays refused.
+
+
+class Scaled(torch.nn.Module):
+    """Scales what is too large."""
+
+    def forward(self, x):
+        """At most 1 in size."""
+        largest = x.abs().max()
+        if largest > 1:
+            x = x / largest
+        return x
+
+
+try:
+    to_onnx(Scaled(), (x,))
+except CaptureError as error:
+    print(error)
+onx = to_onnx(Scaled(), (x,), export_options=ExportOptions(patches={"branches_of_data"}))
+print([node.op_type for node in onx.graph.node])
+for factor in (0.1, 10.0):
+    (difference,) = compare(Scaled(), session(onx), (factor * x,))
+    print(f"times {factor}: {difference.absolute:.1e}")
+
+# %%
 # A class of one's own
 # --------------------
 #
