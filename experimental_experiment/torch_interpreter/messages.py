@@ -112,7 +112,7 @@ HINTS = (
         "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch",
     ),
     (
-        r"(?s)Constraints violated(?!.*specialized).*satisfy the generated guard",
+        r"(?s)Constraints violated(?!.*specialized).*satisfy the generated guard.*Suggested fixes:.*Dim\(.*\b(min|max)=",
         "the branch is taken for some sizes only: give the Dim the bounds that torch names, or name the dimension by a string, "
         "{0: 'batch'}, for a model that is right for those sizes and warns of the others",
     ),
