@@ -1,5 +1,6 @@
 """Branches that the data decide become a torch.cond, or stay refused."""
 
+import gc
 import unittest
 import warnings
 
@@ -327,6 +328,13 @@ class TestBranches(ExporterTestCase):
             to_onnx(early, (X, X))
         to_onnx(Function(early), (X, X), export_options=OPTIONS)
         self.assertIs(before, early.__code__)
+
+    def test_functions_that_the_collector_does_not_list(self):
+        gc.freeze()
+        try:
+            self.export_and_compare(Function(early), (X, X), others=OTHERS[:1], export_options=OPTIONS)
+        finally:
+            gc.unfreeze()
 
     def test_another_refusal_is_not_hidden(self):
         def both(x):

@@ -6,7 +6,6 @@ refuses, a branch that writes or gives another shape than the other one, stays r
 
 from __future__ import annotations
 
-import ast
 import builtins
 import contextlib
 import functools
@@ -14,7 +13,6 @@ import gc
 import importlib
 import inspect
 import os
-import textwrap
 import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -25,8 +23,16 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.frames import TORCH, is_library
+from experimental_experiment.torch_interpreter.patches.choices import (
+    ALL,
+    ANY,
+    CHOOSE,
+    EQUAL,
+    NOT,
+    with_choices,
+)
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
-from experimental_experiment.torch_interpreter.patches.whole_numbers import NAMES, with_symbols
+from experimental_experiment.torch_interpreter.patches.whole_numbers import held_by, reached
 
 EXPORT = "torch.export._trace._export"
 
@@ -35,9 +41,6 @@ MOST = 32
 
 FAILURES = (AssertionError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
 """What torch raises for a branch that it cannot follow."""
-
-CHOOSE, NOT, ALL, ANY, EQUAL = "_branch of data", "_not of data", "_and of data", "_or of data", "_equal data"
-"""What the functions call in the place of ``if``, ``not``, ``and``, ``or`` and ``torch.equal``: no names of Python, which nothing can shadow."""
 
 
 @patch("torch", replaces=(EXPORT, "if, in the functions that are refused"), by_name=True)
@@ -56,17 +59,20 @@ def branches_of_data() -> Iterator[None]:
 def again_without_branches(capture: Callable) -> Callable:
     """*capture* that is called again for each branch that it refuses and that can be rewritten."""
 
+    signature = inspect.signature(capture)
+
     @functools.wraps(capture)
     def called(*args: Any, **kwargs: Any) -> Any:
         from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+        model, *_ = signature.bind(*args, **kwargs).args
         refused, asked = None, {}
         with contextlib.ExitStack() as stack:
             while True:
                 try:
                     program = capture(*args, **kwargs)
                 except (GuardOnDataDependentSymNode, DataDependentOutputException) as error:
-                    if not rewrite(error, asked, stack):
+                    if not rewrite(error, model, asked, stack):
                         raise
                     refused = error
                     branches_of_data.used()
@@ -215,14 +221,14 @@ def same(one: torch.Tensor, other: torch.Tensor) -> Any:
     return one.shape == other.shape and (one == other).all()
 
 
-# ---- the source
+# ---- the functions
 
 Lines = dict[tuple, set[int]]
 """The lines of each function that ask for the truth of data."""
 
 
-def rewrite(error: BaseException, asked: Lines, stack: contextlib.ExitStack) -> bool:
-    """Let the function that an error comes from choose in its line, until *stack* is closed; whether that can be written."""
+def rewrite(error: BaseException, model: torch.nn.Module, asked: Lines, stack: contextlib.ExitStack) -> bool:
+    """Let the function of a model that an error comes from choose in its line, until *stack* is closed; whether that can be written."""
     place = asking_line(error)
     if place is None:
         return False
@@ -234,11 +240,9 @@ def rewrite(error: BaseException, asked: Lines, stack: contextlib.ExitStack) -> 
     written = with_choices(code, lines)
     if written is None:
         return False
-    functions = [
-        value
-        for value in gc.get_objects()
-        if type(value) is types.FunctionType and identity(value.__code__) == identity(code)
-    ]
+    known = [value for value in gc.get_objects() if type(value) is types.FunctionType]
+    known.extend(reached(*held_by(model)))  # after gc.freeze the collector does not list what was there
+    functions = dict.fromkeys(value for value in known if identity(value.__code__) == identity(code))
     for function in functions:
         stack.callback(setattr, function, "__code__", function.__code__)
         function.__code__ = written
@@ -248,312 +252,3 @@ def rewrite(error: BaseException, asked: Lines, stack: contextlib.ExitStack) -> 
 def identity(code: types.CodeType) -> tuple:
     """What the codes of one function have in common, other names called or branches rewritten."""
     return code.co_filename, code.co_firstlineno, code.co_name, code.co_freevars
-
-
-def with_choices(code: types.CodeType, lines: set[int]) -> types.CodeType | None:
-    """The code of a function whose branches in some lines are choices, None when it cannot be written so."""
-    try:
-        source, first = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(source)))
-    except (OSError, SyntaxError, TypeError):
-        return None
-    function = tree.body[0]
-    if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef):
-        return None
-    if any(is_private(node) for node in ast.walk(function)):
-        return None
-    ast.increment_lineno(tree, first - 1)
-    rewriter = Rewriter(function, lines)
-    function.body = rewriter.block(function.body, is_tail=True)
-    if rewriter.left:
-        return None
-    function.decorator_list = []
-    tree.body = [defined("outer", code.co_freevars, [function])]
-    outer = compile(ast.fix_missing_locations(tree), code.co_filename, "exec").co_consts[0]
-    written = next(part for part in outer.co_consts if isinstance(part, types.CodeType))
-    if written.co_freevars != code.co_freevars:
-        return None
-    for name in NAMES:
-        written = with_symbols(written, code.co_filename, name)
-    return written.replace(co_firstlineno=code.co_firstlineno)
-
-
-def is_private(node: ast.AST) -> bool:
-    """Whether a name is one that its class changes."""
-    name = getattr(node, "attr", None) or getattr(node, "id", None) or ""
-    return name.startswith("__") and not name.endswith("__")
-
-
-def defined(name: str, parameters: Iterable[str], body: list[ast.stmt]) -> ast.FunctionDef:
-    """``def name(*parameters): body``."""
-    arguments = ast.arguments(
-        posonlyargs=[],
-        args=[ast.arg(arg=parameter) for parameter in parameters],
-        kwonlyargs=[],
-        kw_defaults=[],
-        defaults=[],
-    )
-    return ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[], type_params=[])
-
-
-def called(name: str, *arguments: ast.expr) -> ast.Call:
-    """``name(*arguments)``."""
-    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(arguments), keywords=[])
-
-
-def thunk(value: ast.expr) -> ast.Lambda:
-    """``lambda: value``."""
-    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    return ast.Lambda(args=nothing, body=value)
-
-
-def names_of(names: Iterable[str], context: ast.expr_context) -> ast.Tuple:
-    """``(names,)``."""
-    return ast.Tuple(elts=[ast.Name(id=name, ctx=context) for name in names], ctx=context)
-
-
-REFUSED = (
-    ast.AsyncFor,
-    ast.AsyncWith,
-    ast.Await,
-    ast.Delete,
-    ast.Global,
-    ast.Import,
-    ast.ImportFrom,
-    ast.NamedExpr,
-    ast.Nonlocal,
-    ast.Raise,
-    ast.Try,
-    ast.Yield,
-    ast.YieldFrom,
-)
-"""What no branch and no condition has that is rewritten."""
-
-
-class Rewriter:
-    """Writes the branches of some lines of a function as choices.
-
-    Attributes:
-        stored: the names that the function binds, with the line where it does first.
-        shared: the names that functions inside of it read or bind: they see the variable, not what a branch is given.
-        left: the lines that are not rewritten yet.
-    """
-
-    def __init__(self, function: ast.FunctionDef, lines: set[int]):
-        self.left = set(lines)
-        inner = (ast.FunctionDef, ast.Lambda, ast.GeneratorExp, ast.ClassDef)
-        parts = [node for node in ast.walk(function) if isinstance(node, inner) and node is not function]
-        nodes = [node for part in parts for node in ast.walk(part)]
-        self.shared = {node.id for node in nodes if isinstance(node, ast.Name)}
-        self.shared.update(name for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names)
-        self.stored = {
-            argument.arg: 0 for argument in ast.walk(function.args) if isinstance(argument, ast.arg)
-        }
-        for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self.stored[node.id] = min(node.lineno, self.stored.get(node.id, node.lineno))
-
-    def block(self, statements: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
-        """The statements of a block; *is_tail*: whether the function ends with it."""
-        found: list[ast.stmt] = []
-        for place, statement in enumerate(statements):
-            rest = statements[place + 1 :]
-            if isinstance(statement, ast.If) and self.is_asked(statement.test, statement.lineno):
-                return [*found, *self.choice(statement, rest, is_tail)]
-            for field in ("body", "orelse", "finalbody"):
-                inner = getattr(statement, field, None)
-                if isinstance(inner, list) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-                    ends = is_tail and not rest and isinstance(statement, ast.If)
-                    setattr(statement, field, self.block(inner, ends))
-            found.append(Expressions(self).visit(statement) if self.left else statement)
-        return found
-
-    def is_asked(self, test: ast.expr, first: int | None = None) -> bool:
-        """Whether a condition, or the ``if`` in the line *first* before it, stands in one of the lines."""
-        return not self.left.isdisjoint(range(first or test.lineno, (test.end_lineno or test.lineno) + 1))
-
-    def written(self, test: ast.expr, first: int | None = None) -> None:
-        """Note that a condition is rewritten."""
-        self.left -= set(range(first or test.lineno, (test.end_lineno or test.lineno) + 1))
-
-    def choice(self, statement: ast.If, rest: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
-        """What stands in the place of an ``if`` and of what follows it; both as they are when that cannot be written."""
-        sides = [[part for part in side if not is_note(part)] for side in (statement.body, statement.orelse)]
-        returns = [
-            any(isinstance(node, ast.Return) for part in side for node in ast.walk(part)) for side in sides
-        ]
-        if any(returns):
-            sides = [side if ends_with_return(side) else [*side, *rest] for side in sides]
-        nodes = [node for side in sides for part in side for node in ast.walk(part)]
-        is_refused = any(
-            isinstance(node, REFUSED) or (isinstance(node, ast.Name) and node.id == "super") for node in nodes
-        )
-        if is_refused or not is_rewritten(statement.test):
-            return [statement, *rest]
-        bound = [set(bindings(side)) for side in sides]
-        if self.shared & (bound[0] | bound[1]):
-            return [statement, *rest]
-        before = sorted(
-            name
-            for name in bound[0] | bound[1]
-            if self.stored[name] < statement.lineno
-            and any(needs(side, name, is_given=not any(returns)) for side in sides)
-        )
-        if any(returns):
-            if not is_tail or not all(map(ends_with_return, sides)):
-                return [statement, *rest]
-            self.written(statement.test, statement.lineno)
-            return self.functions(statement, sides, before, ast.Return, [])
-        if not any(sides):
-            self.written(statement.test, statement.lineno)
-            asked = ast.copy_location(ast.Expr(condition(statement.test)), statement)
-            return [asked, *self.block(rest, is_tail)]
-        names = sorted(bound[0] | bound[1])
-        if any(
-            not isinstance(part, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.Pass))
-            for side in sides
-            for part in side
-        ):
-            return [statement, *rest]
-        if not names or set(names) - set(before) - (bound[0] & bound[1]):
-            return [statement, *rest]
-        self.written(statement.test, statement.lineno)
-        result = ast.Return(value=names_of(names, ast.Load()))
-        sides = [[*side, result] for side in sides]
-        chosen = self.functions(statement, sides, before, ast.Assign, names)
-        return [*chosen, *self.block(rest, is_tail)]
-
-    def functions(
-        self, statement: ast.If, sides: list[list[ast.stmt]], before: list[str], kind: type, names: list[str]
-    ) -> list[ast.stmt]:
-        """Both sides as functions, and what returns or binds what one of them gives."""
-        titles = [f"{side}_in_line_{statement.lineno}" for side in ("then", "otherwise")]
-        arguments = [ast.Name(id=name, ctx=ast.Load()) for name in (*titles, *before)]
-        value = called(CHOOSE, condition(statement.test), *arguments)
-        last = (
-            ast.Return(value=value)
-            if kind is ast.Return
-            else ast.Assign(targets=[names_of(names, ast.Store())], value=value)
-        )
-        found = [*(defined(title, before, side) for title, side in zip(titles, sides)), last]
-        return [ast.copy_location(part, statement) for part in found]
-
-
-class Expressions(ast.NodeTransformer):
-    """Writes ``a if c else b`` and ``torch.equal(a, b)`` of some lines as choices, and as what gives the truth of data."""
-
-    def __init__(self, rewriter: Rewriter):
-        self.rewriter = rewriter
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        is_asked = self.rewriter.is_asked(node.test)
-        self.generic_visit(node)
-        is_refused = any(isinstance(part, REFUSED) for part in ast.walk(node))
-        if not is_asked or is_refused or not is_rewritten(node.test):
-            return node
-        self.rewriter.written(node.test)
-        return ast.copy_location(
-            called(CHOOSE, condition(node.test), thunk(node.body), thunk(node.orelse)), node
-        )
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        is_asked = is_equal(node) and self.rewriter.is_asked(node)
-        self.generic_visit(node)
-        if not is_asked:
-            return node
-        self.rewriter.written(node)
-        return ast.copy_location(called(EQUAL, *node.args), node)
-
-
-def condition(test: ast.expr) -> ast.expr:
-    """A condition whose ``not``, ``and``, ``or`` and ``torch.equal`` take data."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return called(NOT, condition(test.operand))
-    if isinstance(test, ast.BoolOp):
-        name = ALL if isinstance(test.op, ast.And) else ANY
-        return called(name, *(thunk(condition(value)) for value in test.values))
-    if is_equal(test):
-        return called(EQUAL, *test.args)
-    return test
-
-
-def is_equal(node: ast.AST) -> bool:
-    """Whether an expression is ``torch.equal(a, b)``."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and (node.func.attr, len(node.args), len(node.keywords)) == ("equal", 2, 0)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "torch"
-    )
-
-
-def is_rewritten(test: ast.expr) -> bool:
-    """Whether a condition binds no name, and what follows an ``and`` or an ``or`` calls what changes nothing: it is always asked."""
-    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(test)):
-        return False
-    later = [value for node in ast.walk(test) if isinstance(node, ast.BoolOp) for value in node.values[1:]]
-    return all(
-        is_harmless(call.func) for value in later for call in ast.walk(value) if isinstance(call, ast.Call)
-    )
-
-
-def is_harmless(function: ast.expr) -> bool:
-    """Whether a function is one of torch, of tensors or of Python that writes nothing, by its name."""
-    if isinstance(function, ast.Name):
-        return function.id in (
-            "abs",
-            "all",
-            "any",
-            "bool",
-            "float",
-            "getattr",
-            "hasattr",
-            "int",
-            "isinstance",
-            "len",
-        )
-    if not isinstance(function, ast.Attribute) or function.attr.endswith("_"):
-        return False
-    is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
-    return hasattr(torch if is_torch else torch.Tensor, function.attr)
-
-
-def needs(side: list[ast.stmt], name: str, is_given: bool) -> bool:
-    """Whether a branch may read a name before it binds it; *is_given*: whether it gives the name back."""
-    for statement in side:
-        nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
-        is_read = any(isinstance(node.ctx, ast.Load) for node in nodes) or isinstance(
-            statement, ast.AugAssign
-        )
-        if nodes and (is_read or not isinstance(statement, (ast.Assign, ast.AnnAssign))):
-            return True
-        if nodes:
-            return False
-    return is_given
-
-
-def is_note(statement: ast.stmt) -> bool:
-    """Whether a statement only warns, logs or prints: a model does not."""
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
-        return False
-    name = ast.unparse(statement.value.func).lower()
-    return "warn" in name or name == "print" or name.startswith(("log.", "logger.", "logging."))
-
-
-def ends_with_return(statements: list[ast.stmt]) -> bool:
-    """Whether a block returns, whatever it does before."""
-    if not statements:
-        return False
-    last = statements[-1]
-    if isinstance(last, ast.If):
-        return ends_with_return(last.body) and ends_with_return(last.orelse)
-    return isinstance(last, ast.Return) and last.value is not None
-
-
-def bindings(statements: list[ast.stmt]) -> Iterator[str]:
-    """The names that a block binds."""
-    for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id

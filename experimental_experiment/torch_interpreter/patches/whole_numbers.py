@@ -166,9 +166,7 @@ OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
 
 def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
     """The functions that name one of `NAMES`: of the classes of a model, in their files, in the files that these import from, and `reached`."""
-    classes = {cls: None for part in model.modules() for cls in type(part).__mro__}
-    held = [value for part in model.modules() for value in vars(part).values()]
-    given = dict.fromkeys(function for value in held for function in functions_of(value))
+    given, classes = held_by(model)
     names = dict.fromkeys(owner.__module__ for owner in (*classes, *given))
     files = dict.fromkeys(filter(None, map(file_of, names)))
     names = dict.fromkeys(name for file in files for name in looked_at(file).files)
@@ -179,6 +177,14 @@ def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
     for owner in (*files, *own):
         found.update(dict.fromkeys(looked_at(owner).functions))
     return found
+
+
+def held_by(model: torch.nn.Module) -> tuple[list[types.FunctionType], list[type]]:
+    """The functions that a model and its submodules hold, and their classes."""
+    classes = dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__)
+    held = [value for part in model.modules() for value in vars(part).values()]
+    given = dict.fromkeys(function for value in held for function in functions_of(value))
+    return list(given), list(classes)
 
 
 def reached(
