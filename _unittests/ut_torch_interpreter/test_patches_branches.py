@@ -177,6 +177,20 @@ def with_text(x, other):
     return x if kind == "a" else x * 2
 
 
+def with_a_list_of_warnings(x, other):
+    warned = []
+    if other.any():
+        warned.append(1)
+    return x * len(warned)
+
+
+def with_a_warning_that_writes(x, other):
+    y = x * 1
+    if other.any():
+        warnings.warn(str(y.add_(1).shape), stacklevel=1)
+    return y
+
+
 class Layers(torch.nn.Module):
     """A branch in a method, with layers, in a class that calls its base."""
 
@@ -233,6 +247,8 @@ class TestBranches(ExporterTestCase):
         with_a_view_that_is_written,
         with_another_dtype,
         with_text,
+        with_a_list_of_warnings,
+        with_a_warning_that_writes,
     )
 
     def test_both_sides_are_in_the_model(self):
@@ -266,6 +282,51 @@ class TestBranches(ExporterTestCase):
         with torch.no_grad():
             self.export_and_compare(
                 Function(to_a_view), (X, X), others=OTHERS, dynamic_shapes=SHAPES, export_options=OPTIONS
+            )
+
+    def test_writes_to_what_another_branch_may_have_given_are_refused(self):
+        def to_the_result(x, other):
+            given, chosen = x * 1, x * 2
+            if other.any():
+                chosen = given
+            if x.sum() > 0:
+                chosen += 1
+            return given + chosen
+
+        def to_the_operand(x, other):
+            given, chosen = x * 1, x * 2
+            if other.any():
+                chosen = given
+            if x.sum() > 0:
+                given += 1
+            return chosen
+
+        def to_a_view(x, other):
+            given = x * 1
+            row = given[0]
+            if other.any():
+                row += 1
+            if x.sum() > 0:
+                row += 2
+            return given
+
+        for function in (to_the_result, to_the_operand, to_a_view):
+            with self.subTest(function.__name__), torch.no_grad(), self.assertRaises(CaptureError):
+                to_onnx(Function(function), (X, X), export_options=OPTIONS)
+
+    def test_a_branch_writes_to_a_copy(self):
+        def of_its_own(x, other):
+            if other.any():
+                x = x.clone()
+                x += 1
+            if x.sum() > 0:
+                x = x.clone()
+                x *= 2
+            return x
+
+        with torch.no_grad():
+            self.export_and_compare(
+                Function(of_its_own), (X, X), others=OTHERS, dynamic_shapes=SHAPES, export_options=OPTIONS
             )
 
     def test_what_follows_an_and_is_not_asked_for_nothing(self):

@@ -92,36 +92,53 @@ def again_without_branches(capture: Callable) -> Callable:
 def writes_to_results(module: torch.fx.GraphModule) -> bool:
     """Whether a program writes to what a torch.cond gave or was given: it gives copies, where the branch of Python may give a tensor itself.
 
-    What is written later, to either of them, would be seen in the other one.
+    What is written later, to either of them, by an operator or by another torch.cond, would be seen in the other one.
     """
     for part in module.modules():
         shared: set[int] = set()
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
-            if node.target is torch.ops.higher_order.cond:
-                shared.update(
-                    storage
-                    for given in pytree.tree_leaves((node, node.args[3]))
-                    for storage in storages(given)
-                )
-            elif isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-                if any(shared.intersection(storages(argument)) for argument in written_arguments(node)):
-                    return True
+            is_cond = node.target is torch.ops.higher_order.cond
+            written = [*written_arguments(node)]
+            if is_cond and any(map(writes, branches_of(node))):
+                written = node.args[3]
+            if not shared.isdisjoint(storages(written)):
+                return True
+            if is_cond:
+                shared.update(storages((node, node.args[3])))
+    return False
+
+
+def branches_of(node: torch.fx.Node) -> list[torch.nn.Module]:
+    """Both sides of a torch.cond."""
+    return [node.graph.owning_module.get_submodule(branch.target) for branch in node.args[1:3]]
+
+
+def writes(module: torch.nn.Module) -> bool:
+    """Whether a branch, or one of its own branches, writes to what it is given, or to memory that is not known."""
+    for part in module.modules():
+        nodes = part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ()
+        given = set(storages([node for node in nodes if node.op == "placeholder"]))
+        for written in (set(storages(argument)) for node in nodes for argument in written_arguments(node)):
+            if not written or written & given:
+                return True
     return False
 
 
 def written_arguments(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """The tensors that an operator writes to."""
-    for place, argument in enumerate(node.target._schema.arguments):
+    is_operator = isinstance(node.target, torch._ops.OpOverload)
+    for place, argument in enumerate(node.target._schema.arguments if is_operator else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
             yield from (leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.fx.Node))
 
 
-def storages(node: Any) -> Iterator[int]:
-    """What tells the memory of a node's tensors from that of others."""
-    for value in pytree.tree_leaves(node.meta.get("val")):
-        if isinstance(value, torch.Tensor):
-            yield value.untyped_storage()._cdata
+def storages(nodes: Any) -> Iterator[int]:
+    """What tells the memory of the tensors of nodes from that of others."""
+    for node in pytree.tree_leaves(nodes):
+        for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(node, torch.fx.Node) else ():
+            if isinstance(value, torch.Tensor):
+                yield value.untyped_storage()._cdata
 
 
 def is_of_cond(error: BaseException) -> bool:

@@ -99,6 +99,13 @@ REFUSED = (
 """What no branch and no condition has that is rewritten."""
 
 
+TELLERS = ("log", "logger", "logging", "warnings")
+"""What warns or logs is called, underscores around it left out."""
+
+LEVELS = ("critical", "debug", "error", "exception", "info", "log", "warn", "warning", "warning_once")
+"""The methods by which it does."""
+
+
 class Rewriter:
     """Writes the branches of some lines of a function as choices.
 
@@ -303,11 +310,14 @@ def needs(side: list[ast.stmt], name: str, is_given: bool) -> bool:
 
 
 def is_note(statement: ast.stmt) -> bool:
-    """Whether a statement only warns, logs or prints: a model does not."""
+    """Whether a statement only warns, logs or prints, and what it tells changes nothing: a model does not."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
-    name = ast.unparse(statement.value.func).lower()
-    return "warn" in name or name == "print" or name.startswith(("log.", "logger.", "logging."))
+    note, name = statement.value, ast.unparse(statement.value.func)
+    owner, _, method = name.rpartition(".")
+    is_told = owner.rpartition(".")[2].strip("_").lower() in TELLERS and method in LEVELS
+    calls = [node for node in ast.walk(note) if isinstance(node, ast.Call) and node is not note]
+    return (is_told or name == "print") and all(is_harmless(call.func) for call in calls)
 
 
 def ends_with_return(statements: list[ast.stmt]) -> bool:

@@ -117,5 +117,8 @@ def along_an_attribute(op, x, dft_length=None, axis=None, **attributes):
 @before(17, "STFT", because="it is not there", nodes=10)
 def of_frames(op, signal, frame_step, window=None, frame_length=None, onesided=1):
     """The transform of each frame, a product with a matrix; DFT is not there either for frames that are larger than 1024."""
-    hop, n_fft = (int(number.const_value.numpy()) for number in (frame_step, frame_length))
+    numbers = [number.const_value for number in (frame_step, frame_length) if number is not None]
+    if len(numbers) < 2 or None in numbers:
+        return None
+    hop, n_fft = (int(number.numpy()) for number in numbers)
     return transform_of_frames(op, op.Squeeze(signal, [2]), False, hop, window, n_fft, onesided)
