@@ -176,7 +176,7 @@ class TestBranches(ExporterTestCase):
                 "(batch % 3) != 0",
             ),
             (of_both, (9, 6), ("batch", "width"), "batch: 3, 6, 9, 12, ...; width: 6 to 8", "width < 9"),
-            (of_both, (7, 12), (None, "width"), "width: from 9 on", "width >= 9"),
+            (of_both, (7, 12), (None, "width"), "width: 9 to 4096 at least", "width >= 9"),
             (unless_large, (7, 12), ("batch", None), "", "batch <= 10"),
         )
         for function, shape, names, right, condition in cases:

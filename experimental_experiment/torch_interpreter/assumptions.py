@@ -12,7 +12,7 @@ from torch.utils._sympy import functions
 from torch.utils._sympy.printers import PythonPrinter
 
 LAST = 4096
-"""The sizes up to this one are tried, at least."""
+"""The sizes up to this one are tried."""
 
 RUNS = 4
 """How many runs of sizes are named."""
@@ -78,7 +78,7 @@ def allowed(
     runs = list(consecutive(found))
     if not runs:
         return ""
-    named = [run_in_words(*run, is_open=largest is None and run[1] == last) for run in runs[:RUNS]]
+    named = [run_in_words(*run, is_open=run[1] == last != largest) for run in runs[:RUNS]]
     return f"{name}: {', '.join(named)}{', ...' if len(runs) > RUNS else ''}"
 
 
@@ -104,7 +104,7 @@ def consecutive(sizes: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def run_in_words(first: int, last: int, is_open: bool) -> str:
-    """``from 9 on``, ``9 to 16`` or ``9``."""
+    """``9 to 4096 at least`` where larger ones were not tried, ``9 to 16`` or ``9``."""
     if is_open:
-        return f"from {first} on"
+        return f"{first} to {last} at least"
     return f"{first} to {last}" if last > first else str(first)
