@@ -148,7 +148,7 @@ def as_a_key(x):
 
 
 def passed_on(x):
-    return x + sum(map(int, (x.shape[2] * 1.5, 2.5)))
+    return x + max((x.shape[2] * 1.5, 2.5), key=int)
 
 
 def an_attribute(x):
@@ -453,6 +453,39 @@ class TestWholeNumbers(ExporterTestCase):
             others=[(torch.randn(*size),) for size in SIZES],
             dynamic_shapes=({2: "height", 3: "width"},),
         )
+
+    def test_type_of_a_size(self):
+        """Of a module and of a parameter too."""
+
+        class Asking(torch.nn.Module):
+            def forward(self, x):
+                sizes = x.shape[2] if type(x.shape[2]) is int else 0
+                parts = x.shape[2] / 4 if type(x.shape[2] / 2) == float else 0  # noqa: E721
+                return x * sizes + parts + len(type(self).__name__) + (type(x.shape) in (int, float))
+
+        self.export_and_compare(
+            Asking(),
+            (X,),
+            others=[(torch.randn(*size),) for size in SIZES],
+            dynamic_shapes=({2: "height", 3: "width"},),
+        )
+
+    def test_int_that_map_calls(self):
+        class Mapped(torch.nn.Module):
+            def forward(self, x):
+                _, _, height, width = map(int, x.shape)
+                half, third = map(int, (x.shape[2] / 2, 1.5))
+                scale = sum(map(float, x.shape[2:]))
+                return x.reshape(-1, height * width) * scale, x[:, :, :half] + third
+
+        for way in (torch.export.Dim.AUTO, torch.export.Dim.DYNAMIC):
+            with self.subTest(way), self.assertNoLogs("experimental_experiment", "WARNING"):
+                self.export_and_compare(
+                    Mapped(),
+                    (X,),
+                    others=[(torch.randn(*size),) for size in SIZES],
+                    dynamic_shapes=({2: way, 3: way},),
+                )
 
     def test_models_of_transformers(self):
         """A function that asks what is an ``int`` keeps it, those beside it do not."""

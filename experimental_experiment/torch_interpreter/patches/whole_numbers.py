@@ -1,6 +1,6 @@
 """``int`` and ``float`` of a size and ``len`` of a tensor, numbers of Python: in functions that only call them, they give symbols.
 
-``isinstance(size, int)`` is true for the symbol there, as it is for the number.
+``isinstance(size, int)`` is true for the symbol there, as it is for the number, and ``type(size)`` is ``int``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ NAMES = {
     "float": "_float of sizes",
     "len": "_len of tensors",
     "isinstance": "_isinstance of sizes",
+    "type": "_type of sizes",
 }
 """What the functions call in the place of those of Python: no names of Python, which nothing can shadow.
 
@@ -43,21 +44,25 @@ TorchDynamo takes what has no underscore among Python's own for a function of C.
 NUMBERS = frozenset({"bool", "int", "float", "Number", "Real", "Rational", "Integral"})
 """The classes of numbers: a function that names none of them does not ask whether a size is one."""
 
+QUESTIONS = frozenset({"isinstance", "type"})
+"""The names of `NAMES` that ask for the class of a number."""
+
 
 @patch(
     "torch",
-    replaces=(*BEGINNINGS, "int, float, len and isinstance, in the functions of the model"),
+    replaces=(*BEGINNINGS, "int, float, len, isinstance and type, in the functions of the model"),
     default=True,
 )
 def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
     So are ``len(x)`` of a tensor, in D-FINE and RT-DETR, and ``float(width - 1) / 2``, in Kornia; ``int(x[0])`` of a number of the data is
-    refused. ``isinstance(x.shape[0], int)``, which the augmentations of Kornia check, is true for the number and not for the symbol. The
-    functions of the model that is captured, and those beside its classes, call something else in the place of ``int``, ``float``, ``len``
-    and ``isinstance``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type.
+    refused. ``isinstance(x.shape[0], int)``, which the augmentations of Kornia check, is true for the number and not for the symbol, as ``type(x.shape[0]) is int`` is. The
+    functions of the model that is captured, and those beside its classes, call something else in the place of ``int``, ``float``, ``len``,
+    ``isinstance`` and ``type``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type. ``map(int,
+    x.shape)`` is a call.
     """
-    calls = {"int": whole, "float": fraction, "len": length, "isinstance": is_instance}
+    calls = {"int": whole, "float": fraction, "len": length, "isinstance": is_instance, "type": type_of}
     for name, call in calls.items():
         setattr(builtins, NAMES[name], call)  # it stays: another thread may be inside of such a function
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
@@ -80,7 +85,7 @@ def whole_numbers_of_sizes() -> Iterator[None]:
 
 
 def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-    """Let the functions of a model call `whole`, `fraction`, `length` and `is_instance` in the place of Python's until *stack* is closed."""
+    """Let the functions of a model call `whole`, `fraction`, `length`, `is_instance` and `type_of` in the place of Python's until *stack* is closed."""
     for function in functions(model):
         before = function.__code__
         for name in NAMES:
@@ -130,11 +135,26 @@ def is_instance(value: Any, classes: Any) -> bool:
 
     Not one that the data decide: who asks whether that is a number compares it next, which would be refused.
     """
-    number = STANDS_FOR.get(type(value))
-    if number is None or not builtins.isinstance(number, classes) or not value.node.has_hint():
+    number = stands_for(value)
+    if number is None or not builtins.isinstance(number, classes):
         return builtins.isinstance(value, classes)
     whole_numbers_of_sizes.used()
     return True
+
+
+def type_of(*values: Any, **options: Any) -> type:
+    """``type`` that is the class of the number that a symbol stands for."""
+    number = stands_for(values[0]) if len(values) == 1 else None
+    if number is None:
+        return builtins.type(*values, **options)
+    whole_numbers_of_sizes.used()
+    return builtins.type(number)
+
+
+def stands_for(value: Any) -> int | float | bool | None:
+    """A number of the class of what a symbol stands for, None for what is no symbol or one that the data decide."""
+    number = STANDS_FOR.get(type(value))
+    return number if number is not None and value.node.has_hint() else None
 
 
 STANDS_FOR = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
@@ -289,9 +309,9 @@ def names_calls(function: types.FunctionType) -> bool:
 
 
 def is_named(code: types.CodeType, name: str) -> bool:
-    """Whether a *name* of `NAMES` is in a function: ``isinstance`` beside a class of numbers."""
+    """Whether a *name* of `NAMES` is in a function: one of `QUESTIONS` beside a class of numbers."""
     found = words(code)
-    return name in found and (name != "isinstance" or not NUMBERS.isdisjoint(found))
+    return name in found and (name not in QUESTIONS or not NUMBERS.isdisjoint(found))
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
@@ -352,7 +372,7 @@ def renamed(code: types.CodeType, name: str) -> types.CodeType:
 def only_calls(code: types.CodeType, name: str) -> bool:
     """Whether a *name* of `NAMES` is called in a function, and is nothing else there, as far as its source is known.
 
-    No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on.
+    No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on, but to ``map``, which calls it.
     """
     if not is_named(code, name):
         return False
@@ -364,7 +384,9 @@ def only_calls(code: types.CodeType, name: str) -> bool:
     except (OSError, SyntaxError):  # a lambda in the middle of a statement is none by itself
         return False
     nodes = list(ast.walk(tree))
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    called = {id(node.func) for node in calls}
+    called.update(id(node.args[0]) for node in calls if node.args and ast.unparse(node.func) == "map")
     told = {id(node) for note in notes(nodes) for node in ast.walk(note)}
     names = [
         node for node in nodes if isinstance(node, ast.Name) and node.id == name and id(node) not in told
