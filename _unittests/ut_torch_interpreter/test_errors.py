@@ -503,6 +503,31 @@ class TestCaptureError(ExporterTestCase):
         written = to_onnx(general, (X,), dynamic_shapes=dims)
         self.assert_matches(written, general, (torch.randn(5, 3),))
 
+    def test_a_size_that_the_model_remembers(self):
+        """Rotary embeddings keep the tables of their last length."""
+
+        class Rotary(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.length_cached = None
+
+            def forward(self, x):
+                if x.shape[0] != self.length_cached:  # line
+                    self.length_cached = x.shape[0]
+                    self.table = torch.arange(x.shape[0])
+                return x * self.table[:, None]
+
+        model, dims = Rotary(), ({0: "length"},)
+        model(X)
+        self.assertRegex(
+            self.refused(model, (X,), dynamic_shapes=dims),
+            r"# line\n  hint   the model compares the size with one that it keeps from an earlier call",
+        )
+        model.length_cached = None
+        written = to_onnx(model, (X,), dynamic_shapes=dims)
+        self.assertIsNone(model.length_cached)
+        self.assert_matches(written, Rotary(), (torch.randn(5, 3),))
+
     def test_all_of_torchs_sentence_and_nothing_for_its_developers(self):
         text = self.refused(lambda x: x.reshape(2, 3) + 1, (X,), dynamic_shapes=({0: "batch"},))
         self.assertIn("You marked L['x'].size()[0] as dynamic but your code specialized it to be", text)

@@ -182,6 +182,15 @@ TYPED_TENSOR = re.compile(r"\btorch\.(Byte|Char|Short|Int|Long|Half|Float|Double
 TYPED_TENSORS = "torch.LongTensor, torch.FloatTensor and their like take numbers of Python only: torch.tensor([...], dtype=) takes sizes"
 """The advice for a size in such a list."""
 
+REMEMBERED = re.compile(r"(==|!=|[<>]=?)\s*self\.\w*cache|\bself\.\w*cache\w*\s*(==|!=|[<>])")
+"""A line of a model that compares with what it keeps from call to call."""
+
+EARLIER_CALLS = (
+    "the model compares the size with one that it keeps from an earlier call: export it before it is called, or empty what it keeps, "
+    "as in model.cached_length = None"
+)
+"""The advice for a size that such a line asked to be the one of the example."""
+
 SHORTCUT = re.compile(
     r"^(if|elif|while)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
 )
@@ -274,6 +283,8 @@ def hint(error: BaseException, source: Source | None = None) -> str:
             return NUMBERS
         if TYPED_TENSOR.search(source[3]):
             return TYPED_TENSORS
+        if REMEMBERED.search(source[3]):
+            return EARLIER_CALLS
     return advice(evidence(error))
 
 
