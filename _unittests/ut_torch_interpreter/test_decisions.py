@@ -391,6 +391,64 @@ class TestPinned(ExporterTestCase):
                 self.assertRegex(text, r"test_decisions\.py(.|\n)*# pinned")
                 self.assertEqual(expected, sizes(model))
 
+    def test_a_size_of_one_that_torch_would_keep(self):
+        """The model is captured again with another size: torch asks what is contiguous, and makes it 1."""
+
+        def halves(x, y):
+            return x[:, :2].reshape(x.shape[0], -1) + y[:, 2:]  # kept
+
+        def written(x, y):
+            x = x.clone()
+            x[:, :2] = y[:, 2:] * 2
+            return x.reshape(-1)
+
+        args = X[:1], X[1:2]
+        others = [(torch.randn(n, 4), torch.randn(n, 4)) for n in (1, 2, 5, 6)]
+        for function in (halves, written):
+            for entry in ("rows", Dim("rows"), Dim.DYNAMIC):
+                with (
+                    self.subTest(function.__name__, entry=entry),
+                    self.assertNoLogs("experimental_experiment", "WARNING"),
+                ):
+                    self.export_and_compare(
+                        Function(function),
+                        args,
+                        others=others,
+                        dynamic_shapes=({0: entry}, {0: entry}),
+                    )
+
+    def test_a_size_of_one_that_is_another_model(self):
+        """The second capture takes a branch that is not the example's, or asks for its own size."""
+
+        def branched(x):
+            y = x[:, :2].reshape(x.shape[0], -1)  # kept
+            return y * 2 if x.shape[0] == 1 else y
+
+        def repeated(x):
+            y = x[:, :2].reshape(x.shape[0], -1)  # kept
+            return y * len([*range(x.shape[0])])
+
+        def expanded(x):
+            return x[:, :2].reshape(x.shape[0], -1).sum(1) + torch.ones(5)  # kept
+
+        for function in (branched, repeated, expanded):
+            with self.subTest(function.__name__):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    model = to_onnx(function, (X[:1],), dynamic_shapes=({0: "rows"},))
+                self.assertRegex(
+                    logs.records[0].getMessage(), r"x\.shape\[0\] is 1 in the model(.|\n)*# kept"
+                )
+                self.assert_matches(model, function, (X[1:2],))
+
+    def test_a_squeeze_of_a_size_of_one(self):
+        for function in (lambda x: x.squeeze(), lambda x: x.squeeze(0) * 2):
+            with self.assertRaisesRegex(
+                CaptureError,
+                r"assumes L\['x'\]\.size\(\)\[0\] != 1, which the example contradicts(.|\n)*"
+                "give an example whose sizes called dynamic are larger than 1",
+            ):
+                to_onnx(function, (X[:1],), dynamic_shapes=({0: "rows"},))
+
     def test_an_example_that_contradicts_the_program(self):
         exported = torch.export.export(Function(unless_large), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
         program = program_of(exported)

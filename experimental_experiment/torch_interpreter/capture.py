@@ -105,7 +105,7 @@ def capture(
         assignments_to_submodules(module) as assigned,
     ):
         try:
-            exported = options.capture(module, args, kwargs, shapes.shapes, shapes.has_small_sizes, decisions)
+            exported = options.capture(module, args, kwargs, shapes.shapes, shapes, decisions)
         except CaptureError as error:
             if "Constraints violated" in str(error):
                 suggest(error, module, args, kwargs, shapes, options)
@@ -139,9 +139,7 @@ def suggest(
     with unmarked(args, kwargs):
         pass  # the capture that failed left marks that the next one would read
     try:
-        exported = options.capture(
-            module, args, kwargs, shapes.relaxed(), shapes.has_small_sizes, Decisions()
-        )
+        exported = options.capture(module, args, kwargs, shapes.relaxed(), shapes, Decisions())
     except CaptureError:
         return
     program = exported if isinstance(exported, Program) else program_of(exported)

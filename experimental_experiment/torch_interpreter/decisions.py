@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -32,7 +32,7 @@ from experimental_experiment.torch_interpreter.frames import (
     is_called_by,
     model_line,
 )
-from experimental_experiment.torch_interpreter.signature import Input
+from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
@@ -174,17 +174,33 @@ class Decisions:
             for decision in self
         )
 
-    def refuse_contradictions(self) -> None:
-        """Raise CaptureError when a guard does not hold for the sizes of the example."""
-        for environment in {id(decision.environment): decision.environment for decision in self}.values():
-            refuse_contradictions(environment, self)
+    def pins_sizes_of_one(self) -> bool:
+        """Whether a guard keeps a size of an input at 1, as it is in the example."""
+        return any(1 in constants_of(environment).values() for environment in self.environments())
+
+    def environments(self) -> Collection[Any]:
+        """The ShapeEnvs that were asked."""
+        return {id(decision.environment): decision.environment for decision in self}.values()
+
+    def refuse_contradictions(
+        self, program: torch.export.ExportedProgram | Program, number: int | None = None
+    ) -> None:
+        """Raise CaptureError when what the program assumes does not hold for the sizes of the example.
+
+        *number*: what stands for 1 in the example of *program*; its branches have to be those of 1 then.
+        """
+        module = program.module if isinstance(program, Program) else program.graph_module
+        kept = [*kept_axes(module), *whole_slices(module)]
+        branches = [decision for decision in self if decision.is_branch] if number is not None else []
+        for environment in self.environments():
+            refuse_contradictions(environment, self, kept, branches, number)
 
     def keep_sizes_open(self) -> bool:
         """Whether the guards allow each size of an input more values than that of the example.
 
         Guards of several sizes are left out: they fix none of them alone.
         """
-        for environment in {id(decision.environment): decision.environment for decision in self}.values():
+        for environment in self.environments():
             for symbol, value in example_of(environment).items():
                 guards = [guard.expr for guard in environment.guards if guard.expr.free_symbols == {symbol}]
                 # twice the size is a multiple of all that this one is a multiple of
@@ -223,7 +239,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
     environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
     if environment is None:
         return
-    refuse_contradictions(environment, decisions)
+    refuse_contradictions(environment, decisions, kept)
     make_static(environment, inputs, decisions)
     tell(conditions(environment, inputs, kept, decisions))
 
@@ -267,22 +283,39 @@ def example_of(environment: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
     )
 
 
-def refuse_contradictions(environment: Any, decisions: Decisions) -> None:
-    """Raise CaptureError when a guard does not hold for the sizes of the example."""
-    example = example_of(environment)
+def refuse_contradictions(
+    environment: Any,
+    decisions: Decisions,
+    kept: Iterable[Assumed],
+    branches: Iterable[Decision] = (),
+    number: int | None = None,
+) -> None:
+    """Raise CaptureError when a guard, or what operators and branches assume, does not hold for the sizes of the example.
+
+    *number*: what stands for 1 in the example.
+    """
+    example = {
+        symbol: sympy.S.One if value == number else value for symbol, value in example_of(environment).items()
+    }
     guards = [guard.expr for guard in environment.guards]
     guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
+    assumed = [(guard, decisions.source_of(guard)) for guard in guards]
+    constant = constants_of(environment).keys()  # the axes of these are removed
+    assumed += [
+        (condition, source) for _, condition, source in kept if not condition.free_symbols <= constant
+    ]
+    assumed += [(branch.condition, branch.source) for branch in branches]
     names = {
         symbol: sympy.Symbol(source_name(sources[0]))
         for symbol, sources in environment.var_to_sources.items()
         if sources
     }
-    for guard in guards:
-        if guard.free_symbols <= set(example) and guard.xreplace(example) == sympy.false:
+    for condition, source in assumed:
+        if condition.free_symbols <= set(example) and condition.xreplace(example) == sympy.false:
             raise CaptureError(
-                f"the program of torch.export assumes {written(guard, names)}, which the example contradicts",
+                f"the program of torch.export assumes {written(condition, names)}, which the example contradicts",
                 hint="give an example whose sizes called dynamic are larger than 1",
-                source=decisions.source_of(guard),
+                source=source,
             )
 
 

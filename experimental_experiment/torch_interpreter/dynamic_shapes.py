@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,10 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import advice
+
+
+UNUSUAL = 5
+"""A size that models seldom ask for, as they do for 2 and 3."""
 
 
 @dataclasses.dataclass
@@ -46,6 +51,27 @@ class DynamicShapes:
             self.has_small_sizes |= any(
                 value.shape[axis] in (0, 1) for axis, entry in sizes.items() if is_asked(entry)
             )
+
+    def larger(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any], int] | None:
+        """The example with another size than 1 wherever a dimension called dynamic has that, and this size, which no tensor has.
+
+        None where none has size 1, and where a tensor is of a class of its own.
+        """
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        sizes = {size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape}
+        number = next(size for size in itertools.count(UNUSUAL) if size not in sizes)
+        is_larger = False
+        for position, (leaf, entries) in enumerate(zip(leaves, self.said)):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            axes = {axis for axis, entry in entries.items() if is_asked(entry) and leaf.shape[axis] == 1}
+            if axes and type(leaf) is not torch.Tensor:
+                return None
+            if axes:
+                shape = [number if axis in axes else size for axis, size in enumerate(leaf.shape)]
+                leaves[position] = leaf.detach().expand(shape).clone().requires_grad_(leaf.requires_grad)
+                is_larger = True
+        return (*pytree.tree_unflatten(leaves, spec), number) if is_larger else None
 
     def relaxed(self) -> Any:
         """The same for torch.export, which may choose what becomes of each dimension that was called dynamic."""

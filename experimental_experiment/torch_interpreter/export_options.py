@@ -21,6 +21,7 @@ from experimental_experiment.torch_interpreter.torch_state import without_remark
 
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.decisions import Decisions
+    from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes
 
 TRACINGS = ("export", "make_fx")
 
@@ -77,41 +78,49 @@ class ExportOptions:
         args: tuple,
         kwargs: dict[str, Any],
         dynamic_shapes: Any,
-        has_small_sizes: bool,
+        said: DynamicShapes,
         decisions: Decisions,
     ) -> torch.export.ExportedProgram | Program:
         """Call ``torch.export.export``, then decompose if asked; or trace with make_fx, which decomposes on the way.
 
-        *has_small_sizes*: whether a dimension called dynamic has size 0 or 1 in the example. *decisions* receives what
-        the example decided about sizes. When it decided that a size inside of the model is 1, as that of an image of 24 pixels after
-        five strides of 2, or of ``x[1:]`` of two rows, the model is captured again, without that.
-        Raises CaptureError, with torch's own error as its cause.
+        *said*: what the user says of the sizes of the example. *decisions* receives what the example decided about sizes. When it
+        decided that a size inside of the model is 1, as that of an image of 24 pixels after five strides of 2, or of ``x[1:]`` of
+        two rows, the model is captured again, without that; when it made a dimension called dynamic 1, with an example that has
+        another size there. Raises CaptureError, with torch's own error as its cause.
         """
-        asked = (module, args, kwargs, dynamic_shapes)
+        asked = [module, args, kwargs, dynamic_shapes]
         if self.backed_size_oblivious is not None:
             return self.captured(*asked, self.backed_size_oblivious, decisions)
         program = refusal = None
         try:
-            program = self.captured(*asked, has_small_sizes, decisions)
+            program = self.captured(*asked, said.has_small_sizes, decisions)
         except CaptureError as error:
             if "Constraints violated" not in str(error):
                 raise
             refusal = error
-        if has_small_sizes or not decisions.pins_inner_sizes():
+        number = None
+        if said.has_small_sizes:
+            larger = (
+                said.larger(args, kwargs) if refusal is not None or decisions.pins_sizes_of_one() else None
+            )
+            if larger is None:
+                return found_or_raised(program, refusal)
+            asked[1], asked[2], number = larger
+        elif not decisions.pins_inner_sizes():
             return found_or_raised(program, refusal)
         with unmarked(args, kwargs):
             pass  # the capture left marks that the next one would read
         others = type(decisions)()  # importing it would bring sympy
         try:
-            general = self.captured(*asked, True, others)
-            others.refuse_contradictions()
+            general = self.captured(*asked, number is None, others)
+            others.refuse_contradictions(general, number)
         except CaptureError as error:
-            logger.debug("a capture that takes no inner size for 1 is refused: %s", error)
+            logger.debug("a capture that takes no size for 1 is refused: %s", error)
             return found_or_raised(program, refusal)
-        if refusal is not None and not others.keep_sizes_open():
-            raise refusal
+        if (refusal is not None or number is not None) and not others.keep_sizes_open():
+            return found_or_raised(program, refusal)
         logger.info(
-            "the model was captured twice: the first time a size inside of it was 1, as it is for the example only"
+            "the model was captured twice: the first time a size was 1, as it is for the example only"
         )
         decisions.found = others.found
         return general
