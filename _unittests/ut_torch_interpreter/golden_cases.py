@@ -108,6 +108,7 @@ CASES = {
     "any": (lambda x: (x > 0).any(1), MATRIX),
     "variance": (lambda x: x.var(1), MATRIX),
     "variance, biased": (lambda x: x.var(1, correction=0), MATRIX),
+    "distinct elements": (torch.unique, MATRIX),
     "layer norm by hand": (
         lambda x: (x - x.mean(-1, True)) / (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
         ROWS,
