@@ -39,6 +39,8 @@ CASES = {
     "add a number": (lambda x: x + 1, MATRIX),
     "add nothing": (lambda x: x + 0, MATRIX),
     "add scaled": (lambda x, y: torch.add(x, y, alpha=2), MATRIX, MATRIX),
+    "between two": (torch.lerp, MATRIX, MATRIX, MATRIX),
+    "between two by a number": (lambda x, y: torch.lerp(x, y, 0.7), MATRIX, MATRIX),
     "multiply by one": (lambda x: x * 1.0, MATRIX),
     "square": (lambda x: x**2, MATRIX),
     "square root": (lambda x: x.abs().sqrt(), MATRIX),
@@ -72,6 +74,7 @@ CASES = {
     # activations
     "angle of two": (torch.atan2, MATRIX, MATRIX),
     "sign bit": (torch.signbit, MATRIX),
+    "angle of real numbers": (torch.angle, MATRIX),
     "relu": (F.relu, MATRIX),
     "relu6": (F.relu6, MATRIX),
     "gelu": (F.gelu, MATRIX),
