@@ -110,6 +110,19 @@ class TestArithmetic(ExporterTestCase):
         "lerp with a number near the end": (aten.lerp.Scalar, EDGES, OTHERS, 0.7),
         "lerp ends exactly": (aten.lerp.Scalar, torch.tensor([1e8]), torch.tensor([1.0]), 1),
         "lerp with a tensor": (aten.lerp.Tensor, EDGES, OTHERS, torch.linspace(-1, 2, 10)),
+        "lerp with a weight of each row": (
+            aten.lerp.Tensor,
+            EDGES,
+            OTHERS,
+            torch.linspace(-1, 2, 5)[:, None],
+        ),
+        "lerp with weights that are no numbers": (aten.lerp.Tensor, EDGES, OTHERS, EDGES.flip(0)),
+        "lerp ends exactly by a tensor": (
+            aten.lerp.Tensor,
+            torch.tensor([1e8]),
+            torch.tensor([1.0]),
+            torch.tensor([0.0, 1.0, 0.5]),
+        ),
     }
     SIGNS = {
         "signs of numbers": (each(aten.sign.default, aten.sgn.default), EDGES[1:]),

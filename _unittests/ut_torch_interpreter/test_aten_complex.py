@@ -5,7 +5,7 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import ExporterTestCase, of_each_float
 
 aten = torch.ops.aten
 Z = torch.tensor([[1 + 2j, -3 + 0.5j, 0.25 - 1j], [-1 - 1j, 2j, -0.5]])
@@ -73,7 +73,11 @@ class TestComplex(ExporterTestCase):
         "angle": (aten.angle.default, Z),
         "angle of axes": (aten.angle.default, EDGES[4:]),
         "angle of infinities": (aten.angle.default, EDGES[:4]),
-        "angle of a real tensor": (aten.angle.default, torch.tensor([-1.0, 0.0, 2.0, math.nan])),
+        **of_each_float(
+            aten.angle.default,
+            torch.tensor([-1.0, 0.0, -0.0, 2.0, math.nan, math.inf, -math.inf]),
+            of="angle of real numbers in",
+        ),
         "angle of integers": (aten.angle.default, torch.tensor([-1, 0, 2])),
         "sgn": (aten.sgn.default, EDGES[4:]),
         "sgn of zero": (aten.sgn.default, torch.zeros(2, dtype=torch.complex64)),

@@ -42,6 +42,13 @@ class TestExponential(ExporterTestCase):
         "x log of a number": (aten.xlogy.Scalar_Other, EDGES, 3.0),
         "a number log x": (aten.xlogy.Scalar_Self, 0, OTHERS),
         "x log y of integers": (aten.xlogy.Tensor, torch.tensor([0, 2]), torch.tensor([0, 3])),
+        "xlog1py": (
+            aten.special_xlog1py.default,
+            torch.tensor([0.0, 0.0, 1.0, 2.0]),
+            torch.tensor([-1.0, NAN, 1e-6, -2]),
+        ),
+        "xlog1py with a number": (aten.special_xlog1py.other_scalar, torch.tensor([0, 1, 2]), 0.5),
+        "xlog1py of a number": (aten.special_xlog1py.self_scalar, 2, torch.tensor([0.5, 1e-5])),
     }
 
     def test_same_as_eager(self):

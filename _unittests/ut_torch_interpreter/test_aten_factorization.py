@@ -41,6 +41,10 @@ class TestFactorization(ExporterTestCase):
         "_linalg_slogdet": (lambda x: aten._linalg_slogdet.default(x)[:2], A),
         "logdet": (aten.logdet.default, A),
         "logdet of positive matrices": (aten.logdet.default, POSITIVE),
+        "logdet with NaN below the diagonal": (
+            aten.logdet.default,
+            torch.tensor([[1.0, 2.0, 3.0], [float("nan"), 1.0, 2.0], [4.0, 5.0, 6.0]]),
+        ),
         "linalg_cholesky": (aten.linalg_cholesky.default, POSITIVE),
         "the upper factor": (aten.linalg_cholesky.default, POSITIVE[0].double(), {"upper": True}),
         "cholesky_ex": (aten.linalg_cholesky_ex.default, POSITIVE),

@@ -39,6 +39,9 @@ class TestSearching(ExporterTestCase):
             "after equal elements": (aten.bucketize.Tensor, WITH_NAN, EDGES, {"right": True}),
         }
         self.assert_cases(cases, special_values=True)
+        many, long = WITH_NAN.repeat(10, 10), torch.arange(600.0)  # which a Loop halves
+        for right in (True, False):
+            self.assert_same_as_eager(aten.bucketize.Tensor, many, long, kwargs={"right": right})
 
     def test_long_sequences(self):
         """They are halved in a Loop, as those of a dynamic size: known ones are compared with a few values."""

@@ -44,9 +44,6 @@ class TestSpecial(ExporterTestCase):
         "zeta with a number": (aten.special_zeta.other_scalar, torch.tensor([2.0, 3.0]), 1.5),
         "zeta of a number": (aten.special_zeta.self_scalar, 3, torch.tensor([2.0, 3.0])),
         "zeta in float64": (aten.special_zeta.default, torch.tensor([2.0, 3.0]).double(), torch.tensor([2, 3])),
-        "xlog1py": (aten.special_xlog1py.default, torch.tensor([0.0, 0.0, 1.0, 2.0]), torch.tensor([-1.0, math.nan, 1e-6, -2])),
-        "xlog1py with a number": (aten.special_xlog1py.other_scalar, torch.tensor([0, 1, 2]), 0.5),
-        "xlog1py of a number": (aten.special_xlog1py.self_scalar, 2, torch.tensor([0.5, 1e-5])),
     }  # fmt: skip
 
     def test_functions_of_one_tensor(self):

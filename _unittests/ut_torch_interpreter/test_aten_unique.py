@@ -19,6 +19,8 @@ class TestUnique(ExporterTestCase):
     CASES = {
         "floats": (aten._unique2.default, NUMBERS, True, True, True),
         "only the elements": (aten._unique2.default, NUMBERS),
+        "one element": (aten._unique2.default, torch.tensor(3.0), True, True, True),
+        "no element": (aten._unique2.default, NUMBERS[:0], True, True, True),
         "integers": (aten._unique2.default, INTS, True, True, True),
         "booleans": (aten._unique2.default, INTS > 3, True, False, True),
         "bytes": (aten._unique2.default, ROWS.to(torch.uint8), False, True, False),
@@ -47,6 +49,7 @@ class TestUnique(ExporterTestCase):
         "halves": (aten._unique2.default, FLOATS.half(), True, True, True),
         "only the elements": (aten._unique2.default, FLOATS.double()),
         "nothing": (aten._unique2.default, FLOATS[:0], True, True, True),
+        "one element": (aten._unique2.default, torch.tensor(NAN), True, True, True),
     }
 
     def test_special_values(self):

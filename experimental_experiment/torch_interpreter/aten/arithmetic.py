@@ -115,13 +115,15 @@ def lerp(op, self, end, weight):
     if isinstance(weight, ir.Value):
         self, end, weight = rounded_operands(op, dtype, self, end, weight)
     self, end, weight = (cast(op, x, wide(dtype)) for x in (self, end, weight))
-    span = op.Sub(end, self)
-    from_start = op.Add(self, op.Mul(weight, span))
-    from_end = op.Sub(end, op.Mul(span, op.Sub(1.0, weight)))
-    is_near = op.Less(op.Abs(weight), 0.5)
-    if is_near.const_value is not None and rank(is_near) == 0:
-        return cast(op, from_start if is_near.const_value.numpy() else from_end, dtype)
-    return cast(op, op.Where(is_near, from_start, from_end), dtype)
+    is_far = op.GreaterOrEqual(op.Abs(weight), 0.5)
+    if is_far.const_value is None or rank(is_far):
+        start = op.Where(is_far, end, self)
+        weight = op.Sub(weight, op.CastLike(is_far, weight))
+    elif is_far.const_value.numpy():
+        start, weight = end, op.Sub(weight, 1.0)
+    else:
+        start = self
+    return cast(op, op.Add(start, op.Mul(op.Sub(end, self), weight)), dtype)
 
 
 # ---- signs

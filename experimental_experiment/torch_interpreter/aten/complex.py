@@ -271,9 +271,7 @@ def angle(op, self):
 def angle_of_real(op, self):
     """pi below zero, zero above; NaN stays."""
     (self,) = promote_to_float(op, self)
-    return op.Where(
-        op.IsNaN(self), self, op.Where(op.Less(self, 0), op.CastLike(math.pi, self), op.CastLike(0, self))
-    )
+    return op.Where(op.Less(self, 0), op.CastLike(math.pi, self), op.Min(self, 0))
 
 
 @translates_complex(aten.sgn.default)

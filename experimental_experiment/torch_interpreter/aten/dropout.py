@@ -68,9 +68,12 @@ def feature_noise(op, input: ir.Value) -> ir.Value:
 
 
 def masked(op, input: ir.Value, mask: ir.Value, p: float) -> ir.Value:
-    """The kept elements divided by ``1 - p``; multiplied by the mask, as in torch, for NaN and infinities."""
-    kept = op.Mul(input, op.Cast(mask, to=input.dtype))
-    return kept if p == 1 else op.Mul(kept, 1 / (1 - p))
+    """The kept elements divided by ``1 - p``; multiplied by the mask, as in torch, for NaN and infinities.
+
+    The mask is what is divided: that of whole channels has fewer elements.
+    """
+    noise = op.Cast(mask, to=input.dtype)
+    return op.Mul(input, noise if p == 1 else op.Mul(noise, 1 / (1 - p)))
 
 
 def self_normalizing(op, input: ir.Value, mask: ir.Value, p: float) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, roots, and what is made of them: logaddexp, logit, xlogy.
+"""Exponentials, logarithms, roots, and what is made of them: logaddexp, logit, xlogy, xlog1py.
 
 Source of semantics: https://pytorch.org/docs/stable/torch.html#pointwise-ops. Integers give float32. Sines to hyperbolic tangents
 are in ``trigonometric``.
@@ -129,7 +129,18 @@ def log_odds(op, x: ir.Value) -> ir.Value:
 @translates(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self)
 def xlogy(op, self, other):
     """``self * log(other)``, 0 where *self* is 0, but NaN where *other* is."""
+    return times_logarithm(op, self, other, lambda x: op.Log(x))
+
+
+@translates(aten.special_xlog1py.default, aten.special_xlog1py.other_scalar, aten.special_xlog1py.self_scalar)
+def xlog1py(op, self, other):
+    """``self * log(1 + other)``, 0 where *self* is 0, but NaN where *other* is."""
+    return times_logarithm(op, self, other, lambda x: log1p(op, x))
+
+
+def times_logarithm(op, self, other, logarithm: Callable) -> ir.Value:
+    """``self * logarithm(other)``, 0 where *self* is 0, but NaN where *other* is."""
     dtype = float_dtype(self, other)
     self, other = rounded_operands(op, dtype, self, other)
     nothing = op.Min(op.Abs(other), 0.0)  # 0, or NaN
-    return cast(op, op.Where(op.Equal(self, 0.0), nothing, op.Mul(self, op.Log(other))), dtype)
+    return cast(op, op.Where(op.Equal(self, 0.0), nothing, op.Mul(self, logarithm(other))), dtype)

@@ -243,7 +243,7 @@ def pivots_and_sign(op, a: ir.Value) -> ir.Value:
 
     def step(op, k, a, pivots, sign):
         size = op.Where(op.Less(rows, k), op.constant(-1, DOUBLE), op.Abs(op.Gather(a, k, axis=-1)))
-        best = op.ArgMax(size, axis=-1, keepdims=1)
+        best = op.Max(op.ArgMax(size, axis=-1, keepdims=1), k)  # NaN is less than what is done
         across = op.GatherElements(a, op.Expand(column(op, best), one_row), axis=-2)
         a = op.Where(column(op, op.Equal(rows, best)), op.Unsqueeze(op.Gather(a, k, axis=-2), [-2]), a)
         corner = op.Gather(across, k, axis=-1)

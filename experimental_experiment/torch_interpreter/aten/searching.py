@@ -6,7 +6,6 @@ Source of semantics: torch.searchsorted. The place of a value is the number of e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import onnx_ir as ir
 import torch
@@ -40,15 +39,12 @@ def searchsorted(op, sorted_sequence, self, out_int32, right, side, sorter):
 
 
 def places(op, sequence, values, right: bool, out_int32: bool) -> ir.Value:
-    """How many elements of the sorted last axis of *sequence* come before each value; all of them before NaN, a special value."""
+    """How many elements of the sorted last axis of *sequence* come before each value, all of them before NaN.
+
+    Where all are compared, NaN is a special value: it takes a node more.
+    """
     sequence, values = promote(op, sequence, values)
-
-    def before(inner, elements: ir.Value, values: ir.Value) -> ir.Value:
-        if inner.context.special_values:
-            return inner.Not(inner.emit("Greater" if right else "GreaterOrEqual", (elements, values)))
-        return inner.emit("LessOrEqual" if right else "Less", (elements, values))
-
-    count = (halved if are_many(sequence, values) else compared)(op, sequence, values, before)
+    count = (halved if are_many(sequence, values) else compared)(op, sequence, values, right)
     return op.Cast(count, to=ir.DataType.INT32) if out_int32 else count
 
 
@@ -64,15 +60,24 @@ def are_many(sequence: ir.Value, values: ir.Value) -> bool:
     return length * math.prod(values.shape) >= MANY if values.shape.is_static() else length >= FEW
 
 
-def compared(op, sequence: ir.Value, values: ir.Value, before: Callable) -> ir.Value:
+def is_after(op, elements: ir.Value, values: ir.Value, right: bool) -> ir.Value:
+    """Whether the place of a value is before an element, which it never is for NaN."""
+    return op.emit("Greater" if right else "GreaterOrEqual", (elements, values))
+
+
+def compared(op, sequence: ir.Value, values: ir.Value, right: bool) -> ir.Value:
     """The number of elements before each value, of all compared."""
+    values = op.Unsqueeze(values, [-1])
     if rank(sequence) > 1:
         sequence = op.Unsqueeze(sequence, [-2])
-    is_before = before(op, sequence, op.Unsqueeze(values, [-1]))
+    if op.context.special_values:
+        is_before = op.Not(is_after(op, sequence, values, right))
+    else:
+        is_before = op.emit("LessOrEqual" if right else "Less", (sequence, values))
     return op.ReduceSum(op.Cast(is_before, to=INT64), [-1], keepdims=0)
 
 
-def halved(op, sequence: ir.Value, values: ir.Value, before: Callable) -> ir.Value:
+def halved(op, sequence: ir.Value, values: ir.Value, right: bool) -> ir.Value:
     """A Loop that halves what is left of the sequence for each value: the place is among the *left* elements from *place* on."""
 
     def step(inner, iteration, go, left, place):
@@ -84,7 +89,8 @@ def halved(op, sequence: ir.Value, values: ir.Value, before: Callable) -> ir.Val
         else:
             elements = inner.Gather(sequence, last)
         left = inner.Sub(left, half)
-        return [inner.Greater(left, 0), left, inner.Where(before(inner, elements, values), after, place)]
+        place = inner.Where(is_after(inner, elements, values, right), place, after)
+        return [inner.Greater(left, 0), left, place]
 
     length, nothing = op.constant(static(op.size(sequence, -1)), INT64), op.constant(0, INT64)
     place = expanded(op, nothing, [op.size(values, axis) for axis in range(rank(values))])

@@ -362,12 +362,3 @@ def entr(op, x):
 
 
 float_function(entr, aten.special_entr.default)
-
-
-@translates(aten.special_xlog1py.default, aten.special_xlog1py.other_scalar, aten.special_xlog1py.self_scalar)
-def xlog1py(op, self, other):
-    """``self * log(1 + other)``; zero when self is, unless other is NaN."""
-    x, y = (cast(op, value, DOUBLE) for value in promote_to_float(op, self, other))
-    nothing = op.Min(op.Abs(y), 0.0)  # 0, or NaN
-    result = op.Where(op.Equal(x, 0.0), nothing, op.Mul(x, log1p(op, y)))
-    return cast(op, result, float_dtype(self, other))

@@ -22,7 +22,7 @@ NOTHING: list[int] = []
 @translates(aten._unique2.default)
 def unique(op, self, sorted, return_inverse, return_counts):
     """The distinct elements in order, the place of each element among them, how often each occurs."""
-    values, _, inverse, counts = op.Unique(op.Reshape(self, [-1]), sorted=1, outputs=4)
+    values, _, inverse, counts = op.Unique(self, sorted=1, outputs=4)
     inverse = op.Reshape(inverse, op.shape_of(self)) if return_inverse else NOTHING
     return values, inverse, counts if return_counts else NOTHING
 

@@ -13,15 +13,16 @@ from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 @repairs(
     "Unique",
-    when="a vector of floats that holds NaN",
+    when="floats that hold NaN, not slices",
     because="NaN is equal to every element, which are lost",
     nodes=17,
     special_values=True,
 )
 def runs_of_equals(op, x, *, outputs, axis=None, sorted=1):
     """The elements in order, NaN last, cut into runs of equal ones; a NaN equals nothing."""
-    if x.dtype not in dtypes.FLOATS or rank(x) != 1:
+    if x.dtype not in dtypes.FLOATS or (axis is not None and rank(x) != 1):
         return None
+    x = op.Reshape(x, [-1])
     key = with_ordered_nan(op, x, math.inf)
     _, order = op.TopK(key, op.shape([op.size(x, 0)]), largest=0, outputs=2)
     ascending = op.Gather(x, order)
