@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import advice
 
-
 UNUSUAL = 5
 """A size that models seldom ask for, as they do for 2 and 3."""
 
