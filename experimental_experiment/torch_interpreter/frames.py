@@ -32,6 +32,7 @@ ASKING = (
     HERE + os.path.join("patches", "branches.py"),
     HERE + os.path.join("patches", "checks.py"),
     HERE + os.path.join("patches", "flags.py"),
+    HERE + os.path.join("patches", "optional_paddings.py"),
     HERE + os.path.join("patches", "shortcuts.py"),
     HERE + "tracing.py",
 )
