@@ -81,6 +81,15 @@ class TestStriding(ExporterTestCase):
         with self.assertRaisesRegex(Exception, "not initialized"):
             self.assert_same_as_eager(lambda x: x.clone().resize_(9), floats(3), dynamic=False)
 
+    def test_resize_of_a_transposed_tensor_takes_the_first_elements_of_the_memory(self):
+        def resized(x):
+            y = x.clone()
+            y.permute(2, 0, 1).resize_(2, 5).mul_(2)
+            return y, x.clone().transpose(0, 2).resize_(3, 3), (x + 1)[1:].mT.resize_(4)
+
+        self.assert_same_as_eager(resized, floats(2, 3, 4), dynamic=False)
+        self.assert_same_as_eager(lambda x: aten.resize.default(x.t(), [2, 3]), floats(3, 4), dynamic=False)
+
 
 if __name__ == "__main__":
     unittest.main()

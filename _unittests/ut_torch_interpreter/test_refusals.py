@@ -60,7 +60,7 @@ class TestRefusals(ExporterTestCase):
             torch.randn(4, dtype=torch.complex64)),
         "pad_mode=replicate": (
             lambda x: aten.stft.center(x, 4, return_complex=True, pad_mode="replicate"), SIGNAL[0]),
-        "resize_ of a tensor that is not contiguous": (lambda x: x.t().clone().resize_(3), X),
+        "resize_ of a tensor whose memory has gaps or shows an element twice": (lambda x: x.clone()[:, 1:].resize_(2), X),
         "resize_ with symbolic sizes": (
             lambda x: x.clone().resize_(x.shape[0] - 1), X, {"dynamic_shapes": ({0: DYNAMIC},)}),
         "resize_ to more elements, which are not initialized": (lambda x: x.clone().resize_(30), X),

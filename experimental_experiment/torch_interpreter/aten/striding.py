@@ -135,17 +135,22 @@ def put_at(op, base: ir.Value, new: ir.Value, pick: Callable[[ir.Value], ir.Valu
 
 
 def resized(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
-    """The first elements of a contiguous tensor, in another shape."""
+    """The first elements in memory of a tensor that fills its memory, whatever its strides, in another shape."""
     if len(sizes) == rank(x) and all(same_sizes(op, x, sizes)):
         return x
     viewed = op.context.node.args[0].meta["val"]
-    if not (viewed.is_contiguous() and is_zero(viewed.storage_offset())):
-        raise Untranslatable("resize_ of a tensor that is not contiguous")
-    if not all(isinstance(size, int) for size in [*viewed.shape, *sizes]):
+    if not all(isinstance(number, int) for number in [*viewed.shape, *viewed.stride(), *sizes]):
         raise Untranslatable("resize_ with symbolic sizes")
     if math.prod(sizes) > viewed.numel():
         raise Untranslatable("resize_ to more elements, which are not initialized")
-    return op.Reshape(op.Slice(reshaped(op, x, [-1]), [0], [math.prod(sizes)], [0]), sizes, allowzero=1)
+    flat = reshaped(op, x, [-1])
+    if viewed.is_contiguous():
+        return op.Reshape(op.Slice(flat, [0], [math.prod(sizes)], [0]), sizes, allowzero=1)
+    held = places_of(viewed.shape, viewed.stride(), 0)
+    order = np.argsort(held)
+    if not np.array_equal(held[order], np.arange(held.size)):
+        raise Untranslatable("resize_ of a tensor whose memory has gaps or shows an element twice")
+    return op.Gather(flat, order[: math.prod(sizes)].reshape(sizes), axis=0)
 
 
 def is_zero(number: int | torch.SymInt) -> bool:
