@@ -12,7 +12,13 @@ import torch.nn.functional as F
 from torch._higher_order_ops import scan
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import (
+    CaptureError,
+    ExportError,
+    ExportOptions,
+    messages,
+    to_onnx,
+)
 from experimental_experiment.torch_interpreter.errors import ShapeContradiction, Untranslatable
 
 torch.manual_seed(0)
@@ -502,6 +508,12 @@ class TestCaptureError(ExporterTestCase):
         )
         written = to_onnx(general, (X,), dynamic_shapes=dims)
         self.assert_matches(written, general, (torch.randn(5, 3),))
+
+    def test_a_class_among_the_outputs(self):
+        """Not one that TorchDynamo puts there itself, and fails on."""
+        text = "NotImplementedError: argument of type: <class '{}'>"
+        self.assertIn("a class among the outputs is unknown", messages.advice(text.format("models.Boxes")))
+        self.assertEqual("", messages.advice(text.format("torch._dynamo.output_graph.LazyProxy")))
 
     def test_a_size_that_the_model_remembers(self):
         """Rotary embeddings keep the tables of their last length."""

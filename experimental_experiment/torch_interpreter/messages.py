@@ -126,7 +126,7 @@ HINTS = (
         "concatenated, or not at all, or leave their number static",
     ),
     (
-        r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class",
+        r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class '(?!torch\._dynamo)",
         "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
     (
