@@ -428,10 +428,13 @@ class TestPinned(ExporterTestCase):
             y = x[:, :2].reshape(x.shape[0], -1)  # kept
             return y * len([*range(x.shape[0])])
 
+        def squeezed(x):
+            return x[:, :2].reshape(x.shape[0], -1).squeeze().argmax(-1)  # kept
+
         def expanded(x):
             return x[:, :2].reshape(x.shape[0], -1).sum(1) + torch.ones(5)  # kept
 
-        for function in (branched, repeated, expanded):
+        for function in (branched, repeated, squeezed, expanded):
             with self.subTest(function.__name__):
                 with self.assertLogs("experimental_experiment", "WARNING") as logs:
                     model = to_onnx(function, (X[:1],), dynamic_shapes=({0: "rows"},))
@@ -441,7 +444,10 @@ class TestPinned(ExporterTestCase):
                 self.assert_matches(model, function, (X[1:2],))
 
     def test_a_squeeze_of_a_size_of_one(self):
-        for function in (lambda x: x.squeeze(), lambda x: x.squeeze(0) * 2):
+        for function in (
+            lambda x: x.squeeze(),
+            lambda x: x.squeeze(0) * 2,
+        ):
             with self.assertRaisesRegex(
                 CaptureError,
                 r"assumes L\['x'\]\.size\(\)\[0\] != 1, which the example contradicts(.|\n)*"

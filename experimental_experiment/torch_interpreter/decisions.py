@@ -300,10 +300,7 @@ def refuse_contradictions(
     guards = [guard.expr for guard in environment.guards]
     guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
     assumed = [(guard, decisions.source_of(guard)) for guard in guards]
-    constant = constants_of(environment).keys()  # the axes of these are removed
-    assumed += [
-        (condition, source) for _, condition, source in kept if not condition.free_symbols <= constant
-    ]
+    assumed += [(condition, source) for _, condition, source in kept]
     assumed += [(branch.condition, branch.source) for branch in branches]
     names = {
         symbol: sympy.Symbol(source_name(sources[0]))
@@ -443,9 +440,12 @@ def kept_axes(module: torch.fx.GraphModule) -> Iterator[Assumed]:
     for node in calls_of(module, SQUEEZES):
         shape = node.args[0].meta["val"].shape
         given = node.args[1] if len(node.args) > 1 else range(len(shape))
-        for axis in given if isinstance(given, Iterable) else [given]:
-            if shape and isinstance(shape[axis], torch.SymInt):
-                yield shape[axis], sympy.Ne(shape[axis].node.expr, 1), source_line(node)
+        axes = [shape[axis] for axis in (given if isinstance(given, Iterable) else [given]) if shape]
+        sizes = [size for size in axes if isinstance(size, torch.SymInt)]
+        ones = sum(isinstance(size, int) and size == 1 for size in axes)  # a symbol would be asked
+        if len(shape) - node.meta["val"].dim() < ones + len(sizes):
+            for size in sizes:
+                yield size, sympy.Ne(size.node.expr, 1), source_line(node)
 
 
 def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
