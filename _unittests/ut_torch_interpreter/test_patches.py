@@ -15,6 +15,7 @@ from torch.export import Dim
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.frames import ASKING
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors, patches
 from experimental_experiment.torch_interpreter.patches import patch as room
 
@@ -94,6 +95,13 @@ class TestContext(unittest.TestCase):
             with self.subTest(item.name), room.applied([item]):
                 for name, inside in state([item]).items():
                     self.assertNotEqual(inside, self.before[name], name)
+
+    def test_what_asks_symbols_is_no_line_of_the_model(self):
+        """Otherwise branches of the model are taken for those of a library, and nothing warns of them."""
+        for item in patches():
+            if any(name.endswith("__bool__") for name in item.replaces):
+                with self.subTest(item.name):
+                    self.assertIn(item.apply.__wrapped__.__code__.co_filename, ASKING)
 
     def test_undone_after_an_exception(self):
         for error in (ValueError, KeyboardInterrupt, SystemExit):
