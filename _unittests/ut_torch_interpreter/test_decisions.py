@@ -421,12 +421,12 @@ class TestPinned(ExporterTestCase):
         """The second capture takes a branch that is not the example's, or asks for its own size."""
 
         def branched(x):
-            y = x[:, :2].reshape(x.shape[0], -1)  # kept
-            return y * 2 if x.shape[0] == 1 else y
+            y = x[:, :2].reshape(x.shape[0], -1)
+            return y * 2 if x.shape[0] == 1 else y  # kept
 
         def repeated(x):
-            y = x[:, :2].reshape(x.shape[0], -1)  # kept
-            return y * len([*range(x.shape[0])])
+            y = x[:, :2].reshape(x.shape[0], -1)
+            return y * len([*range(x.shape[0])])  # kept
 
         def squeezed(x):
             return x[:, :2].reshape(x.shape[0], -1).squeeze().argmax(-1)  # kept

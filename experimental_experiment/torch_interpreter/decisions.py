@@ -100,10 +100,16 @@ class Decision:
 
 
 class Decisions:
-    """The decisions of one capture, in order."""
+    """The decisions of one capture, in order.
+
+    Attributes:
+        found: by what asked for what, and where.
+        obstacle: the line that another example than one of size 1 does not pass, None when none was tried.
+    """
 
     def __init__(self):
         self.found: dict[tuple, Decision] = {}
+        self.obstacle: Source | None = None
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self.found.values())
@@ -322,7 +328,8 @@ def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> 
     for entry, axis, size in list(symbolic_sizes(inputs)):
         symbol = size.node.expr
         if symbol in constants:
-            source = decisions.source_of(sympy.Eq(symbol, constants[symbol]))
+            source = decisions.obstacle if constants[symbol] == 1 else None
+            source = source or decisions.source_of(sympy.Eq(symbol, constants[symbol]))
             logger.warning(
                 "%s is %s in the model, as in the example: torch.export did not keep it dynamic%s",
                 place(entry, axis),

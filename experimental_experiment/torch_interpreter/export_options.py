@@ -116,6 +116,7 @@ class ExportOptions:
             others.refuse_contradictions(general, number)
         except CaptureError as error:
             logger.debug("a capture that takes no size for 1 is refused: %s", error)
+            decisions.obstacle = error.source
             return found_or_raised(program, refusal)
         if (refusal is not None or number is not None) and not others.keep_sizes_open():
             return found_or_raised(program, refusal)
