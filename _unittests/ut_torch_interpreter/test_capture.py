@@ -238,6 +238,8 @@ class TestKinds(ExporterTestCase):
             torch.nn.Dropout(0.0),
             torch.nn.Linear(3, 4),
             torch.nn.LSTM(3, 4),
+            torch.nn.BatchNorm1d(3, track_running_stats=False),
+            lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
         )
         for model in quiet:
             with self.subTest(model), self.assertNoLogs("experimental_experiment", "WARNING"):

@@ -376,6 +376,8 @@ def trains(node: torch.fx.Node) -> bool:
     arguments = registry.schema_names(node.target)
     given = dict(zip(arguments, node.args)) | dict(node.kwargs)
     is_training = any(given.get(name) is True for name in ("train", "training"))
+    if given.get("running_mean", 1) is None:
+        return False  # it normalizes by its input after model.eval() too
     return is_training and all(given.get(name, 1) != 0 for name in ("p", "dropout", "dropout_p"))
 
 

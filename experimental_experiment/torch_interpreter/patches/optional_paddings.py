@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.frames import asking_frame, is_library
+from experimental_experiment.torch_interpreter.patches.maxima import least
 from experimental_experiment.torch_interpreter.patches.paddings import missing
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -176,9 +177,7 @@ def variable(frame: FrameType, name: str) -> Any:
 
 def is_never_negative(value: int | torch.SymInt) -> bool:
     """Whether a number is known to be 0 or more, as a rest is."""
-    if isinstance(value, int):
-        return value >= 0
-    return bool(value.node.shape_env.bound_sympy(value.node.expr).lower >= 0)
+    return bool(least(value) >= 0)
 
 
 def is_harmless(frame: FrameType, step: ast.expr, amounts: list[Any]) -> bool:
@@ -237,8 +236,10 @@ def number(frame: FrameType, written: ast.expr) -> Any:
 def vanishes(value: Any, amounts: Iterable[Any]) -> bool:
     """Whether a number is 0 where all *amounts* are: one of them, its half, or 0."""
     if isinstance(value, torch.SymInt):
-        zeros = {amount.node.expr: 0 for amount in amounts if isinstance(amount, torch.SymInt)}
-        return value.node.expr.subs(zeros) == 0
+        symbolic = [amount for amount in amounts if isinstance(amount, torch.SymInt)]
+        halves = [half for amount in symbolic for half in (amount // 2, amount - amount // 2)]
+        zeros = {amount.node.expr: 0 for amount in symbolic}
+        return value.node.expr in map(expression, halves) or value.node.expr.subs(zeros) == 0
     return type(value) is int and value == 0
 
 
