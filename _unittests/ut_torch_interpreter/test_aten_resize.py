@@ -6,6 +6,7 @@ import math
 import unittest
 
 import torch
+from onnx.reference import ReferenceEvaluator
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase, each
@@ -164,6 +165,19 @@ class TestResize(ExporterTestCase):
                 self.assertEqual(factor == 0.7, "Shape" in kinds)
                 if factor != 0.7:
                     self.assertLessEqual(kinds, {"Unsqueeze", "Resize", "Squeeze", "Reshape"})
+
+    def test_corners_of_factors_in_any_runtime(self):
+        """Corners are aligned with a whole length: 7 * 1.7 is 11, not 11.9."""
+        dynamic = (None, ({2: "height", 3: "width"},), ({3: "width"},))
+        for factor, sizes in itertools.product((2, 1.7, 0.6), dynamic):
+            with self.subTest(factor=factor, dynamic=sizes):
+                layer = torch.nn.Upsample(scale_factor=factor, mode="bilinear", align_corners=True)
+                model = to_onnx(layer, (IMAGE,), dynamic_shapes=sizes, runtime="onnx")
+                for x in (IMAGE, normal(2, 3, 7, 9)) if sizes else (IMAGE,):
+                    (got,) = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: x.numpy()})
+                    torch.testing.assert_close(torch.from_numpy(got), layer(x), rtol=1e-4, atol=1e-4)
+                if factor == 2 or not sizes:
+                    self.assertEqual(["Resize"], [node.op_type for node in model.graph.node])
 
     def test_nearest_neighbours_of_static_sizes(self):
         """One Resize, or a Gather an axis where it may read a neighbour."""
