@@ -1,5 +1,6 @@
 """What the example decided: branches on sizes are warned about with their line, pinned sizes are static."""
 
+import importlib
 import math
 import unittest
 
@@ -416,6 +417,22 @@ class TestPinned(ExporterTestCase):
                         others=others,
                         dynamic_shapes=({0: entry}, {0: entry}),
                     )
+
+    def test_a_size_of_one_and_the_layout_of_memory(self):
+        """WavLM: torch asks whether batch * steps and steps differ, which they do not for one text."""
+        transformers = importlib.import_module("transformers")
+        config = transformers.WavLMConfig(
+            hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, conv_dim=(8,),
+            conv_stride=(5,), conv_kernel=(10,), num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2,
+        )  # fmt: skip
+        model = transformers.WavLMModel(config).eval()
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                Function(lambda x: model(x).last_hidden_state),
+                (torch.randn(1, 100),),
+                others=[(torch.randn(3, 100),), (torch.randn(2, 150),)],
+                dynamic_shapes=({0: "batch", 1: "length"},),
+            )
 
     def test_a_size_of_one_that_is_another_model(self):
         """The second capture takes a branch that is not the example's, or asks for its own size."""

@@ -88,7 +88,7 @@ class ExportOptions:
         two rows, the model is captured again, without that; when it made a dimension called dynamic 1, with an example that has
         another size there. Raises CaptureError, with torch's own error as its cause.
         """
-        asked = [module, args, kwargs, dynamic_shapes]
+        asked = (module, args, kwargs, dynamic_shapes)
         if self.backed_size_oblivious is not None:
             return self.captured(*asked, self.backed_size_oblivious, decisions)
         program = refusal = None
@@ -105,7 +105,7 @@ class ExportOptions:
             )
             if larger is None:
                 return found_or_raised(program, refusal)
-            asked[1], asked[2], number = larger
+            asked, number = (module, *larger[:2], dynamic_shapes), larger[2]
         elif not decisions.pins_inner_sizes():
             return found_or_raised(program, refusal)
         with unmarked(args, kwargs):
