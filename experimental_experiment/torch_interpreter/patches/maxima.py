@@ -29,7 +29,8 @@ def without_the_less(maximum: Callable) -> Callable:
 
     @functools.wraps(maximum)
     def called(self: torch.SymInt, other: Any) -> Any:
-        if type(other) is int and self.node.expr.is_Add:
+        # strides are products of max(size, 1), which torch compares as they are written
+        if type(other) is int and other != 1 and self.node.expr.is_Add:
             if least(self) >= other:
                 known_maxima.used()
                 return self
