@@ -136,6 +136,13 @@ def of_another_function(x):
     return x * 2
 
 
+def divided_by_a_size(x):
+    amount = -x.shape[2] % 4
+    if amount:  # branch
+        x = F.pad(x, (0, 0, 0, amount // x.shape[3]))
+    return x * 2
+
+
 ALWAYS = (windows, cut_off, returned, listed, one_that_is_known)
 STAY = (
     negative,
@@ -147,6 +154,7 @@ STAY = (
     cut_from_the_end,
     cut_to_a_half,
     of_another_function,
+    divided_by_a_size,
 )
 
 

@@ -304,9 +304,8 @@ def refuse_contradictions(
         symbol: sympy.S.One if value == number else value for symbol, value in example_of(environment).items()
     }
     guards = [guard.expr for guard in environment.guards]
-    if (
-        number is not None
-    ):  # an operator that asks what differs, as memory is laid out by it, computes the same
+    if number is not None:
+        # an operator that asks what differs, as memory is laid out by it, computes the same
         guards = [guard for guard in guards if not isinstance(guard, sympy.Ne)]
     guards += [sympy.Eq(symbol, other) for symbol, other in environment.replacements.items()]
     assumed = [(guard, decisions.source_of(guard)) for guard in guards]

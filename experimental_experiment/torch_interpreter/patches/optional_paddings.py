@@ -228,7 +228,9 @@ def number(frame: FrameType, written: ast.expr) -> Any:
     if isinstance(written, ast.BinOp) and type(written.op) in OPERATIONS:
         operands = number(frame, written.left), number(frame, written.right)
         is_known = all(isinstance(value, (int, torch.SymInt)) for value in operands)
-        if is_known and (not isinstance(written.op, ast.FloorDiv) or operands[1] == 2):
+        if isinstance(written.op, ast.FloorDiv):  # a symbol would be asked whether it is 0
+            is_known = is_known and type(operands[1]) is int and operands[1] > 0
+        if is_known:
             return OPERATIONS[type(written.op)](*operands)
     return None
 

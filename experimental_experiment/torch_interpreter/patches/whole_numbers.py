@@ -57,10 +57,10 @@ def whole_numbers_of_sizes() -> Iterator[None]:
     """``int(x.shape[0] * 1.5)`` is a number of Python: images of MobileViT, InternVL and others have the example's size.
 
     So are ``len(x)`` of a tensor, in D-FINE and RT-DETR, and ``float(width - 1) / 2``, in Kornia; ``int(x[0])`` of a number of the data is
-    refused. ``isinstance(x.shape[0], int)``, which the augmentations of Kornia check, is true for the number and not for the symbol, as ``type(x.shape[0]) is int`` is. The
-    functions of the model that is captured, and those beside its classes, call something else in the place of ``int``, ``float``, ``len``,
-    ``isinstance`` and ``type``, those that do nothing else with them: ``isinstance(x, int)`` and ``dtype=int`` want a type. ``map(int,
-    x.shape)`` is a call.
+    refused. ``isinstance(x.shape[0], int)``, which the augmentations of Kornia check, is true for the number and not for the symbol, as
+    ``type(x.shape[0]) is int`` is. The functions of the model that is captured, and those beside its classes, call something else in the
+    place of ``int``, ``float``, ``len``, ``isinstance`` and ``type``, those that do nothing else with them: ``isinstance(x, int)`` and
+    ``dtype=int`` want a type. ``map(int, x.shape)`` is a call.
     """
     calls = {"int": whole, "float": fraction, "len": length, "isinstance": is_instance, "type": type_of}
     for name, call in calls.items():
