@@ -5,6 +5,7 @@ import time
 import unittest
 
 import torch
+from onnx.reference import ReferenceEvaluator
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import Call, ExporterTestCase, each, without_row
@@ -34,8 +35,12 @@ OTHER_ROWS = {
     "Resize.continued": (lambda x: interpolate(x, scale_factor=1.1, mode="bicubic"), IMAGE.mT),
     "Resize.neighbours_of_less": (lambda x: interpolate(x, scale_factor=0.5, mode="bicubic"), IMAGE.mT),
     "Resize.smoothed_nowhere": (lambda x: interpolate(x, scale_factor=1.5, mode="bicubic"), IMAGE.mT),
+    "Resize.of_whole_lengths": (
+        lambda x: interpolate(x, scale_factor=1.7, mode="bilinear", align_corners=True),
+        IMAGE,
+    ),
 }
-"""Rows for speed."""
+"""Rows for speed, and of the plain standard."""
 
 
 def seconds(model, image: torch.Tensor) -> float:
@@ -158,3 +163,22 @@ class TestResampling(ExporterTestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+    def test_corners_of_whole_lengths(self):
+        """7 * 1.7 is 11, in the reference evaluator too."""
+        function, image = OTHER_ROWS["Resize.of_whole_lengths"]
+        sizes = ({2: "height", 3: "width"},)
+
+        def differs():
+            model = to_onnx(function, (image,), dynamic_shapes=sizes, runtime="onnx")
+            evaluator, found = ReferenceEvaluator(model), []
+            for x in (image, torch.randn(2, 3, 7, 9)):
+                (got,) = evaluator.run(None, {model.graph.input[0].name: x.numpy()})
+                found.append(not torch.allclose(torch.from_numpy(got), function(x), rtol=1e-4, atol=1e-4))
+            return found
+
+        self.assertEqual([False, False], differs())
+        with without_row("Resize.of_whole_lengths"):
+            self.assertIn(True, differs())
+        plain = to_onnx(function, (image,), dynamic_shapes=sizes)
+        self.assertEqual(["Resize"], [node.op_type for node in plain.graph.node])

@@ -160,8 +160,7 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
     if align_corners:  # positions depend on the sizes alone: their quotient gives a whole length
         axes = [(size, out, None if is_static(size, out) else scale) for size, out, scale in axes]
     found = [stretch(*axis, copied and not align_corners) for axis in axes] if told else [None]
-    is_exact = None not in found and all(item.is_exact for item in found)
-    if is_exact and not (align_corners and may_be_a_fraction(op, axes)):
+    if None not in found and all(item.is_exact for item in found):
         return op.Resize(x, None, factors_of(op, x, found), **attributes)
     if align_corners or not any(scales):  # positions depend on the sizes alone
         whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])
@@ -170,11 +169,6 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
         return None
     result = op.Resize(x, None, factors_of(op, x, found), **attributes)
     return op.Slice(result, [0] * len(axes), op.shape(sizes), list(range(2, rank(x))))
-
-
-def may_be_a_fraction(op, axes: Sequence[tuple[Size, Size, float | None]]) -> bool:
-    """Whether the runtime may align corners with a length of 11.9 elements: onnxruntime cuts it off, onnx.reference does not."""
-    return op.context.runtime != "onnxruntime" and any(scale and scale != int(scale) for *_, scale in axes)
 
 
 def factors_of(op, x, found: Sequence[Stretch]) -> ir.Value:

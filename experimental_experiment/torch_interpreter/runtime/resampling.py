@@ -143,6 +143,25 @@ def of_one_sample(op, x, roi=None, scales=None, sizes=None, *, mode="nearest", a
     return op.Reshape(result, op.shape([-1, op.size(x, 1), 0, 0]))
 
 
+@repairs(
+    "Resize",
+    when="aligned corners, a factor that is not whole of an axis of dynamic size",
+    because="onnx.reference aligns the corners with a length of 11.9 elements, where onnxruntime and torch cut it off",
+    nodes=4,
+    measured="1.23.2",
+    runtime="onnx",
+)
+def of_whole_lengths(op, x, roi=None, scales=None, sizes=None, **attributes):
+    """The sizes, cut off."""
+    if attributes.get("coordinate_transformation_mode") != "align_corners" or scales is None:
+        return None
+    factors = [None] * rank(x) if scales.const_value is None else scales.const_value.numpy().tolist()
+    if all(isinstance(size, int) or factor == int(factor or 0) for size, factor in zip(x.shape, factors)):
+        return None
+    lengths = op.Mul(op.Cast(op.Shape(x), to=ir.DataType.FLOAT), scales)
+    return op.Resize(x, roi, None, op.Cast(lengths, to=ir.DataType.INT64), **attributes)
+
+
 def grows_or_stays(x: ir.Value, scales: ir.Value | None, sizes: ir.Value | None) -> bool:
     """Whether no axis of *x* is known to shrink, or may."""
     given = scales if scales is not None else sizes

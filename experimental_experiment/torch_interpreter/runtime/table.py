@@ -34,9 +34,10 @@ class Row:
         when: the condition on inputs and attributes, in words.
         because: what goes wrong without the row.
         nodes: how many nodes more the repair takes, in words where it depends.
-        measured: version of onnxruntime; None for a row that an operator set needs in any runtime.
+        measured: version of onnxruntime, or of onnx; None for a row that an operator set needs in any runtime.
         before: the first version of ai.onnx that does not need the row; None when all do.
         special_values: whether only NaN, the sign of zero, int64 beyond 2 ** 53 or ties of rounding differ without it.
+        runtime: whose models it repairs: onnxruntime's, or those of the plain standard, which every other runtime reads.
     """
 
     operator: str
@@ -47,6 +48,7 @@ class Row:
     measured: str | None = MEASURED
     before: int | None = None
     special_values: bool = False
+    runtime: str = "onnxruntime"
 
     @property
     def name(self) -> str:
@@ -67,7 +69,7 @@ class Row:
         """Whether a model for this target needs the row."""
         if self.before is not None and opset >= self.before:
             return False
-        if self.measured is not None and runtime != "onnxruntime":
+        if self.measured is not None and runtime != self.runtime:
             return False
         return special_values or not self.special_values
 
@@ -84,9 +86,10 @@ def repairs(
     special_values: bool = False,
     before: int | None = None,
     measured: str = MEASURED,
+    runtime: str = "onnxruntime",
 ) -> Callable:
-    """Register what onnxruntime needs in the place of these operators; see `Row`."""
-    return register(operators, when, because, nodes, measured, before, special_values)
+    """Register what a runtime needs in the place of these operators; see `Row`."""
+    return register(operators, when, because, nodes, measured, before, special_values, runtime)
 
 
 def before(opset: int, *operators: str, when: str = "always", because: str, nodes: int | str) -> Callable:
@@ -157,7 +160,8 @@ def rewritten(
 
 def markdown() -> str:
     """``docs/runtime.md``: the rows of onnxruntime, those that only concern special values, those of the operator sets."""
-    measured = [row for row in ROWS if row.measured is not None]
+    measured = [row for row in ROWS if row.measured is not None and row.runtime == "onnxruntime"]
+    plain = [row for row in ROWS if row.measured is not None and row.runtime == "onnx"]
     lines = [
         "# What a runtime needs",
         "",
@@ -202,6 +206,11 @@ def markdown() -> str:
         "in torch).",
         "",
         *markdown_rows([row for row in measured if row.special_values]),
+        "## The plain standard",
+        "",
+        'What a model for `runtime="onnx"` says more plainly, where runtimes read the standard in different ways. The version is the one of onnx.',
+        "",
+        *markdown_rows(plain),
         "## Operator sets",
         "",
         "What older versions of ai.onnx need, in any runtime.",
