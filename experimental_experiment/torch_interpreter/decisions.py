@@ -30,8 +30,10 @@ from experimental_experiment.torch_interpreter.frames import (
     asking_frame,
     is_asked_by_check,
     is_called_by,
+    is_library,
     model_line,
 )
+from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
@@ -64,7 +66,7 @@ class Decision:
         result: the answer: a bool for a condition, a number for an expression.
         ranges: the sizes that were possible before.
         source: the innermost line of the model, None when there is none.
-        is_branch: whether that line asked itself, rather than an operator that it calls.
+        is_branch: whether that line asked itself, rather than an operator that it calls, and the answer matters to it.
         is_check: whether ``torch._check`` asked, which raises for the other answer, whatever the data are.
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
         asker: the name of the function that asked.
@@ -123,7 +125,8 @@ class Decisions:
         def evaluate_expr(environment, expression, *args, **kwargs):
             asking = sys._getframe(1)
             frame = asking_frame(asking)
-            key = (id(environment), expression, frame.f_code, frame.f_lineno)
+            settled = not is_library(frame.f_code.co_filename) and is_settled(frame)
+            key = (id(environment), expression, frame.f_code, frame.f_lineno, settled)
             if key in self.found or not getattr(expression, "free_symbols", None):
                 return evaluate(environment, expression, *args, **kwargs)
             ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
@@ -135,7 +138,7 @@ class Decisions:
                 result,
                 ranges,
                 source,
-                is_branch,
+                is_branch and not settled,
                 is_check=is_asked_by_check(asking),
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
                 asker=frame.f_code.co_name,
