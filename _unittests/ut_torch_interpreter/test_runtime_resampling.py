@@ -163,10 +163,6 @@ class TestResampling(ExporterTestCase):
                     every, IMAGE.to(dtype), others=[(torch.randn(1, 7, 6, 2).to(dtype),)]
                 )
 
-
-if __name__ == "__main__":
-    unittest.main()
-
     def test_corners_of_whole_lengths(self):
         """7 * 1.7 is 11, in the reference evaluator too."""
         function, image = OTHER_ROWS["Resize.of_whole_lengths"]
@@ -187,3 +183,7 @@ if __name__ == "__main__":
             self.assertIn(True, differs())
         plain = to_onnx(function, (image,), dynamic_shapes=sizes)
         self.assertEqual(["Resize"], [node.op_type for node in plain.graph.node])
+
+
+if __name__ == "__main__":
+    unittest.main()
