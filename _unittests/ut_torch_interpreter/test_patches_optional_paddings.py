@@ -89,6 +89,33 @@ def padded_always(x):
     return x * 2
 
 
+def written_then(x):
+    amount, x = -x.shape[2] % 4, x * 2
+    y = x
+    if amount:  # branch
+        x = F.pad(x, (0, 0, 0, amount))
+    x += 1
+    return x[:, :, : y.shape[2]] + y
+
+
+def written_in_part(x):
+    amount, x = -x.shape[2] % 4, x * 2
+    y = x
+    if amount:  # branch
+        x = F.pad(x, (0, 0, 0, amount))
+    x[:, 0].mul_(2)
+    return x[:, :, : y.shape[2]] + y
+
+
+def written_by_a_method(x):
+    amount, x = -x.shape[2] % 4, x * 2
+    y = x
+    if amount:  # branch
+        x = F.pad(x, (0, 0, 0, amount))
+    x.relu_()
+    return x[:, :, : y.shape[2]] + y
+
+
 def another(x):
     amount, y = -x.shape[2] % 4, x
     if amount:  # branch
@@ -155,6 +182,9 @@ STAY = (
     cut_to_a_half,
     of_another_function,
     divided_by_a_size,
+    written_then,
+    written_in_part,
+    written_by_a_method,
 )
 
 

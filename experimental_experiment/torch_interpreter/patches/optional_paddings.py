@@ -110,7 +110,7 @@ def found(tree: ast.AST) -> Iterator[Branch]:
                 for place, statement in enumerate(block):
                     amounts = asked(statement.test) if isinstance(statement, ast.If) else {}
                     steps = steps_of(statement, block[place + 1 :]) if amounts else []
-                    if steps:
+                    if steps and not any(is_written(tree, statement, step) for step in steps):
                         yield Branch(statement.test, amounts, steps)
 
 
@@ -158,6 +158,37 @@ def steps_of(statement: ast.If, following: list[ast.stmt]) -> list[ast.expr]:
             return []
         steps.append(value)
     return steps
+
+
+def is_written(tree: ast.AST, branch: ast.If, step: ast.expr) -> bool:
+    """Whether the next thing that is done to the variable that a branch pads is to write into it: the tensor itself, if not padded."""
+    if not isinstance(step, ast.Call):
+        return False  # a slice is the memory of the tensor too
+    behind = branch.end_lineno or branch.lineno
+    statements = [node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Call))]
+    found = [(node.lineno, writes(node, step.args[0].id)) for node in statements if node.lineno > behind]
+    changes = sorted((line, does) for line, does in found if does is not None)
+    return bool(changes) and changes[0][1]
+
+
+def writes(node: ast.Assign | ast.AugAssign | ast.Call, name: str) -> bool | None:
+    """Whether a variable, or a part of it, is written in place, rather than bound anew; None when neither is done."""
+    if isinstance(node, ast.Call):
+        is_in_place = isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
+        return True if is_in_place and name_of(node.func.value) == name else None
+    if isinstance(node, ast.AugAssign):
+        return True if name_of(node.target) == name else None
+    for target in node.targets:
+        if name_of(target) == name:
+            return isinstance(target, ast.Subscript)
+    return None
+
+
+def name_of(value: ast.expr) -> str | None:
+    """The variable that is written there, also of a part of it."""
+    while isinstance(value, ast.Subscript):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else None
 
 
 def operand_of(value: ast.expr | None) -> ast.expr | None:
