@@ -204,11 +204,12 @@ class Decisions:
         for environment in self.environments():
             refuse_contradictions(environment, self, kept, branches, number)
 
-    def keep_sizes_open(self) -> bool:
-        """Whether the guards allow each size of an input more values than that of the example.
+    def closed_sizes(self) -> set[sympy.Symbol]:
+        """The sizes of inputs that the guards allow no other value than that of the example.
 
         Guards of several sizes are left out: they fix none of them alone.
         """
+        found = set()
         for environment in self.environments():
             for symbol, value in example_of(environment).items():
                 guards = [guard.expr for guard in environment.guards if guard.expr.free_symbols == {symbol}]
@@ -217,8 +218,8 @@ class Decisions:
                 if not any(
                     all(guard.subs(symbol, other) != sympy.false for guard in guards) for other in others
                 ):
-                    return False
-        return True
+                    found.add(symbol)
+        return found
 
     def source_of(self, condition: sympy.Basic) -> Source | None:
         """The line that asked for a condition."""

@@ -118,8 +118,10 @@ class ExportOptions:
             logger.debug("a capture that takes no size for 1 is refused: %s", error)
             decisions.obstacle = error.source
             return found_or_raised(program, refusal)
-        if (refusal is not None or number is not None) and not others.keep_sizes_open():
-            return found_or_raised(program, refusal)
+        if refusal is not None or number is not None:
+            closed = others.closed_sizes()
+            if closed and (refusal is not None or not closed < decisions.closed_sizes()):
+                return found_or_raised(program, refusal)
         logger.info(
             "the model was captured twice: the first time a size was 1, as it is for the example only"
         )
