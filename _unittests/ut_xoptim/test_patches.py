@@ -6,7 +6,8 @@ from _unittests.ut_xoptim.cases import RuleTestCase
 from _unittests.ut_xoptim.test_slicing import ALL, constants
 
 NUMBERS = constants(zero=[0], one=[1], two=[2], e=[ALL], h=[1], w=[2])
-ROWS = "a = Slice(x, zero, e, h, two) b = Slice(x, one, e, h, two) "
+EVEN = "a = Slice(x, zero, e, h, two) "
+ROWS = EVEN + "b = Slice(x, one, e, h, two) "
 QUARTERS = (
     NUMBERS + ROWS + "aa = Slice(a, zero, e, w, two) ba = Slice(b, zero, e, w, two) "
     "ab = Slice(a, one, e, w, two) bb = Slice(b, one, e, w, two) "
@@ -36,6 +37,10 @@ class TestPatches(RuleTestCase):
             ("float[2,6,8,3] x", "float[2,3,4,12]", QUARTERS + "y = Concat<axis=-1>(aa, ba, ab, bb) t = Neg(a)",
              ["Slice", "Reshape", "Transpose", "Reshape", "Neg"], "float[2,3,8,3] t"),
         ],
+        "SliceOfEverySecond": [
+            ("float[N,H,W,3] x", "float[N,L,M,3]", QUARTERS + "y = Sub(aa, ab)", ["Slice", "Slice", "Sub"]),
+            ("float[N,H,8,3] x", "float[N,L,2,3]", NUMBERS + EVEN + "y = Slice(a, zero, two, w) z = Slice(a, two, e, w, two)", ["Slice", "Slice"], "float[N,L,3,3] z"),
+        ],
     }  # fmt: skip
 
     STAY = {
@@ -51,6 +56,13 @@ class TestPatches(RuleTestCase):
             ("float[N,6,8,3] x", "float[N,3,4,12]", QUARTERS + "y = Concat<axis=-1>(aa, ba, ab, bb) z = Neg(ab)", "float[N,3,4,3] z"),
             ("float[N,6,8,3] x", "float[N,3,8,6]", NUMBERS + ROWS + "y = Concat<axis=-1>(a, b)"),
             ("float[2,6,8,1] x", "float[2,3,4,4]", BOTH + ALONE.format("e").replace("l = Slice(x", "l = Slice(v").replace("i =", "v = Neg(x) i =") + "y = Concat<axis=3>(i, j, k, l)"),
+        ],
+        "SliceOfEverySecond": [
+            ("float[N,H,8,3] x", "float[N,L,4,3]", NUMBERS + EVEN + "c = Slice(a, zero, e, w, two) d = Slice(a, one, e, w, two) y = Sub(c, d)", "float[N,L,8,3] a"),
+            ("float[N,H,8,3] x", "float[N,L,4,3]", NUMBERS + EVEN + "c = Slice(a, zero, e, w, two) d = Slice(a, one, e, w, two) y = Sub(c, d) z = Neg(a)", "float[N,L,8,3] z"),
+            ("float[N,H,8,3] x", "float[N,L,4,3]", NUMBERS + EVEN + "y = Slice(a, zero, e, w, two) z = Slice(a, one, e, h)", "float[N,K,8,3] z"),
+            ("float[N,H,8,3] x, int64[1] f", "float[N,L,4,3]", NUMBERS + EVEN + "y = Slice(a, zero, e, w, two) z = Slice(a, zero, f, w)", "float[N,L,K,3] z"),
+            ("float[N,H,8,3] x", "float[N,L,4,3]", NUMBERS + "a = Slice(x, one, e, h) y = Slice(a, zero, e, w, two) z = Slice(a, one, e, w, two)", "float[N,L,4,3] z"),
         ],
     }  # fmt: skip
 
