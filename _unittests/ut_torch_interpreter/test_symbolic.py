@@ -5,6 +5,7 @@ import math
 import operator
 import random
 import unittest
+from functools import reduce
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -103,6 +104,10 @@ class TestSymbolic(ExporterTestCase):
             "(2 * a - 7) // 3 // 2": (
                 lambda a: (2 * a - 7) // 3 // 2,
                 ["Mul", "Add", "Div", "Add", "Div", "Sub"],
+            ),
+            "each of many halves": (
+                lambda a: reduce(lambda half, _: (half + 1) // 2, range(6), a),
+                ["Add", "Div"] * 6,
             ),
             "a // -3": (lambda a: a // -3, ["Mod", "Sub", "Div"]),
             "(5 - a) // 3": (lambda a: (5 - a) // 3, ["Sub", "Mod", "Sub", "Div"]),

@@ -121,6 +121,15 @@ class TestComputedWeights(unittest.TestCase):
         model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40))
         self.assert_optimized(model, ["MatMul", "Mul"])
 
+    def test_a_mask_of_integers(self):
+        nodes = "one = BitwiseOr (a, b) two = BitwiseXor (one, a) three = BitwiseNot (two) m = BitwiseAnd (three, b) y = BitwiseAnd (x, m)"
+        model = parsed_without_check("(int32[N,40,40] x) => (int32[N,40,40] y)", nodes, 20)
+        generator = np.random.default_rng(0)
+        for name, shape in {"a": (1, 40), "b": (40, 40)}.items():
+            array = generator.integers(-9, 9, shape).astype(np.int32)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+        self.assert_optimized(model, ["BitwiseAnd"])
+
     def test_a_small_result_that_takes_more(self):
         """A table of distances, read for the pairs of a window's tokens, as in Swin: up to 2 ** 14 elements, none more."""
         nodes = "l = Gather (w, i) t = Transpose <perm=[2,0,1]> (l) y = Add (x, t)"

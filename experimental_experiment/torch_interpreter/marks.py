@@ -24,5 +24,8 @@ DATA = "data"
 NUMBERS = "numbers"
 """On a small constant: its elements as Python numbers in a row, and its rank, as rules of the optimizer read them."""
 
+BOUND = "bound"
+"""On an integer computed from sizes: a number that it is never below."""
+
 MODULES = "modules"
 """On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""

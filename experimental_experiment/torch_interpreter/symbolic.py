@@ -19,6 +19,7 @@ from torch.utils._sympy import functions
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.marks import BOUND
 from experimental_experiment.torch_interpreter.patches.powers import LIBRARY  # noqa: F401, defines ceil_log2
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
 from experimental_experiment.torch_interpreter.sizes import is_backed, named, sizes_of, volume
@@ -89,7 +90,17 @@ def floordiv(op, a, b):
 
 
 def lower_bound(x: ir.Value, reach: int = 8) -> int | None:
-    """A number that an integer computed from sizes is never below, None when none is known."""
+    """A number that an integer computed from sizes is never below, None when none is known.
+
+    What is found stays with the value: a size of a later layer asks no further back than the one before.
+    """
+    if BOUND not in x.meta and (found := bound_of(x, reach)) is not None:
+        x.meta[BOUND] = found
+    return x.meta.get(BOUND)
+
+
+def bound_of(x: ir.Value, reach: int) -> int | None:
+    """The same, asked of the node that computes it."""
     if x.const_value is not None:
         return int(x.const_value.numpy().min()) if x.const_value.size == 1 else None
     node = x.producer()
