@@ -16,7 +16,13 @@ class Quotients(torch.nn.Module):
     """Quotients of two tensors of one dtype."""
 
     def forward(self, x, y):
-        return x / y, torch.true_divide(x, y) + 1, (x > 0) / (y > 2), x.to(torch.int32) / y, x.half() / y.half()
+        return (
+            x / y,
+            torch.true_divide(x, y) + 1,
+            (x > 0) / (y > 2),
+            x.to(torch.int32) / y,
+            x.half() / y.half(),
+        )
 
 
 class TestIntegerQuotients(ExporterTestCase):

@@ -5,18 +5,21 @@ Source of semantics: ``torch._subclasses.fake_impls``, whose short cut for opera
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_impls import get_fast_op_impls
 
-from experimental_experiment.torch_interpreter.patches.patch import patch
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch
 
 QUOTIENT = torch.ops.aten.div.Tensor
 
 
-@patch("torch", replaces=("torch._subclasses.fake_impls.FAST_OP_IMPLEMENTATIONS",), until="2.13", default=True)
+@patch(
+    "torch", replaces=("torch._subclasses.fake_impls.FAST_OP_IMPLEMENTATIONS",), until="2.13", default=True
+)
 def quotients_of_integers() -> Iterator[None]:
     """The quotient of two tensors of integers with dynamic sizes is one of integers."""
     shortcuts = get_fast_op_impls()
@@ -30,8 +33,6 @@ def quotients_of_integers() -> Iterator[None]:
         with mode:
             return torch._refs.div(*operands, **options)
 
-    shortcuts[QUOTIENT] = quotient
-    try:
+    with contextlib.ExitStack() as stack:
+        entry(stack, shortcuts, QUOTIENT, quotient)
         yield
-    finally:
-        shortcuts[QUOTIENT] = original
