@@ -55,6 +55,11 @@ def states_of_lstm_have_an_axis_too_many() -> bool:
     return numbers(torch.__version__) < numbers("2.13")
 
 
+def scans_forget_gradients_of_rows() -> bool:
+    """Whether a carry of a scan has no gradient where what it starts from has none, as in torch 2.9: it is 0 then, for the rows too."""
+    return numbers(torch.__version__) < numbers("2.13")
+
+
 @functools.cache
 def factors_of_solve_are_transposed() -> bool:
     """Whether ``_linalg_solve_ex`` gives the factors of the transpose of a matrix that lies row after row, as torch 2.9 does."""
