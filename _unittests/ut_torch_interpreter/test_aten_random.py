@@ -7,6 +7,7 @@ import torch
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import Call, ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter.torch_versions import installed
 
 torch.manual_seed(0)
 
@@ -46,16 +47,6 @@ class TestRandom(ExporterTestCase):
         "integers like floats": (aten.randint_like.default, FLOATS, 7),
         "integers below a tensor": (aten.randint_like.Tensor, FLOATS, torch.tensor(7)),
         "integers between bounds like": (aten.randint_like.low_dtype, INTS, 3, 7),
-        "uniform like, a generator": (aten.rand_like.generator, FLOATS, {"generator": None}),
-        "normal like, a generator": (aten.randn_like.generator, FLOATS, {"generator": None}),
-        "integers like, a generator": (aten.randint_like.generator, INTS, 7, {"generator": None}),
-        "integers between bounds like, a generator": (
-            aten.randint_like.low_generator_dtype,
-            INTS,
-            3,
-            7,
-            {"generator": None},
-        ),
         "a mean each": (aten.normal.Tensor_float, FLOATS + 1, 3.0),
         "a deviation each": (aten.normal.float_Tensor, 1.0, HALVES + 2),
         "both each, broadcast": (aten.normal.Tensor_Tensor, FLOATS[:, :1], FLOATS[0] + 2),
@@ -85,13 +76,23 @@ class TestRandom(ExporterTestCase):
         "uniform": lambda x: aten.rand.default(SHAPE, dtype=torch.complex64),
         "uniform, a generator": lambda x: aten.rand.generator(SHAPE, generator=None, dtype=torch.complex128),
         "uniform like real": lambda x: aten.rand_like.default(x, dtype=torch.complex64),
-        "uniform like": lambda x: aten.rand_like.generator(torch.complex(x, x), generator=None),
         "normal": lambda x: aten.randn.default(SHAPE, dtype=torch.complex64),
         "normal, a generator": lambda x: aten.randn.generator(SHAPE, generator=None, dtype=torch.complex128),
         "normal like real": lambda x: aten.randn_like.default(x, dtype=torch.complex64),
-        "normal like": lambda x: aten.randn_like.generator(torch.complex(x, x), generator=None),
         "real like complex": lambda x: aten.randn_like.default(torch.complex(x, x), dtype=x.dtype) + 0j,
     }
+    if installed("rand_like.generator"):  # torch 2.9 lacks them
+        LIKE |= {
+            "uniform like, a generator": (aten.rand_like.generator, FLOATS, {"generator": None}),
+            "normal like, a generator": (aten.randn_like.generator, FLOATS, {"generator": None}),
+            "integers like, a generator": (aten.randint_like.generator, INTS, 7, {"generator": None}),
+            "integers between bounds like, a generator": (
+                aten.randint_like.low_generator_dtype, INTS, 3, 7, {"generator": None}),
+        }  # fmt: skip
+        COMPLEX |= {
+            "uniform like": lambda x: aten.rand_like.generator(torch.complex(x, x), generator=None),
+            "normal like": lambda x: aten.randn_like.generator(torch.complex(x, x), generator=None),
+        }
 
     IN_PLACE = {
         "normal_": lambda x: x.clone().normal_(1, 2),

@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
-from experimental_experiment.torch_interpreter.decisions import Decisions, environment_of, judge
+from experimental_experiment.torch_interpreter.decisions import Decisions, environment_of, example_of, judge
 from experimental_experiment.torch_interpreter.signature import program_of
 
 X = torch.randn(3, 4)
@@ -476,8 +476,9 @@ class TestPinned(ExporterTestCase):
         exported = torch.export.export(Function(unless_large), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
         program = program_of(exported)
         environment = environment_of(program.inputs)
-        (symbol,) = environment.backed_var_to_val
-        environment.backed_var_to_val[symbol] = type(environment.backed_var_to_val[symbol])(11)
+        example = example_of(environment)
+        (symbol,) = example
+        example[symbol] = type(example[symbol])(11)
         with self.assertRaisesRegex(
             CaptureError,
             r"the program of torch\.export assumes L\['x'\]\.size\(\)\[0\] <= 10, which the example contradicts\n"

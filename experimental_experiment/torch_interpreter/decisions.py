@@ -177,8 +177,13 @@ class Decisions:
         """Whether an operator, no branch of the model, made an expression of sizes 0 or 1 for good, as it is in the example."""
         return any(
             not decision.is_branch
-            and is_inner_size(decision.condition)
-            and not {sympy.Integer(0), sympy.Integer(1)}.isdisjoint(decision.condition.args)
+            and (
+                (
+                    is_inner_size(decision.condition)
+                    and not {sympy.Integer(0), sympy.Integer(1)}.isdisjoint(decision.condition.args)
+                )
+                or is_inner_size_at_most_one(decision.condition)
+            )
             and any(guard.expr == decision.condition for guard in decision.environment.guards)
             for decision in self
         )
@@ -500,6 +505,11 @@ def is_inner_size(condition: sympy.Basic) -> bool:
     """Whether a condition sets a size that is computed from those of the inputs, as ``s0 - 1 == 1`` does, equal to a number."""
     is_equation = isinstance(condition, sympy.Eq) and not any(side.is_Symbol for side in condition.args)
     return is_equation and (solved(condition) is not None or is_equation_of_sizes(condition))
+
+
+def is_inner_size_at_most_one(condition: sympy.Basic) -> bool:
+    """Whether a condition keeps a computed size at 1 or below: torch 2.9 asks so before it asks whether the size is 1."""
+    return isinstance(condition, sympy.Le) and condition.rhs == 1 and not condition.lhs.is_Symbol
 
 
 def place(entry: Input, axis: int | None) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import torch
 
 Source = tuple[str, int, str, str]
 """A line of the user's: file, line, function, code."""
+
+CALLS = "<eval_with_key>", os.path.join(os.path.dirname(torch.__file__), "_library", "")
+"""Where the innermost frames of a stack are no lines of the model: graphs, and calls of operators, which torch 2.9 keeps."""
 
 
 class Untranslatable(Exception):
@@ -94,7 +98,7 @@ def brief(value: object) -> str:
 def source_line(node: torch.fx.Node) -> Source | None:
     """File, line, function and code of the last frame of the node's stack in a file, None when unknown."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', node.meta.get("stack_trace") or "")
-    frames = [frame for frame in frames if not frame[0].startswith("<eval_with_key>")] or frames
+    frames = [frame for frame in frames if not frame[0].startswith(CALLS)] or frames
     if not frames:
         return None
     file, line, function, code = frames[-1]

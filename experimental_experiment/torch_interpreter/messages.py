@@ -46,7 +46,7 @@ HINTS = (
         "of transformers.exporters.exporter_dynamo first, or torch.utils._pytree.register_pytree_node",
     ),
     (
-        r"devices?, .*\bmeta\b",
+        r"devices?,? .*\bmeta\b",
         "a part of the model or the example is on the meta device, without values: to_onnx(weights=...) gives those of "
         "parameters and buffers",
     ),
@@ -126,7 +126,7 @@ HINTS = (
         "concatenated, or not at all, or leave their number static",
     ),
     (
-        r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class '(?!torch\._dynamo)",
+        r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class '(?!torch\._dynamo)|one of the outputs with type",
         "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
     (

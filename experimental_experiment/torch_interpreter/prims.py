@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.registry import (
     TRANSLATIONS,
     Translation,
     bind,
+    schema_names,
     takes,
     translates,
 )
@@ -238,8 +239,12 @@ def normal(op, shape, mean, std, dtype, requires_grad):
     return normal_of_numbers(op, mean, std, shape, dtype)
 
 
-@translates(prims.uniform.default)
-def uniform(op, shape, low, high, dtype, stride):
+def uniform(op, shape, low, high, dtype, stride=None):
     """Uniform between *low* and *high*, excluded."""
     like = op.Cast(blank(op, shape), to=onnx_dtype(dtype))
     return uniform_between(op, **{"self": like, "from": low, "to": high})
+
+
+# torch 2.9 has no strides there
+STRIDES = [name for name in schema_names(prims.uniform.default) if name == "stride"]
+translates(prims.uniform.default)(takes(uniform, ["shape", "low", "high", "dtype", *STRIDES]))

@@ -18,6 +18,7 @@ from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from experimental_experiment.torch_interpreter.decisions import constants_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
 
@@ -88,15 +89,25 @@ def vmap_regions(graph: torch.fx.Graph, live: Container[torch.fx.Node]) -> dict[
 def retrace(function: Callable, fakes: Sequence[Any], region: Any = None) -> torch.fx.GraphModule:
     """What a function does to fake values, in ATen's operators, transformations of functorch applied.
 
-    Raises Untranslatable when torch refuses it, as batching rules do that take no symbolic sizes: no transformation lasts after it.
+    Raises Untranslatable when torch refuses it, as batching rules do that take no symbolic sizes, or takes the size of the example for
+    good, as those of torch 2.9 do: no transformation lasts after it.
     """
     modes = [fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)]
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
     depth = functorch.get_dynamic_layer_stack_depth()
+    before = constants_of(mode.shape_env) if mode.shape_env is not None else {}
     with mode, contextlib.nullcontext() if region is None else region.tracing():
         try:
-            return make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
+            traced = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
         except RuntimeError as error:
             raise Untranslatable(f"tracing it again, torch says: {str(error).splitlines()[0]}") from error
         finally:
-            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+            if functorch.get_dynamic_layer_stack_depth() > depth:
+                functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+    kept = constants_of(mode.shape_env).items() - before.items() if mode.shape_env is not None else ()
+    if kept:
+        numbers = ", ".join(str(number) for _, number in sorted(kept, key=str))
+        raise Untranslatable(
+            f"tracing it again, torch keeps dynamic sizes at {numbers}, those of the example"
+        )
+    return traced

@@ -35,6 +35,14 @@ def child_spec(spec: pytree.TreeSpec, position: int) -> pytree.TreeSpec:
     return spec.child(position) if hasattr(spec, "child") else spec.children_specs[position]
 
 
+def compilers_of_bodies() -> tuple[str, ...]:
+    """The functions by which scan and map have their bodies compiled: in torch 2.9 each module holds an older one."""
+    rooms = "torch._higher_order_ops."
+    if hasattr(importlib.import_module(f"{rooms}utils"), "_hop_compile_and_call"):
+        return (f"{rooms}utils._hop_compile_and_call",)
+    return tuple(f"{rooms}{room}._maybe_compile_and_run_fn" for room in ("utils", "scan", "associative_scan"))
+
+
 def given_translator(given: Sequence[Any]) -> Any:
     """The translator that TorchDynamo gives a method of its variables; torch 2.9 lets some ask for it."""
     if given:
@@ -44,6 +52,11 @@ def given_translator(given: Sequence[Any]) -> Any:
 
 def states_of_lstm_have_an_axis_too_many() -> bool:
     """Whether the fake tensors of an LSTM's last states are of rank 4, as torch says before 2.13 where oneDNN computes it."""
+    return numbers(torch.__version__) < numbers("2.13")
+
+
+def scans_forget_gradients_of_rows() -> bool:
+    """Whether a carry of a scan has no gradient where what it starts from has none, as in torch 2.9: it is 0 then, for the rows too."""
     return numbers(torch.__version__) < numbers("2.13")
 
 

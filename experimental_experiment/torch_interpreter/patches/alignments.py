@@ -13,6 +13,7 @@ from torch._higher_order_ops import scan
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.torch_versions import scans_forget_gradients_of_rows
 
 NEVER = float("-inf")
 """The logarithm of the probability of what cannot be."""
@@ -145,6 +146,8 @@ def losses(
         return after, after[:, :1] + 0  # which nothing reads; torch wants it to have a gradient
 
     start = torch.where(place == 0, 0.0, NEVER).to(log_probs.dtype).expand(labels.shape[0], -1).clone()
+    if scans_forget_gradients_of_rows() and emissions.requires_grad and torch.is_grad_enabled():
+        start.requires_grad_()
     last, _ = scan(step, start, (emissions, torch.arange(log_probs.shape[0], device=labels.device)))
     ends = last.gather(1, 2 * counts[:, None])[:, 0]
     before_ends = last.gather(1, (2 * counts[:, None] - 1).clamp(min=0))[:, 0]

@@ -18,15 +18,15 @@ import torch
 from torch._prims_common import make_contiguous_strides_for
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
+from experimental_experiment.torch_interpreter.torch_versions import compilers_of_bodies
 
-COMPILE = "torch._higher_order_ops.utils._hop_compile_and_call"
 MERGE = "torch._higher_order_ops.cond._merge_output"
 
 KNOWN_SIZES = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
 """What TorchDynamo makes of sizes that are numbers; those that are symbols stay dynamic."""
 
 
-@patch("torch", replaces=(COMPILE,), default=True)
+@patch("torch", replaces=compilers_of_bodies(), default=True)
 def bodies_of_earlier_captures() -> Iterator[None]:
     """A scan or a map that was captured with fixed sizes keeps them in the captures that follow in the same process.
 
@@ -34,9 +34,7 @@ def bodies_of_earlier_captures() -> Iterator[None]:
     yes for the example, and fixes its sizes. It also takes known sizes for dynamic: a scan has no gradient then, and `torch.cond` refuses
     branches that end with a convolution. A scan with weights that have gradients is refused where a product of dynamic sizes is used.
     """
-    loops = importlib.import_module("torch._higher_order_ops.utils")
-    # torch 2.9 has no such function
-    with wrapped({COMPILE: with_new_code} if hasattr(loops, "_hop_compile_and_call") else {}):
+    with wrapped(dict.fromkeys(compilers_of_bodies(), with_new_code)):
         yield
 
 
@@ -44,7 +42,9 @@ def with_new_code(compile_and_call: Callable) -> Callable:
     """What compiles and calls a function: a copy of it, with code that was never compiled."""
 
     @functools.wraps(compile_and_call)
-    def called(fn: Callable, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
+    def called(fn: Callable, *given: Any, **named: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # torch 2.9 comes here, and calls the function as it is
+            return compile_and_call(fn, *given, **named)
         if isinstance(fn, types.FunctionType):
             bodies_of_earlier_captures.used()
             copied = types.FunctionType(
@@ -53,7 +53,7 @@ def with_new_code(compile_and_call: Callable) -> Callable:
             copied.__kwdefaults__ = fn.__kwdefaults__
             fn = copied
         with torch._dynamo.config.patch(KNOWN_SIZES), gradients_of(fn):
-            return compile_and_call(fn, args, kwargs)
+            return compile_and_call(fn, *given, **named)
 
     return called
 

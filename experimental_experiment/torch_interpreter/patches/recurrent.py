@@ -12,13 +12,15 @@ from torch._C import DispatchKey
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from experimental_experiment.torch_interpreter.patches.patch import entry, patch
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch, wrapped
 from experimental_experiment.torch_interpreter.torch_versions import states_of_lstm_have_an_axis_too_many
 
 aten = torch.ops.aten
 
 LAYERS = (aten.gru.input, aten.lstm.input, aten.rnn_relu.input, aten.rnn_tanh.input)
 """The operators that run all layers over all steps of a padded batch."""
+
+ASSIGNMENTS = "torch.export._trace._detect_attribute_assignment"
 
 
 @patch(
@@ -39,6 +41,33 @@ def recurrent_layers() -> Iterator[None]:
             is_wrong = layer is aten.lstm.input and states_of_lstm_have_an_axis_too_many()
             kernels(stack, layer, results, everywhere if is_wrong else where_the_length_is_a_symbol)
         yield
+
+
+@patch("torch", replaces=(ASSIGNMENTS,), until="2.13", default=True)
+def recurrent_layer_alone() -> Iterator[None]:
+    """An nn.LSTM, nn.GRU or nn.RNN that is the whole model is refused: its list of weights counts as assigned in forward."""
+    with wrapped({ASSIGNMENTS: but_for_weights}):
+        yield
+
+
+def but_for_weights(detect: Callable) -> Callable:
+    """What refuses tensors that the root of a model assigns, without the list of weights of a recurrent layer, which is put back."""
+
+    @contextlib.contextmanager
+    def detected(module: torch.nn.Module) -> Iterator[None]:
+        if not isinstance(module, torch.nn.RNNBase):
+            with detect(module):
+                yield
+            return
+        recurrent_layer_alone.used()
+        weights = list(module._flat_weights)
+        with detect(module):
+            try:
+                yield
+            finally:
+                module._flat_weights[:] = weights
+
+    return detected
 
 
 def kernels(stack: contextlib.ExitStack, layer: Any, shapes: Callable, applies: Callable) -> None:
