@@ -352,6 +352,23 @@ class TestInnerSizes(ExporterTestCase):
                 self.assertIn("== 1", "".join(logs.output))
                 self.assert_matches(written, Function(function), (torch.randn(other),))
 
+    def test_a_batch_of_one_beside_a_size_that_is_closed(self):
+        """A branch closes the width in both captures, as the windows of a Swin do: the other one opens the batch."""
+
+        def forward(x):
+            y = x[:, :4].reshape(x.shape[0], -1)
+            return y * 2 if x.shape[2] * x.shape[2] == 16 else y
+
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            written = self.export_and_compare(
+                Function(forward),
+                (torch.randn(1, 6, 4),),
+                others=[(torch.randn(3, 6, 4),)],
+                dynamic_shapes=({0: "batch", 2: "width"},),
+            )
+        self.assertIn("which are width: 4", "".join(logs.output))
+        self.assertEqual(sizes(written), [("batch", 6, "width")])
+
 
 class TestPinned(ExporterTestCase):
     def test_a_size_of_one_that_torch_kept_is_static(self):

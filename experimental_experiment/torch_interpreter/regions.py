@@ -18,7 +18,7 @@ from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from experimental_experiment.torch_interpreter.decisions import constants_of
+from experimental_experiment.torch_interpreter.decisions import solved
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
 
@@ -95,7 +95,8 @@ def retrace(function: Callable, fakes: Sequence[Any], region: Any = None) -> tor
     modes = [fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)]
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
     depth = functorch.get_dynamic_layer_stack_depth()
-    before = constants_of(mode.shape_env) if mode.shape_env is not None else {}
+    environment = mode.shape_env
+    before = 0 if environment is None else len(environment.guards)
     with mode, contextlib.nullcontext() if region is None else region.tracing():
         try:
             traced = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
@@ -104,9 +105,10 @@ def retrace(function: Callable, fakes: Sequence[Any], region: Any = None) -> tor
         finally:
             if functorch.get_dynamic_layer_stack_depth() > depth:
                 functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-    kept = constants_of(mode.shape_env).items() - before.items() if mode.shape_env is not None else ()
+    kept = [] if environment is None else environment.guards[before:]
+    kept = [found[1] for guard in kept if (found := solved(guard.expr))]
     if kept:
-        numbers = ", ".join(str(number) for _, number in sorted(kept, key=str))
+        numbers = ", ".join(map(str, sorted(set(kept))))
         raise Untranslatable(
             f"tracing it again, torch keeps dynamic sizes at {numbers}, those of the example"
         )
