@@ -113,6 +113,23 @@ class TestResize(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 
+    def test_sizes_that_stay(self):
+        """What keeps its sizes is no Resize: tables of positions at the resolution that they were trained for."""
+        size, interpolate = tuple(IMAGE.shape[2:]), torch.nn.functional.interpolate
+        for mode in ("bilinear", "bicubic"):
+            every = each(
+                lambda x, mode=mode: interpolate(x * 2, size=size, mode=mode),
+                lambda x, mode=mode: interpolate(x * 2, scale_factor=1.0, mode=mode),
+                lambda x, mode=mode: interpolate(x * 2, size=size, mode=mode, align_corners=True),
+                lambda x, mode=mode: interpolate(x * 2, size=size, mode=mode, antialias=True),
+            )
+            model = self.assert_same_as_eager(every, IMAGE, dynamic=False)
+            self.assertEqual({"Mul", "Identity"}, {node.op_type for node in model.graph.node})
+        signal = self.assert_same_as_eager(
+            lambda x: interpolate(x * 2, scale_factor=1.0, mode="linear"), SIGNAL, others=[(normal(1, 2, 5),)]
+        )
+        self.assertEqual(["Mul"], [node.op_type for node in signal.graph.node])
+
     def test_infinities_between_elements(self):
         x = IMAGE.where(IMAGE < 1.5, float("inf"))
         for packet in (aten.upsample_bilinear2d, aten.upsample_bicubic2d):

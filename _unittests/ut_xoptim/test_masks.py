@@ -188,6 +188,63 @@ class TestGuardsOfWeights(RuleTestCase):
         )
 
 
+class TestGuardsOfProducts(RuleTestCase):
+    RULE = "GuardOfProducts"
+
+    GUARD = """last = Constant <value=int64[1]{-1}> () zero = Constant <value=float {0.0}> () closed = Constant <value=float {-inf}> ()
+      largest = ReduceMax <keepdims=1> (bias, last) none = Equal (largest, closed) r = Abs (x) y = Where (none, zero, r)"""
+    TABLE = "t = Constant <value=float[2,4]{1,-2,3,0.5,2,1,-1,0}> ()"
+
+    def guarded(self, bias: str) -> str:
+        """A model that guards x by a bias computed from q."""
+        return f"agraph (float[N,4] x, float[N,2] q) => (float[N,4] y) {{ {self.TABLE} {bias} {self.GUARD} }}"
+
+    FIRES = {
+        "a matrix product": "bias = MatMul (q, t)",
+        "an Einsum": 'bias = Einsum <equation="nc,ck->nk"> (q, t)',
+        "an Einsum of a table in front": 'bias = Einsum <equation="ck,nc->nk"> (t, q)',
+        "a sum of some": 'a = MatMul (q, t) b = Einsum <equation="nc,ck->nk"> (q, t) bias = Add (a, b)',
+        "moved": "a = MatMul (q, t) front = Constant <value=int64[1]{0}> () u = Unsqueeze (a, front) bias = Squeeze (u, front)",
+        "rows that are looked up": (
+            "rows = Constant <value=int64[2]{1,0}> () looked = Gather <axis=0> (t, rows) bias = MatMul (q, looked)"
+        ),
+    }
+
+    STAYS = {
+        "no table": "v = Abs (q) w = Transpose (v) p = MatMul (q, w) bias = MatMul (p, x)",
+        "numbers of one sign": "p = Abs (t) bias = MatMul (q, p)",
+        "averages": "p = Constant <value=float[2,4]{0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5}> () bias = MatMul (q, p)",
+        "an infinity": "p = Constant <value=float[2,4]{-inf,1,1,1,1,1,1,-1}> () bias = MatMul (q, p)",
+        "what repeats": (
+            "row = Constant <value=float[1,4]{1,-1,1,-1}> () to = Constant <value=int64[1]{1}> () zeros = Constant <value=int64[1]{0}> ()"
+            " c = Slice (q, zeros, to, to) bias = MatMul (c, row)"
+        ),
+        "an Einsum that sums nothing of it": (
+            'row = Constant <value=float[4]{1,-1,1,-1}> () bias = Einsum <equation="nc,k->nk"> (q, row)'
+        ),
+        "one of two summands": "a = MatMul (q, t) bias = Add (a, x)",
+        "an Einsum without a result": 'bias = Einsum <equation="kc,cn"> (q, t)',
+    }
+
+    def assert_guard(self, text: str, fires: bool):
+        """The guard is removed or not, and the results stay."""
+        model = parsed(text)
+        optimized = optimize(model, OptimizationOptions([self.RULE], constant_folding=False))
+        self.assertEqual(not fires, "ReduceMax" in operators(optimized))
+        wanted, got = (session(item).run(None, drawn(model)) for item in (model, optimized))
+        np.testing.assert_array_equal(wanted[0], got[0])
+
+    def test_products_with_tables(self):
+        for promise, bias in self.FIRES.items():
+            with self.subTest(promise):
+                self.assert_guard(self.guarded(bias), fires=True)
+
+    def test_other_biases(self):
+        for promise, bias in self.STAYS.items():
+            with self.subTest(promise):
+                self.assert_guard(self.guarded(bias), fires=False)
+
+
 class TestMasksOfCounts(RuleTestCase):
     """The mask and the guard of torch.onnx.export: the lowest number where the mask is false, rows that count less than one True."""
 

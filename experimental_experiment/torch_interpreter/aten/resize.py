@@ -161,6 +161,8 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
         axes = [(size, out, None if is_static(size, out) else scale) for size, out, scale in axes]
     found = [stretch(*axis, copied and not align_corners) for axis in axes] if told else [None]
     if None not in found and all(item.is_exact for item in found):
+        if all(item.factor == 1 for item in found):
+            return x
         return op.Resize(x, None, factors_of(op, x, found), **attributes)
     if align_corners or not any(scales):  # positions depend on the sizes alone
         whole = op.shape([op.size(x, 0), op.size(x, 1), *sizes])
