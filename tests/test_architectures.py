@@ -17,7 +17,7 @@ ALIKE = frozenset(
     phi3_with_cache opt mixtral deepseek_v3 gpt_oss roberta qwen2_5_vl gru rnn gpt2_float16 bert_float16 resnet_float16
     gpt2_bfloat16 bert_bfloat16 llama_bfloat16 vit_bfloat16 t5_bfloat16 gpt2_float64 vit_float64
     qwen3_with_cache phi_with_cache opt_with_cache mixtral_with_cache qwen2_vl vit_float16 bert_float64 nn_transformer_encoder
-    multihead_attention""".split()
+    multihead_attention resnet_bfloat16 opt_float64 t5_float16 hunyuan_vision clip mobilenet""".split()
 )
 """What another one holds too: a decoder with or without its cache or of the same layers, a model in a half or a double."""
 
