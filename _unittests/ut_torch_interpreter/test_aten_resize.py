@@ -6,6 +6,7 @@ import math
 import unittest
 
 import torch
+from onnx.reference import ReferenceEvaluator
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase, each
@@ -154,7 +155,7 @@ class TestResize(ExporterTestCase):
         """90 * 0.7 is 62 in float64; an axis that keeps its size is copied by a linear interpolation, not by a cubic one."""
 
         def resized(x):
-            for scale in (0.7, 1.1, 1 / 3, 2.9):
+            for scale in (0.7, 1.1, 1.25, 1.4, 0.3, 1 / 3, 2.9):
                 for mode in ("bilinear", "bicubic"):
                     yield torch.nn.functional.interpolate(x, scale_factor=scale, mode=mode)
                 yield torch.nn.functional.interpolate(x, scale_factor=scale, mode="nearest")
@@ -165,7 +166,7 @@ class TestResize(ExporterTestCase):
     def test_corners_of_factors(self):
         """One Resize by the factor where float32 gives the sizes by it, by the sizes otherwise, also of axes of one element."""
         modes = ((SIGNAL, "linear"), (IMAGE, "bilinear"), (IMAGE, "bicubic"), (VOLUME, "trilinear"))
-        for (x, mode), factor in itertools.product(modes, (1.7, 1 / 3, 0.7)):
+        for (x, mode), factor in itertools.product(modes, (3, 1.7, 1 / 3, 0.7)):
             with self.subTest(mode, factor=factor):
                 layer = torch.nn.Upsample(scale_factor=factor, mode=mode, align_corners=True)
                 axes = (0, *range(2, x.dim()))
@@ -185,6 +186,19 @@ class TestResize(ExporterTestCase):
                 self.assertEqual(factor == 0.7, "Shape" in kinds)
                 if factor != 0.7:
                     self.assertLessEqual(kinds, {"Unsqueeze", "Resize", "Squeeze", "Reshape"})
+
+    def test_corners_of_factors_in_any_runtime(self):
+        """Corners are aligned with a whole length: 7 * 1.7 is 11, not 11.9."""
+        dynamic = (None, ({2: "height", 3: "width"},), ({3: "width"},))
+        for factor, sizes in itertools.product((2, 1.7, 0.6), dynamic):
+            with self.subTest(factor=factor, dynamic=sizes):
+                layer = torch.nn.Upsample(scale_factor=factor, mode="bilinear", align_corners=True)
+                model = to_onnx(layer, (IMAGE,), dynamic_shapes=sizes, runtime="onnx")
+                for x in (IMAGE, normal(2, 3, 7, 9)) if sizes else (IMAGE,):
+                    (got,) = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: x.numpy()})
+                    torch.testing.assert_close(torch.from_numpy(got), layer(x), rtol=1e-4, atol=1e-4)
+                if factor == 2 or not sizes:
+                    self.assertEqual(["Resize"], [node.op_type for node in model.graph.node])
 
     def test_nearest_neighbours_of_static_sizes(self):
         """One Resize, or a Gather an axis where it may read a neighbour."""

@@ -168,17 +168,15 @@ class TestResampling(ExporterTestCase):
         function, image = OTHER_ROWS["Resize.of_whole_lengths"]
         sizes = ({2: "height", 3: "width"},)
 
-        def differs(sizes=sizes):
+        def differs():
             model = to_onnx(function, (image,), dynamic_shapes=sizes, runtime="onnx")
             evaluator, found = ReferenceEvaluator(model), []
-            for x in (image, torch.randn(2, 3, image.shape[2], 9)) if sizes else (image,):
+            for x in (image, torch.randn(2, 3, 7, 9)):
                 (got,) = evaluator.run(None, {model.graph.input[0].name: x.numpy()})
                 found.append(not torch.allclose(torch.from_numpy(got), function(x), rtol=1e-4, atol=1e-4))
             return found
 
         self.assertEqual([False, False], differs())
-        self.assertEqual([False, False], differs(({3: "width"},)))
-        self.assertEqual([False], differs(None))
         with without_row("Resize.of_whole_lengths"):
             self.assertIn(True, differs())
         plain = to_onnx(function, (image,), dynamic_shapes=sizes)

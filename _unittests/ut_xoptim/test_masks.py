@@ -223,6 +223,7 @@ class TestGuardsOfProducts(RuleTestCase):
             'row = Constant <value=float[4]{1,-1,1,-1}> () bias = Einsum <equation="nc,k->nk"> (q, row)'
         ),
         "one of two summands": "a = MatMul (q, t) bias = Add (a, x)",
+        "an operator without one of its inputs": "most = Constant <value=float {9}> () bias = Clip (x, , most)",
         "an Einsum without a result": 'bias = Einsum <equation="kc,cn"> (q, t)',
     }
 

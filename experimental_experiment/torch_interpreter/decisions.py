@@ -177,13 +177,7 @@ class Decisions:
         """Whether an operator, no branch of the model, made an expression of sizes 0 or 1 for good, as it is in the example."""
         return any(
             not decision.is_branch
-            and (
-                (
-                    is_inner_size(decision.condition)
-                    and not {sympy.Integer(0), sympy.Integer(1)}.isdisjoint(decision.condition.args)
-                )
-                or is_inner_size_at_most_one(decision.condition)
-            )
+            and keeps_inner_size(decision.condition)
             and any(guard.expr == decision.condition for guard in decision.environment.guards)
             for decision in self
         )
@@ -507,9 +501,11 @@ def is_inner_size(condition: sympy.Basic) -> bool:
     return is_equation and (solved(condition) is not None or is_equation_of_sizes(condition))
 
 
-def is_inner_size_at_most_one(condition: sympy.Basic) -> bool:
-    """Whether a condition keeps a computed size at 1 or below: torch 2.9 asks so before it asks whether the size is 1."""
-    return isinstance(condition, sympy.Le) and condition.rhs == 1 and not condition.lhs.is_Symbol
+def keeps_inner_size(condition: sympy.Basic) -> bool:
+    """Whether a condition makes a computed size 0 or 1, or at most 1, as torch 2.9 asks before it asks whether the size is 1."""
+    if isinstance(condition, sympy.Le):
+        return condition.rhs == 1 and not condition.lhs.is_Symbol
+    return is_inner_size(condition) and not {sympy.S.Zero, sympy.S.One}.isdisjoint(condition.args)
 
 
 def place(entry: Input, axis: int | None) -> str:

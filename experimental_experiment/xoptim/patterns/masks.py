@@ -225,11 +225,13 @@ def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
         return False
     if node.op_type == "Add":
         return all(is_of_products(part, reach - 1) for part in node.inputs)
-    return any(is_table(node, number) for number in range(len(node.inputs)))
+    return node.op_type in ("Einsum", "MatMul") and any(
+        is_table(node, number) for number in range(len(node.inputs))
+    )
 
 
 def is_table(node: ir.Node, number: int) -> bool:
-    """Whether an operand of a product has finite numbers of both signs along an axis that is summed over.
+    """Whether an operand of an Einsum or MatMul is a table of finite numbers of both signs, and an axis of it is summed over.
 
     Another one makes minus infinity of minus infinity, as ones do that repeat a mask, or a matrix that averages one.
     """
