@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError
+from experimental_experiment.torch_interpreter.fake_results import made_once
 from experimental_experiment.torch_interpreter.frames import lines_of_helpers
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
@@ -152,6 +153,7 @@ class ExportOptions:
                 decisions.recorded(),
                 without_remarks(),
                 lines_of_helpers(),
+                made_once(),
             ):
                 return traced(
                     module,
@@ -167,6 +169,7 @@ class ExportOptions:
             decisions.recorded(),
             without_remarks(),
             lines_of_helpers(),
+            made_once(),
         ):
             program = torch.export.export(
                 module,

@@ -36,11 +36,12 @@ def causal_flags() -> Iterator[None]:
 
 def importers(original: Callable) -> list[ModuleType]:
     """The modules that hold torch's attention under its own name, as a model's file that imports it does, but torch's."""
-    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     return [
         module
-        for module in modules
-        if vars(module).get(NAME) is original and not module.__name__.startswith("torch.")
+        for name, module in list(sys.modules.items())
+        if not name.startswith("torch.")
+        and isinstance(module, ModuleType)
+        and vars(module).get(NAME) is original
     ]
 
 
