@@ -1,5 +1,7 @@
 """``is_causal`` of an attention, where that depends on a size."""
 
+import sys
+import types
 import unittest
 
 import torch
@@ -7,6 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.patches.causal_flags import NAME, importers
+from experimental_experiment.torch_interpreter.patches.patch import replaced
 
 ROWS = ({0: "batch", 2: "rows"},)
 ROWS_AND_COLUMNS = ({0: "batch", 2: "rows"}, {0: "batch", 2: "columns"})
@@ -74,6 +78,29 @@ class TestCausalFlags(ExporterTestCase):
         to_onnx(of_itself, rows(5), dynamic_shapes=ROWS)
         self.assertIs(before, scaled_dot_product_attention)
         self.assertIs(before, torch.nn.functional.scaled_dot_product_attention)
+
+
+class TestImporters(unittest.TestCase):
+    """The modules that hold the attention, whose list is kept from one export to the next."""
+
+    def test_a_module_that_comes_and_changes(self):
+        here = sys.modules[__name__]
+        self.assertIn(here, importers(scaled_dot_product_attention))
+        module = types.ModuleType("of_a_model")
+        setattr(module, NAME, scaled_dot_product_attention)
+        self.addCleanup(sys.modules.pop, module.__name__, None)
+        sys.modules[module.__name__] = module
+        self.assertIn(module, importers(scaled_dot_product_attention))
+        setattr(module, NAME, of_itself)
+        self.assertNotIn(module, importers(scaled_dot_product_attention))
+        del sys.modules[module.__name__]
+        self.assertIn(here, importers(scaled_dot_product_attention))
+
+    def test_a_notebook(self):
+        main = sys.modules["__main__"]
+        importers(scaled_dot_product_attention)
+        with replaced(main, NAME, scaled_dot_product_attention):
+            self.assertEqual(importers(scaled_dot_product_attention).count(main), 1)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,15 @@ def causal_flags() -> Iterator[None]:
 
 def importers(original: Callable) -> list[ModuleType]:
     """The modules that hold torch's attention under its own name, as a model's file that imports it does, but torch's."""
+    known = importers_among(tuple(map(id, sys.modules.values())), original)
+    # a notebook may import it at any time, and what imported it may have another attention by now
+    modules = dict.fromkeys([*known, sys.modules["__main__"]])
+    return [module for module in modules if vars(module).get(NAME) is original]
+
+
+@functools.lru_cache(maxsize=1)
+def importers_among(modules: tuple[int, ...], original: Callable) -> list[ModuleType]:
+    """Those of the modules that are imported now, *modules* by their identity: thousands, and hardly ever others than last time."""
     return [
         module
         for name, module in list(sys.modules.items())
