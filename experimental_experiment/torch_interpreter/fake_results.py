@@ -36,14 +36,16 @@ def made_once() -> Iterator[None]:
 def without_seconds(describe: Callable, depends_on_data: Callable) -> Callable:
     """*describe*, which says what the cache keeps of a result, without a second result of a known kind.
 
-    Sizes that depend on data are left to torch: to make the second one is how it learns that it cannot.
+    Sizes that depend on data are left to torch: to make the second one is how it learns that it cannot. An argument that was written
+    in place has no second.
     """
 
     @functools.wraps(describe)
     def called(
         self: FakeTensorMode, state: Any, key: Any, func: Any, args: Any, kwargs: Any, output: Any
     ) -> Any:
-        if not isinstance(output, torch.Tensor) or depends_on_data(output):
+        is_new = isinstance(output, torch.Tensor) and not any(arg is output for arg in args)
+        if not is_new or depends_on_data(output):
             return describe(self, state, key, func, args, kwargs, output)
         kind = kind_of(func, output)
         if kind in ALIKE:

@@ -36,22 +36,26 @@ def causal_flags() -> Iterator[None]:
 
 def importers(original: Callable) -> list[ModuleType]:
     """The modules that hold torch's attention under its own name, as a model's file that imports it does, but torch's."""
-    known = importers_among(tuple(map(id, sys.modules.values())), original)
+    known, _ = importers_among(tuple(map(id, sys.modules.values())), original)
     # a notebook may import it at any time, and what imported it may have another attention by now
     modules = dict.fromkeys([*known, sys.modules["__main__"]])
     return [module for module in modules if vars(module).get(NAME) is original]
 
 
 @functools.lru_cache(maxsize=1)
-def importers_among(modules: tuple[int, ...], original: Callable) -> list[ModuleType]:
-    """Those of the modules that are imported now, *modules* by their identity: thousands, and hardly ever others than last time."""
-    return [
+def importers_among(modules: tuple[int, ...], original: Callable) -> tuple[list[ModuleType], list[Any]]:
+    """Those of the modules that are imported now, and all: *modules* by their identity, thousands, and hardly ever others than last time.
+
+    All of them are held as long as the answer is: no module that is imported later has the identity of one of them.
+    """
+    holders = [
         module
         for name, module in list(sys.modules.items())
         if not name.startswith("torch.")
         and isinstance(module, ModuleType)
         and vars(module).get(NAME) is original
     ]
+    return holders, list(sys.modules.values())
 
 
 def of_symbols(attention: Callable) -> Callable:
