@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.torch_dynamo import ProviderError
-from experimental_experiment.torch_dynamo.providers import device_of, providers_for
+from experimental_experiment.torch_dynamo.providers import device_of, products_in_tf32, providers_for
 
 CPU, META = torch.zeros(2), torch.zeros(2, device="meta")
 
@@ -29,6 +29,12 @@ class TestProviders(unittest.TestCase):
     def test_a_provider_that_onnxruntime_lacks(self):
         with self.assertRaisesRegex(ProviderError, "has no DmlExecutionProvider here, only .*CPU"):
             providers_for(torch.device("cpu"), ["DmlExecutionProvider"])
+
+    def test_tf32_is_left_to_torch(self):
+        self.addCleanup(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        for precision, expected in (("highest", False), ("high", True), ("highest", False)):
+            torch.set_float32_matmul_precision(precision)
+            self.assertEqual(expected, products_in_tf32(), precision)
 
 
 if __name__ == "__main__":

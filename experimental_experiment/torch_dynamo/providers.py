@@ -44,7 +44,11 @@ def providers_for(device: torch.device, given: Sequence[Provider] | None) -> lis
     """
     if given is None and device.type == "cuda":
         stream = torch.cuda.current_stream(device).cuda_stream
-        options = {"device_id": str(device.index or 0), "user_compute_stream": str(stream)}
+        options = {
+            "device_id": str(device.index or 0),
+            "user_compute_stream": str(stream),
+            "use_tf32": str(int(products_in_tf32())),  # onnxruntime's own default is 1, torch's 0
+        }
         given = [(PROVIDERS["cuda"], options), PROVIDERS["cpu"]]
     chosen: list[Provider] = [PROVIDERS["cpu"]] if given is None else list(given)
     available = onnxruntime.get_available_providers()
@@ -55,3 +59,12 @@ def providers_for(device: torch.device, given: Sequence[Provider] | None) -> lis
                 f"onnxruntime {onnxruntime.__version__} has no {name} here, only {', '.join(available)}"
             )
     return chosen
+
+
+def products_in_tf32() -> bool:
+    """Whether torch may round the operands of float32 matrix products to TF32 (10 bits) on a GPU.
+
+    ``torch.backends.cuda.matmul.fp32_precision``, which ``torch.set_float32_matmul_precision`` writes too. onnxruntime has one option for
+    products and convolutions: a convolution that torch would round is then more exact.
+    """
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
