@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from experimental_experiment.torch_dynamo import ProviderError
 from experimental_experiment.torch_dynamo.providers import device_of, products_in_tf32, providers_for
@@ -10,17 +11,24 @@ from experimental_experiment.torch_dynamo.providers import device_of, products_i
 CPU, META = torch.zeros(2), torch.zeros(2, device="meta")
 
 
+def on_gpu(index):
+    """A tensor that says that it is there."""
+    with FakeTensorMode():
+        return torch.empty(2, device=f"cuda:{index}")
+
+
 class TestProviders(unittest.TestCase):
     def test_the_device_of_all_tensors(self):
         self.assertEqual(torch.device("cpu"), device_of([CPU, 3, None]))
         self.assertEqual(torch.device("cpu"), device_of([]))
+        self.assertEqual(torch.device("cuda:1"), device_of([CPU, on_gpu(1), CPU[0]]))
 
     def test_two_devices(self):
         with self.assertRaisesRegex(
             ProviderError,
-            "the tensors of one graph are on cpu, meta: move the model and its inputs to one device",
+            "the tensors of one graph are on cuda:0, cuda:1: move the model and its inputs to one device",
         ):
-            device_of([CPU, META])
+            device_of([on_gpu(0), CPU, on_gpu(1)])
 
     def test_a_device_without_provider(self):
         with self.assertRaisesRegex(ProviderError, "onnxruntime does not run graphs of the device meta"):

@@ -113,7 +113,9 @@ def compiled(
     table = table_of((export_options or ExportOptions()).decomposition_table)
 
     def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
-        device = device_of(inputs)
+        device = device_of(
+            [*inputs, *(node.meta.get("val") for node in module.graph.output_node().all_input_nodes)]
+        )
         keep_inputs()
         unwrap(module, DRAWN)
         module = decomposed(module, table)

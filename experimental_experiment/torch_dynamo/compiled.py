@@ -66,7 +66,7 @@ class CompiledGraph:
             if entry.base is not None
         ]
         self.computed = [
-            (position, completion(entry, seen is None or position < seen))
+            (position, completion(entry, device, seen is None or position < seen))
             for position, entry in enumerate(self.outputs)
             if is_computed(entry)
         ]
@@ -205,13 +205,18 @@ def with_strides(value: torch.Tensor) -> torch.Tensor:
     return value if value.numel() else torch.empty(value.shape, dtype=value.dtype, device=value.device)
 
 
-def completion(entry: Entry, is_seen: bool) -> Callable | None:
-    """What makes of a tensor of onnxruntime's an output, None when it is one. *is_seen*: its layout is seen by the user."""
+def completion(entry: Entry, device: torch.device, is_seen: bool) -> Callable | None:
+    """What makes of a tensor of onnxruntime's on the device an output, None when it is one.
+
+    *is_seen*: its layout is seen by the user.
+    """
     if entry.kind != TENSOR:
         return torch.Tensor.item
     order = permutation(entry.fake) if is_seen else None
     dtype = entry.fake.dtype
     steps: list[Callable] = []
+    if entry.fake.device != device:
+        steps.append(lambda value: value.to(entry.fake.device))
     if NEW_DLPACK and is_seen and not all(isinstance(size, int) and size for size in entry.fake.shape):
         steps.append(with_strides)
     if dtype == torch.bool:

@@ -18,13 +18,13 @@ class ProviderError(RuntimeError):
 
 
 def device_of(values: Iterable[Any]) -> torch.device:
-    """The device of all tensors among these values that are not 0-d on the CPU; the CPU without tensors.
+    """The device that a graph runs on: the GPU that tensors among its inputs or outputs are on, else the CPU.
 
-    Raises ProviderError when there are two, or when onnxruntime has no provider for it here.
+    Tensors of the CPU beside it are moved, as the program says. Raises ProviderError when there are two GPUs, or when onnxruntime has
+    no provider for the device.
     """
-    devices = {value.device for value in values if isinstance(value, torch.Tensor)}
-    others = devices - {torch.device("cpu")}
-    if not others:
+    devices = {value.device for value in values if isinstance(value, torch.Tensor)} - {torch.device("cpu")}
+    if not devices:
         return torch.device("cpu")
     if len(devices) > 1:
         names = ", ".join(sorted(map(str, devices)))

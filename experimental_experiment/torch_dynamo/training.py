@@ -7,6 +7,7 @@ Source of semantics: ``torch._functorch._aot_autograd.runtime_wrappers``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from torch._functorch._aot_autograd.utils import (
 )
 from torch._guards import TracingContext
 from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
 from experimental_experiment.torch_dynamo.decompositions import Table
@@ -49,9 +52,10 @@ class Step:
         self.direct: Callable | None = None
         self.is_decided = is_special()
         compilers = {f"{part}_compiler": self.kept(role, compiler) for part, role in ROLES.items()}
-        self.whole = aot_autograd(**compilers, decompositions=table, partition_fn=partition)(
-            graph_module, args
-        )
+        trace = aot_autograd(**compilers, decompositions=table, partition_fn=partition)
+        # a kernel of a GPU draws its dropout itself, a decomposition leaves it to an operator that follows torch's generator
+        with sdpa_kernel(SDPBackend.MATH) if drops_attention(graph_module) else contextlib.nullcontext():
+            self.whole = trace(graph_module, args)
 
     def kept(self, role: str, compiler: Callable) -> Callable:
         """A compiler whose graph is kept."""
@@ -69,6 +73,16 @@ class Step:
         if not self.is_decided and (INFERENCE in self.graphs or BACKWARD in self.graphs):
             self.direct, self.is_decided = direct(self.graphs, self.metadata), True
         return (self.direct or self.whole)(*args)
+
+
+def drops_attention(module: torch.fx.GraphModule) -> bool:
+    """Whether a graph of TorchDynamo's has a scaled_dot_product_attention with dropout."""
+    return any(
+        (node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) != 0
+        for part in module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
+    )
 
 
 def metadata_now() -> ViewAndMutationMeta | None:
@@ -111,6 +125,7 @@ def is_simple(first: CompiledGraph, metadata: ViewAndMutationMeta) -> bool:
     """Whether the graphs take the inputs as they come and their outputs are tensors of their own; older torch does not tell."""
     return (
         hasattr(metadata, "num_opaque_objects_saved_for_bw")
+        and all(hasattr(info, "requires_grad_for_backward") for info in metadata.output_info)
         and len(first.inputs) == len(metadata.input_info)
         and not any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
         and not metadata.num_outputs_aliased

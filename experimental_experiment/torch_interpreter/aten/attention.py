@@ -56,6 +56,11 @@ def flash_attention_for_cpu(op, query, key, value, dropout_p, is_causal, attn_ma
             op, query, key, value, attn_mask, dropout_p, is_causal, scale, True
         )
         return result, *zeros_for_gradient(op)
+    return with_sums(op, query, key, value, attn_mask, is_causal, scale)
+
+
+def with_sums(op, query, key, value, attn_mask, is_causal, scale):
+    """The attended values and, in float32 at least, the logarithm of the sum of exponentials of every row of scores."""
     dtype = query.dtype
     query, key, value = (cast(op, tensor, wide(dtype)) for tensor in (query, key, value))
     key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)

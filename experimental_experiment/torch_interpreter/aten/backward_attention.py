@@ -30,9 +30,18 @@ def flash_attention_for_cpu_backward(
     op, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
 ):  # fmt: skip
     """The gradients of query, key and value."""
+    return attention_gradients(
+        op, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
+    )[:3]
+
+
+def attention_gradients(
+    op, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
+):  # fmt: skip
+    """The gradients of query, key, value and, in the shape of the scores, of the mask that is added to them."""
     if dropout_p:
         raise Untranslatable(f"dropout_p={dropout_p} is not handled")
-    dtypes = [x.dtype for x in (query, key, value)]
+    dtypes = [x.dtype for x in (query, key, value, query if attn_mask is None else attn_mask)]
     grad_out, query, key, value, out = (
         cast(op, x, wide(x.dtype)) for x in (grad_out, query, key, value, out)
     )
@@ -45,11 +54,13 @@ def flash_attention_for_cpu_backward(
     of_value = op.MatMul(turned(op, weights), grad_out)
     of_weights = op.MatMul(grad_out, turned(op, values))
     mean = op.ReduceSum(op.Mul(grad_out, out), [-1], keepdims=1)
-    of_scores = op.Mul(op.Mul(weights, op.Sub(of_weights, mean)), factor(op, query, scale))
+    of_mask = op.Mul(weights, op.Sub(of_weights, mean))
+    of_scores = op.Mul(of_mask, factor(op, query, scale))
     found = (
         op.MatMul(of_scores, keys),
         of_group(op, op.MatMul(turned(op, of_scores), query), key),
         of_group(op, of_value, value),
+        of_mask,
     )
     return tuple(cast(op, x, dtype) for x, dtype in zip(found, dtypes))
 

@@ -110,8 +110,26 @@ def cdist_backward(grad, x1, x2, p, cdist):
     return torch.where(distance == 0, 0, whole).sum(-2)
 
 
+def fused_lstm_cell_backward(grad_hy, grad_cy, cx, cy, workspace, has_bias):
+    """The gradients of the gates, which both products share, of the cell before and of the biases."""
+    entry, forget, new, exit = workspace.chunk(4, dim=-1)
+    of_cell = torch.zeros_like(cy) if grad_cy is None else grad_cy
+    of_exit = torch.zeros_like(cy)
+    if grad_hy is not None:
+        seen = cy.tanh()
+        of_exit = grad_hy * seen * exit * (1 - exit)
+        of_cell = of_cell + grad_hy * exit * (1 - seen * seen)
+    of_entry = of_cell * new * entry * (1 - entry)
+    of_forget = of_cell * cx * forget * (1 - forget)
+    of_new = of_cell * entry * (1 - new * new)
+    of_gates = torch.cat((of_entry, of_forget, of_new, of_exit), dim=-1)
+    return of_gates, of_cell * forget, of_gates.sum(0) if has_bias else None
+
+
 composite(aten._cdist_backward.default, function=cdist_backward)
+composite(aten._thnn_fused_lstm_cell_backward_impl.default, function=fused_lstm_cell_backward)
 composite(
+    aten._fused_rms_norm_backward.default,
     aten.batch_norm_backward.default,
     aten.cummaxmin_backward.default,
     aten.cumprod_backward.default,

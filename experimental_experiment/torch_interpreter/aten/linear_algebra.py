@@ -39,6 +39,13 @@ def addmm(op, self, mat1, mat2, beta, alpha):
     return scaled_sum(op, self, op.MatMul(mat1, mat2), beta, alpha)
 
 
+@translates(aten.addmm.dtype)
+def addmm_dtype(op, self, mat1, mat2, out_dtype, beta, alpha):
+    """`addmm` of halves in *out_dtype*, which their products are summed in."""
+    self, mat1, mat2 = (cast(op, x, dtypes.onnx_dtype(out_dtype)) for x in (self, mat1, mat2))
+    return addmm(op, self, mat1, mat2, beta, alpha)
+
+
 @translates(aten.addmv.default)
 def addmv(op, self, mat, vec, beta, alpha):
     """``beta * self + alpha * mat @ vec``."""
@@ -186,6 +193,12 @@ def matmul(op, self, other):
 def mm(op, self, mat2):
     """The product of two matrices, or of two batches of them."""
     return op.MatMul(self, mat2)
+
+
+@translates(aten.mm.dtype, aten.bmm.dtype)
+def mm_dtype(op, self, mat2, out_dtype):
+    """`mm` of halves in *out_dtype*, which their products are summed in."""
+    return op.MatMul(*(cast(op, x, dtypes.onnx_dtype(out_dtype)) for x in (self, mat2)))
 
 
 @translates(aten.mv.default)

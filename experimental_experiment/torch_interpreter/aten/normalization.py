@@ -81,12 +81,15 @@ def _batch_norm_no_update(op, input, weight, bias, running_mean, running_var, mo
 def with_statistics(op, input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The result, the mean and 1 / deviation of the batch, and the running mean and variance if there are any.
 
-    Without training the batch has no statistics: they are empty.
+    Without training the batch has no statistics: they are empty on a CPU, on a GPU those that were used.
     """
     if not training:
         result = normalized(op, input, running_mean, running_var, weight, bias, eps)
-        nothing = empty(op, running_mean.dtype)
-        return result, nothing, nothing, running_mean, running_var
+        used = (empty(op, running_mean.dtype),) * 2
+        fakes = op.context.node.meta["val"]
+        if not isinstance(fakes, torch.Tensor) and fakes[0].device.type != "cpu":
+            used = raised(op, running_mean), reciprocal_root(op, raised(op, running_var), eps)
+        return result, *used, running_mean, running_var
     if rank(input) < 2:
         raise Untranslatable("an input without an axis of channels")
     axes = other_axes(input)

@@ -77,6 +77,18 @@ def lstm_step(op, from_input, states, block):
     return [hidden if block.w_hr is None else linear(op, hidden, block.w_hr, None), cell]
 
 
+def fused_lstm_cell(op, input_gates, hidden_gates, cx, input_bias, hidden_bias):
+    """One step of an LSTM from its products: the hidden state, the cell, and the activated gates, which the gradient reads."""
+    gates = op.Add(input_gates, hidden_gates)
+    for bias in (input_bias, hidden_bias):
+        gates = gates if bias is None else op.Add(gates, bias)
+    entry, forget, new, exit = op.Split(gates, num_outputs=4, axis=-1, outputs=4)
+    entry, forget, exit = (op.Sigmoid(gate) for gate in (entry, forget, exit))
+    new = op.Tanh(new)
+    cell = op.Add(op.Mul(forget, cx), op.Mul(entry, new))
+    return op.Mul(exit, op.Tanh(cell)), cell, op.Concat(entry, forget, new, exit, axis=-1)
+
+
 def gru_step(op, from_input, states, block):
     """The new hidden state; the reset gate applies after the product."""
     (hidden,) = states
@@ -181,6 +193,7 @@ def is_zero(op, state: ir.Value) -> bool:
 translates(aten.gru.data)(packed_network(GRU))
 translates(aten.gru.input)(network(GRU))
 translates(aten.gru_cell.default)(cell(GRU))
+translates(aten._thnn_fused_lstm_cell.default)(fused_lstm_cell)
 translates(aten.lstm.data)(packed_network(LSTM))
 translates(aten.lstm.input)(network(LSTM))
 translates(aten.lstm_cell.default)(cell(LSTM))
