@@ -61,7 +61,7 @@ class BackendTestCase(ExporterTestCase):
         results = model(*inputs)
         leaves = results if isinstance(results, (list, tuple)) else [results]
         loss = sum(
-            (leaf * torch.linspace(-1, 1, leaf.numel(), dtype=leaf.dtype).reshape(leaf.shape)).sum()
+            (leaf * torch.linspace(-1, 1, leaf.numel()).to(leaf).reshape(leaf.shape)).sum()
             for leaf in leaves
             if leaf.requires_grad
         )

@@ -8,6 +8,7 @@ import torch
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
 from _unittests.ut_torch_dynamo.gradient_case import normal
+from experimental_experiment.torch_dynamo.training import drops_attention
 
 
 def two_layers():
@@ -98,6 +99,24 @@ class TestSteps(BackendTestCase):
             for x in (normal(5, 3), normal(5, 3)):
                 self.assert_close(compiled(x), model(x), "results")
                 self.assertFalse(compiled(x).requires_grad)
+
+    def test_which_attention_drops(self):
+        def graph_of(function, *args):
+            graphs = []
+            torch._dynamo.reset()
+            torch.compile(function, backend=lambda module, inputs: graphs.append(module) or module)(*args)
+            return graphs[0]
+
+        def attention(dropout):
+            return lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=dropout)
+
+        def layer(dropout):
+            return torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=dropout, batch_first=True)
+
+        x = normal(2, 5, 4)
+        for dropout in (0.0, 0.1):
+            for function in (attention(dropout), layer(dropout)):
+                self.assertEqual(dropout > 0, drops_attention(graph_of(function, x)), dropout)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Random operators: torch draws the numbers, the model takes them as inputs ``noise_0``, ``noise_1``, ...
 
-So a compiled model follows eager from the same seed, and dropout in training is eager's: onnxruntime cannot follow torch's generator.
+So a compiled model follows eager from the same seed, and dropout in training is eager's: onnxruntime cannot follow torch's generator. On
+a GPU bernoulli of tensors has eager's distribution, not its numbers: its kernel draws them in another order than uniform's.
 Where tensors decide the distribution, `finished` makes the result of drawn numbers; what cannot be made so, such as multinomial, is
 drawn by onnxruntime with seeds from ``torch.initial_seed()``: reproducible, with the right distribution, but not eager's numbers.
 """
@@ -143,8 +144,12 @@ def is_random(node: torch.fx.Node) -> bool:
 def drawing(node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Entry]) -> Callable:
     """A function of the inputs of the graph that draws what a node does."""
     if node.target is DROPOUT:
-        given, kept = laid_out_as(node, node.args[0].meta["val"], torch.bool, inputs), 1 - node.args[1]
-        return lambda args: given(args).bernoulli_(kept)
+        like, p = node.args[0].meta["val"], node.args[1]
+        if like.device.type != "cpu":  # a kernel of its own, whose numbers depend on the dtype
+            given = laid_out_as(node, like, like.dtype, inputs)
+            return lambda args: torch.native_dropout(given(args), p, True)[1]
+        given = laid_out_as(node, like, torch.bool, inputs)
+        return lambda args: given(args).bernoulli_(1 - p)
     if node.target in FILLED:
         result = node.meta["val"]
         given, fill = laid_out_as(node, result, result.dtype, inputs), FILLED[node.target]

@@ -21,13 +21,16 @@ from torch._functorch._aot_autograd.utils import (
 from torch._guards import TracingContext
 from torch.autograd.function import once_differentiable
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
 
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
 from experimental_experiment.torch_dynamo.decompositions import Table
 from experimental_experiment.torch_dynamo.partition import partition
 
 FORWARD, BACKWARD, INFERENCE = "forward", "backward", "inference"
+
+PLACE_OF_DROPOUT = {scaled_dot_product_attention: 4, multi_head_attention_forward: 10}
+"""Functions of attention that TorchDynamo leaves whole, and the position of their argument dropout_p."""
 
 ROLES = {"fw": FORWARD, "bw": BACKWARD, "inference": INFERENCE}
 """The compilers that aot_autograd takes."""
@@ -76,12 +79,13 @@ class Step:
 
 
 def drops_attention(module: torch.fx.GraphModule) -> bool:
-    """Whether a graph of TorchDynamo's has a scaled_dot_product_attention with dropout."""
+    """Whether a graph of TorchDynamo's has attention with dropout."""
     return any(
-        (node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) != 0
+        (node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)) != 0
         for part in module.modules()
         if isinstance(part, torch.fx.GraphModule)
-        for node in part.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
+        for target, place in PLACE_OF_DROPOUT.items()
+        for node in part.graph.find_nodes(op="call_function", target=target)
     )
 
 

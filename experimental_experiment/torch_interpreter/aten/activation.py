@@ -178,8 +178,10 @@ def log_sigmoid(op, self):
 
 @translates(aten.log_sigmoid_forward.default)
 def log_sigmoid_forward(op, self):
-    """log_sigmoid, and the ``exp(-|x|)`` that its backward reads."""
-    return log_sigmoid(op, self), op.Exp(op.Neg(op.Abs(self)))
+    """log_sigmoid, and the ``exp(-|x|)`` that its backward reads on a CPU; on a GPU it keeps nothing."""
+    buffer = op.context.node.meta["val"][1]
+    is_kept = buffer.device.type == "cpu"
+    return log_sigmoid(op, self), op.Exp(op.Neg(op.Abs(self))) if is_kept else op.constant([], buffer.dtype)
 
 
 # ---- hard ones

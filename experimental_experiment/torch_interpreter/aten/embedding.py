@@ -123,20 +123,27 @@ def indices_of_largest(op, indices, rows, reduced, where, is_kept):
 
 
 def kept_for_gradient(op, indices, starts, mode, is_kept, largest=None):
-    """The bag of each index, the number of indices of each bag, zeros for a sum, and *largest* or that number again."""
+    """The bag of each index, the number of indices of each bag, zeros for a sum, and *largest* or that number again.
+
+    The bags are left out where torch declares none, the number again on a GPU.
+    """
     if not reads_result(op, 1):
         yield from zeros_for_gradient(op)
         return
     starts = cast(op, starts, INT64)
     bags = bag_of_each(op, indices, starts)
-    fake = op.context.node.meta["val"][1]
+    _, fake, _, last = op.context.node.meta["val"]
     yield op.constant([], fake.dtype) if is_empty(fake) else cast(op, bags, indices.dtype)
     counts = equal_rows(op, op.constant(0), starts, 1, BAGS)
     if mode != SUM:
         counts = row_counts(op, counts, indices, op.Unsqueeze(bags, [1]), is_kept)
     counts = op.Squeeze(counts, [1])
     counts = cast(op, counts, indices.dtype)
-    yield from (counts, counts if largest is None else largest)
+    yield counts
+    if largest is not None:
+        yield largest
+    else:
+        yield op.constant([], last.dtype) if is_empty(last) else counts
 
 
 def is_empty(fake: torch.Tensor) -> bool:

@@ -173,6 +173,18 @@ class TestFusedAttention(ExporterTestCase):
 
 
 class TestOthers(ExporterTestCase):
+    def exported_there(self, model, *args):
+        """The results, by the CPU, of a model that was exported with tensors that say that they are on a GPU."""
+        with FakeTensorMode():
+            fakes = [torch.empty(x.shape, dtype=x.dtype, device="cuda") for x in args]
+        onx = to_onnx(torch.export.export(model, tuple(fakes)))
+        return comparison.run(comparison.session(onx), args)
+
+    def assert_close(self, found, want):
+        """The same values, one by one."""
+        for ours, theirs in zip(found, want, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
     def test_statistics_without_training(self):
         """On a GPU the gradient is given the running statistics, on a CPU nothing."""
 
@@ -180,14 +192,21 @@ class TestOthers(ExporterTestCase):
             def forward(self, x, mean, var):
                 return aten._native_batch_norm_legit_no_training(x, None, None, mean, var, 0.1, 1e-5)
 
-        with FakeTensorMode():
-            fakes = [torch.empty(shape, device="cuda") for shape in ((2, 3, 4), (3,), (3,))]
-        onx = to_onnx(torch.export.export(Normalized(), tuple(fakes)))
         x, mean, var = normal(2, 3, 4), normal(3), normal(3).abs()
-        found = comparison.run(comparison.session(onx), (x, mean, var))
         want = Normalized()(x, mean, var)[0], mean, (var + 1e-5).rsqrt()
-        for ours, theirs in zip(found, want, strict=True):
-            torch.testing.assert_close(ours, theirs)
+        self.assert_close(self.exported_there(Normalized(), x, mean, var), want)
+
+    def test_what_is_not_kept_for_the_gradient(self):
+        """On a GPU log_sigmoid keeps no buffer and bags keep no indices of largest elements that they have not."""
+
+        class Kept(torch.nn.Module):
+            def forward(self, x, weight, indices, offsets):
+                return *aten.log_sigmoid_forward(x), *aten._embedding_bag(weight, indices, offsets, False, 1)
+
+        given = normal(2, 3), normal(6, 4), torch.tensor([1, 2, 0, 5]), torch.tensor([0, 3])
+        want = list(Kept()(*given))
+        want[1], want[-1] = torch.empty(0), torch.empty(0, dtype=torch.int64)
+        self.assert_close(self.exported_there(Kept(), *given), want)
 
     def test_step_of_an_lstm(self):
         """The fused step and its gradient are those of the step in torch's own words."""
