@@ -100,6 +100,23 @@ class TestSteps(BackendTestCase):
                 self.assert_close(compiled(x), model(x), "results")
                 self.assertFalse(compiled(x).requires_grad)
 
+    def test_gradients_that_are_one_tensor(self):
+        """autograd adds the gradients of the next step to them in place: each parameter has its own memory."""
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = torch.nn.LSTMCell(3, 3)
+                self.first, self.second = (torch.nn.Parameter(normal(3)) for _ in range(2))
+
+            def forward(self, x):
+                return self.cell(x * (self.first + self.second))[0]
+
+        for dynamic in (False, True):
+            with self.subTest(dynamic=dynamic):
+                torch._dynamo.reset()
+                self.assert_same_gradients(Model(), [(normal(5, 3),)] * 3, dynamic)
+
     def test_which_attention_drops(self):
         def graph_of(function, *args):
             graphs = []

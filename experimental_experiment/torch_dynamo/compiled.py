@@ -56,7 +56,7 @@ class CompiledGraph:
             if entry.source is not None
         ]
         self.twins = [
-            (position, entry.twin)
+            (position, entry.twin, entry.node is not self.outputs[entry.twin].node)
             for position, entry in enumerate(self.outputs)
             if entry.twin is not None and entry.source is None
         ]
@@ -90,8 +90,9 @@ class CompiledGraph:
             tensors += [draw(args).contiguous() for draw in self.drawn]
             for (position, complete), value in zip(self.computed, self.run(tensors)):
                 results[position] = value if complete is None else complete(value)
-            for position, twin in self.twins:
-                results[position] = results[twin].detach()
+            for position, twin, is_detached in self.twins:
+                # one tensor: autograd, which adds to a gradient in place, asks who else holds it
+                results[position] = results[twin].detach() if is_detached else results[twin]
             for position, base, view in self.views:
                 results[position] = view(results[base], args)
         args.clear()
