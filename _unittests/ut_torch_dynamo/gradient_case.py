@@ -59,10 +59,10 @@ class GradientTestCase(BackendTestCase):
                     raise
 
     def assert_group(self, cases, promises, dynamic):
-        """Some functions of the same arguments, in one graph."""
+        """Some functions of the same arguments, in one graph, twice: the gradients add up."""
         torch._dynamo.reset()
         model = Functions([cases[promise][0] for promise in promises])
-        self.assert_same_gradients(model, [tuple(cases[promises[0]][1:])], dynamic)
+        self.assert_same_gradients(model, [tuple(cases[promises[0]][1:])] * 2, dynamic)
 
 
 IMAGE, FLAT, SEQUENCE = normal(2, 4, 6, 7), normal(3, 5), normal(2, 5, 8)

@@ -1,7 +1,7 @@
 """Random operators: torch draws the numbers, the model takes them as inputs ``noise_0``, ``noise_1``, ...
 
 So a compiled model follows eager from the same seed, and dropout in training is eager's: onnxruntime cannot follow torch's generator. On
-a GPU bernoulli of tensors has eager's distribution, not its numbers: its kernel draws them in another order than uniform's.
+a GPU bernoulli of tensors and dropout inside attention have eager's distribution, not its numbers, which its kernels draw in their own order.
 Where tensors decide the distribution, `finished` makes the result of drawn numbers; what cannot be made so, such as multinomial, is
 drawn by onnxruntime with seeds from ``torch.initial_seed()``: reproducible, with the right distribution, but not eager's numbers.
 """
