@@ -191,6 +191,9 @@ class TestGroupedMatrices(ExporterTestCase):
             with self.subTest(dtype):
                 ends = torch.tensor([1, 1, 4, 5], dtype=torch.int32)
                 self.assert_same_as_eager(target, rows.to(dtype), matrices.to(dtype), ends)
+        target, gradient = torch.ops.transformers.grouped_mm_fallback_backward.default, randn(6, 3)
+        others = [(*call, randn(len(call[0]), 3)) for call in others]
+        self.assert_same_as_eager(target, rows, matrices, torch.tensor([1, 2, 2, 5]), gradient, others=others)
 
     def test_few_experts_and_many(self):
         importlib.import_module("transformers.integrations.moe")

@@ -113,6 +113,13 @@ def grouped_mm_fallback(op, input, weight, offs):
     return grouped_rows(op, input, weight, offs)
 
 
+@translates("transformers::grouped_mm_fallback_backward")
+def grouped_mm_fallback_backward(op, input, weight, offs, grad_output):
+    """The gradients of the rows and of the matrix of each group; both are 0 where a group has no row."""
+    of_input = grouped_rows(op, grad_output, op.Transpose(weight, perm=[0, 2, 1]), offs)
+    return of_input, grouped_sums(op, op.Transpose(input, perm=[1, 0]), grad_output, offs)
+
+
 @translates(aten._int_mm.default)
 def int_mm(op, self, mat2):
     """int8 matrices, summed in int32."""
