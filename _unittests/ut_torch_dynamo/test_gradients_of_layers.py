@@ -91,6 +91,12 @@ class TestLayers(GradientTestCase):
             VOLUME, normal(1, 2, 3, 4, 3)),
         "upsample antialiased": (
             lambda x: F.interpolate(x, size=(5, 3), mode="bilinear", antialias=True), IMAGE),
+        "sampled at fixed places": (
+            lambda x: F.grid_sample(x, F.affine_grid(torch.eye(2, 3).expand(2, -1, -1), x.shape, False), align_corners=False),
+            IMAGE),
+        "weight_norm": (torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 3)), SEQUENCE),
+        "weight_norm of the last axis": (
+            torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(5, 6, 3), dim=2), SEQUENCE),
         "pdist": (F.pdist, FLAT),
         "cosine_similarity": (F.cosine_similarity, FLAT, POSITIVE),
         "cdist": (

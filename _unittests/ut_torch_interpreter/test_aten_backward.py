@@ -45,6 +45,12 @@ def like(indices):
 
 class TestBackward(ExporterTestCase):
     CASES = {
+        "weight_norm": (
+            aten._weight_norm_interface_backward.default, IMAGE, IMAGE * 2, normal(2, 1, 1, 1),
+            aten.norm_except_dim.default(IMAGE * 2, 2, 0), 0),
+        "weight_norm of the last axis, halves": (
+            aten._weight_norm_interface_backward.default, FLAT.bfloat16(), (FLAT * 2).bfloat16(),
+            normal(1, 1, 5).bfloat16(), aten.norm_except_dim.default(FLAT * 2, 2, 2), 2),
         "convolution with groups": (
             aten.convolution_backward.default, normal(2, 6, 4, 3), normal(2, 4, 9, 8), normal(6, 2, 3, 2),
             [6], [2, 3], [1, 0], [2, 1], False, [0, 0], 2, EVERY),

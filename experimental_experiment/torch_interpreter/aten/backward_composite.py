@@ -34,7 +34,8 @@ def grid_sampler_backward(
         leaves = [x.detach().requires_grad_() for x in (input, grid)]
         sampled = forward(*leaves, interpolation_mode, padding_mode, align_corners)
         gradients = torch.autograd.grad(sampled, leaves, grad_output, materialize_grads=True)
-    return tuple(gradient if wanted else None for gradient, wanted in zip(gradients, output_mask))
+    # torch declares the gradient of the places even where nobody asks for it
+    return gradients[0] if output_mask[0] else None, gradients[1]
 
 
 def grid_sampled(input, grid, interpolation_mode, padding_mode, align_corners):

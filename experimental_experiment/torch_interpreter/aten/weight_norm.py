@@ -9,6 +9,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -25,6 +26,17 @@ def weight_norm_interface(op, v, g, dim):
     """The weight and the norm it was divided by."""
     norms = norm_except_dim(op, v, 2, dim)
     return op.Mul(v, op.Div(g, norms)), norms
+
+
+@translates(aten._weight_norm_interface_backward.default)
+def weight_norm_interface_backward(op, grad_w, saved_v, saved_g, saved_norms, dim):
+    """The gradients of *v*, without its part along *v*, and of *g*."""
+    dtypes = saved_v.dtype, saved_g.dtype
+    grad, v, g, norms = (op.Cast(x, to=wide(x.dtype)) for x in (grad_w, saved_v, saved_g, saved_norms))
+    others = [axis for axis in range(rank(v)) if axis != dim % rank(v)]
+    of_g = op.Div(op.ReduceSum(op.Mul(grad, v), others, keepdims=1), norms)
+    of_v = op.Mul(op.Div(g, norms), op.Sub(grad, op.Mul(v, op.Div(of_g, norms))))
+    return tuple(op.Cast(gradient, to=dtype) for gradient, dtype in zip((of_v, of_g), dtypes))
 
 
 @translates(aten.norm_except_dim.default)
