@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -280,15 +281,26 @@ def membership(op, start, stop, size: Size, dtype):
     return op.Cast(inside, to=dtype)
 
 
+def is_identity(matrix: ir.Value) -> bool:
+    """Whether a matrix is a constant and has ones on its diagonal, zeros elsewhere, as many rows as columns."""
+    if matrix.const_value is None:
+        return False
+    array = matrix.const_value.numpy()
+    return np.array_equal(array, np.eye(len(array)))
+
+
 def carried_back(op, grad, axes: int, matrix: Callable):
     """The gradient of the last *axes* axes through a matrix for each: row ``i`` says what output ``i`` read."""
     dtype = ir.DataType.DOUBLE if grad.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     wide, count = op.Cast(grad, to=dtype), rank(grad)
     for axis in range(axes):
+        read = matrix(axis, dtype)
+        if is_identity(read):  # the axis that a pool of sequences adds
+            continue
         place = count - axes + axis
         order = [other for other in range(count) if other != place] + [place]
         back = [order.index(other) for other in range(count)]
-        product = op.MatMul(op.Transpose(wide, perm=order), matrix(axis, dtype))
+        product = op.MatMul(op.Transpose(wide, perm=order), read)
         wide = op.Transpose(product, perm=back)
     return op.Cast(wide, to=grad.dtype)
 
