@@ -19,6 +19,8 @@ from _unittests.ut_torch_dynamo.gradient_case import (
 
 class TestLosses(GradientTestCase):
     CASES = {
+        "multilabel_margin_loss whose targets end": (
+            lambda x: F.multilabel_margin_loss(x, torch.tensor([[0, 2, -1, 1, 1], [-1, 0, 0, 0, 0], [4, 3, 2, 1, 0]])), FLAT),
         "cross_entropy": (F.cross_entropy, FLAT, CLASSES),
         "cross_entropy with weights and smoothing": (
             lambda x, y: F.cross_entropy(x, y, weight=torch.arange(1.0, 6.0), label_smoothing=0.1), FLAT, CLASSES),

@@ -26,6 +26,8 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
 from experimental_experiment.torch_dynamo.decompositions import Table
 from experimental_experiment.torch_dynamo.partition import partition
+from experimental_experiment.torch_interpreter.patches.decompositions import margin_of_ended_classes
+from experimental_experiment.torch_interpreter.patches.patch import applied
 
 FORWARD, BACKWARD, INFERENCE = "forward", "backward", "inference"
 
@@ -57,7 +59,11 @@ class Step:
         compilers = {f"{part}_compiler": self.kept(role, compiler) for part, role in ROLES.items()}
         trace = aot_autograd(**compilers, decompositions=table, partition_fn=partition)
         # a kernel of a GPU draws its dropout itself, a decomposition leaves it to an operator that follows torch's generator
-        with sdpa_kernel(SDPBackend.MATH) if drops_attention(graph_module) else contextlib.nullcontext():
+        drops = drops_attention(graph_module)
+        with (
+            sdpa_kernel(SDPBackend.MATH) if drops else contextlib.nullcontext(),
+            applied([margin_of_ended_classes]),
+        ):
             self.whole = trace(graph_module, args)
 
     def kept(self, role: str, compiler: Callable) -> Callable:
