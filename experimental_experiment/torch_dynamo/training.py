@@ -23,6 +23,9 @@ from torch.autograd.function import once_differentiable
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
 from experimental_experiment.torch_dynamo.decompositions import Table
 from experimental_experiment.torch_dynamo.partition import partition
+from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter.patches.patch import applied
+from experimental_experiment.torch_interpreter.patches.recurrent import last_states_of_lstm
 
 FORWARD, BACKWARD, INFERENCE = "forward", "backward", "inference"
 
@@ -49,9 +52,11 @@ class Step:
         self.direct: Callable | None = None
         self.is_decided = is_special()
         compilers = {f"{part}_compiler": self.kept(role, compiler) for part, role in ROLES.items()}
-        self.whole = aot_autograd(**compilers, decompositions=table, partition_fn=partition)(
-            graph_module, args
-        )
+        refuse_states_of_another_rank(graph_module)
+        with applied([last_states_of_lstm]):
+            self.whole = aot_autograd(**compilers, decompositions=table, partition_fn=partition)(
+                graph_module, args
+            )
 
     def kept(self, role: str, compiler: Callable) -> Callable:
         """A compiler whose graph is kept."""
@@ -69,6 +74,24 @@ class Step:
         if not self.is_decided and (INFERENCE in self.graphs or BACKWARD in self.graphs):
             self.direct, self.is_decided = direct(self.graphs, self.metadata), True
         return (self.direct or self.whole)(*args)
+
+
+def refuse_states_of_another_rank(module: torch.fx.GraphModule) -> None:
+    """Raise ExportError when a graph of TorchDynamo's computes with the last states of an LSTM and takes them for tensors of rank 4.
+
+    So torch says before 2.13: what follows them was chosen for an axis too many. They are right where they are returned as they are.
+    """
+    for graph in (part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
+        for layer in graph.find_nodes(op="call_function", target=torch.lstm):
+            for part in layer.users:
+                value = part.meta.get("example_value")
+                is_wrong = isinstance(value, torch.Tensor) and value.dim() == 4
+                if is_wrong and any(user.op != "output" for user in part.users):
+                    raise ExportError(
+                        "torch takes the last states of an LSTM for tensors of rank 4",
+                        layer,
+                        "compile it with torch 2.13 or later, or with torch._dynamo.config.allow_rnn = False",
+                    )
 
 
 def metadata_now() -> ViewAndMutationMeta | None:
@@ -111,6 +134,7 @@ def is_simple(first: CompiledGraph, metadata: ViewAndMutationMeta) -> bool:
     """Whether the graphs take the inputs as they come and their outputs are tensors of their own; older torch does not tell."""
     return (
         hasattr(metadata, "num_opaque_objects_saved_for_bw")
+        and all(hasattr(info, "requires_grad_for_backward") for info in metadata.output_info)
         and len(first.inputs) == len(metadata.input_info)
         and not any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
         and not metadata.num_outputs_aliased
