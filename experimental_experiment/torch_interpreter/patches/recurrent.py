@@ -116,11 +116,11 @@ def kernels(stack: contextlib.ExitStack, layer: Any, shapes: Callable, applies: 
 def when_recorded(unrolled: Callable, shapes: Callable, applies: Callable) -> Callable:
     """The kernel of a layer, which torch runs after it recorded the layer, or to record what it decomposes into."""
 
-    def kernel(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+    def kernel(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         is_decomposed = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
         if is_decomposed or not isinstance(input, FakeTensor) or not applies(input, *args):
-            return unrolled(input, *args)
-        return shapes(input, *args)
+            return unrolled(input, *args, **kwargs)
+        return shapes(input, *args, **kwargs)
 
     return kernel
 
@@ -128,9 +128,9 @@ def when_recorded(unrolled: Callable, shapes: Callable, applies: Callable) -> Ca
 def on_fake_tensors(unrolled: Callable, shapes: Callable, applies: Callable) -> Callable:
     """What a mode of fake tensors computes for a layer that nothing decomposed before."""
 
-    def kernel(mode: FakeTensorMode, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+    def kernel(mode: FakeTensorMode, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with mode:
-            return (shapes if applies(input, *args) else unrolled)(input, *args)
+            return (shapes if applies(input, *args) else unrolled)(input, *args, **kwargs)
 
     return kernel
 
