@@ -66,3 +66,9 @@ def factors_of_solve_are_transposed() -> bool:
     matrix = torch.tensor([[1.0, 2.0], [0.5, 3.0]])
     _, factors, *_ = torch.ops.aten._linalg_solve_ex.default(matrix, torch.ones(2))
     return not torch.equal(factors, torch.linalg.lu_factor(matrix)[0])
+
+
+@functools.cache
+def float8_saturates() -> bool:
+    """Whether a number beyond those of float8 E4M3FN becomes the largest one; before torch 2.13 it becomes NaN."""
+    return bool(torch.tensor(1e6).to(torch.float8_e4m3fn).float().isfinite())
