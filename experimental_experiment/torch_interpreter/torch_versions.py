@@ -50,6 +50,11 @@ def given_translator(given: Sequence[Any]) -> Any:
     return importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx()
 
 
+def follows_tensors_that_select() -> bool:
+    """Whether torch.export reads ``x[i]`` and ``x[i, :j]`` at tensors of one number by itself, as from torch 2.13 on."""
+    return numbers(torch.__version__) >= numbers("2.13")
+
+
 def states_of_lstm_have_an_axis_too_many() -> bool:
     """Whether the fake tensors of an LSTM's last states are of rank 4, as torch says before 2.13 where oneDNN computes it."""
     return numbers(torch.__version__) < numbers("2.13")
