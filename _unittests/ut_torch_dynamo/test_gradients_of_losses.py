@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.nn import functional as F
 
 from _unittests.ut_torch_dynamo.gradient_case import (
@@ -15,6 +16,8 @@ from _unittests.ut_torch_dynamo.gradient_case import (
     integers,
     normal,
 )
+from experimental_experiment.torch_dynamo import onnx_custom_backend
+from experimental_experiment.torch_interpreter.torch_versions import states_of_lstm_have_an_axis_too_many
 
 
 class TestLosses(GradientTestCase):
@@ -59,6 +62,23 @@ class TestRecurrent(GradientTestCase):
     def test_same_as_eager(self):
         with torch._dynamo.config.patch(allow_rnn=True):
             self.assert_functions(self.CASES)
+
+    @torch._dynamo.config.patch(allow_rnn=True)
+    def test_states_that_torch_misreads_are_refused(self):
+        torch._dynamo.reset()
+        model, x = torch.nn.LSTM(8, 4, batch_first=True), SEQUENCE.clone().requires_grad_()
+
+        def last(x):
+            return model(x)[1][0][-1] * 2
+
+        compiled = torch.compile(last, backend=onnx_custom_backend)
+        if not states_of_lstm_have_an_axis_too_many():
+            torch.testing.assert_close(compiled(x), last(x))
+            return
+        with self.assertRaisesRegex(
+            BackendCompilerFailed, "the last states of an LSTM for tensors of rank 4"
+        ):
+            compiled(x)
 
 
 if __name__ == "__main__":

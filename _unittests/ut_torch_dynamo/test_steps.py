@@ -8,7 +8,7 @@ import torch
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
 from _unittests.ut_torch_dynamo.gradient_case import normal
-from experimental_experiment.torch_dynamo.training import drops_attention
+from experimental_experiment.torch_dynamo.corrections import drops_attention
 
 
 def two_layers():

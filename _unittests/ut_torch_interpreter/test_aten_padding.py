@@ -6,6 +6,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions
 
 aten = torch.ops.aten
 GENERATOR = torch.Generator().manual_seed(0)
@@ -87,6 +88,17 @@ class TestPadding(ExporterTestCase):
         self.assert_same_as_eager(padded, normal(3, 4), normal(5, 4), normal(2, 4), others=others)
         rows = normal(3), normal(5).double()
         self.assert_same_as_eager(lambda *rows: aten.pad_sequence.default(rows, True), *rows)
+
+    def test_sequences_padded_at_their_start_decomposed(self):
+        options = ExportOptions(decomposition_table="default")
+        for batch_first in (False, True):
+            self.assert_same_as_eager(
+                lambda *rows, batch_first=batch_first: pad_sequence(rows, batch_first, -1.0, "left"),
+                normal(3, 4),
+                normal(5, 4),
+                dynamic=False,
+                export_options=options,
+            )
 
 
 if __name__ == "__main__":

@@ -250,6 +250,20 @@ class TestProgram(ExporterTestCase):
                 )
                 self.assertEqual(shapes_of(model)["input"], ("batch", "steps", 3))
 
+    def test_decomposed_into_steps(self):
+        """The last states keep their three axes, for a batch of one too."""
+        cases = ({"num_layers": 2}, {"bidirectional": True}, {"proj_size": 2}, {"bias": False})
+        for options in cases:
+            with self.subTest(options):
+                self.export_and_compare(
+                    torch.nn.LSTM(3, 4, batch_first=True, **options),
+                    (torch.randn(2, 5, 3),),
+                    dynamic_shapes=({0: "batch"},),
+                    others=[(torch.randn(3, 5, 3),), (torch.randn(1, 5, 3),)],
+                    export_options=ExportOptions(decomposition_table="default"),
+                    target_opset=20,
+                )
+
     def test_decomposed_as_the_user_says(self):
         table = torch.export.default_decompositions()
         with self.assertRaisesRegex(

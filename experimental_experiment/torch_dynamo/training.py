@@ -7,7 +7,6 @@ Source of semantics: ``torch._functorch._aot_autograd.runtime_wrappers``.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,19 +19,13 @@ from torch._functorch._aot_autograd.utils import (
 )
 from torch._guards import TracingContext
 from torch.autograd.function import once_differentiable
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
 
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
+from experimental_experiment.torch_dynamo.corrections import corrected
 from experimental_experiment.torch_dynamo.decompositions import Table
 from experimental_experiment.torch_dynamo.partition import partition
-from experimental_experiment.torch_interpreter.patches.decompositions import margin_of_ended_classes
-from experimental_experiment.torch_interpreter.patches.patch import applied
 
 FORWARD, BACKWARD, INFERENCE = "forward", "backward", "inference"
-
-PLACE_OF_DROPOUT = {scaled_dot_product_attention: 4, multi_head_attention_forward: 10}
-"""Functions of attention that TorchDynamo leaves whole, and the position of their argument dropout_p."""
 
 ROLES = {"fw": FORWARD, "bw": BACKWARD, "inference": INFERENCE}
 """The compilers that aot_autograd takes."""
@@ -58,12 +51,7 @@ class Step:
         self.is_decided = is_special()
         compilers = {f"{part}_compiler": self.kept(role, compiler) for part, role in ROLES.items()}
         trace = aot_autograd(**compilers, decompositions=table, partition_fn=partition)
-        # a kernel of a GPU draws its dropout itself, a decomposition leaves it to an operator that follows torch's generator
-        drops = drops_attention(graph_module)
-        with (
-            sdpa_kernel(SDPBackend.MATH) if drops else contextlib.nullcontext(),
-            applied([margin_of_ended_classes]),
-        ):
+        with corrected(graph_module):
             self.whole = trace(graph_module, args)
 
     def kept(self, role: str, compiler: Callable) -> Callable:
@@ -82,17 +70,6 @@ class Step:
         if not self.is_decided and (INFERENCE in self.graphs or BACKWARD in self.graphs):
             self.direct, self.is_decided = direct(self.graphs, self.metadata), True
         return (self.direct or self.whole)(*args)
-
-
-def drops_attention(module: torch.fx.GraphModule) -> bool:
-    """Whether a graph of TorchDynamo's has attention with dropout."""
-    return any(
-        (node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)) != 0
-        for part in module.modules()
-        if isinstance(part, torch.fx.GraphModule)
-        for target, place in PLACE_OF_DROPOUT.items()
-        for node in part.graph.find_nodes(op="call_function", target=target)
-    )
 
 
 def metadata_now() -> ViewAndMutationMeta | None:

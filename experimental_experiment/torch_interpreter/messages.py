@@ -32,7 +32,7 @@ HINTS = (
         "a tensor becomes a numpy array in forward, where torch.export cannot follow: use torch's functions instead",
     ),
     (
-        r"<class 'set'>|<class 'frozenset'>|\bSetVariable",
+        r"<class 'set'>|<class 'frozenset'>|\bSetVariable|unhashable type: 'set'",
         "a set has no order: take and return tensors in tuples, lists or dicts",
     ),
     (
@@ -145,7 +145,7 @@ GRADIENTS = "gradients in forward, which torch.export refuses: ExportOptions(tra
 
 GRADIENT_ERRORS = re.compile(
     r"torch/_functorch/eager_transforms|torch/autograd/(?!function\.py)|functorch tensor|Unsupported Tensor\.(requires_grad_|backward)|"
-    r"fake tensor in the exported program constant|data pointer of Tensor that doesn't have storage"
+    r"Expected FakeTensor, got <class 'torch\.Tensor'>|fake tensor in the exported program constant|data pointer of Tensor that doesn't have storage"
 )
 """What torch.export's errors and tracebacks hold when a model takes a gradient."""
 

@@ -14,6 +14,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.sizes import squeezed_vector
+from experimental_experiment.torch_interpreter.torch_versions import float8_saturates
 
 FLOAT, DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
 ROUNDED_ONCE = {(a, b) for half in HALVES for a, b in ((half, FLOAT), (half, DOUBLE), (FLOAT, half))}
@@ -93,7 +94,7 @@ def cast(op, x, *, to, saturate=None):
     """Cast to the dtype it has; there and back; between halves and wider floats when it is constant; to float8 as torch overflows.
 
     onnxruntime itself removes what casts there and back, and loses the value that a loop reads from outside.
-    E4M3FN overflows to its largest number, the others do not saturate.
+    E4M3FN overflows to its largest number where torch does so, the others do not saturate.
     """
     if x.dtype == to:
         return x
@@ -105,7 +106,7 @@ def cast(op, x, *, to, saturate=None):
         return op.computed("Cast", [x], x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:
         return None
-    return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN))
+    return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN and float8_saturates()))
 
 
 def cast_like(op, x, like):

@@ -50,6 +50,11 @@ def given_translator(given: Sequence[Any]) -> Any:
     return importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx()
 
 
+def follows_tensors_that_select() -> bool:
+    """Whether torch.export reads ``x[i]`` and ``x[i, :j]`` at tensors of one number by itself, as from torch 2.13 on."""
+    return numbers(torch.__version__) >= numbers("2.13")
+
+
 def states_of_lstm_have_an_axis_too_many() -> bool:
     """Whether the fake tensors of an LSTM's last states are of rank 4, as torch says before 2.13 where oneDNN computes it."""
     return numbers(torch.__version__) < numbers("2.13")
@@ -66,3 +71,9 @@ def factors_of_solve_are_transposed() -> bool:
     matrix = torch.tensor([[1.0, 2.0], [0.5, 3.0]])
     _, factors, *_ = torch.ops.aten._linalg_solve_ex.default(matrix, torch.ones(2))
     return not torch.equal(factors, torch.linalg.lu_factor(matrix)[0])
+
+
+@functools.cache
+def float8_saturates() -> bool:
+    """Whether a number beyond those of float8 E4M3FN becomes the largest one; before torch 2.13 it becomes NaN."""
+    return bool(torch.tensor(1e6).to(torch.float8_e4m3fn).float().isfinite())

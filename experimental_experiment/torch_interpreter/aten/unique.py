@@ -16,7 +16,7 @@ aten = torch.ops.aten
 INT64 = ir.DataType.INT64
 
 NOTHING: list[int] = []
-"""What torch returns for a result that is not asked for, in the dtype that it declares: int64, through torch 2.11 that of the elements."""
+"""What torch returns for a result that is not asked for, which is int64."""
 
 
 @translates(aten._unique2.default)

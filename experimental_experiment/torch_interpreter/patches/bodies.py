@@ -16,11 +16,17 @@ from typing import Any
 
 import torch
 from torch._prims_common import make_contiguous_strides_for
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch, wrapped
 from experimental_experiment.torch_interpreter.torch_versions import compilers_of_bodies
 
 MERGE = "torch._higher_order_ops.cond._merge_output"
+
+TRACED = "torch._dynamo.variables.higher_order_ops.speculate_subgraph"
+
+OVER_ROWS = ("map_impl", "scan")
+"""The loops whose fake results are those of one turn."""
 
 KNOWN_SIZES = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
 """What TorchDynamo makes of sizes that are numbers; those that are symbols stay dynamic."""
@@ -111,6 +117,60 @@ def with_plain_strides(output: Any, mode: Any) -> Any:
         return output
     with mode:
         return output.new_empty_strided(sizes, strides)
+
+
+@patch("torch", replaces=(TRACED,), until="2.13", default=True)
+def bodies_that_write() -> Iterator[None]:
+    """Bodies of ``torch.cond`` and ``while_loop`` that write a tensor from outside are refused, without gradients too."""
+    importlib.import_module(TRACED.rpartition(".")[0])  # it brings TorchDynamo
+    with wrapped({TRACED: that_may_write}):
+        yield
+
+
+def that_may_write(traced: Callable) -> Callable:
+    """What traces a body: one of a branch or of a loop without a trip count may write where there are no gradients."""
+    branch, loop = torch.ops.higher_order.cond, torch.ops.higher_order.while_loop
+
+    @functools.wraps(traced)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        caller = kwargs.get("source_target")
+        if caller in (branch, loop) and not torch.is_grad_enabled():
+            kwargs["supports_input_mutation"] = True
+            if caller is branch:
+                kwargs["supports_aliasing"] = True
+        return traced(*args, **kwargs)
+
+    return called
+
+
+@patch(
+    "torch",
+    replaces=tuple(f"torch.ops.higher_order.{name}" for name in OVER_ROWS),
+    until="2.13",
+    default=True,
+)
+def numbers_of_one_turn() -> Iterator[None]:
+    """A body of a scan or a map that reads the number of a tensor, ``x[i]``, is refused: the results do not show that number."""
+    for name in OVER_ROWS:
+        importlib.import_module(f"torch._higher_order_ops.{name.removesuffix('_impl')}")
+    with contextlib.ExitStack() as stack:
+        for name in OVER_ROWS:
+            kernels = getattr(torch.ops.higher_order, name).python_key_table
+            entry(stack, kernels, FakeTensorMode, of_inner_numbers(kernels[FakeTensorMode]))
+        yield
+
+
+def of_inner_numbers(kernel: Callable) -> Callable:
+    """What gives the fake results of a loop: the numbers that one turn reads stay inside."""
+
+    @functools.wraps(kernel)
+    def called(mode: FakeTensorMode, *args: Any, **kwargs: Any) -> Any:
+        if mode.shape_env is None:
+            return kernel(mode, *args, **kwargs)
+        with mode.shape_env.ignore_fresh_unbacked_symbols():
+            return kernel(mode, *args, **kwargs)
+
+    return called
 
 
 def is_known(sizes: Sequence[int | torch.SymInt]) -> bool:

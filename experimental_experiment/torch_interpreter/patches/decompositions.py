@@ -5,14 +5,14 @@ Source of semantics: ATen's LossMultiLabelMargin.cpp.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from unittest import mock
 
 import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 
-from experimental_experiment.torch_interpreter.patches.patch import patch
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch
 
 FORWARD = torch.ops.aten.multilabel_margin_loss_forward.default
 
@@ -44,19 +44,15 @@ def multilabel_margin_loss_forward(
     return loss, is_target.to(input.dtype).reshape(target.shape)
 
 
-@patch("torch", replaces=("torch._decomp.decompositions.multilabel_margin_loss_forward",), default=True)
+@patch("torch", replaces=(f"torch.ops.{FORWARD}",), default=True)
 def margin_of_ended_classes() -> Iterator[None]:
     """The decomposition of multilabel_margin_loss counts the places after the first -1 as targets of class 0.
 
     make_fx, `run_decompositions` and torch.compile follow it, whatever table of decompositions they are given.
     """
-    replacement = multilabel_margin_loss_forward
-    with (
-        mock.patch.dict(FORWARD.py_kernels, {DispatchKey.Autograd: replacement}),
-        mock.patch.dict(decomposition_table, {FORWARD: replacement}),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.callback(FORWARD._dispatch_cache.clear)
+        entry(stack, FORWARD.py_kernels, DispatchKey.Autograd, multilabel_margin_loss_forward)
+        entry(stack, decomposition_table, FORWARD, multilabel_margin_loss_forward)
         FORWARD._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            FORWARD._dispatch_cache.clear()
+        yield

@@ -15,7 +15,10 @@ import torch
 from torch.fx.node import map_aggregate
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
-from experimental_experiment.torch_interpreter.torch_versions import given_translator
+from experimental_experiment.torch_interpreter.torch_versions import (
+    follows_tensors_that_select,
+    given_translator,
+)
 
 MASKS = (torch.bool, torch.uint8)
 """The dtypes whose tensors select as masks do, those of one number too."""
@@ -53,7 +56,8 @@ def with_views(override: Callable) -> Callable:
         if any(map(is_small_mask, items)):
             indices_of_one_axis.used()
             index = tuple(item.bool() if is_small_mask(item) else item for item in items)
-        if not has_symbol(index) or not (values or any(map(is_advanced, items))):
+        is_followed = follows_tensors_that_select() or not any(map(has_number_in_tensor, items))
+        if not has_symbol(index) or (is_followed and not (values or any(map(is_advanced, items)))):
             return override(self, func, (tensor, index, *values), kwargs)  # it follows what is read alone
         indices_of_one_axis.used()
         return write if values else read, (tensor, index, *values), {}
@@ -166,6 +170,11 @@ def is_number(item: Any) -> bool:
     if not isinstance(item, torch.Tensor):
         return isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool)
     return not (item.dim() or item.dtype in MASKS or item.is_floating_point() or item.is_complex())
+
+
+def has_number_in_tensor(item: Any) -> bool:
+    """Whether a tensor is the position or a bound that a part of an index is."""
+    return has_tensor(item) if isinstance(item, slice) else isinstance(item, torch.Tensor) and is_number(item)
 
 
 def is_small_mask(item: Any) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 from experimental_experiment.torch_interpreter.patches.quotients import key
 
 LIBRARY = torch.library.Library("experimental_experiment", "FRAGMENT")
@@ -69,6 +70,25 @@ def powers_of_two() -> Iterator[None]:
             stack.enter_context(replaced(torch.SymFloat, name, among_exponents(original, exponent, known)))
         stack.enter_context(replaced(torch.SymInt, "bit_length", bits(torch.SymInt.bit_length)))
         yield
+
+
+SHIFTED = "torch.utils._sympy.functions.LShift.eval"
+
+
+@patch("torch", replaces=(SHIFTED,), until="2.13", default=True)
+def shifts_by_sizes() -> Iterator[None]:
+    """``1 << (n - 1).bit_length()`` is refused: torch asks whether the shift is below 0, which the expression of one does not tell."""
+    importlib.import_module(SHIFTED.rsplit(".", 2)[0])  # a capture loads it, importing this file does not
+    with wrapped({SHIFTED: lambda asks: classmethod(shifted)}):
+        yield
+
+
+def shifted(cls: type, base: Any, shift: Any) -> Any:
+    """The expression of ``base << shift``; raises ValueError where the shift is known to be negative, as Python does."""
+    shifts_by_sizes.used()
+    if shift.is_negative:
+        raise ValueError("negative shift count")
+    return base * 2**shift
 
 
 def remembered(logarithm: Callable, known: Known, bases: tuple) -> Callable:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch._C import DispatchKey
+from torch._decomp import decompositions
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -19,6 +21,8 @@ aten = torch.ops.aten
 
 LAYERS = (aten.gru.input, aten.lstm.input, aten.rnn_relu.input, aten.rnn_tanh.input)
 """The operators that run all layers over all steps of a padded batch."""
+
+UNROLLED = "torch._decomp.decompositions.one_layer_lstm"
 
 ASSIGNMENTS = "torch.export._trace._detect_attribute_assignment"
 
@@ -41,6 +45,34 @@ def recurrent_layers() -> Iterator[None]:
             is_wrong = layer is aten.lstm.input and states_of_lstm_have_an_axis_too_many()
             kernels(stack, layer, results, everywhere if is_wrong else where_the_length_is_a_symbol)
         yield
+
+
+@patch("torch", replaces=(UNROLLED,), until="2.13", default=True)
+def last_states_of_lstm() -> Iterator[None]:
+    """The last states of an LSTM that torch decomposes have an axis too many: it removes the axis of the batch for that of the steps."""
+    with wrapped({UNROLLED: lambda wrong: unrolled_lstm}):
+        yield
+
+
+def unrolled_lstm(
+    inp: torch.Tensor,
+    hidden: tuple[torch.Tensor, torch.Tensor],
+    params: Any,
+    has_biases: bool,
+    reverse: bool = False,
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """One direction of one layer, step after step, and its last states of shape (batch, width)."""
+    last_states_of_lstm.used()
+    w_ih, w_hh, *others = params
+    b_ih, b_hh = others[:2] if has_biases else (None, None)
+    w_hr = others[-1] if len(others) % 2 else None  # what projects comes last
+    states = [state.unsqueeze(0) for state in hidden]
+    steps = F.linear(inp, w_ih, b_ih)
+    results = []
+    for step in steps.flip(0) if reverse else steps:
+        states = decompositions.lstm_cell(step, *states, w_hh, b_hh, w_hr, chunk_dim=2)
+        results.append(states[0])
+    return torch.cat(results[::-1] if reverse else results), tuple(state.squeeze(0) for state in states)
 
 
 @patch("torch", replaces=(ASSIGNMENTS,), until="2.13", default=True)
@@ -84,11 +116,11 @@ def kernels(stack: contextlib.ExitStack, layer: Any, shapes: Callable, applies: 
 def when_recorded(unrolled: Callable, shapes: Callable, applies: Callable) -> Callable:
     """The kernel of a layer, which torch runs after it recorded the layer, or to record what it decomposes into."""
 
-    def kernel(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+    def kernel(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         is_decomposed = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
         if is_decomposed or not isinstance(input, FakeTensor) or not applies(input, *args):
-            return unrolled(input, *args)
-        return shapes(input, *args)
+            return unrolled(input, *args, **kwargs)
+        return shapes(input, *args, **kwargs)
 
     return kernel
 
@@ -96,9 +128,9 @@ def when_recorded(unrolled: Callable, shapes: Callable, applies: Callable) -> Ca
 def on_fake_tensors(unrolled: Callable, shapes: Callable, applies: Callable) -> Callable:
     """What a mode of fake tensors computes for a layer that nothing decomposed before."""
 
-    def kernel(mode: FakeTensorMode, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
+    def kernel(mode: FakeTensorMode, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with mode:
-            return (shapes if applies(input, *args) else unrolled)(input, *args)
+            return (shapes if applies(input, *args) else unrolled)(input, *args, **kwargs)
 
     return kernel
 
