@@ -27,11 +27,11 @@ class Flash(torch.nn.Module):
         self.is_causal = is_causal
 
     def forward(self, query, key, value, mask, gradient):
-        out, sums, *others = aten._scaled_dot_product_flash_attention(
+        out, sums, *others = aten._scaled_dot_product_flash_attention.default(
             query, key, value, 0.0, self.is_causal, False, scale=SCALE
         )
         given = gradient, query, key, value, out, sums, *others[:4], 0.0, self.is_causal, *others[4:6]
-        gradients = aten._scaled_dot_product_flash_attention_backward(*given, scale=SCALE)
+        gradients = aten._scaled_dot_product_flash_attention_backward.default(*given, scale=SCALE)
         return out, sums, *gradients
 
 
@@ -39,11 +39,11 @@ class Efficient(Flash):
     """The same, and the gradient of the mask."""
 
     def forward(self, query, key, value, mask, gradient):
-        out, sums, seed, offset = aten._scaled_dot_product_efficient_attention(
+        out, sums, seed, offset = aten._scaled_dot_product_efficient_attention.default(
             query, key, value, mask, True, 0.0, self.is_causal, scale=SCALE
         )
         given = gradient, query, key, value, mask, out, sums, seed, offset, 0.0
-        gradients = aten._scaled_dot_product_efficient_attention_backward(
+        gradients = aten._scaled_dot_product_efficient_attention_backward.default(
             *given, [True, True, True, mask is not None], self.is_causal, scale=SCALE
         )
         return out, sums, *gradients[: 3 if mask is None else 4]
@@ -53,18 +53,18 @@ class Cudnn(Flash):
     """Without the gradient of the mask."""
 
     def forward(self, query, key, value, mask, gradient):
-        out, sums, *others = aten._scaled_dot_product_cudnn_attention(
+        out, sums, *others = aten._scaled_dot_product_cudnn_attention.default(
             query, key, value, mask, True, 0.0, self.is_causal, False, scale=SCALE
         )
         given = gradient, query, key, value, out, sums, *others[4:6], mask, *others[:4], 0.0, self.is_causal
-        return out, sums, *aten._scaled_dot_product_cudnn_attention_backward(*given, scale=SCALE)
+        return out, sums, *aten._scaled_dot_product_cudnn_attention_backward.default(*given, scale=SCALE)
 
 
 class Overrideable(Flash):
     """With the gradient of the mask."""
 
     def forward(self, query, key, value, mask, gradient):
-        out, sums, *others = aten._scaled_dot_product_fused_attention_overrideable(
+        out, sums, *others = aten._scaled_dot_product_fused_attention_overrideable.default(
             query, key, value, mask, 0.0, self.is_causal, False, scale=SCALE
         )
         given = (
@@ -78,7 +78,7 @@ class Overrideable(Flash):
             sums,
             *others[:4],
         )
-        gradients = aten._scaled_dot_product_fused_attention_overrideable_backward(
+        gradients = aten._scaled_dot_product_fused_attention_overrideable_backward.default(
             *given, 0.0, self.is_causal, *others[4:6], scale=SCALE
         )
         return out, sums, *gradients[: 3 if mask is None else 4]
@@ -110,7 +110,7 @@ class Attended(torch.nn.Module):
     """The attended values alone."""
 
     def forward(self, query, key, value):
-        return aten._scaled_dot_product_flash_attention(query, key, value, 0.1, True)[0]
+        return aten._scaled_dot_product_flash_attention.default(query, key, value, 0.1, True)[0]
 
 
 class TestFusedAttention(ExporterTestCase):
@@ -147,10 +147,10 @@ class TestFusedAttention(ExporterTestCase):
         class Model(torch.nn.Module):
             def forward(self, query, key, value):
                 half = (x.half() for x in (query, key, value))
-                values = aten._scaled_dot_product_cudnn_attention(
+                values = aten._scaled_dot_product_cudnn_attention.default(
                     query, key, value, None, False, 0.0, True, False
                 )
-                return aten._scaled_dot_product_flash_attention(*half, 0.0, True)[0], values[0]
+                return aten._scaled_dot_product_flash_attention.default(*half, 0.0, True)[0], values[0]
 
         given = arguments(2, 5, 7, 2, False)[:3]
         onx = to_onnx(Model(), given)
@@ -162,7 +162,7 @@ class TestFusedAttention(ExporterTestCase):
     def test_dropout(self):
         class Kept(Attended):
             def forward(self, query, key, value):
-                return aten._scaled_dot_product_flash_attention(query, key, value, 0.1, True)[:2]
+                return aten._scaled_dot_product_flash_attention.default(query, key, value, 0.1, True)[:2]
 
         given = arguments(2, 5, 7, 4, False)[:3]
         self.assertIn("RandomUniformLike", [node.op_type for node in to_onnx(Attended(), given).graph.node])
@@ -213,8 +213,8 @@ class TestOthers(ExporterTestCase):
 
         class Step(torch.nn.Module):
             def forward(self, a, b, cell, bias, of_hidden, of_cell):
-                hidden, new, workspace = aten._thnn_fused_lstm_cell(a, b, cell, bias, bias)
-                gradients = aten._thnn_fused_lstm_cell_backward_impl(
+                hidden, new, workspace = aten._thnn_fused_lstm_cell.default(a, b, cell, bias, bias)
+                gradients = aten._thnn_fused_lstm_cell_backward_impl.default(
                     of_hidden, of_cell, cell, new, workspace, True
                 )
                 return hidden, new, *gradients
@@ -253,8 +253,10 @@ class TestOthers(ExporterTestCase):
     def test_gradient_of_rms_norm(self):
         class Gradient(torch.nn.Module):
             def forward(self, gradient, x, weight):
-                result, factor = aten._fused_rms_norm(x, [4], weight, 1e-5)
-                return result, *aten._fused_rms_norm_backward(gradient, x, [4], factor, weight, [True, True])
+                result, factor = aten._fused_rms_norm.default(x, [4], weight, 1e-5)
+                return result, *aten._fused_rms_norm_backward.default(
+                    gradient, x, [4], factor, weight, [True, True]
+                )
 
         gradient, x, weight = normal(5, 4), normal(5, 4), normal(4)
         leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]

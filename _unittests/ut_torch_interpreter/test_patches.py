@@ -60,6 +60,8 @@ def resolved(name):
             break
     if isinstance(found, torch._ops.OpOverload):
         return dict(found.py_kernels)
+    if isinstance(found, torch._ops.HigherOrderOperator):
+        return dict(found.python_key_table)
     return dict(found) if isinstance(found, dict) else found
 
 

@@ -4,13 +4,14 @@ import math
 import unittest
 
 import numpy as np
+import sympy
 import torch
 import torch.nn.functional as F
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
-from experimental_experiment.torch_interpreter.patches.powers import of_number
+from experimental_experiment.torch_interpreter.patches.powers import of_number, shifted
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 129)
 
@@ -105,6 +106,12 @@ class TestPowers(ExporterTestCase):
         for size in SIZES:
             self.assertEqual(math.ceil(math.log2(size)), of_number(size))
             self.assertEqual(of_number(size), torch.ops.experimental_experiment.ceil_log2.default(size))
+
+    def test_shifts(self):
+        n, base = sympy.Symbol("n", integer=True, nonnegative=True), sympy.Integer(3)
+        self.assertEqual(3 * 2**n, shifted(sympy.Function, base, n))
+        with self.assertRaisesRegex(ValueError, "negative shift count"):
+            shifted(sympy.Function, base, sympy.Integer(-1))
 
     def test_undone(self):
         before = math.log2, math.log, torch.SymFloat.__ceil__, torch.SymInt.bit_length
