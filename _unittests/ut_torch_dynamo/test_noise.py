@@ -30,6 +30,8 @@ class TestEagersNumbers(BackendTestCase):
     CASES = {
         "dropout": lambda x: F.dropout(x, 0.3),
         "dropout in another order of memory": lambda x: F.dropout(x.t(), 0.3),
+        "dropout of rows that are one": lambda x: F.dropout(x[0].expand(3, 40), 0.3),
+        "dropout of slices": lambda x: (F.dropout(x[:, ::3], 0.3), F.dropout(x.t()[::2, None], 0.4)),
         "dropout twice": lambda x: F.dropout(F.dropout(x, 0.3) * 2, 0.5),
         "dropout of nothing and of everything": lambda x: (F.dropout(x, 0.0), F.dropout(x, 1.0)),
         "dropout of channels": lambda x: F.dropout2d(x.reshape(1, 5, 4, 10), 0.3),

@@ -144,11 +144,11 @@ def is_random(node: torch.fx.Node) -> bool:
 def drawing(node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Entry]) -> Callable:
     """A function of the inputs of the graph that draws what a node does."""
     if node.target is DROPOUT:
-        like, p = node.args[0].meta["val"], node.args[1]
-        if like.device.type != "cpu":  # a kernel of its own, whose numbers depend on the dtype
-            given = laid_out_as(node, like, like.dtype, inputs)
+        p = node.args[1]
+        if fake.device.type != "cpu":  # a kernel of its own, whose numbers depend on the dtype
+            given = laid_out_as(node, fake, node.meta["val"][0].dtype, inputs)
             return lambda args: torch.native_dropout(given(args), p, True)[1]
-        given = laid_out_as(node, like, torch.bool, inputs)
+        given = laid_out_as(node, fake, torch.bool, inputs)
         return lambda args: given(args).bernoulli_(1 - p)
     if node.target in FILLED:
         result = node.meta["val"]
