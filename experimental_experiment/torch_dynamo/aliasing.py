@@ -1,4 +1,4 @@
-"""Outputs that show a part of another one: views in eager, and the same views of what onnxruntime computes."""
+"""Outputs that show a part of an input or of another output: views in eager, and the same views of what is there."""
 
 from __future__ import annotations
 
@@ -12,18 +12,35 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from experimental_experiment.torch_dynamo.interface import TENSOR, Entry
 from experimental_experiment.torch_dynamo.symbols import evaluation, places_of_symbols
+from experimental_experiment.torch_interpreter.errors import ExportError
 
 
 def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry]) -> list[Entry]:
-    """The outputs, where views of another output know it as their base."""
+    """The outputs, where views of an input or of another output know it.
+
+    aot_autograd makes such an output again, of the input, with the strides and the offset that it is returned with. Raises ExportError
+    where the inputs do not decide them.
+    """
+    given = {
+        storage_of(entry.fake): position for position, entry in enumerate(inputs) if entry.kind == TENSOR
+    }
     bases: dict[int, int] = {}
     for position, entry in enumerate(outputs):
         if has_memory(entry) and is_whole(entry.fake):
             bases.setdefault(storage_of(entry.fake), position)
     found = []
     for position, entry in enumerate(outputs):
-        base = bases.get(storage_of(entry.fake), position) if has_memory(entry) else position
-        if base != position and is_view(entry.fake, outputs[base].fake, inputs):
+        if not has_memory(entry):
+            found.append(entry)
+            continue
+        source = given.get(storage_of(entry.fake))
+        base = bases.get(storage_of(entry.fake), position)
+        if source is not None:
+            if is_view(entry.fake, inputs[source].fake, inputs):
+                entry = dataclasses.replace(entry, shows=source)
+            elif not is_decided(entry.fake, inputs):
+                raise ExportError("a view of an input at places that the data decide is returned", entry.node)
+        elif base != position and is_view(entry.fake, outputs[base].fake, inputs):
             entry = dataclasses.replace(entry, base=base)
         found.append(entry)
     return found
@@ -47,9 +64,14 @@ def is_whole(fake: torch.Tensor) -> bool:
 
 def is_view(fake: torch.Tensor, base: torch.Tensor, inputs: Sequence[Entry]) -> bool:
     """Whether a tensor shows elements of *base* at places that the inputs of the graph decide."""
+    return fake.dtype == base.dtype and not is_lazy(fake) and is_decided(fake, inputs)
+
+
+def is_decided(fake: torch.Tensor, inputs: Sequence[Entry]) -> bool:
+    """Whether the inputs of the graph decide the geometry of a tensor."""
     sizes = [size for size in geometry(fake) if isinstance(size, torch.SymInt)]
     symbols = {symbol for size in sizes for symbol in size.node.expr.free_symbols}
-    return fake.dtype == base.dtype and not is_lazy(fake) and symbols <= set(places_of_symbols(inputs))
+    return symbols <= set(places_of_symbols(inputs))
 
 
 def is_lazy(fake: torch.Tensor) -> bool:
@@ -62,13 +84,16 @@ def geometry(fake: torch.Tensor) -> list[Any]:
     return [*fake.shape, *fake.stride(), fake.storage_offset()]
 
 
-def viewing(entry: Entry, inputs: Sequence[Entry]) -> Callable[[torch.Tensor, Sequence[Any]], torch.Tensor]:
+def viewing(
+    entry: Entry, base: Entry, inputs: Sequence[Entry]
+) -> Callable[[torch.Tensor, Sequence[Any]], torch.Tensor]:
     """A function of the base and the inputs of the graph that gives the view."""
     count = entry.fake.dim()
-    sizes = evaluation(entry.node, geometry(entry.fake), inputs, "[{0}]")
+    start = entry.fake.storage_offset() - base.fake.storage_offset()
+    sizes = evaluation(entry.node, [*entry.fake.shape, *entry.fake.stride(), start], inputs, "[{0}]")
 
     def view(base: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
         found = sizes(args)
-        return base.as_strided(found[:count], found[count:-1], found[-1])
+        return base.as_strided(found[:count], found[count:-1], base.storage_offset() + found[-1])
 
     return view

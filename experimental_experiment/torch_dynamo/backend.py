@@ -145,9 +145,11 @@ def compiled(
 
 def is_aten(module: torch.fx.GraphModule) -> bool:
     """Whether a graph is one of ATen operators with their fake values, not one of torch's functions."""
-    return all(
-        "val" in node.meta for node in module.graph.nodes if node.op in ("placeholder", "call_function")
-    ) and not module.graph.find_nodes(op="call_module")
+    nodes = [node for node in module.graph.nodes if node.op in ("placeholder", "call_function")]
+    is_empty = not nodes  # as TorchDynamo's are where it only knows constants
+    return not (is_empty or module.graph.find_nodes(op="call_module")) and all(
+        "val" in node.meta for node in nodes
+    )
 
 
 def outputs_seen() -> int | None:

@@ -61,9 +61,14 @@ class CompiledGraph:
             if entry.twin is not None and entry.source is None
         ]
         self.views = [
-            (position, entry.base, viewing(entry, self.inputs))
+            (position, entry.base, viewing(entry, self.outputs[entry.base], self.inputs))
             for position, entry in enumerate(self.outputs)
             if entry.base is not None
+        ]
+        self.shown = [
+            (position, entry.shows, viewing(entry, self.inputs[entry.shows], self.inputs))
+            for position, entry in enumerate(self.outputs)
+            if entry.shows is not None
         ]
         self.computed = [
             (position, completion(entry, device, seen is None or position < seen))
@@ -78,6 +83,8 @@ class CompiledGraph:
         results = list(self.constants)
         for position, source, is_detached in self.known:
             results[position] = args[source].detach() if is_detached else args[source]
+        for position, source, view in self.shown:
+            results[position] = view(args[source].detach(), args)
         if self.computed:
             tensors = []
             for position, prepare in self.given:

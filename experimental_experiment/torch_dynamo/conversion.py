@@ -68,7 +68,7 @@ class Converted:
 
 def is_computed(entry: Entry) -> bool:
     """Whether the model has to compute an output."""
-    known = entry.source, entry.twin, entry.base
+    known = entry.source, entry.twin, entry.base, entry.shows
     return entry.kind not in (CONSTANT, NONE) and all(position is None for position in known)
 
 

@@ -34,6 +34,7 @@ class Entry:
         source: the position of the input that an output is, None for any other.
         twin: the position of an output before this one that has the same memory, None without.
         base: the position of an output of which this one is a view, None without.
+        shows: the position of an input of which an output is a view, None without.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Entry:
     source: int | None = None
     twin: int | None = None
     base: int | None = None
+    shows: int | None = None
 
     @property
     def fake(self) -> Any:

@@ -129,7 +129,7 @@ def is_simple(first: CompiledGraph, metadata: ViewAndMutationMeta) -> bool:
             for meta in metas
         )
         and all(
-            entry.source is None and entry.twin is None and entry.base is None
+            entry.source is entry.twin is entry.base is entry.shows is None
             for entry in first.outputs[: metadata.num_forward_returns]
         )
     )

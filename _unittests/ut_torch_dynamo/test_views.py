@@ -1,0 +1,91 @@
+"""Results that are views, of what is given or of each other, at places that sizes decide."""
+
+import unittest
+
+import torch
+
+from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
+from _unittests.ut_torch_dynamo.gradient_case import normal
+from experimental_experiment.torch_dynamo import onnx_custom_backend
+from experimental_experiment.torch_interpreter import ExportError
+
+
+def views(x):
+    """Parts of a matrix of an even number of columns."""
+    rows, columns = x.shape
+    return (
+        x[:, : columns // 2],
+        x[:, columns // 2 :],
+        x[rows - 1 :],
+        *x.chunk(2, 1),
+        x.t()[1 : columns - 1],
+        x.unflatten(1, (columns // 2, 2))[:, :, 0],
+        x.unfold(1, columns // 2, 1),
+        x[:, :1].expand(rows, columns),
+        x[:, ::2],
+    )
+
+
+FUNCTIONS = {
+    "of what is given": views,
+    "of a result that is not returned": lambda x: views(x * 2),
+    "of a result": lambda x: (lambda y: (y, *views(y)))(x * 2),
+    "of both": lambda x: (*views(x), *views(x + 1)),
+}
+
+
+class Rows(torch.nn.Module):
+    """Views in a module, for its gradients."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class TestViews(BackendTestCase):
+    def test_values(self):
+        large = normal(9, 20)
+        parts = large[:3, :12].clone(), large[2:6].reshape(-1)[5:61].view(4, 14), large[1::2, 3:19]
+        for promise, function in FUNCTIONS.items():
+            torch._dynamo.reset()
+            compiled = self.compiled(function, dynamic=True)
+            for x in parts:
+                with self.subTest(promise, shape=x.shape):
+                    self.assert_close(compiled(x), function(x), promise)
+
+    def test_gradients(self):
+        for promise in ("of what is given", "of both"):
+            with self.subTest(promise):
+                torch._dynamo.reset()
+                self.assert_same_gradients(
+                    Rows(FUNCTIONS[promise]), [(normal(3, 12),), (normal(5, 16),)], True
+                )
+
+    def test_they_are_in_the_memory_of_what_is_given(self):
+        compiled = self.compiled(lambda x: (x[:, x.shape[1] // 2 :], x.sum()), dynamic=True)
+        for shape in ((3, 12), (4, 10)):
+            x = normal(*shape)
+            compiled(x)[0].zero_()
+            self.assertEqual([0.0, True], [x[:, shape[1] // 2 :].abs().sum().item(), bool(x.any())])
+
+    def test_places_that_data_decide_are_refused(self):
+        function = lambda x, start: x[start.item() :]
+        with torch._dynamo.config.patch(capture_scalar_outputs=True):
+            with self.assertRaisesRegex(
+                Exception, "a view of an input at places that the data decide"
+            ) as caught:
+                self.compiled(function)(normal(9), torch.tensor(2))
+        self.assertIsInstance(caught.exception.inner_exception, ExportError)
+
+    def test_a_graph_of_nothing(self):
+        """TorchDynamo makes one where it knows all that is returned."""
+        graph = torch.fx.Graph()
+        graph.output(())
+        self.assertEqual([], list(onnx_custom_backend(torch.fx.GraphModule({}, graph), [])()))
+
+
+if __name__ == "__main__":
+    unittest.main()
