@@ -56,6 +56,19 @@ class TestViews(BackendTestCase):
                 with self.subTest(promise, shape=x.shape):
                     self.assert_close(compiled(x), function(x), promise)
 
+    def test_parts_of_complex_numbers(self):
+        function = lambda z: (
+            z.real[:, : z.shape[1] // 2],
+            z.imag[:, z.shape[1] // 2 :],
+            z[1:],
+            (z * 2).imag[1:],
+        )
+        compiled = self.compiled(function, dynamic=True)
+        large = torch.complex(normal(9, 20), normal(9, 20))
+        for z in (large[:3, :12].clone(), large[1::2, 3:19], large.t()):
+            with self.subTest(shape=z.shape):
+                self.assert_close(compiled(z), function(z), "parts")
+
     def test_gradients(self):
         for promise in ("of what is given", "of both"):
             with self.subTest(promise):

@@ -36,7 +36,7 @@ def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry]) -> list[Entry]
         source = given.get(storage_of(entry.fake))
         base = bases.get(storage_of(entry.fake), position)
         if source is not None:
-            if is_view(entry.fake, inputs[source].fake, inputs):
+            if not is_lazy(entry.fake) and is_decided(entry.fake, inputs):
                 entry = dataclasses.replace(entry, shows=source)
             elif not is_decided(entry.fake, inputs):
                 raise ExportError("a view of an input at places that the data decide is returned", entry.node)
@@ -87,13 +87,22 @@ def geometry(fake: torch.Tensor) -> list[Any]:
 def viewing(
     entry: Entry, base: Entry, inputs: Sequence[Entry]
 ) -> Callable[[torch.Tensor, Sequence[Any]], torch.Tensor]:
-    """A function of the base and the inputs of the graph that gives the view."""
-    count = entry.fake.dim()
-    start = entry.fake.storage_offset() - base.fake.storage_offset()
+    """A function of the base and the inputs of the graph that gives the view, in its own dtype."""
+    count, dtype = entry.fake.dim(), entry.fake.dtype
+
+    def counted(offset: Any) -> Any:
+        """An offset in elements of the base, in elements of the view."""
+        return offset * base.fake.dtype.itemsize // dtype.itemsize
+
+    start = entry.fake.storage_offset() - counted(base.fake.storage_offset())
     sizes = evaluation(entry.node, [*entry.fake.shape, *entry.fake.stride(), start], inputs, "[{0}]")
 
-    def view(base: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    def view(memory: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
         found = sizes(args)
-        return base.as_strided(found[:count], found[count:-1], base.storage_offset() + found[-1])
+        shape, strides, offset = found[:count], found[count:-1], counted(memory.storage_offset()) + found[-1]
+        if memory.dtype == dtype:
+            return memory.as_strided(shape, strides, offset)
+        empty = torch.empty(0, dtype=dtype, device=memory.device)
+        return empty.set_(memory.untyped_storage(), offset, shape, strides)
 
     return view
