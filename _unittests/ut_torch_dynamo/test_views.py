@@ -84,6 +84,21 @@ class TestViews(BackendTestCase):
             compiled(x)[0].zero_()
             self.assertEqual([0.0, True], [x[:, shape[1] // 2 :].abs().sum().item(), bool(x.any())])
 
+    def test_a_view_that_is_returned_twice(self):
+        def function(x):
+            y = x[:, x.shape[1] // 2 :]
+            return y, y, torch.ops.aten.detach.default(y)
+
+        def both(x):
+            z = x * 2
+            return *function(x), z, *function(z)
+
+        for case in (function, both):
+            module = torch.fx.experimental.proxy_tensor.make_fx(case, tracing_mode="symbolic")(normal(3, 12))
+            x = normal(4, 10)
+            with self.subTest(case.__name__):
+                self.assert_close(list(onnx_custom_backend(module, [x])([x])), list(case(x)), "views")
+
     def test_places_that_data_decide_are_refused(self):
         function = lambda x, start: x[start.item() :]
         with torch._dynamo.config.patch(capture_scalar_outputs=True):

@@ -97,11 +97,11 @@ class CompiledGraph:
             tensors += [draw(args).contiguous() for draw in self.drawn]
             for (position, complete), value in zip(self.computed, self.run(tensors)):
                 results[position] = value if complete is None else complete(value)
-            for position, twin, is_detached in self.twins:
-                # one tensor: autograd, which adds to a gradient in place, asks who else holds it
-                results[position] = results[twin].detach() if is_detached else results[twin]
             for position, base, view in self.views:
                 results[position] = view(results[base], args)
+        for position, twin, is_detached in self.twins:
+            # one tensor: autograd, which adds to a gradient in place, asks who else holds it
+            results[position] = results[twin].detach() if is_detached else results[twin]
         args.clear()
         return results
 
