@@ -14,6 +14,7 @@ from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.fake_results import made_once
 from experimental_experiment.torch_interpreter.frames import lines_of_helpers
+from experimental_experiment.torch_interpreter.layouts import asked_once
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
@@ -147,14 +148,7 @@ class ExportOptions:
         if self.tracing == "make_fx":
             from experimental_experiment.torch_interpreter.tracing import traced  # brings TorchDynamo: 1 s
 
-            with (
-                stage("make_fx", decisions),
-                config(),
-                decisions.recorded(),
-                without_remarks(),
-                lines_of_helpers(),
-                made_once(),
-            ):
+            with observed("make_fx", decisions), config():
                 return traced(
                     module,
                     args,
@@ -163,14 +157,7 @@ class ExportOptions:
                     self.decompositions(),
                     self.prefer_deferred_runtime_asserts_over_guards,
                 )
-        with (
-            stage("torch.export.export", decisions),
-            config(),
-            decisions.recorded(),
-            without_remarks(),
-            lines_of_helpers(),
-            made_once(),
-        ):
+        with observed("torch.export.export", decisions), config():
             program = torch.export.export(
                 module,
                 args,
@@ -214,6 +201,20 @@ def found_or_raised(program: Any, refusal: CaptureError | None) -> Any:
     if refusal is not None:
         raise refusal from refusal.__cause__
     return program
+
+
+@contextlib.contextmanager
+def observed(name: str, decisions: Decisions) -> Iterator[None]:
+    """A capture, of torch's function *name*: what it decides is recorded, what refuses it said in our words, what it need not do twice left out."""
+    with (
+        stage(name, decisions),
+        decisions.recorded(),
+        without_remarks(),
+        lines_of_helpers(),
+        made_once(),
+        asked_once(),
+    ):
+        yield
 
 
 @contextlib.contextmanager
