@@ -66,7 +66,8 @@ class TestLayouts(ExporterTestCase):
         """A tensor of new sizes, on the device meta."""
         sizes = [
             self.environment.create_symintnode(
-                self.environment.create_symbol(hint, torch._dynamo.source.ConstantSource(f"s{hint}")), hint=hint
+                self.environment.create_symbol(hint, torch._dynamo.source.ConstantSource(f"s{hint}")),
+                hint=hint,
             )
             for hint in hints
         ]

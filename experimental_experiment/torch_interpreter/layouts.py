@@ -94,7 +94,7 @@ class Answers:
             symbols = set().union(*(getattr(value, "free_symbols", ()) for value in values))
             if not any(map(environment.is_unbacked_symint, symbols)):
                 # the question itself may have decided something
-                self.known[*question, *self.state_of(environment), *values] = known
+                self.known[(*question, *self.state_of(environment), *values)] = known
         return known
 
     def state_of(self, environment: Any) -> tuple:
