@@ -1,7 +1,9 @@
 """Models that raise for some values: torch.distributions, asserts."""
 
 import functools
+import logging
 import unittest
+import warnings
 
 import torch
 from torch import distributions
@@ -13,6 +15,12 @@ from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_
 
 X = torch.rand(2, 3) + 0.1
 ROWS = {"dynamic_shapes": ({0: "rows"},)}
+logger = logging.getLogger(__name__)
+
+
+def rank_zero_warn(text):
+    """What Lightning and torchmetrics call to warn."""
+    raise AssertionError(text)
 
 
 class Call(torch.nn.Module):
@@ -106,6 +114,88 @@ class TestChecks(ExporterTestCase):
                 "before a finally": before_a_finally,
                 "another exception": raised_again,
                 "after the result": at_the_end,
+            }
+        )
+
+    def test_a_branch_that_only_warns(self):
+        def warned(x):
+            if torch.isnan(x).any():
+                warnings.warn("not a number", UserWarning, stacklevel=2)
+            if not (x > 0).all():
+                logger.warning(f"{x.shape} of {len(x)} rows")
+                print("below zero")
+            return x * 2
+
+        def several(x):
+            if (x < 0).any() or (x > 10).any() or x.sum() > 1000:
+                rank_zero_warn("out of range")
+            if x.dim() > 1 and (x < 0).any() and not (x > 3).any():
+                rank_zero_warn("out of range")
+            return x * 2
+
+        def in_a_loop(x):
+            for turn in range(2):
+                x = x + turn
+                if (x < 0).any():
+                    logger.info("turn %s", turn)
+            return x
+
+        self.assert_exported({"one condition": warned, "several": several, "in a loop": in_a_loop})
+
+    def test_a_branch_that_does_more_than_warn(self):
+        def changes(x):
+            if (x < 0).any():
+                logger.warning("below zero")
+                x = x + 1
+            return x
+
+        def returns(x):
+            if (x < 0).any():
+                logger.warning("below zero")
+                return x + 1
+            return x
+
+        def alternative(x):
+            if (x < 0).any():
+                logger.warning("below zero")
+            else:
+                x = x * 2
+            return x
+
+        def writes_what_it_says(x):
+            y = x * 1
+            if (x < 0).any():
+                logger.warning(str(y.add_(1).shape))
+            return y
+
+        def calls(x):
+            y = x * 1
+            write = y.add_
+            if (x < 0).any():
+                logger.warning("below zero")
+                write(1)
+            return y
+
+        def asks_what_writes(x):
+            seen = []
+            if (x < 0).any() or seen.append(1):
+                logger.warning("below zero")
+            return x + len(seen)
+
+        def repeats(x):
+            while (x < 0).any():
+                logger.warning("below zero")
+            return x
+
+        self.assert_refused(
+            {
+                "another value": changes,
+                "a result": returns,
+                "an alternative": alternative,
+                "what it says writes": writes_what_it_says,
+                "a call": calls,
+                "a condition with an effect": asks_what_writes,
+                "a loop": repeats,
             }
         )
 

@@ -1,4 +1,4 @@
-"""Conditions on sizes that exclude one another."""
+"""Conditions on sizes that exclude one another, and conditions of bytes."""
 
 import unittest
 
@@ -37,6 +37,15 @@ class Numbers(torch.nn.Module):
         return [torch.full((2,), torch.sym_ite(condition, rows, columns + 10)) for condition in conditions]
 
 
+class Bytes(torch.nn.Module):
+    """Choices by masks of bytes, which need not be 0 and 1."""
+
+    def forward(self, x, mask):
+        mask = mask.byte() * 2
+        wide = torch.where(mask[:, None], x.unsqueeze(1), 0.0)
+        return torch.where(mask, x, -x), x.where(mask, 1.0), x.where(condition=mask[:1], other=x * 2), wide
+
+
 class TestConditions(ExporterTestCase):
     SHAPES = {"x": {2: "height", 3: "width"}}
 
@@ -69,6 +78,19 @@ class TestConditions(ExporterTestCase):
 
         with self.assertRaisesRegex(CaptureError, "unsupported operand"):
             to_onnx(Mixed(), (torch.randn(2, 6),), dynamic_shapes={"x": {0: "rows"}})
+
+    def test_bytes(self):
+        def call(rows):
+            return torch.randn(rows, 3), torch.randn(rows, 3) > 0
+
+        shapes = {"x": {0: "rows"}, "mask": {0: "rows"}}
+        with self.assertWarnsRegex(UserWarning, "uint8 condition"):  # eager's
+            self.export_and_compare(Bytes(), call(4), others=[call(2), call(7)], dynamic_shapes=shapes)
+        functions = torch.where, torch.Tensor.where
+        to_onnx(Bytes(), call(4))
+        self.assertEqual(functions, (torch.where, torch.Tensor.where))
+        with self.assertRaisesRegex(CaptureError, "predicate to be bool"):
+            to_onnx(Bytes(), call(4), export_options=ExportOptions(patches=False))
 
 
 if __name__ == "__main__":

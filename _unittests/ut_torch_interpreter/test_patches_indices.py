@@ -237,9 +237,25 @@ class TestIndices(ExporterTestCase):
         for index in (lambda x, i, k: i, lambda x, i, k: (x.shape[0], 0, 0, 0)):
             with self.subTest(index), self.assertRaises(CaptureError):
                 to_onnx(Model(written(index)), args, dynamic_shapes=self.SHAPES)
-        masked = Model(lambda x, i, k: x[i.to(torch.uint8)])  # a mask, of which torch.export makes a position
+        masked = Model(
+            lambda x, i, k: x[i.to(torch.uint8), 0]
+        )  # a mask, of which torch.export makes a position
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(masked, (X, torch.tensor(1), torch.tensor([0, 2])))
+
+    def test_a_mask_of_one_number(self):
+        """It selects all, or nothing, along a new axis; as in the scores of torchmetrics, it may be that of one target."""
+
+        def masked(x, i, k):
+            y, total, is_marked = x * 1, x.sum(), i > 0
+            y[is_marked] = x * 2
+            score = torch.ones_like(total)
+            score[is_marked] = total[is_marked] / 2
+            return x[is_marked], x[(i.to(torch.uint8),)], total[~is_marked], y, score
+
+        args = X, torch.tensor(1), torch.tensor([0, 2])
+        others = [(Y, torch.tensor(0), args[2]), (X, torch.tensor(3), args[2])]
+        self.export_and_compare(Model(masked), args, others=others, dynamic_shapes=self.SHAPES)
 
     def test_undone(self):
         replaced = (

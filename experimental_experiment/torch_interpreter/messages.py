@@ -202,8 +202,8 @@ SHORTCUTS = (
 )
 """The advice for such a line."""
 
-BRANCH = re.compile(r"^(if|elif)\b|\bif\b.*\belse\b")
-"""A line of a model that is a branch."""
+BRANCH = re.compile(r"^(if|elif)\b|\bif\b.*\belse\b|\btorch\.equal\(")
+"""A line of a model that is a branch, or asks for a boolean of Python."""
 
 BRANCHES = f"{DECIDED}; ExportOptions(patches={{'branches_of_data'}}) makes a torch.cond of the if"
 """The advice for such a line, when the data decide."""

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributions import constraints
 
 from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_library
+from experimental_experiment.torch_interpreter.patches.choices import only_notes
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 CAPTURE = (
@@ -44,9 +45,9 @@ STEPS: dict[type, Callable[[torch.Tensor], torch.Tensor]] = {
     default=True,
 )
 def checks_of_values() -> Iterator[None]:
-    """``assert (x > 0).all()`` and ``if bad.any(): raise`` are refused, as in torch.distributions: they branch on the data.
+    """``assert (x > 0).all()``, ``if bad.any(): raise`` and ``if bad.any(): warn(...)`` are refused, as in torch.distributions: they branch on the data.
 
-    The program holds the check, as torch does for ``torch._check``; an ONNX model cannot raise and leaves it out.
+    The program holds the check, as torch does for ``torch._check``; an ONNX model cannot raise or warn and leaves it out.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_tensor(torch.Tensor.__bool__)))
@@ -68,7 +69,11 @@ def of_tensor(bool_: Callable) -> Callable:
                 check((self if self.dtype == torch.bool else self != 0).item(), answer)
                 return answer
             answer = without_alternatives(frame)
-            if answer is not None:  # another condition may hold instead: there is nothing to check
+            if answer is None:
+                answer = without_telling(frame)
+            if (
+                answer is not None
+            ):  # another condition may hold instead, or bad data are told of: there is nothing to check
                 checks_of_values.used()
                 return answer
         return bool_(self)
@@ -158,6 +163,46 @@ def without_alternatives(frame: FrameType) -> bool | None:
     if goal <= position or not only_asks(steps, position + 1, goal):
         return None
     return steps[position].opname.endswith("TRUE")
+
+
+def without_telling(frame: FrameType) -> bool | None:
+    """The truth for which a frame passes statements that only warn, log or print; None unless that is all that its ``if`` does."""
+    steps, position = jump_of(frame)
+    if position is None or not only_notes(frame.f_code, frame.f_lineno):
+        return None
+    jumps_if = steps[position].opname.endswith("TRUE")
+    goal = target(steps, steps[position])
+    if is_straight(steps, position + 1, goal):
+        return jumps_if
+    last = last_of_several(steps, position)
+    if last is None or not is_straight(steps, goal, target(steps, steps[last])):
+        return None
+    return not jumps_if
+
+
+def last_of_several(steps: list[dis.Instruction], position: int) -> int | None:
+    """The position of the last jump of ``a or b``, whose first one is at *position*: that leads to where the last one goes on."""
+    start = target(steps, steps[position])
+    for place in range(position + 1, start):
+        if is_branch(steps[place]) and place + 1 == start:
+            return place
+        if "JUMP" in steps[place].opname and target(steps, steps[place]) != start:
+            return None
+    return None
+
+
+def is_straight(steps: list[dis.Instruction], position: int, goal: int) -> bool:
+    """Whether a position leads to *goal*, by the statements of one block and the other conditions of ``a and b``."""
+    while position < len(steps) and not is_same(steps, position, goal):
+        step = steps[position]
+        if "JUMP" in step.opname and target(steps, step) == goal and not is_branch(step):
+            return True
+        if ("JUMP" in step.opname and (not is_branch(step) or target(steps, step) != goal)) or (
+            step.opname != "POP_TOP" and step.opname.startswith(LASTING)
+        ):
+            return False
+        position += 1
+    return position < len(steps)
 
 
 def only_asks(steps: list[dis.Instruction], position: int, goal: int) -> bool:

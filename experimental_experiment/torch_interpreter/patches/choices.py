@@ -47,6 +47,23 @@ def with_choices(code: types.CodeType, lines: set[int]) -> types.CodeType | None
     return written.replace(co_firstlineno=code.co_firstlineno)
 
 
+def only_notes(code: types.CodeType, line: int) -> bool:
+    """Whether the condition in a line of a function is that of an ``if`` that does nothing but warn, log or print."""
+    try:
+        source, first = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(source)))
+    except (OSError, SyntaxError, TypeError):
+        return False
+    ast.increment_lineno(tree, first - 1)
+    branches = [node for node in ast.walk(tree) if isinstance(node, ast.If) and not node.orelse]
+    return any(
+        node.lineno <= line <= (node.test.end_lineno or node.lineno)
+        and is_rewritten(node.test)
+        and all(map(is_note, node.body))
+        for node in branches
+    )
+
+
 def is_private(node: ast.AST) -> bool:
     """Whether a name is one that its class changes."""
     name = getattr(node, "attr", None) or getattr(node, "id", None) or ""
@@ -104,6 +121,9 @@ TELLERS = ("log", "logger", "logging", "warnings")
 
 LEVELS = ("critical", "debug", "error", "exception", "info", "log", "warn", "warning", "warning_once")
 """The methods by which it does."""
+
+NOTES = ("print", "rank_zero_debug", "rank_zero_info", "rank_zero_warn", "warn", "warn_once")
+"""Functions that only print, log or warn, those of Lightning and torchmetrics too."""
 
 
 class Rewriter:
@@ -317,7 +337,7 @@ def is_note(statement: ast.stmt) -> bool:
     owner, _, method = name.rpartition(".")
     is_told = owner.rpartition(".")[2].strip("_").lower() in TELLERS and method in LEVELS
     calls = [node for node in ast.walk(note) if isinstance(node, ast.Call) and node is not note]
-    return (is_told or name == "print") and all(is_harmless(call.func) for call in calls)
+    return (is_told or name in NOTES) and all(is_harmless(call.func) for call in calls)
 
 
 def ends_with_return(statements: list[ast.stmt]) -> bool:

@@ -55,7 +55,10 @@ def with_views(override: Callable) -> Callable:
         items = index if isinstance(index, tuple) else (index,)
         if any(map(is_small_mask, items)):
             indices_of_one_axis.used()
-            index = tuple(item.bool() if is_small_mask(item) else item for item in items)
+            index = items = tuple(item.bool() if is_small_mask(item) else item for item in items)
+        if len(items) == 1 and is_mask_of_all(items[0]):
+            indices_of_one_axis.used()  # a new axis, of one element or of none
+            return override(self, func, (tensor[None], items[0].reshape(1), *values), kwargs)
         is_followed = follows_tensors_that_select() or not any(map(has_number_in_tensor, items))
         if not has_symbol(index) or (is_followed and not (values or any(map(is_advanced, items)))):
             return override(self, func, (tensor, index, *values), kwargs)  # it follows what is read alone
@@ -180,6 +183,11 @@ def has_number_in_tensor(item: Any) -> bool:
 def is_small_mask(item: Any) -> bool:
     """Whether a part of an index is a mask of one number, which torch.export takes for a position."""
     return isinstance(item, torch.Tensor) and not item.dim() and item.dtype == torch.uint8
+
+
+def is_mask_of_all(item: Any) -> bool:
+    """Whether an index is a mask of one number, whose truth torch.export would ask for."""
+    return isinstance(item, torch.Tensor) and not item.dim() and item.dtype == torch.bool
 
 
 def has_tensor(item: slice) -> bool:
