@@ -28,6 +28,8 @@ bias = Where (mask, zero, closed) sum = Add (x, bias) w = Softmax (sum) r = MatM
 largest = ReduceMax <keepdims=1> (bias, last) none = Equal (largest, closed) y = Where (none, zero, r)
 """
 
+BELOW = GUARD.replace("Equal (largest, closed)", "Less (largest, zero)")
+
 INPUTS = "float[3,6] x, float[3,1] past, float[6,2] v"
 
 
@@ -115,9 +117,23 @@ class TestGuards(RuleTestCase):
                 optimized = optimize(model, OptimizationOptions([self.RULE], constant_folding=False))
                 self.assertEqual(not fires, "ReduceMax" in operators(optimized))
 
+    def test_a_mask_of_numbers_below_zero(self):
+        """Less than 0 says nothing of minus infinity there."""
+        for opened, fires in (("zero", True), ("less_f", False)):
+            with self.subTest(opened):
+                less = "less_f = Constant <value=float {-1}> ()"
+                guard = BELOW.replace("zero, closed", f"{opened}, closed")
+                mask = f"{less} all = Expand (open, square) mask = Trilu <upper=0> (all)"
+                self.assert_rule(f"{POSITIONS} {mask} {guard}", fires)
+
     def assert_guard(self, mask: str, fires: bool):
-        """The guard is removed or not, and the results stay."""
-        model = parsed(f"agraph ({INPUTS}) => (float[3,2] y) {{ {CONSTANTS} {POSITIONS} {mask} {GUARD} }}")
+        """The guard is removed or not, and the results stay; in both of its forms."""
+        for guard in (GUARD, BELOW):
+            self.assert_rule(f"{POSITIONS} {mask} {guard}", fires)
+
+    def assert_rule(self, nodes: str, fires: bool):
+        """The guard at the end of nodes is removed or not, and the results stay."""
+        model = parsed(f"agraph ({INPUTS}) => (float[3,2] y) {{ {CONSTANTS} {nodes} }}")
         optimized = optimize(model, OptimizationOptions([self.RULE], constant_folding=False))
         self.assertEqual(not fires, "ReduceMax" in operators(optimized))
         wanted, got = (session(item).run(None, drawn(model)) for item in (model, optimized))

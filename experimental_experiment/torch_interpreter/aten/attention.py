@@ -106,7 +106,10 @@ def weighted(op, scores, bias, value, attn_mask, dropout_p, is_causal):
     weights = op.Softmax(scores, axis=-1)
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and (is_causal or not attends_everywhere(attn_mask)):
-        closed = op.Equal(op.ReduceMax(bias, [-1], keepdims=1), -math.inf)
+        largest = op.ReduceMax(bias, [-1], keepdims=1)
+        # less than zero, where that says the same: in CUDA's provider the largest of infinities is the lowest float32
+        is_mask = attn_mask.dtype == ir.DataType.BOOL
+        closed = op.Less(largest, 0.0) if is_mask else op.Equal(largest, -math.inf)
         weights, result = (op.Where(closed, op.constant(0.0, x.dtype), x) for x in (weights, result))
     return result, weights
 

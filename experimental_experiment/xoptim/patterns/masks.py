@@ -106,15 +106,22 @@ def add_zeros(op, x, bias, node):
 LARGEST = P.ReduceMax(bias, optional("axes"), name="largest", shared=True)
 
 
-@rule(P.Where(P.Equal(LARGEST, -math.inf, shared=True), 0.0, x), set="default", looks_further=True)
+@rule(
+    P.Where(P.Equal(LARGEST, -math.inf, shared=True) | P.Less(LARGEST, 0.0, shared=True), 0.0, x),
+    set="default",
+    looks_further=True,
+)
 def guard_of_values(op, x, bias, axes, largest, root):
     """Where(a row of the mask is minus infinity, 0, x) is x, when each row lets a position through.
 
+    So is Where(a row of the mask is less than 0, 0, x), of a mask of 0 and minus infinity.
     Measured with onnxruntime 1.31: attention 0.96 of the time for a token after 512, 0.92 for 128 tokens.
     """
     reduced = ints_of(axes) if axes is not None else attribute_of(largest, "axes")
     if bias.shape is None or reduced not in ([-1], [len(bias.shape) - 1]) or not has_shape_of(x, root):
         return None
+    if root.inputs[0].producer().op_type == "Less" and not is_open_or_closed(bias):
+        return no("a row of the mask may be less than 0")
     return x if adds_less_than_infinity(bias) else no("a row of the mask may let nothing through")
 
 
@@ -216,6 +223,19 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     if is_finite(opened) and is_finite(closed):
         return True
     return is_finite(opened) and opens_each_row(mask)
+
+
+def is_open_or_closed(bias: ir.Value) -> bool:
+    """Whether a mask that is added holds nothing but 0 and minus infinity."""
+    array = array_of(bias)
+    if array is not None:
+        return bool(((array == 0) | (array == -math.inf)).all())
+    node = bias.producer()
+    return (
+        node is not None
+        and node.op_type == "Where"
+        and all(number_of(value) in (0, -math.inf) for value in node.inputs[1:])
+    )
 
 
 def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
