@@ -195,6 +195,8 @@ def markdown() -> str:
         '`runtime="onnx"` 2 000 and 422, as that provider lacks kernels of bfloat16 (BatchNormalization, Pad, comparisons) and refuses the model when',
         "it loads it. It refuses, while the model runs, ScatterND of integers and booleans (index_put), a sum over no element and a circular Pad. Powers of",
         "large integers differ by rounding, cummax and cummin of booleans at some runs, and where an index is written twice any write may be the last.",
+        "ReduceMax of minus infinities alone is the lowest float32 or float64 there, ReduceMin of infinities the largest one (float16 keeps them): a row that",
+        "an attention mask of floats closes, not one of booleans, is NaN.",
         "",
         "## Numbers and infinities",
         "",
