@@ -6,6 +6,7 @@ import torch
 import transformers
 from transformers.models.clap import modeling_clap
 from transformers.models.focalnet import modeling_focalnet
+from transformers.models.mobilevit import modeling_mobilevit
 from transformers.models.swin import modeling_swin
 
 from experimental_experiment.testing import ExporterTestCase
@@ -41,6 +42,17 @@ class Windows(torch.nn.Module):
         return whole, self.merging.maybe_pad(whole, height, width)
 
 
+class Padded(Windows):
+    """An image that is padded to whole windows and cut off again, and padded to an even one."""
+
+    def forward(self, x):
+        height, width = x.shape[1:3]
+        padded, pads = self.layer.maybe_pad(x, height, width)
+        if pads[3] > 0 or pads[5] > 0:
+            padded = padded[:, :height, :width, :]
+        return padded, self.merging.maybe_pad(x, height, width)
+
+
 MODULES = (modeling_swin, modeling_clap)
 
 
@@ -70,24 +82,21 @@ class TestWindows(ExporterTestCase):
         self.export_and_compare(model, args, others=others, dynamic_shapes=shapes, target_opset=20)
 
     def test_mobile_vit(self):
-        """Maps with whole windows and without, down to one element; an example of one window."""
-        sizes = dict(
-            hidden_sizes=[8, 12, 16], neck_hidden_sizes=[4, 4, 8, 8, 8, 8, 12], num_attention_heads=2
-        )
+        """Maps with whole windows and without, down to one element; an example of two windows. `tests.architectures` has the whole model."""
         torch.manual_seed(0)
-        config = transformers.MobileViTConfig(patch_size=3, image_size=32, **sizes)
-        model = transformers.MobileViTModel(config).eval()
+        config = transformers.MobileViTConfig(patch_size=3, num_attention_heads=2)
+        layer = modeling_mobilevit.MobileViTLayer(config, 3, 8, stride=2, hidden_size=8, num_stages=1).eval()
         with torch.no_grad():
-            for weight in model.parameters():
+            for weight in layer.parameters():
                 weight.normal_(0.1, 0.3)
-        others = [image(*size) for size in ((96, 64, 1), (33, 31), (224, 65))]
+        others = [image(*size) for size in ((6, 4, 1), (33, 31), (14, 5), (1, 2))]
         self.export_and_compare(
-            model, image(32, 48), others=others, dynamic_shapes=self.SHAPES, target_opset=20
+            layer, image(5, 12), others=others, dynamic_shapes=self.SHAPES, target_opset=20
         )
 
     def test_without_it_parities_and_paddings_are_those_of_the_example(self):
         layer = modeling_clap.ClapAudioLayer(modeling_clap.ClapAudioConfig(window_size=4), 768, (16, 16), 2)
-        model = Windows(modeling_clap, layer, modeling_clap.ClapAudioPatchMerging(8))
+        model = Padded(modeling_clap, layer, modeling_clap.ClapAudioPatchMerging(8))
         options = dict(dynamic_shapes=({0: "batch", 1: "height", 2: "width"},))
         args = (torch.randn(2, 6, 9, 3),)
         with self.assertLogs("experimental_experiment", "WARNING") as logs:
