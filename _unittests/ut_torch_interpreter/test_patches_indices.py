@@ -251,7 +251,8 @@ class TestIndices(ExporterTestCase):
             y[is_marked] = x * 2
             score = torch.ones_like(total)
             score[is_marked] = total[is_marked] / 2
-            return x[is_marked], x[(i.to(torch.uint8),)], total[~is_marked], y, score
+            known = x[torch.tensor(True)].reshape(1, -1)  # no size of the data
+            return x[is_marked], x[(i.to(torch.uint8),)], total[~is_marked], y, score, known
 
         args = X, torch.tensor(1), torch.tensor([0, 2])
         others = [(Y, torch.tensor(0), args[2]), (X, torch.tensor(3), args[2])]

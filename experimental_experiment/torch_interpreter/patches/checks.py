@@ -68,12 +68,10 @@ def of_tensor(bool_: Callable) -> Callable:
                 checks_of_values.used()
                 check((self if self.dtype == torch.bool else self != 0).item(), answer)
                 return answer
+            # another condition may hold instead, or bad data are only told of: there is nothing to check
             answer = without_alternatives(frame)
-            if answer is None:
-                answer = without_telling(frame)
-            if (
-                answer is not None
-            ):  # another condition may hold instead, or bad data are told of: there is nothing to check
+            answer = without_telling(frame) if answer is None else answer
+            if answer is not None:
                 checks_of_values.used()
                 return answer
         return bool_(self)
@@ -224,6 +222,8 @@ def only_asks(steps: list[dis.Instruction], position: int, goal: int) -> bool:
 def is_same(steps: list[dis.Instruction], one: int, other: int) -> bool:
     """Whether two positions are one, or the same end of a function: Python writes a short one wherever it is needed."""
     while one != other:
+        if max(one, other) == len(steps):
+            return False
         a, b = steps[one], steps[other]
         if (a.opname, a.argval) != (b.opname, b.argval) or "JUMP" in a.opname:
             return False

@@ -186,8 +186,9 @@ def is_small_mask(item: Any) -> bool:
 
 
 def is_mask_of_all(item: Any) -> bool:
-    """Whether an index is a mask of one number, whose truth torch.export would ask for."""
-    return isinstance(item, torch.Tensor) and not item.dim() and item.dtype == torch.bool
+    """Whether an index is a mask of one number, whose truth torch.export would ask the data for."""
+    is_mask = isinstance(item, torch.Tensor) and not item.dim() and item.dtype == torch.bool
+    return is_mask and getattr(item, "constant", None) is None
 
 
 def has_tensor(item: slice) -> bool:
