@@ -43,6 +43,21 @@ class TestOnGpu(BackendTestCase):
                 self.assert_same_gradients(Block(dropout).cuda(), calls, None)
         self.assertEqual("CUDAExecutionProvider", self.instances[0]["providers"][0])
 
+    def test_rows_without_a_key(self):
+        """Rows that the mask closes give 0, as a batch that is padded on the left has them; the gradients are numbers."""
+
+        class Attended(torch.nn.Module):
+            def forward(self, x, mask):
+                return torch.nn.functional.scaled_dot_product_attention(x * 2, x, x, mask) + x
+
+        mask = torch.ones(2, 1, 4, 4, dtype=torch.bool, device="cuda").tril()
+        mask[0, :, :2], mask[0, :, :, :2] = False, False
+        for given in (mask, torch.zeros(2, 1, 4, 4, device="cuda").masked_fill(~mask, -torch.inf)):
+            torch._dynamo.reset()
+            x = torch.randn(2, 3, 4, 8, device="cuda")
+            with self.subTest(given.dtype), sdpa_kernel(list(KERNELS)):
+                self.assert_same_gradients(Attended().cuda(), [(x, given)] * 2)
+
     def test_images(self):
         model = torch.nn.Sequential(
             torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2)

@@ -196,6 +196,25 @@ class TestOthers(ExporterTestCase):
         want = Normalized()(x, mean, var)[0], mean, (var + 1e-5).rsqrt()
         self.assert_close(self.exported_there(Normalized(), x, mean, var), want)
 
+    def test_rows_without_a_key(self):
+        """onnxruntime's CUDA provider takes the lowest float32 for the largest one of minus infinities."""
+
+        class Attended(torch.nn.Module):
+            def forward(self, x, mask):
+                attended = torch.nn.functional.scaled_dot_product_attention(x, x, x, mask)
+                return attended, aten._safe_softmax.default(mask, -1)
+
+        x, mask = normal(2, 3, 4, 8), normal(2, 1, 4, 4)
+        mask[0, 0, 1], mask[1, 0, 2, :3] = -torch.inf, -torch.inf
+        mask[1, 0, 3] = torch.finfo(torch.float32).min
+        self.assert_close(self.exported_there(Attended(), x, mask), Attended()(x, mask))
+        with FakeTensorMode():
+            fakes = [torch.empty(item.shape, device="cuda") for item in (x, mask)]
+        for given, reduction in ((fakes, "ReduceLogSumExp"), ((x, mask), "ReduceMax")):
+            onx = to_onnx(torch.export.export(Attended(), tuple(given)))
+            reductions = [node.op_type for node in onx.graph.node if node.op_type.startswith("Reduce")]
+            self.assertEqual([reduction], reductions)
+
     def test_what_is_not_kept_for_the_gradient(self):
         """On a GPU log_sigmoid keeps no buffer and bags keep no indices of largest elements that they have not."""
 
