@@ -86,9 +86,8 @@ class TestConditions(ExporterTestCase):
         shapes = {"x": {0: "rows"}, "mask": {0: "rows"}}
         with self.assertWarnsRegex(UserWarning, "uint8 condition"):  # eager's
             self.export_and_compare(Bytes(), call(4), others=[call(2), call(7)], dynamic_shapes=shapes)
-        functions = torch.where, torch.Tensor.where
-        to_onnx(Bytes(), call(4))
-        self.assertEqual(functions, (torch.where, torch.Tensor.where))
+        options = ExportOptions(tracing="make_fx")
+        self.export_and_compare(Bytes(), call(4), dynamic_shapes=shapes, export_options=options)
         with self.assertRaisesRegex(CaptureError, "predicate to be bool"):
             to_onnx(Bytes(), call(4), export_options=ExportOptions(patches=False))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.indices import HANDLER
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
 
 @patch("torch", replaces=("^ of SymBool",), default=True)
@@ -31,27 +33,30 @@ def exclusive(self: torch.SymBool, other: Any) -> Any:
     return (self | other) & torch.sym_not(self & other)
 
 
-@patch("torch", replaces=("torch.where", "torch.Tensor.where"), default=True)
+@patch("torch", replaces=(HANDLER,), default=True)
 def conditions_of_bytes() -> Iterator[None]:
     """``torch.where(mask, x, y)`` of a mask of bytes, as pytorch-crf has it, is refused: eager takes it with a warning."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(torch, "where", of_booleans(torch.where, 0)))
-        stack.enter_context(replaced(torch.Tensor, "where", of_booleans(torch.Tensor.where, 1)))
+    importlib.import_module("torch._export.non_strict_utils")  # it brings TorchDynamo
+    with wrapped({HANDLER: with_booleans}):
         yield
 
 
-def of_booleans(where: Callable, position: int) -> Callable:
-    """*where*, the argument of which at *position* is a condition: what is not zero holds."""
+def with_booleans(override: Callable) -> Callable:
+    """The handler that gives ``where`` booleans: what is not zero holds."""
+    functions = {torch.where: 0, torch.Tensor.where: 1}
 
-    @functools.wraps(where)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        condition = args[position] if len(args) > position else kwargs.get("condition")
-        if isinstance(condition, torch.Tensor) and condition.dtype == torch.uint8:
-            conditions_of_bytes.used()
-            if len(args) > position:
-                args = (*args[:position], condition.bool(), *args[position + 1 :])
-            else:
-                kwargs["condition"] = condition.bool()
-        return where(*args, **kwargs)
+    @functools.wraps(override)
+    def _override(self: Any, func: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        position = functions.get(func)
+        if position is not None:
+            is_named = len(args) <= position
+            condition = kwargs.get("condition") if is_named else args[position]
+            if isinstance(condition, torch.Tensor) and condition.dtype == torch.uint8:
+                conditions_of_bytes.used()
+                if is_named:
+                    kwargs = kwargs | {"condition": condition.bool()}
+                else:
+                    args = (*args[:position], condition.bool(), *args[position + 1 :])
+        return override(self, func, args, kwargs)
 
-    return called
+    return _override
