@@ -237,9 +237,8 @@ class TestIndices(ExporterTestCase):
         for index in (lambda x, i, k: i, lambda x, i, k: (x.shape[0], 0, 0, 0)):
             with self.subTest(index), self.assertRaises(CaptureError):
                 to_onnx(Model(written(index)), args, dynamic_shapes=self.SHAPES)
-        masked = Model(
-            lambda x, i, k: x[i.to(torch.uint8), 0]
-        )  # a mask, of which torch.export makes a position
+        # a mask, of which torch.export makes a position
+        masked = Model(lambda x, i, k: x[i.to(torch.uint8), 0])
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(masked, (X, torch.tensor(1), torch.tensor([0, 2])))
 

@@ -1,10 +1,15 @@
 """Rows of reductions: empty tensors, NaN, large integers."""
 
+import collections
+import contextlib
 import unittest
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment import comparison
+from experimental_experiment.testing import ExporterTestCase, without_row
+from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.runtime.reductions import REDUCTIONS
 
 NAN, INF = float("nan"), float("inf")
@@ -47,10 +52,44 @@ ROWS = {
     "ArgMin.with_an_axis_from_the_start": (lambda x: x.argmin(-1), torch.ones(2, 4, 3), SHORTER),
 }
 
+OTHER_ROWS = {"Equal.by_the_sum_of_exponentials": "test_the_largest_of_infinities_on_a_gpu"}
+
+
+class Closed(torch.nn.Module):
+    """Rows of minus infinity, asked in two ways."""
+
+    def forward(self, x, mask):
+        attended = torch.nn.functional.scaled_dot_product_attention(x, x, x, mask)
+        return attended, x.amax(-1) == -INF, mask.amax((0, 2)) == -INF
+
 
 class TestReductions(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+
+    def test_the_largest_of_infinities_on_a_gpu(self):
+        """`_unittests.ut_torch_dynamo.test_gpu` has the numbers, which only a GPU gives."""
+        (row,) = OTHER_ROWS
+        with FakeTensorMode():
+            fakes = [torch.empty(shape, device="cuda") for shape in ((2, 3, 4, 8), (2, 1, 4, 4))]
+        on_gpu = torch.export.export(Closed(), tuple(fakes))
+        x, mask = torch.randn(2, 3, 4, 8), torch.zeros(2, 1, 4, 4)
+        x[0, 1, 2], mask[1, 0, 1:], mask[:, :, :, 2] = -INF, -INF, -INF
+        for opset in (13, 20):
+            for program, names, expected in (
+                (on_gpu, (), {"ReduceLogSumExp": 3}),
+                (on_gpu, (row,), {"ReduceMax": 3}),
+                (torch.export.export(Closed(), (x, mask)), (), {"ReduceMax": 3}),
+            ):
+                with self.subTest(opset=opset, expected=expected), contextlib.ExitStack() as stack:
+                    for name in names:
+                        stack.enter_context(without_row(name))
+                    onx = to_onnx(program, target_opset=opset)
+                    reductions = [node.op_type for node in onx.graph.node if "Reduce" in node.op_type]
+                    self.assertEqual(expected, collections.Counter(reductions))
+                    found = comparison.run(comparison.session(onx), (x, mask))
+                    for ours, theirs in zip(found, Closed()(x, mask), strict=True):
+                        torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import math
 
 import onnx_ir as ir
 import torch
-from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.aten.comparison import clamp
 from experimental_experiment.torch_interpreter.aten.exponential import expm1
@@ -234,18 +233,8 @@ def both_parts(op, self: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
 def safe_softmax(op, self, dim, dtype):
     """softmax, and zeros where everything is minus infinity."""
     result = softmax(op, self, dim, dtype)
-    closed = is_closed(op, self, dim) if rank(self) else op.Equal(self, -math.inf)
-    return op.Where(closed, op.constant(0, result.dtype), result)
-
-
-def is_closed(op, x, axis):
-    """Whether there is nothing but minus infinity along an axis, which is kept; on a GPU by the logarithm of the sum of exponentials."""
-    node = op.context.node
-    fakes = () if node is None else pytree.tree_leaves(node.meta.get("val"))
-    is_on_gpu = any(isinstance(fake, torch.Tensor) and fake.device.type == "cuda" for fake in fakes)
-    # CUDA's provider of onnxruntime 1.31 takes the lowest float32 for the largest one of infinities
-    reduce = op.ReduceLogSumExp if is_on_gpu else op.ReduceMax
-    return op.Equal(reduce(x, [axis], keepdims=1), -math.inf)
+    largest = op.ReduceMax(self, [dim], keepdims=1) if rank(self) else self
+    return op.Where(op.Equal(largest, -math.inf), op.constant(0, result.dtype), result)
 
 
 @translates(aten._masked_softmax.default)

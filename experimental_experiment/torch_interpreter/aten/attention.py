@@ -11,7 +11,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.activation import gelu, is_closed
+from experimental_experiment.torch_interpreter.aten.activation import gelu
 from experimental_experiment.torch_interpreter.aten.dropout import dropout
 from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
@@ -106,12 +106,10 @@ def weighted(op, scores, bias, value, attn_mask, dropout_p, is_causal):
     weights = op.Softmax(scores, axis=-1)
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and (is_causal or not attends_everywhere(attn_mask)):
-        if (
-            attn_mask.dtype == ir.DataType.BOOL
-        ):  # 0 or minus infinity: the same in all providers, see `is_closed`
-            closed = op.Less(op.ReduceMax(bias, [-1], keepdims=1), 0.0)
-        else:
-            closed = is_closed(op, bias, -1)
+        largest = op.ReduceMax(bias, [-1], keepdims=1)
+        # of a boolean mask it is 0 or minus infinity, in CUDA's provider the lowest float32 for that
+        is_mask = attn_mask.dtype == ir.DataType.BOOL
+        closed = op.Less(largest, 0.0) if is_mask else op.Equal(largest, -math.inf)
         weights, result = (op.Where(closed, op.constant(0.0, x.dtype), x) for x in (weights, result))
     return result, weights
 

@@ -172,20 +172,21 @@ def without_telling(frame: FrameType) -> bool | None:
     goal = target(steps, steps[position])
     if is_straight(steps, position + 1, goal):
         return jumps_if
-    last = last_of_several(steps, position)
-    if last is None or not is_straight(steps, goal, target(steps, steps[last])):
-        return None
-    return not jumps_if
+    end = end_of_block(steps, position)
+    return not jumps_if if end is not None and is_straight(steps, goal, end) else None
 
 
-def last_of_several(steps: list[dis.Instruction], position: int) -> int | None:
-    """The position of the last jump of ``a or b``, whose first one is at *position*: that leads to where the last one goes on."""
+def end_of_block(steps: list[dis.Instruction], position: int) -> int | None:
+    """Where the jump right before a block leads, to which the jump at *position* leads.
+
+    So begins the block of ``a or b``, and, from Python 3.12 on, one at the end of a loop.
+    """
     start = target(steps, steps[position])
     for place in range(position + 1, start):
-        if is_branch(steps[place]) and place + 1 == start:
-            return place
-        if "JUMP" in steps[place].opname and target(steps, steps[place]) != start:
-            return None
+        if "JUMP" in steps[place].opname:
+            there = target(steps, steps[place])
+            if place + 1 == start or there != start:
+                return there if place + 1 == start else None
     return None
 
 

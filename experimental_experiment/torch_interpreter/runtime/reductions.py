@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import HALVES
@@ -131,6 +133,31 @@ def nan_wins(op, x, axes=None, *, operator, **attributes):
     result = op.emit(operator, (x, axes), attributes)
     nan = op.emit("ReduceL1", (x, axes), attributes)
     return op.Where(op.IsNaN(nan), nan, result)
+
+
+@repairs(
+    "Equal",
+    when="the largest of floats beside minus infinity, in a model on a GPU",
+    because="CUDA's provider takes the lowest float32, or float64, for the largest of minus infinities",
+    nodes=0,
+)
+def by_the_sum_of_exponentials(op, x, y):
+    """The logarithm of the sum of exponentials, which is minus infinity where all elements are."""
+    node = x.producer()
+    if node is None or node.op_type != "ReduceMax" or x.dtype not in dtypes.FLOATS or not is_on_gpu(op):
+        return None
+    if y.const_value is None or y.const_value.size != 1 or y.const_value.numpy().item() != -math.inf:
+        return None
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    axes = node.inputs[1] if len(node.inputs) > 1 else attributes.pop("axes", None)  # before ai.onnx 18
+    return op.Equal(op.ReduceLogSumExp(node.inputs[0], axes, **attributes), y)
+
+
+def is_on_gpu(op) -> bool:
+    """Whether the results of the node of the program that is translated are on a GPU."""
+    node = op.context.node
+    fakes = () if node is None else pytree.tree_leaves(node.meta.get("val"))
+    return any(isinstance(fake, torch.Tensor) and fake.device.type == "cuda" for fake in fakes)
 
 
 @repairs(

@@ -196,7 +196,7 @@ def markdown() -> str:
         "it loads it. It refuses, while the model runs, ScatterND of integers and booleans (index_put), a sum over no element and a circular Pad. Powers of",
         "large integers differ by rounding, cummax and cummin of booleans at some runs, and where an index is written twice any write may be the last.",
         "ReduceMax of minus infinities alone is the lowest float32 or float64 there, ReduceMin of infinities the largest one (float16 keeps them): a row that",
-        "an attention mask of floats closes is NaN in a model that was exported on a CPU, 0 in one that was exported, or compiled by the backend, on the GPU.",
+        "an attention mask of floats closes is NaN in a model that was exported on a CPU; one that was exported, or compiled by the backend, on the GPU has a row for it.",
         "",
         "## Numbers and infinities",
         "",
