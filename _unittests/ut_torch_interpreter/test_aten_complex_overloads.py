@@ -1,5 +1,6 @@
 """Overloads of complex numbers beside those of the tables of their families: same values, shapes and dtypes as eager."""
 
+import math
 import unittest
 
 import torch
@@ -26,6 +27,12 @@ def gradients(x):
         aten.gradient.tensorarrayint(x, spacing=ticks[1:], dim=1),
         aten.gradient.tensorarray(x, spacing=ticks, dim=[0, 1]),
     ]
+
+
+def written(x):
+    """Written through a view whose first axis was the last."""
+    aten.moveaxis.int(x, 0, -1)[0].mul_(2j)
+    return x
 
 
 class TestComplexOverloads(ExporterTestCase):
@@ -77,6 +84,36 @@ class TestComplexOverloads(ExporterTestCase):
                 aten.conv3d.padding(x, w, None, [1], "valid"),
                 aten.conv_transpose3d.input(x, w, None, [2, 1, 1])),
             torch.randn(1, 2, 3, 4, 5, dtype=torch.complex64), torch.randn(2, 2, 2, 2, 3, dtype=torch.complex64)),
+        "other names": (
+            lambda x, y: (
+                aten.moveaxis.int(x, -1, 0), aten.moveaxis.intlist(x, [-1, 0], [0, 1]),
+                aten.concatenate.default([y, y], 1), aten.row_stack.default([y, y]),
+                aten.not_equal.Tensor(x, y), aten.not_equal.Scalar(y, 1.0),
+                aten.subtract.Scalar(x, 1.5), aten.subtract.Scalar(x, 2 - 1j),
+                aten.where.default(y * torch.tensor([1.0, 0.0, 1.0, 0.0]))),
+            CUBE, CUBE[0]),
+        "other names of functions": (
+            each(
+                aten.special_exp2.default, aten.special_expit.default, aten.special_expm1.default,
+                aten.special_log1p.default, aten.special_sinc.default,
+                lambda x: aten.special_logsumexp.default(x, [-1])),
+            CUBE),
+        "norms of matrices": (
+            lambda x: (
+                aten.frobenius_norm.dim(x, [-1]), aten.frobenius_norm.dim(x, [0, 1], True),
+                aten.nuclear_norm.default(x[0])),
+            CUBE),
+        "products of several": (aten.chain_matmul.default, [Z, CUBE[0], CUBE[1]]),
+        "written on the diagonal": (
+            lambda x: (
+                x[0].clone().fill_diagonal_(2.5), x.clone()[:, :3].reshape(6, 4).fill_diagonal_(2 - 1j, True)), CUBE),
+        "the size of another": (aten.resize_as.default, CUBE, Z),
+        "around": (aten._pad_circular.default, CUBE, [1, 2]),
+        "no NaN": (
+            aten.nan_to_num.default, torch.tensor([complex(math.nan, 1), complex(math.inf, math.nan), -math.inf]), 7.0),
+        "a moved axis, written": (lambda x: written(x.clone()), CUBE),
+        "nothing dropped, and all": (
+            lambda x: [aten.dropout.default(x, *given) for given in ((0.5, False), (0.0, True), (1.0, True))], CUBE),
     }  # fmt: skip
 
     def test_same_as_eager(self):

@@ -59,6 +59,10 @@ HINTS = (
         "export the nn.Module that was scripted or traced, not its TorchScript",
     ),
     (
+        r"_apply\(\): Couldn't swap",
+        "forward converts a module, which then stays converted: do so before the export, or cast the input to the dtype of the module",
+    ),
+    (
         r"PackedParams",
         "the weights of torch.ao.quantization's converted modules are packed, where torch.export cannot follow: export the "
         "float model, then experimental_experiment.xoptim.quantize_weights",

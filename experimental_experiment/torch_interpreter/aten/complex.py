@@ -459,7 +459,7 @@ def eq(op, self, other):
     return op.And(*(op.Equal(*promote(op, a, b)) for a, b in zip(left, right)))
 
 
-@translates_complex(aten.ne.Tensor, aten.ne.Scalar)
+@translates_complex(aten.ne.Tensor, aten.ne.Scalar, aten.not_equal.Tensor, aten.not_equal.Scalar)
 def ne(op, self, other):
     """One part differs."""
     return op.Not(eq(op, self, other))

@@ -57,6 +57,7 @@ for _target in (
     aten.float_power.Scalar,
     aten.float_power.Tensor_Scalar,
     aten.float_power.Tensor_Tensor,
+    aten.frobenius_norm.dim,
     aten.gradient.array,
     aten.gradient.scalararray,
     aten.gradient.scalarint,
@@ -84,10 +85,17 @@ for _target in (
     aten.logsumexp.default,
     aten.norm.Scalar,
     aten.norm.ScalarOpt_dim,
+    aten.nuclear_norm.default,
     aten.pairwise_distance.default,
     aten.renorm.default,
     aten.rms_norm.default,
     aten.softmax.int,
+    aten.special_exp2.default,
+    aten.special_expit.default,
+    aten.special_expm1.default,
+    aten.special_log1p.default,
+    aten.special_logsumexp.default,
+    aten.special_sinc.default,
     aten.trapezoid.dx,
     aten.trapezoid.x,
     aten.trapz.dx,
@@ -245,15 +253,22 @@ def l1_loss(op, self, target, reduction):
     return (lengths, op.ReduceMean(lengths, keepdims=0), op.ReduceSum(lengths, keepdims=0))[reduction]
 
 
+@translates_complex(aten.dropout.default)
+def dropout(op, input, p, train):
+    """The tensor, or zeros for a probability of 1: eager has no others in training."""
+    return op.Mul(input, 0.0) if train and p else input
+
+
 # ---- conditions
 
 
 def of_truth(target: torch._ops.OpOverload) -> None:
-    """Register a translation that only asks which elements are not zero."""
+    """Register a translation that only asks which elements of its first argument are not zero."""
+    name = target._schema.arguments[0].name
 
     def translation(op, **arguments):
-        nonzero = op.Not(logical_not(op, arguments["self"]))
-        return real_call(op, target, arguments | {"self": nonzero})
+        nonzero = op.Not(logical_not(op, arguments[name]))
+        return real_call(op, target, arguments | {name: nonzero})
 
     complex_translation(target, translation, f"{target} of the elements that are not zero.")
 
@@ -271,6 +286,7 @@ for _target in (
     aten.nonzero.default,
     aten.nonzero_numpy.default,
     aten.nonzero_static.default,
+    aten.where.default,
 ):
     of_truth(_target)
 

@@ -221,15 +221,19 @@ for _target in (
     aten.mean.default,
     aten.mean.dim,
     aten.ldexp.Tensor,
+    aten.moveaxis.int,
+    aten.moveaxis.intlist,
     aten.movedim.int,
     aten.movedim.intlist,
     aten.mT.default,
+    aten.nan_to_num.default,
     aten.narrow.default,
     aten.narrow_copy.default,
     aten.new_empty.default,
     aten.new_empty_strided.default,
     aten.new_zeros.default,
     aten.numpy_T.default,
+    aten._pad_circular.default,
     aten.permute.default,
     aten.permute_copy.default,
     aten.pixel_shuffle.default,
@@ -305,6 +309,7 @@ by_parts(aten.cartesian_prod.default, "tensors")
 by_parts(aten.cat.default, "tensors")
 by_parts(aten.column_stack.default, "tensors")
 by_parts(aten.concat.default, "tensors")
+by_parts(aten.concatenate.default, "tensors")
 by_parts(aten.constant_pad_nd.default, "self", "value")
 by_parts(aten.copy.default, "self", "src")
 by_parts(aten.diagonal_scatter.default, "self", "src")
@@ -313,6 +318,7 @@ by_parts(aten.dstack.default, "tensors")
 by_parts(aten.expand_as.default, "self", "other")
 by_parts(aten.fill.Scalar, "self", "value")
 by_parts(aten.fill.Tensor, "self", "value")
+by_parts(aten.fill_diagonal_.default, "self", "fill_value")
 by_parts(aten.full.default, "fill_value")
 by_parts(aten.full_like.default, "self", "fill_value")
 by_parts(aten.hstack.default, "tensors")
@@ -331,6 +337,8 @@ by_parts(aten.pad.default, "self", "value")
 by_parts(aten.pad_sequence.default, "sequences", "padding_value")
 by_parts(aten.put.default, "self", "source")
 by_parts(aten.reshape_as.default, "self", "other")
+by_parts(aten.resize_as.default, "self", "the_template")
+by_parts(aten.row_stack.default, "tensors")
 by_parts(aten.rsub.Scalar, "self", "other")
 by_parts(aten.rsub.Tensor, "self", "other")
 by_parts(aten.scalar_tensor.default, "s")
@@ -342,6 +350,7 @@ by_parts(aten.slice_scatter.default, "self", "src")
 by_parts(aten.stack.default, "tensors")
 by_parts(aten.sub.Scalar, "self", "other")
 by_parts(aten.sub.Tensor, "self", "other")
+by_parts(aten.subtract.Scalar, "self", "other")
 by_parts(aten.subtract.Tensor, "self", "other")
 by_parts(aten._unsafe_index_put.default, "self", "values")
 by_parts(aten._unsafe_masked_index.default, "self", "fill")
@@ -362,6 +371,7 @@ def scatter_with(op, self, dim, index, src, reduce):
 
 
 multilinear(aten.bmm.default, "self", "mat2")
+multilinear(aten.chain_matmul.default, "matrices")
 multilinear(aten.cross.default, "self", "other")
 multilinear(aten.dot.default, "self", "tensor")
 multilinear(aten.einsum.default, "tensors")
