@@ -106,7 +106,9 @@ class TestComplexOverloads(ExporterTestCase):
         "products of several": (aten.chain_matmul.default, [Z, CUBE[0], CUBE[1]]),
         "written on the diagonal": (
             lambda x: (
-                x[0].clone().fill_diagonal_(2.5), x.clone()[:, :3].reshape(6, 4).fill_diagonal_(2 - 1j, True)), CUBE),
+                aten.fill_diagonal_.default(x[0].clone(), 2.5),
+                x.clone()[:, :3].reshape(6, 4).fill_diagonal_(2 - 1j, True)),
+            CUBE),
         "the size of another": (aten.resize_as.default, CUBE, Z),
         "around": (aten._pad_circular.default, CUBE, [1, 2]),
         "no NaN": (
