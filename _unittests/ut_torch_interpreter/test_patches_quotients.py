@@ -6,6 +6,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 
 
@@ -50,6 +51,22 @@ class Padded(torch.nn.Module):
         return x[..., :size]
 
 
+class Divided(torch.nn.Module):
+    """Quotients with their remainders, of sizes and of fractions of them, also by and of numbers, some of them negative."""
+
+    def forward(self, x):
+        rows, columns = x.shape
+        pairs = (
+            divmod(rows, 3),
+            divmod(rows - 20, 4),
+            divmod(rows, -4),
+            divmod(100, columns),
+            divmod(columns, rows),
+            divmod(rows / 2, 1.5),
+        )
+        return [torch.full((), number) for pair in pairs for number in pair]
+
+
 class TestQuotients(ExporterTestCase):
     def test_the_numbers(self):
         others = [(torch.zeros(size, size + 5),) for size in (1, 3, 4, 8, 31, 32)]
@@ -73,6 +90,13 @@ class TestQuotients(ExporterTestCase):
         self.export_and_compare(
             Padded(), (torch.randn(2, 1, 201),), others=others, dynamic_shapes=({0: "batch", 2: "time"},)
         )
+
+    def test_with_remainders(self):
+        shapes, x = ({0: "rows", 1: "columns"},), torch.zeros(13, 17)
+        others = [(torch.zeros(size, size + 5),) for size in (2, 4, 31, 32)]
+        self.export_and_compare(Divided(), (x,), others=others, dynamic_shapes=shapes)
+        with self.assertRaisesRegex(CaptureError, "unsupported operand type.*divmod"):
+            to_onnx(Divided(), (x,), dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
 
     def test_undone(self):
         before = torch.SymInt.__truediv__, torch.SymFloat.__ceil__, torch.SymFloat.__floor__

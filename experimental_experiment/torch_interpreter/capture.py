@@ -7,7 +7,6 @@ import copy
 import functools
 import inspect
 import itertools
-import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,7 +30,7 @@ from experimental_experiment.torch_interpreter.decisions import (
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions, unmarked
-from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.memories import holds, is_plain, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
@@ -257,9 +256,8 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
                 if any(isinstance(leaf, FakeTensor) for leaf in tensors_in(submodule, name)):
                     del vars(submodule)[name]
         for memory, contents in kept:
-            if identities(memory) != identities(contents):
-                memory.clear()
-                (memory.update if isinstance(memory, dict) else memory.extend)(contents)
+            if not holds(memory, contents):
+                put_into(memory, contents)
         for leaf, version, value in values:
             if leaf._version != version:
                 with torch.no_grad():
@@ -267,27 +265,9 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
 
 
 def memories_of_objects(module: torch.nn.Module) -> list[dict | list]:
-    """The attributes of the plain objects that a module and its submodules hold, and the lists and dicts among these, no further."""
+    """The attributes of the plain objects that a module and its submodules hold, and what is among these, no further."""
     values = {id(value): value for part in module.modules() for value in vars(part).values()}.values()
-    plain = {kind for kind in set(map(type, values)) if is_plain(kind)}
-    attributes = [vars(value) for value in values if type(value) in plain]
-    return attributes + [
-        value for memory in attributes for value in memory.values() if type(value) in (dict, list)
-    ]
-
-
-def is_plain(kind: type) -> bool:
-    """Whether the objects of a class have attributes, and are neither modules, tensors and classes nor torch's or Python's."""
-    if not kind.__dictoffset__ or issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType)):
-        return False
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-    return kind.__module__ not in sys.builtin_module_names and not is_library(file)
-
-
-def identities(memory: dict | list) -> list:
-    """Which values a list or a dict holds, and under which names."""
-    entries = memory.items() if isinstance(memory, dict) else enumerate(memory)
-    return [(name, id(value)) for name, value in entries]
+    return memories_in([value for value in values if is_plain(type(value))], 2)
 
 
 def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:

@@ -76,3 +76,19 @@ def among_integers(rounded: Callable, whole: Callable, known: Known) -> Callable
 def key(quotient: torch.SymFloat) -> tuple:
     """Where a quotient was computed, and what it is."""
     return quotient.node.shape_env, quotient.node.expr
+
+
+@patch("torch", replaces=("divmod of sizes",), default=True)
+def quotients_and_remainders() -> Iterator[None]:
+    """``divmod(x.shape[0], 2)`` is a TypeError: symbols of sizes know ``//`` and ``%`` only."""
+    with contextlib.ExitStack() as stack:
+        for cls in (torch.SymInt, torch.SymFloat):
+            stack.enter_context(replaced(cls, "__divmod__", divided))
+            stack.enter_context(replaced(cls, "__rdivmod__", lambda size, value: divided(value, size)))
+        yield
+
+
+def divided(value: Any, divisor: Any) -> tuple[Any, Any]:
+    """Both, as Python rounds them: the quotient down, the remainder with the sign of the divisor."""
+    quotients_and_remainders.used()
+    return value // divisor, value % divisor

@@ -26,8 +26,8 @@ from experimental_experiment.torch_interpreter.frames import PACKAGES, is_librar
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
-BEGINNINGS = ("torch.export._trace._export", "torch._export.non_strict_utils.make_fake_inputs")
-"""What torch.export, and `tracing`, call with the model before they run it."""
+BEGINNINGS = ("torch.export._trace._export", "experimental_experiment.torch_interpreter.tracing.traced")
+"""What captures a model, for torch.export and for ``tracing="make_fx"``."""
 
 NAMES = {
     "int": "_int of sizes",
@@ -65,23 +65,31 @@ def whole_numbers_of_sizes() -> Iterator[None]:
     calls = {"int": whole, "float": fraction, "len": length, "isinstance": is_instance, "type": type_of}
     for name, call in calls.items():
         setattr(builtins, NAMES[name], call)  # it stays: another thread may be inside of such a function
+    with captures_begin(replace_calls):
+        yield
+
+
+@contextlib.contextmanager
+def captures_begin(prepare: Callable[[torch.nn.Module, contextlib.ExitStack], None]) -> Iterator[None]:
+    """For a while, call *prepare* when a capture begins: with the model, and with a stack that is closed when the capture ends."""
     for module in {path.rpartition(".")[0] for path in BEGINNINGS}:
         importlib.import_module(module)  # they bring TorchDynamo, which imports of this package do not need
-    with contextlib.ExitStack() as stack:
 
-        def beginning(capture: Callable) -> Callable:
-            signature = inspect.signature(capture)
+    def beginning(capture: Callable) -> Callable:
+        signature = inspect.signature(capture)
 
-            @functools.wraps(capture)
-            def begun(*args: Any, **kwargs: Any) -> Any:
-                model, *_ = signature.bind(*args, **kwargs).args
-                replace_calls(model, stack)
+        @functools.wraps(capture)
+        def captured(*args: Any, **kwargs: Any) -> Any:
+            model, *_ = signature.bind(*args, **kwargs).args
+            with contextlib.ExitStack() as stack:
+                stack.callback(FOUND.pop, id(model), None)
+                prepare(model, stack)
                 return capture(*args, **kwargs)
 
-            return begun
+        return captured
 
-        with wrapped(dict.fromkeys(BEGINNINGS, beginning)):
-            yield
+    with wrapped(dict.fromkeys(BEGINNINGS, beginning)):
+        yield
 
 
 def replace_calls(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
@@ -185,18 +193,42 @@ OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
 
 
 def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
-    """The functions that name one of `NAMES`: of the classes of a model, in their files, in the files that these import from, and `reached`."""
+    """The functions that name one of `NAMES`, among those that `looked_into` finds."""
+    owners, reachable = looked_into(model)
+    found = dict.fromkeys(function for function, names in reachable.items() if asks_in(names))
+    for owner in owners:
+        found.update(dict.fromkeys(looked_at(owner).functions))
+    return found
+
+
+Found = tuple[dict[Any, None], dict[types.FunctionType, set[str]]]
+"""Classes and modules of Python; functions, and the names in their code."""
+
+FOUND: dict[int, Found] = {}
+"""What has been found for the models whose captures have begun."""
+
+
+def looked_into(model: torch.nn.Module) -> Found:
+    """The classes of a model, the modules of Python of their files and of those that these import from; the functions that are `reached`.
+
+    Called when a capture begins: until it ends they stay what they are.
+    """
+    if id(model) not in FOUND:
+        FOUND[id(model)] = owners_and_functions(model)
+    return FOUND[id(model)]
+
+
+def owners_and_functions(model: torch.nn.Module) -> Found:
+    """See `looked_into`."""
     given, classes = held_by(model)
     names = dict.fromkeys(owner.__module__ for owner in (*classes, *given))
     files = dict.fromkeys(filter(None, map(file_of, names)))
     names = dict.fromkeys(name for file in files for name in looked_at(file).files)
     files.update(dict.fromkeys(filter(None, map(file_of, names))))
     own = dict.fromkeys(cls for cls in classes if file_of(cls.__module__) is not None)
-    found = dict.fromkeys(filter(names_calls, reached(given, own)))
+    reachable = reached(given, own)
     own.update(dict.fromkeys(cls for file in files for cls in looked_at(file).classes))
-    for owner in (*files, *own):
-        found.update(dict.fromkeys(looked_at(owner).functions))
-    return found
+    return {**files, **own}, reachable
 
 
 def held_by(model: torch.nn.Module) -> tuple[list[types.FunctionType], list[type]]:
@@ -209,13 +241,13 @@ def held_by(model: torch.nn.Module) -> tuple[list[types.FunctionType], list[type
 
 def reached(
     beginnings: Iterable[types.FunctionType], classes: Iterable[type]
-) -> dict[types.FunctionType, None]:
+) -> dict[types.FunctionType, set[str]]:
     """The functions that these and ``forward`` of these classes may call, in whatever module: ``kornia.geometry.rotate`` has helpers.
 
     A function calls what it names: functions and classes of its module, those that are attributes of a module that it names, and the
     methods of that name. What it finds otherwise, in a table or by a string, is not known.
     """
-    found: dict[types.FunctionType, None] = {}
+    found: dict[types.FunctionType, set[str]] = {}
     names = {"forward"}
     unnamed: dict[str, list[Any]] = {}
     known: set[int] = set()
@@ -226,9 +258,9 @@ def reached(
             continue
         known.add(id(value))
         if isinstance(value, types.FunctionType) and not is_library(value.__code__.co_filename):
-            found[value] = None
-            waiting.extend(named(value))
-            for name in words(value.__code__) - names:
+            own = found[value] = words(value.__code__)
+            waiting.extend(named(value, own))
+            for name in own - names:
                 names.add(name)
                 waiting.extend(part for method in unnamed.pop(name, ()) for part in functions_of(method))
         elif isinstance(value, type) and file_of(value.__module__) is not None:
@@ -240,9 +272,8 @@ def reached(
     return found
 
 
-def named(function: types.FunctionType) -> Iterator[Any]:
+def named(function: types.FunctionType, names: set[str]) -> Iterator[Any]:
     """The functions and the classes that a function finds: by names in its module, as attributes of modules that it names, in its cells."""
-    names = words(function.__code__)
     held = [function.__globals__[name] for name in names if name in function.__globals__]
     held.extend(value for cell in function.__closure__ or () for value in cell_contents(cell))
     known: set[int] = set()
@@ -305,12 +336,16 @@ def is_near(module: types.ModuleType, name: str) -> bool:
 def names_calls(function: types.FunctionType) -> bool:
     """Whether a function of a model, or one in it, names one of `NAMES` for what this patch changes."""
     code = function.__code__
-    return any(is_named(code, name) for name in NAMES) and not is_library(code.co_filename)
+    return not is_library(code.co_filename) and asks_in(words(code))
 
 
-def is_named(code: types.CodeType, name: str) -> bool:
-    """Whether a *name* of `NAMES` is in a function: one of `QUESTIONS` beside a class of numbers."""
-    found = words(code)
+def asks_in(found: set[str]) -> bool:
+    """Whether a name of `NAMES` is among those of a function."""
+    return any(is_named(found, name) for name in NAMES)
+
+
+def is_named(found: set[str], name: str) -> bool:
+    """Whether a *name* of `NAMES` is among those of a function: one of `QUESTIONS` beside a class of numbers."""
     return name in found and (name not in QUESTIONS or not NUMBERS.isdisjoint(found))
 
 
@@ -374,7 +409,7 @@ def only_calls(code: types.CodeType, name: str) -> bool:
 
     No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on, but to ``map``, which calls it.
     """
-    if not is_named(code, name):
+    if not is_named(words(code), name):
         return False
     loads = list(instructions(code, name))
     if all(load == CALLED for load in loads):

@@ -1,0 +1,60 @@
+"""What objects of Python remember: the entries of dicts and lists, the attributes of plain objects."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.frames import is_library
+
+CONTAINERS = (dict, list, collections.OrderedDict, collections.defaultdict)
+"""The classes themselves: those that derive from them may have entries that are made when they are asked for."""
+
+MANY = 1024
+"""A dict or a list with more entries is no memory of tables."""
+
+
+def memories_in(values: Iterable[Any], depth: int) -> list[dict | list]:
+    """The dicts and the lists among values, and the attributes of plain objects, each once; so many in one another."""
+    found: dict[int, dict | list] = {}
+    plain: dict[type, bool] = {}
+    for _ in range(depth):
+        inner: list[Any] = []
+        for value in values:
+            kind = type(value)
+            if kind not in plain:
+                plain[kind] = is_plain(kind)
+            if kind in CONTAINERS or plain[kind]:
+                memory = value if kind in CONTAINERS else object.__getattribute__(value, "__dict__")
+                if id(memory) not in found and len(memory) <= MANY:
+                    found[id(memory)] = memory
+                    inner += memory if isinstance(memory, list) else memory.values()
+        values = inner
+    return [*found.values()]
+
+
+def is_plain(kind: type) -> bool:
+    """Whether the objects of a class have attributes, and are neither modules, tensors and classes nor torch's or Python's."""
+    if not kind.__dictoffset__ or issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType)):
+        return False
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return kind.__module__ not in sys.builtin_module_names and not is_library(file)
+
+
+def holds(memory: dict | list, contents: dict | list) -> bool:
+    """Whether a dict or a list holds these very values, under these names."""
+    if len(memory) != len(contents) or not all(map(operator.is_, memory, contents)):
+        return False
+    return isinstance(memory, list) or all(map(operator.is_, memory.values(), contents.values()))
+
+
+def put_into(memory: dict | list, contents: dict | list) -> None:
+    """Let a dict or a list hold these entries and no others."""
+    memory.clear()
+    (memory.update if isinstance(memory, dict) else memory.extend)(contents)

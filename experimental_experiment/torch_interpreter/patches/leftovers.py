@@ -1,0 +1,69 @@
+"""What a capture leaves outside of the model: fake tensors and symbols of sizes, in globals, in classes, in functions.
+
+A table that forward makes at its first call, and keeps for all models in a global, would be a fake tensor for later calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.memories import CONTAINERS, holds, memories_in, put_into
+from experimental_experiment.torch_interpreter.patches.copies import TRACED
+from experimental_experiment.torch_interpreter.patches.patch import MISSING, patch
+from experimental_experiment.torch_interpreter.patches.remembered import SYMBOLS
+from experimental_experiment.torch_interpreter.patches.whole_numbers import (
+    BEGINNINGS,
+    captures_begin,
+    cell_contents,
+    looked_into,
+)
+
+DEPTH = 3
+"""So many containers in one another are looked into."""
+
+
+@patch("torch", replaces=BEGINNINGS, default=True)
+def fake_tensors_left_behind() -> Iterator[None]:
+    """``TABLES[n] = torch.arange(n)`` of a global keeps a tensor of the capture: the model fails when it is called, or exported, again.
+
+    Globals of the modules of the model and of those that these import from, attributes of classes, functions and objects, defaults, and the
+    dicts and lists among them, get back what they held.
+    """
+    with captures_begin(put_back):
+        yield
+
+
+def put_back(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
+    """Let what a capture leaves be taken away when *stack* is closed."""
+    owners, functions = looked_into(model)
+    names = [(owner, dict(vars(owner))) for owner in owners]
+    values = [value for _, held in names for value in held.values()]
+    for function in functions:
+        values += [vars(function), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        values += [value for cell in function.__closure__ or () for value in cell_contents(cell)]
+    memories = [(memory, memory.copy()) for memory in memories_in(values, DEPTH)]
+
+    @stack.callback
+    def take_away() -> None:
+        for owner, held in names:
+            for name, value in [*vars(owner).items()]:
+                before = held.get(name, MISSING)
+                if value is not before and is_left(value):
+                    fake_tensors_left_behind.used()
+                    delattr(owner, name) if before is MISSING else setattr(owner, name, before)
+        for memory, held in memories:
+            if not holds(memory, held) and is_left(memory):
+                fake_tensors_left_behind.used()
+                put_into(memory, held)
+
+
+def is_left(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a value is, or holds so deep, a tensor or a number of a capture; a container may hold itself."""
+    if type(value) in (*CONTAINERS, tuple) and depth:
+        inner = value.values() if isinstance(value, dict) else value
+        return any(is_left(item, depth - 1) for item in inner)
+    return isinstance(value, (*TRACED, *SYMBOLS))
