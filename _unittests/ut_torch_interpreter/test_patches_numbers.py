@@ -122,6 +122,11 @@ def divergence(x):
     return kl_divergence(left, right)
 
 
+def products(x):
+    small = torch.arange(6.0).reshape(2, 3)
+    return torch.kron(x, small), small.kron(x), torch.kron(x[0], x), torch.kron(x, x[None, :, :2])
+
+
 class TestNumbersOfSizes(ExporterTestCase):
     CASES = {
         "steps between two numbers": (steps, [(5, 9), (1, 1), (2, 3)]),
@@ -140,6 +145,7 @@ class TestNumbersOfSizes(ExporterTestCase):
         "all of an image": (pooled_to_one, [(5, 9), (1, 1), (1, 7)]),
         "tiles": (windows, [(5, 9), (2, 3), (3, 8)]),
         "the scale of an attention": (attention, [(5, 9), (1, 2)]),
+        "products of all pairs": (products, [(5, 9), (1, 2)]),
         "the divergence of two distributions": (divergence, [(5, 6), (2, 6)]),
     }
 
@@ -191,6 +197,20 @@ class TestNumbersOfSizes(ExporterTestCase):
                     dynamic_shapes=self.shapes(function),
                     export_options=ExportOptions(patches=False),
                 )
+
+
+class TestClasses(ExporterTestCase):
+    """As many classes as the data have."""
+
+    def test_same_as_eager(self):
+        def classes(x):
+            return torch.nn.functional.one_hot(x), torch.nn.functional.one_hot(x[:, 0] + 2, -1) * 2
+
+        others = [(torch.zeros(1, 2, dtype=torch.int64),), (torch.randint(0, 9, (5, 2)),)]
+        example = (torch.tensor([[0, 3], [2, 1]]),)
+        self.export_and_compare(classes, example, others=others, dynamic_shapes=({0: "rows"},))
+        with self.assertRaisesRegex(CaptureError, "Could not extract specialized integer"):
+            to_onnx(Function(classes), example, export_options=ExportOptions(patches=False))
 
 
 def greatest_of_windows(x):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -30,6 +31,8 @@ SYMBOLS = (torch.SymInt, torch.SymFloat)
         "torch.istft",
         "torch.max_pool1d",
         "torch.gradient",
+        "torch.kron",
+        "torch.Tensor.kron",
         "torch.Tensor.unfold",
         *(f"torch.nn.functional.{name}_pool{axes}d" for name in ("avg", "max") for axes in (1, 2, 3)),
         *(f"torch.nn.functional.adaptive_max_pool{axes}d" for axes in (1, 2, 3)),
@@ -58,6 +61,8 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch.nn.functional, "scaled_dot_product_attention", attention),
         (torch._C, "_infer_size", infer_size),
         (torch, "gradient", gradient),
+        (torch, "kron", kron),
+        (torch.Tensor, "kron", kron),
         (torch.Tensor, "unfold", unfold),
         *((math, name, wrap) for name, wrap in FLOATS.items()),
         *((cls, name, functools.partial(method, name)) for cls in SYMBOLS for name in NAMES),
@@ -208,14 +213,31 @@ def max_pool1d(of_numbers: Callable) -> Callable:
 
 
 def one_hot(of_numbers: Callable) -> Callable:
-    """`torch.nn.functional.one_hot` of any number of classes."""
+    """`torch.nn.functional.one_hot` of any number of classes, also of as many as the data have."""
 
     def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+        if num_classes == -1 and isinstance(tensor, FakeTensor):
+            num_classes = tensor.max().item() + 1
         if not is_symbolic(num_classes):
             return of_numbers(tensor, num_classes)
         return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).long()
 
     return one_hot
+
+
+def kron(of_numbers: Callable) -> Callable:
+    """`torch.kron` of tensors of any sizes: every element of the one times the other one."""
+
+    def kron(input: torch.Tensor, other: torch.Tensor, **options: Any) -> torch.Tensor:
+        if options or not any([is_symbolic(size) for size in (*input.shape, *other.shape)]):
+            return of_numbers(input, other, **options)
+        rank = max(input.dim(), other.dim())
+        left, right = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (input, other))
+        outer = input.reshape([part for size in left for part in (size, 1)])
+        inner = other.reshape([part for size in right for part in (1, size)])
+        return (outer * inner).reshape([a * b for a, b in zip(left, right)])
+
+    return kron
 
 
 def attention(of_numbers: Callable) -> Callable:
