@@ -1,5 +1,6 @@
 """Results that are views, of what is given or of each other, at places that sizes decide."""
 
+import math
 import unittest
 
 import torch
@@ -23,6 +24,9 @@ def views(x):
         x.unfold(1, columns // 2, 1),
         x[:, :1].expand(rows, columns),
         x[:, ::2],
+        x[: math.ceil(rows / 2)],
+        x[:, math.floor(columns * 0.7) :],
+        x[:, : int(columns**0.5)],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch.utils._sympy.printers import PythonPrinter
 from experimental_experiment.torch_dynamo.interface import TENSOR, Entry
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.signature import symbol_of
+
+NAMES = {"math": math, "torch": torch}
+"""The modules that torch's code of expressions names."""
 
 
 def evaluation(node: torch.fx.Node, sizes: Sequence[Any], inputs: Sequence[Entry], form: str) -> Callable:
@@ -27,7 +31,7 @@ def evaluation(node: torch.fx.Node, sizes: Sequence[Any], inputs: Sequence[Entry
         else:
             texts.append(repr(size))
     names, read = (", ".join(map(str, part)) for part in (places, places.values()))
-    return eval(f"lambda args: (lambda {names}: {form.format(', '.join(texts))})({read})")
+    return eval(f"lambda args: (lambda {names}: {form.format(', '.join(texts))})({read})", dict(NAMES))
 
 
 def places_of_symbols(inputs: Sequence[Entry]) -> dict[Any, str]:
