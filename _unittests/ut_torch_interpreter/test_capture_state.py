@@ -10,7 +10,7 @@ import torch
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, to_onnx
-from experimental_experiment.torch_interpreter.capture import is_plain
+from experimental_experiment.torch_interpreter.memories import is_plain
 
 X = torch.randn(2, 3)
 
@@ -53,6 +53,33 @@ class Failing(Sampled):
         if super().forward(x).sum() > 0:
             return x
         return -x
+
+
+class Registering(torch.nn.Module):
+    """Buffers, a parameter and a layer that are registered by the first call."""
+
+    def forward(self, x):
+        if not hasattr(self, "table"):
+            self.register_buffer("table", torch.arange(3.0), persistent=False)
+            self.register_parameter("scale", torch.nn.Parameter(torch.full((3,), 2.0)))
+            self.layer = torch.nn.BatchNorm1d(3).eval()
+            self.none = None
+        return self.layer(x * self.table * self.scale)
+
+
+class TestRegistered(ExporterTestCase):
+    def test_what_forward_registers(self):
+        """The fake tensors are taken away: the next call of eager registers real ones, and keeps them in the next export."""
+        model = Registering().eval()
+        for _ in range(2):
+            self.export_and_compare(model, (X,))
+            self.assertEqual({}, model.state_dict())
+            self.assertEqual([], [*model.children()])
+        model(X)
+        held = [*model.parameters(), *model.buffers()]
+        self.export_and_compare(model, (X,))
+        self.assertEqual([*map(id, held)], [id(x) for x in (*model.parameters(), *model.buffers())])
+        self.assertEqual({torch.Tensor, torch.nn.Parameter}, set(map(type, held)))
 
 
 class TestPlainObjects(ExporterTestCase):

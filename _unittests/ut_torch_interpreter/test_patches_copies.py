@@ -68,7 +68,7 @@ class TestCopies(ExporterTestCase):
     def test_refused_without_the_patch(self):
         for function, text in (
             (deep, "Cannot access data pointer"),
-            (shallow, "elem.device.type must be 'meta'"),
+            (shallow, "AssertionError"),
         ):
             with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, text):
                 to_onnx(Calls(function), (self.X,), export_options=ExportOptions(patches=False))

@@ -241,9 +241,11 @@ def keywords_in_signature(
 def restored(module: torch.nn.Module) -> Iterator[None]:
     """Leave the attributes of a module as they were, those that are neither parameters nor buffers, and the plain objects among them.
 
-    A capture writes real tensors among them as the model does, and leaves the fake ones that forward stores there. Torch puts back
-    numbers, which it does not in a scheduler of diffusers, that counts its steps and lists what they computed.
+    A capture writes real tensors among them as the model does, and leaves the fake ones that forward stores there, also as buffers, as
+    parameters and in layers that it registers. Torch puts back numbers, which it does not in a scheduler of diffusers, that counts its
+    steps and lists what they computed.
     """
+    registered = [(submodule, set(registered_in(submodule))) for submodule in module.modules()]
     kept = [(memory, memory.copy()) for memory in memories_of_objects(module)]
     before = [(submodule, set(vars(submodule))) for submodule in module.modules()]
     held = [leaf for submodule, names in before for name in names for leaf in tensors_in(submodule, name)]
@@ -255,6 +257,10 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
             for name in set(vars(submodule)) - names:
                 if any(isinstance(leaf, FakeTensor) for leaf in tensors_in(submodule, name)):
                     del vars(submodule)[name]
+        for submodule, known in registered:
+            for name, value in registered_in(submodule).items():
+                if name not in known and is_fake(value):
+                    delattr(submodule, name)
         for memory, contents in kept:
             if not holds(memory, contents):
                 put_into(memory, contents)
@@ -262,6 +268,18 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
             if leaf._version != version:
                 with torch.no_grad():
                     leaf.copy_(value)
+
+
+def registered_in(module: torch.nn.Module) -> dict[str, Any]:
+    """The parameters, the buffers and the submodules of a module, by their names in it."""
+    return {**module._parameters, **module._buffers, **module._modules}
+
+
+def is_fake(value: torch.Tensor | torch.nn.Module | None) -> bool:
+    """Whether a tensor, or one of a module, is one of a capture."""
+    if isinstance(value, torch.nn.Module):
+        return any(map(is_fake, itertools.chain(value.parameters(), value.buffers())))
+    return isinstance(value, FakeTensor)
 
 
 def memories_of_objects(module: torch.nn.Module) -> list[dict | list]:
