@@ -63,7 +63,6 @@ class Registering(torch.nn.Module):
             self.register_buffer("table", torch.arange(3.0), persistent=False)
             self.register_parameter("scale", torch.nn.Parameter(torch.full((3,), 2.0)))
             self.layer = torch.nn.BatchNorm1d(3).eval()
-            self.none = None
         return self.layer(x * self.table * self.scale)
 
 

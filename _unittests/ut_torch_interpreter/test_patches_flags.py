@@ -3,6 +3,7 @@
 import itertools
 import unittest
 
+import numpy as np
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
@@ -10,6 +11,7 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 
 X = torch.randn(2, 3)
 ROWS = ({0: "rows"},)
+REFUSED = r"data-dependent|DataDependentOutputException|\.numpy\(\) is not supported"
 
 
 class Net(torch.nn.Module):
@@ -54,6 +56,43 @@ def initialized(self, x):
     return x - self.numbers
 
 
+def of_a_moved_flag(self, x):
+    return x * 2 if self.flag.cpu() else x + 1
+
+
+def of_an_equal(self, x):
+    return x * 2 if torch.equal(self.numbers, torch.arange(3.0)) else x + 1
+
+
+def of_another(self, x):
+    return x * 2 if self.numbers.equal(self.weights) else x + 1
+
+
+def of_a_close_one(self, x):
+    return x * 2 if torch.allclose(self.weights, torch.full((3,), 0.2501), atol=1e-3) else x + 1
+
+
+def of_an_array(self, x):
+    return x * int(self.numbers.detach().cpu().numpy().argmax())
+
+
+def of_weights_as_an_array(self, x):
+    return x + float(np.asarray(self.weights.detach())[1])
+
+
+def of_an_array_of_data(self, x):
+    return x * float((self.numbers + x[0]).numpy()[1])
+
+
+def equal_to_the_data(self, x):
+    return x * 2 if torch.equal(self.numbers, x[0]) else x + 1
+
+
+def of_an_array_after_a_write(self, x):
+    self.numbers.cpu().add_(1)
+    return x * float(self.numbers.numpy()[1])
+
+
 def after_a_write(self, x):
     self.flag.fill_(True)
     return x * 2 if self.flag else x + 1
@@ -96,6 +135,12 @@ class TestFlags(ExporterTestCase):
             "constants": (of_constants, True),
             "what has been initialized": (initialized, True),
             "a condition that is written to": (of_a_written_condition, True),
+            "a flag on a device": (of_a_moved_flag, True),
+            "equal tensors": (of_an_equal, True),
+            "tensors that are not": (of_another, True),
+            "close tensors": (of_a_close_one, True),
+            "an array": (of_an_array, True),
+            "weights as an array": (of_weights_as_an_array, True),
         }
         for promise, (function, flag) in cases.items():
             with self.subTest(promise):
@@ -103,7 +148,7 @@ class TestFlags(ExporterTestCase):
                     Net(function, flag), (X,), others=[(torch.randn(5, 3),)], dynamic_shapes=ROWS
                 )
                 self.assertEqual(len(model.graph.node), 1)
-                with self.assertRaisesRegex(CaptureError, "data-dependent"):
+                with self.assertRaisesRegex(CaptureError, REFUSED):
                     to_onnx(Net(function, flag), (X,), export_options=ExportOptions(patches=False))
 
     def test_what_is_written_or_no_constant_is_refused(self):
@@ -113,9 +158,12 @@ class TestFlags(ExporterTestCase):
             of_a_condition_with_data,
             of_the_data,
             of_chance,
+            of_an_array_of_data,
+            equal_to_the_data,
+            of_an_array_after_a_write,
         )
         for function in functions:
-            with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, "data-dependent"):
+            with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, REFUSED):
                 to_onnx(Net(function, False), (X,))
 
     def test_a_flag_without_a_value_is_refused(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,9 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
+COMPARISONS = ("allclose", "equal")
+"""Functions of two tensors whose result is a boolean of Python."""
+
 STEPS = 50
 """A condition that more operators compute is not computed."""
 
@@ -27,6 +31,9 @@ STEPS = 50
         "torch.Tensor.__bool__",
         "torch._subclasses.fake_tensor.FakeTensor.tolist",
         "torch._subclasses.fake_tensor.FakeTensor.item",
+        "numpy of FakeTensor",
+        *(f"torch.{name}" for name in COMPARISONS),
+        *(f"torch.Tensor.{name}" for name in COMPARISONS),
     ),
     default=True,
 )
@@ -34,7 +41,8 @@ def flags_of_modules() -> Iterator[None]:
     """``if self.initialized:`` of a buffer is refused as a branch on the data: layers of flows and of vector quantization do so.
 
     The model holds the buffer, and the ONNX model will: the branch is that of its value, unless the model has written to it before. So are
-    the numbers of ``self.sizes.tolist()`` and, in ConvTasNet, of ``torch.arange(1, x.dim()).tolist()``, and ``item()`` of such constants.
+    the numbers of ``self.sizes.tolist()`` and, in ConvTasNet, of ``torch.arange(1, x.dim()).tolist()``, ``item()`` of such constants, the
+    array of ``self.anchors.numpy()``, and ``torch.equal`` of two such tensors.
     """
     known = WeakTensorKeyDictionary()
     # it brings TorchDynamo, which imports of this package do not need
@@ -45,6 +53,11 @@ def flags_of_modules() -> Iterator[None]:
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_weights(torch.Tensor.__bool__, known)))
         stack.enter_context(replaced(FakeTensor, "tolist", list_of_weights(FakeTensor.tolist, known)))
         stack.enter_context(replaced(FakeTensor, "item", number_of_constants))
+        stack.enter_context(replaced(FakeTensor, "numpy", array_of_weights(FakeTensor.numpy, known)))
+        for owner in (torch, torch.Tensor):
+            for name in COMPARISONS:
+                compared = comparison_of_weights(getattr(owner, name), known)
+                stack.enter_context(replaced(owner, name, compared))
         yield
 
 
@@ -82,6 +95,33 @@ def list_of_weights(tolist: Callable, known: Any) -> Callable:
     return called
 
 
+def array_of_weights(numpy: Callable, known: Any) -> Callable:
+    """``FakeTensor.numpy`` that gives the array of what is computed of parameters, buffers and constants alone."""
+
+    def called(self: FakeTensor, *, force: bool = False) -> Any:
+        value = value_of(self, known)
+        if value is None:
+            return numpy(self, force=force)
+        with _disable_current_modes():
+            return value.detach().clone().numpy()
+
+    return called
+
+
+def comparison_of_weights(compare: Callable, known: Any) -> Callable:
+    """One of `COMPARISONS` that answers for two tensors which are computed of parameters, buffers and constants alone."""
+
+    @functools.wraps(compare)
+    def called(input: torch.Tensor, other: torch.Tensor, *args: Any, **options: Any) -> bool:
+        values = [value_of(x, known) if isinstance(x, FakeTensor) else x for x in (input, other)]
+        if not any(isinstance(x, FakeTensor) for x in (input, other)) or any(x is None for x in values):
+            return compare(input, other, *args, **options)
+        with _disable_current_modes(), torch.no_grad():
+            return compare(*values, *args, **options)
+
+    return called
+
+
 def number_of_constants(self: FakeTensor) -> Any:
     """``FakeTensor.item`` that gives the number of what is computed of constants alone; one of a weight stays its weight's."""
     value = value_of(self, {})
@@ -95,7 +135,7 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
     if recorded is None:
         return None
     slots = [(get_proxy_slot(fake, mode.tracer, None), real) for fake, real in known.items()]
-    weights = {slot.proxy.node: real for slot, real in slots if slot is not None}
+    weights = {origin(slot.proxy.node): real for slot, real in slots if slot is not None}
     steps = steps_to(recorded.proxy.node, weights)
     if steps is None:
         return None
@@ -108,6 +148,16 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), weights.__getitem__)
                 weights[node] = node.target(*args, **kwargs)
     return weights[recorded.proxy.node]
+
+
+def origin(node: torch.fx.Node) -> torch.fx.Node:
+    """The weight itself, where its tensor went through operators that gave it back as it was: ``weight.cpu()``."""
+    while node.op == "call_function":
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or any(written(node, schema)) or not isinstance(node.args[0], torch.fx.Node):
+            break
+        node = node.args[0]
+    return node
 
 
 def steps_to(
