@@ -62,6 +62,37 @@ class TestAnySize(ExporterTestCase):
             to_onnx(Model(lambda x: torch.cov(x)), ARGS[:1], dynamic_shapes=({0: "rows"},))
         self.assertIn("rows != 1", "".join(logs.output))
 
+    def test_logsumexp_of_what_is_selected(self):
+        def others_of_each(x):
+            n = x.shape[0]
+            return (x @ x.t())[~torch.eye(n, dtype=torch.bool)].view(n, -1).logsumexp(1)
+
+        def several(x):
+            selected = x[x[:, 0] > 0]
+            return (
+                selected.logsumexp(0),
+                selected.logsumexp([0, 1], keepdim=True),
+                (selected * 200).logsumexp(-1),
+            )
+
+        shapes = ({0: "rows"},)
+        example, none = torch.randn(5, 3), -torch.rand(4, 3)
+        cases = {others_of_each: [torch.randn(7, 3)], several: [torch.randn(9, 3), none]}
+        for function, others in cases.items():
+            for options in (ExportOptions(), ExportOptions(decomposition_table="default")):
+                with self.subTest(function.__name__, decomposed=options.decomposition_table):
+                    calls = [(other,) for other in others]
+                    self.export_and_compare(
+                        Model(function),
+                        (example,),
+                        others=calls,
+                        dynamic_shapes=shapes,
+                        export_options=options,
+                    )
+            with self.assertRaisesRegex(CaptureError, "data-dependent"):
+                options = ExportOptions(patches=False)
+                to_onnx(Model(function), (example,), dynamic_shapes=shapes, export_options=options)
+
     def test_undone(self):
         x, k = ARGS[0], ARGS[0].argsort(0)
         before = (

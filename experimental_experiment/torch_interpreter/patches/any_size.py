@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch, replaced
+
+LOGSUMEXP = torch.ops.aten.logsumexp.default
 
 
 @patch(
@@ -25,13 +29,15 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
             for name in ("take_along_dim", "cov", "corrcoef")
             for owner in ("", "Tensor.")
         ),
+        "the decomposition of logsumexp",
     ),
     default=True,
 )
 def functions_of_any_size() -> Iterator[None]:
     """``torch.take_along_dim(x, i, 1)`` and ``torch.unravel_index`` fix sizes to the example's; ``torch.cov`` is refused for any size.
 
-    So do ``fill_diagonal_`` and ``torch.corrcoef``.
+    So do ``fill_diagonal_`` and ``torch.corrcoef``. ``similarity[mask].view(n, -1).logsumexp(1)`` is refused, because it asks whether the
+    data select anything.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(torch, "unravel_index", unravel_index(torch.unravel_index)))
@@ -41,6 +47,7 @@ def functions_of_any_size() -> Iterator[None]:
             for owner in (torch, torch.Tensor):
                 name = wrap.__name__
                 stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
+        entry(stack, decomposition_table, LOGSUMEXP, logsumexp(decomposition_table[LOGSUMEXP]))
         yield
 
 
@@ -50,6 +57,23 @@ def is_symbolic(sizes: Sequence[Any]) -> bool:
     if found:
         functions_of_any_size.used()
     return found
+
+
+def logsumexp(of_numbers: Callable) -> Callable:
+    """The decomposition of `torch.logsumexp`, by which torch finds shapes: some elements are taken for granted where the data decide it."""
+
+    @functools.wraps(of_numbers)
+    def called(self: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
+        count = self.numel()
+        if not isinstance(count, torch.SymInt) or count.node.has_hint():
+            return of_numbers(self, dim, keepdim)
+        functions_of_any_size.used()
+        largest = torch.amax(torch.real(self), dim, keepdim=True)
+        largest = largest.masked_fill(largest.abs() == math.inf, 0)
+        total = (self - largest).exp().sum(dim, keepdim).log()
+        return total + (largest if keepdim else largest.squeeze(dim))
+
+    return called
 
 
 def take_along_dim(of_numbers: Callable) -> Callable:
