@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -23,11 +24,11 @@ def moves_of_modules() -> Iterator[None]:
 
 
 def moving_what_changes(apply: Callable) -> Callable:
-    """``Module._apply`` that leaves a module alone whose own parameters and buffers would stay the same."""
+    """``Module._apply`` that leaves a module alone, while it is traced, whose own parameters and buffers would stay the same."""
 
     @functools.wraps(apply)
     def _apply(self: torch.nn.Module, fn: Callable, recurse: bool = True) -> torch.nn.Module:
-        if torch.compiler.is_dynamo_compiling():  # it looks into it
+        if torch.compiler.is_dynamo_compiling() or get_proxy_mode() is None:  # TorchDynamo looks into it
             return apply(self, fn, recurse)
         own = itertools.chain(self.parameters(recurse=False), self.buffers(recurse=False))
         if not all(stays(fn, dtype, device) for dtype, device in {(item.dtype, item.device) for item in own}):
