@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.memories import CONTAINERS, holds, memories_in, put_into
-from experimental_experiment.torch_interpreter.patches.copies import TRACED
+from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
 from experimental_experiment.torch_interpreter.patches.patch import MISSING, patch
-from experimental_experiment.torch_interpreter.patches.remembered import SYMBOLS
+from experimental_experiment.torch_interpreter.patches.remembered import DEPTH, is_left
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     BEGINNINGS,
     captures_begin,
     cell_contents,
     looked_into,
 )
-
-DEPTH = 3
-"""So many containers in one another are looked into."""
 
 
 @patch("torch", replaces=BEGINNINGS, default=True)
@@ -59,11 +54,3 @@ def put_back(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
             if not holds(memory, held) and is_left(memory):
                 fake_tensors_left_behind.used()
                 put_into(memory, held)
-
-
-def is_left(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a value is, or holds so deep, a tensor or a number of a capture; a container may hold itself."""
-    if type(value) in (*CONTAINERS, tuple) and depth:
-        inner = value.values() if isinstance(value, dict) else value
-        return any(is_left(item, depth - 1) for item in inner)
-    return isinstance(value, (*TRACED, *SYMBOLS))

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.memories import CONTAINERS
+from experimental_experiment.torch_interpreter.patches.copies import TRACED
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, replaced
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     BEGINNINGS,
@@ -25,6 +27,9 @@ SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 Remembering = type(functools.lru_cache(lambda: None))
 """What ``functools.lru_cache`` and ``functools.cache`` make of a function."""
+
+DEPTH = 3
+"""So many containers in one another are looked into."""
 
 ASKED = ("cache_clear", "cache_info", "cache_parameters")
 """What else such a function is asked for."""
@@ -77,7 +82,7 @@ def apart(function: Any, memories: dict[Any, Callable]) -> Callable:
 
 
 def with_memory(function: Any) -> Callable:
-    """What remembers the results of ``function.__wrapped__``, by the expressions of sizes."""
+    """What remembers results, by the expressions of sizes; what is known from before the capture is taken, what it computes is not left."""
     known: dict[tuple, Any] = {}
 
     @functools.wraps(function)
@@ -86,7 +91,12 @@ def with_memory(function: Any) -> Callable:
             return function(*args, **kwargs)
         key = expressions(args), *((name, expressions(value)) for name, value in sorted(kwargs.items()))
         if key not in known:
-            known[key] = function.__wrapped__(*args, **kwargs)
+            if is_left((args, *kwargs.values())):
+                known[key] = function.__wrapped__(*args, **kwargs)
+            else:
+                known[key] = function(*args, **kwargs)
+                if is_left(known[key]):
+                    function.cache_clear()
         return known[key]
 
     for name in ASKED:
@@ -102,3 +112,11 @@ def expressions(value: Any) -> Any:
         return value
     remembered_results.used()
     return type(value), value.node.expr
+
+
+def is_left(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a value is, or holds so deep, a tensor or a number of a capture; a container may hold itself."""
+    if (isinstance(value, tuple) or type(value) in CONTAINERS) and depth:
+        inner = value.values() if isinstance(value, dict) else value
+        return any(is_left(item, depth - 1) for item in inner)
+    return isinstance(value, (*TRACED, *SYMBOLS))
