@@ -61,9 +61,12 @@ class TestCopies(ExporterTestCase):
 
     def test_two_tensors_of_one_memory(self):
         """Eager keeps them together: what is written to one copy is seen in the other one."""
-        together = Calls(lambda model, x: copy.deepcopy([x, x[0]])[0])
-        with self.assertRaisesRegex(CaptureError, "Cannot access data pointer"):
-            to_onnx(together, (self.X,))
+        for function in (
+            lambda model, x: copy.deepcopy([x, x[0]])[0],
+            lambda model, x: copy.deepcopy(x[:1].expand(3, 4)),
+        ):
+            with self.assertRaisesRegex(CaptureError, "Cannot access data pointer"):
+                to_onnx(Calls(function), (self.X,))
 
     def test_refused_without_the_patch(self):
         for function, text in (

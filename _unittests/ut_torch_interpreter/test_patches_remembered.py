@@ -100,6 +100,27 @@ class TestRemembered(ExporterTestCase):
         self.assertEqual([type(places(3)), type(Table.ramp(4))], [torch.Tensor] * 2)
         self.assert_matches(to_onnx(Table(), (self.X,)), Table(), (self.X,))
 
+    def test_types_and_what_is_forgotten(self):
+        """A number and its float may have other results; a memory that forward empties is empty."""
+        calls = []
+
+        @functools.lru_cache(typed=True)
+        def doubled(number):
+            calls.append(number)
+            return torch.full((1,), number * 2) * len(calls)
+
+        class Twice(torch.nn.Module):
+            known = staticmethod(doubled)
+
+            def forward(self, x):
+                calls.clear()
+                self.known.cache_clear()
+                results = self.known(1), self.known(1.0), self.known(1)
+                self.known.cache_clear()
+                return *results, self.known(1), x * 2
+
+        self.export_and_compare(Twice(), (self.X,))
+
     def test_bodies(self):
         for x in (self.X, -self.X):
             places(4)

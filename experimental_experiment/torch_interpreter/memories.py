@@ -10,11 +10,22 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from experimental_experiment.torch_interpreter.frames import is_library
 
 CONTAINERS = (dict, list, collections.OrderedDict, collections.defaultdict)
 """The classes themselves: those that derive from them may have entries that are made when they are asked for."""
+
+TRACED = (FakeTensor, FunctionalTensor)
+"""The tensors of a capture."""
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+"""Its numbers."""
+
+DEPTH = 3
+"""So many containers in one another are looked into."""
 
 MANY = 1024
 """A dict or a list with more entries is no memory of tables."""
@@ -45,6 +56,14 @@ def is_plain(kind: type) -> bool:
         return False
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     return kind.__module__ not in sys.builtin_module_names and not is_library(file)
+
+
+def is_left(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a value is, or holds so deep, a tensor or a number of a capture; a container may hold itself."""
+    if (isinstance(value, tuple) or type(value) in CONTAINERS) and depth:
+        inner = value.values() if isinstance(value, dict) else value
+        return any(is_left(item, depth - 1) for item in inner)
+    return isinstance(value, (*TRACED, *SYMBOLS))
 
 
 def holds(memory: dict | list, contents: dict | list) -> bool:

@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 
+from experimental_experiment.torch_interpreter.memories import TRACED
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
-
-TRACED = (FakeTensor, FunctionalTensor)
 
 
 @patch(
@@ -38,14 +35,17 @@ def copies_of_tensors() -> Iterator[None]:
 
 
 def clones(deepcopy: Callable) -> Callable:
-    """``__deepcopy__`` that clones what is traced; two tensors of one memory, which a deep copy keeps together, are refused as before."""
+    """``__deepcopy__`` that clones what is traced.
+
+    Refused as before is what a deep copy keeps as it is and a clone does not: two tensors of one memory, elements that are one, of `expand`.
+    """
 
     @functools.wraps(deepcopy)
     def __deepcopy__(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
         if not isinstance(self, TRACED) or id(self) in memo:
             return deepcopy(self, memo)
         memory = "memory", self.untyped_storage()._cdata
-        if memory in memo:
+        if memory in memo or 0 in self.stride():
             return deepcopy(self, memo)
         copies_of_tensors.used()
         memo[memory] = memo[id(self)] = copied = self.detach().clone()

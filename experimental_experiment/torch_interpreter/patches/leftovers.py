@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import torch
 
-from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
+from experimental_experiment.torch_interpreter.memories import DEPTH, holds, is_left, memories_in, put_into
 from experimental_experiment.torch_interpreter.patches.patch import MISSING, patch
-from experimental_experiment.torch_interpreter.patches.remembered import DEPTH, is_left
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     BEGINNINGS,
     captures_begin,

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.frames import is_library
-from experimental_experiment.torch_interpreter.memories import CONTAINERS
-from experimental_experiment.torch_interpreter.patches.copies import TRACED
+from experimental_experiment.torch_interpreter.memories import SYMBOLS, is_left
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, replaced
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     BEGINNINGS,
@@ -23,16 +22,8 @@ from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     looked_into,
 )
 
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
 Remembering = type(functools.lru_cache(lambda: None))
 """What ``functools.lru_cache`` and ``functools.cache`` make of a function."""
-
-DEPTH = 3
-"""So many containers in one another are looked into."""
-
-ASKED = ("cache_clear", "cache_info", "cache_parameters")
-"""What else such a function is asked for."""
 
 
 @patch(
@@ -43,15 +34,15 @@ ASKED = ("cache_clear", "cache_info", "cache_parameters")
 def remembered_results() -> Iterator[None]:
     """``@lru_cache`` around a function of sizes is a TypeError; around one of numbers it keeps a tensor of the capture, for later calls too.
 
-    While a model is captured, the functions that it calls by a name of a module or of a class have memories of their own: what is known
-    for ``n`` is found for ``n``, and forgotten at the end.
+    While a model is captured, the functions that it calls by a name of a module or of a class have a second memory: what is known for ``n``
+    is found for ``n``, and forgotten at the end. What they knew before is taken.
     """
     with captures_begin(replace_memories):
         yield
 
 
 def replace_memories(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
-    """Let the functions of a model that remember their results do so apart from what they know."""
+    """Let the functions of a model that remember their results forget those of the capture when it ends."""
     owners, reachable = looked_into(model)
     memories: dict[Any, Callable] = {}
     for owner in owners:
@@ -75,7 +66,7 @@ def remembers(value: Any) -> bool:
 
 
 def apart(function: Any, memories: dict[Any, Callable]) -> Callable:
-    """The function with a memory of its own, the same one wherever it stands."""
+    """The function with a second memory, the same one wherever it stands."""
     if function not in memories:
         memories[function] = with_memory(function)
     return memories[function]
@@ -99,24 +90,21 @@ def with_memory(function: Any) -> Callable:
                     function.cache_clear()
         return known[key]
 
-    for name in ASKED:
-        setattr(called, name, getattr(function, name))
+    def cache_clear() -> None:
+        """Forget what both memories hold."""
+        known.clear()
+        function.cache_clear()
+
+    called.cache_clear = cache_clear
+    called.cache_info, called.cache_parameters = function.cache_info, function.cache_parameters
     return called
 
 
 def expressions(value: Any) -> Any:
-    """An argument as it is looked up: the expression of a symbol in its place."""
+    """An argument as it is looked up, beside its type, which may decide the result: the expression of a symbol in its place."""
     if isinstance(value, tuple):
         return tuple(map(expressions, value))
     if not isinstance(value, SYMBOLS):
-        return value
+        return type(value), value
     remembered_results.used()
     return type(value), value.node.expr
-
-
-def is_left(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a value is, or holds so deep, a tensor or a number of a capture; a container may hold itself."""
-    if (isinstance(value, tuple) or type(value) in CONTAINERS) and depth:
-        inner = value.values() if isinstance(value, dict) else value
-        return any(is_left(item, depth - 1) for item in inner)
-    return isinstance(value, (*TRACED, *SYMBOLS))
