@@ -74,6 +74,25 @@ def both_sides(x, other):
     return low, high
 
 
+def with_names_of_its_own(x, other):
+    for row in range(2):
+        if x.dtype == torch.float32 and not (x[row] < 1).all():
+            limit, factor = 1, 0.5
+            limit = limit * factor
+            x = torch.clamp(x, min=-limit, max=limit)
+        limit = 2
+        x = x * limit
+    if other.any():
+        limit = x.mean()
+        x = x.minimum(limit)
+    else:
+        factor = 3
+        x = x * factor
+    factor = 1
+    factor += 1
+    return x * factor
+
+
 def of_two_sizes(x, other):
     if other.any():
         return x[:1]
@@ -191,6 +210,44 @@ def with_a_warning_that_writes(x, other):
     return y
 
 
+def with_a_name_of_an_earlier_turn(x, other):
+    for row in range(2):
+        if row == 1:
+            x = x * factor  # noqa: F821  (bound by the turn before)
+        if other.any():
+            factor = 2
+            x = x + factor
+    return x
+
+
+def with_a_name_that_is_added_to(x, other):
+    if other.any():
+        factor = 2
+        x = x + factor
+    factor += 1
+    return x * factor
+
+
+def with_a_name_of_one_side(x, other):
+    if other.any():
+        factor = 2
+        x = x + factor
+    else:
+        x = x * 2
+    if x.shape[1] == 3:
+        factor = 4
+    return x * factor
+
+
+def with_a_global_name(x, other):
+    global last
+
+    if other.any():
+        last = 2
+        x = x + last
+    return x
+
+
 class Layers(torch.nn.Module):
     """A branch in a method, with layers, in a class that calls its base."""
 
@@ -233,6 +290,7 @@ class TestBranches(ExporterTestCase):
         of_equals,
         of_an_element,
         both_sides,
+        with_names_of_its_own,
         of_two_sizes,
         row_by_row,
         with_numbers,
@@ -249,6 +307,10 @@ class TestBranches(ExporterTestCase):
         with_text,
         with_a_list_of_warnings,
         with_a_warning_that_writes,
+        with_a_name_of_an_earlier_turn,
+        with_a_name_that_is_added_to,
+        with_a_name_of_one_side,
+        with_a_global_name,
     )
 
     def test_both_sides_are_in_the_model(self):

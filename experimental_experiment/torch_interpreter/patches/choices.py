@@ -131,17 +131,24 @@ class Rewriter:
 
     Attributes:
         stored: the names that the function binds, with the line where it does first.
-        shared: the names that functions inside of it read or bind: they see the variable, not what a branch is given.
+        shared: the names that functions inside of it, or others, read or bind: they see the variable, not what a branch is given.
         left: the lines that are not rewritten yet.
+        places: where the statements and the names stand, before anything is rewritten.
     """
 
     def __init__(self, function: ast.FunctionDef, lines: set[int]):
         self.left = set(lines)
+        self.places = dict(places_of(function.body))
         inner = (ast.FunctionDef, ast.Lambda, ast.GeneratorExp, ast.ClassDef)
         parts = [node for node in ast.walk(function) if isinstance(node, inner) and node is not function]
         nodes = [node for part in parts for node in ast.walk(part)]
         self.shared = {node.id for node in nodes if isinstance(node, ast.Name)}
-        self.shared.update(name for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names)
+        self.shared.update(
+            name
+            for node in (*nodes, *ast.walk(function))
+            if isinstance(node, (ast.Global, ast.Nonlocal))
+            for name in node.names
+        )
         self.stored = {
             argument.arg: 0 for argument in ast.walk(function.args) if isinstance(argument, ast.arg)
         }
@@ -189,6 +196,9 @@ class Rewriter:
         bound = [set(bindings(side)) for side in sides]
         if self.shared & (bound[0] | bound[1]):
             return [statement, *rest]
+        if not any(returns):
+            passing = {name for name in bound[0] | bound[1] if self.is_passing(statement, sides, name)}
+            bound = [names - passing for names in bound]
         before = sorted(
             name
             for name in bound[0] | bound[1]
@@ -218,6 +228,17 @@ class Rewriter:
         sides = [[*side, result] for side in sides]
         chosen = self.functions(statement, sides, before, ast.Assign, names)
         return [*chosen, *self.block(rest, is_tail)]
+
+    def is_passing(self, statement: ast.If, sides: list[list[ast.stmt]], name: str) -> bool:
+        """Whether a branch binds a name for itself alone: its sides do not read it before, and no other place reads what they bind."""
+        if any(needs(side, name, is_given=False) for side in sides):
+            return False
+        here = self.places[statement]
+        return all(
+            is_inside(place, here) or is_bound_anew(place, here, name)
+            for node, place in self.places.items()
+            if reads(node, name)
+        )
 
     def functions(
         self, statement: ast.If, sides: list[list[ast.stmt]], before: list[str], kind: type, names: list[str]
@@ -327,6 +348,65 @@ def needs(side: list[ast.stmt], name: str, is_given: bool) -> bool:
         if nodes:
             return False
     return is_given
+
+
+Place = tuple[tuple[list[ast.stmt], int], ...]
+"""The blocks around something, from that of the function on, and the position of the statement in each."""
+
+
+def places_of(block: list[ast.stmt], around: Place = ()) -> Iterator[tuple[ast.AST, Place]]:
+    """The statements and the names of a block, and where each stands."""
+    for position, statement in enumerate(block):
+        place = (*around, (block, position))
+        yield statement, place
+        inner = [statement]
+        for node in inner:  # what follows is added meanwhile
+            if isinstance(node, ast.Name):
+                yield node, place
+            for _, value in ast.iter_fields(node):
+                parts = value if isinstance(value, list) else [value]
+                if parts and isinstance(parts[0], ast.stmt):
+                    yield from places_of(parts, place)
+                else:
+                    inner += [part for part in parts if isinstance(part, ast.AST)]
+
+
+def reads(node: ast.AST, name: str) -> bool:
+    """Whether a statement or a name reads the variable *name* by itself."""
+    if isinstance(node, ast.AugAssign):
+        node = node.target
+        return isinstance(node, ast.Name) and node.id == name
+    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store)
+
+
+def is_inside(place: Place, other: Place) -> bool:
+    """Whether what stands at *place* is part of a block of the statement at *other*."""
+    return len(place) > len(other) and all(map(is_step, place, other))
+
+
+def is_step(one: tuple[list[ast.stmt], int], other: tuple[list[ast.stmt], int]) -> bool:
+    """Whether two positions in blocks are one."""
+    return one[0] is other[0] and one[1] == other[1]
+
+
+def is_bound_anew(place: Place, other: Place, name: str) -> bool:
+    """Whether a statement binds *name* before it is read at *place*, in a block around that, and the one at *other* does not come between."""
+    for depth, (block, position) in enumerate(place):
+        last = max((i for i in range(position) if is_bound_by(block[i], name)), default=None)
+        if last is None:
+            continue
+        is_around = depth < len(other) and other[depth][0] is block
+        if not is_around or not last < other[depth][1] <= position:
+            return True
+    return False
+
+
+def is_bound_by(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement is an assignment that binds a name."""
+    is_assigned = isinstance(statement, ast.Assign) or (
+        isinstance(statement, ast.AnnAssign) and statement.value is not None
+    )
+    return is_assigned and name in bindings([statement])
 
 
 def is_note(statement: ast.stmt) -> bool:
