@@ -92,6 +92,16 @@ class TestIntegers(ExporterTestCase):
         )
         self.assertNotIn("TopK", [node.op_type for node in model.graph.node])
 
+    def test_the_largest_as_a_size(self):
+        def padded(durations):
+            longest = durations.sum(1).max().item()
+            return torch.zeros(durations.shape[0], 2, longest, 1)
+
+        given = [torch.tensor(rows) for rows in ([[1, 2], [3, 4], [0, 0]], [[2, 5]], [[4, 0], [0, 1]])]
+        self.export_and_compare(
+            padded, given[:1], others=[(rows,) for rows in given[1:]], dynamic_shapes=({0: "texts"},)
+        )
+
     def test_onnx_itself_needs_none(self):
         model = to_onnx(lambda x: x.amax(1), (MOMENTS,), runtime="onnx")
         self.assertEqual(["ReduceMax"], [node.op_type for node in model.graph.node])

@@ -243,12 +243,22 @@ class TestSquares(NormTestCase):
     def test_square_of_norm(self):
         island = f"x = Cast<to=1>(h) {SQUARES} k = Cast<to=10>(n) y = Mul(k, w)"
         halves = "float16[N,3,4] y", "float16[N,3,4] h, float16[4] w"
+        brains = "float[N,3,4] y", "float[N,3,4] h, float[4] w"
+        of_brains = f"b = Cast<to=16>(h) x = Cast<to=1>(b) {SQUARES} m = Mul(n, w)"
         after = ["Pow", "ReduceMean", "Add", "Sqrt", "Div"]
         self.assert_table(
             "SquareOfNorm",
             {
                 "a scale": (graph(f"{SCALE} {SQUARES} y = Mul(w, n)"), [*after, "Mul"]),
                 "float16 around": (graph(f"{island}", *halves), ["Cast", *after, "Cast", "Mul"]),
+                "a cast of bfloat16 that nothing else reads": (
+                    graph(f"{of_brains} y = Neg(m)", *brains),
+                    None,
+                ),
+                "bfloat16 beside a residual": (
+                    graph(f"{of_brains} y = Add(x, m)", *brains),
+                    ["Cast", "Cast", *after, "Mul", "Add"],
+                ),
                 "1 + weight": (
                     graph(
                         f"{SQUARES} g = Add(w, epsilon) y = Mul(n, g)", inputs="float[N,3,4] x, float[4] w"

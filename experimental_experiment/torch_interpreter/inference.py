@@ -193,12 +193,24 @@ def infer(node: ir.Node, opset: int) -> None:
         if output.name in inferred:
             output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])
             output.shape = ir.serde.deserialize_type_proto_for_shape(inferred[output.name])
+    if node.op_type == "TopK" and not node.domain:
+        know_number(node)
     if key is not None and all(type(output.type) in (ir.TensorType, type(None)) for output in node.outputs):
         if len(INFERRED) >= MOST_INFERRED:
             INFERRED.clear()
         INFERRED[key] = tuple(
             None if output.type is None else (output.dtype, shared_shape(output)) for output in node.outputs
         )
+
+
+def know_number(node: ir.Node) -> None:
+    """Give the results of a TopK their size, where ONNX infers none: of an axis of unknown size."""
+    number = node.inputs[1].const_value if len(node.inputs) > 1 else None  # an attribute before opset 10
+    for output in node.outputs if number is not None else ():
+        if output.shape is not None:
+            sizes = list(output.shape)
+            sizes[node.attributes.get_int("axis", -1)] = int(number.numpy()[0])
+            output.shape = ir.Shape(sizes)
 
 
 def shared_shape(value: ir.Value) -> ir.Shape | None:
