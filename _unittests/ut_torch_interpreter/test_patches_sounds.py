@@ -95,9 +95,7 @@ class TestSounds(ExporterTestCase):
         shapes = ({0: "chunks"}, {0: "sounds"})
         self.export_and_compare(Windows(), calls[0], others=calls[1:], dynamic_shapes=shapes)
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
-            to_onnx(
-                Windows(), calls[0], dynamic_shapes=shapes, export_options=ExportOptions(patches=False)
-            )
+            to_onnx(Windows(), calls[0], dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
 
     def test_what_is_given_is_not_computed(self):
         def given(chunk_lengths, feature_lens, boundaries):
