@@ -92,19 +92,40 @@ class TestAdaptivePooling(ExporterTestCase):
     def test_windows_along_the_last_axis_are_rows(self):
         """Those of the transposed images, unless they have few rows."""
         for size, read in (
-            ((4, 4), ["Transpose", "Gather", "ReduceSum", "Transpose"]),
+            ((5, 4), ["Transpose", "Gather", "ReduceSum", "Transpose"]),
             ((3, 4), ["Gather", "ReduceSum"]),
         ):
             with self.subTest(size):
                 model = self.export_and_compare(
                     torch.nn.AdaptiveAvgPool2d(size),
-                    (normal(2, 3, 7, 9),),
-                    others=[(normal(5, 3, 7, 9),)],
+                    (normal(2, 3, 8, 10),),
+                    others=[(normal(5, 3, 8, 10),)],
                     dynamic_shapes=({0: "batch"},),
                 )
                 self.assertEqual(
                     ["Pad", "Gather", "ReduceSum", *read, "Div"], [node.op_type for node in model.graph.node]
                 )
+
+    def test_windows_of_one_length_and_step_are_a_pool(self):
+        pool, functional = ["AveragePool"], torch.nn.functional
+        for size, sizes, operators in (
+            ((3, 4), (7, 9), pool),
+            ((3, 3), (16, 12), pool),
+            ((2, 9), (5, 9), pool),
+            ((3, 1), (7, 9), pool),
+            ((3, 4), (7, 10), ["Pad", "Gather", "ReduceSum", "Gather", "ReduceSum", "Div"]),
+        ):
+            with self.subTest(size=size, sizes=sizes):
+                others = [(normal(4, 3, *sizes),)]
+                for function in (functional.adaptive_avg_pool2d, functional.adaptive_max_pool2d_with_indices):
+                    model = self.export_and_compare(
+                        lambda x, function=function, size=size: function(x, size),
+                        (normal(2, 3, *sizes),),
+                        others=others,
+                        dynamic_shapes=({0: "batch"},),
+                    )
+                    if function is functional.adaptive_avg_pool2d:
+                        self.assertEqual(operators, [node.op_type for node in model.graph.node])
 
     def test_an_axis_that_keeps_its_size_is_not_pooled(self):
         mean, largest = torch.nn.functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_max_pool2d

@@ -108,6 +108,17 @@ class TestCombining(ExporterTestCase):
         others = [(floats(1, 5, 2),), (floats(0, 3, 4),), (floats(4, 1, 0),)]
         self.assert_same_as_eager(repeated, floats(2, 3, 4), others=others)
 
+    def test_copies_along_axes_of_one_element_are_broadcast(self):
+        def copied(x):
+            rows = x.shape[0]
+            return x[:1].repeat(rows, 1), x[:, :1].tile(1, rows), x.repeat(3, 2, 1, 1), x[0].repeat(0, 1)
+
+        others = [(floats(5, 4),), (floats(1, 2),)]
+        model = self.assert_same_as_eager(copied, floats(2, 3), others=others)
+        self.assertNotIn("Tile", [node.op_type for node in model.graph.node])
+        model = self.assert_same_as_eager(lambda x: x.repeat(2, 3), floats(2, 3), others=others)
+        self.assertEqual(["Tile"], [node.op_type for node in model.graph.node])
+
     def test_grids_of_any_size_share_a_shape(self):
         for nodes, sizes in ((5, (2, 3)), (9, (2, 3, 4))):
             for indexing in ("ij", "xy"):

@@ -110,6 +110,19 @@ class TestCreation(ExporterTestCase):
 
         self.assert_same_as_eager(created, floats(3), others=[(floats(8),), (floats(2),)])
 
+    def test_whole_floats_count_as_integers(self):
+        def counted(x):
+            n = x.shape[0]
+            down, halves = torch.arange(n - 1, -1, -1.0), torch.arange(1.0, n, dtype=torch.float16)
+            return down, halves, torch.arange(0.0, n, 2.0, dtype=torch.int32)
+
+        model = self.assert_same_as_eager(counted, floats(3), others=[(floats(8),), (floats(1),)])
+        operators = [node.op_type for node in model.graph.node]
+        self.assertEqual((3, 0), (operators.count("Range"), operators.count("Ceil")))
+        self.assert_same_as_eager(
+            lambda x: torch.arange(0.5, x.shape[0]), floats(3), others=[(floats(8),), (floats(1),)]
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

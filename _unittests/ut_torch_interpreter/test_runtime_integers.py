@@ -63,7 +63,8 @@ class TestIntegers(ExporterTestCase):
             n = x.shape[1]
             near = (torch.arange(n)[:, None] - torch.arange(n)).clamp(-4, 4)
             lengths = (x > 0).long().amax(0)
-            return x[:, : max(n - 2, 1)], near, lengths, x.argmax(1).clamp(min=2), near.amax(1)
+            counts = ((x > 0).long().cumsum(1) - 1).clamp(0, 2) + (x > 0).sum(1, keepdim=True).clamp(max=n)
+            return x[:, : max(n - 2, 1)], near, lengths, counts, x.argmax(1).clamp(min=2), near.amax(1)
 
         x = torch.randn(3, 5)
         model = self.export_and_compare(

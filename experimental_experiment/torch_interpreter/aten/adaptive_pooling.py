@@ -85,14 +85,15 @@ def adaptive_mean(op, self, output_size: list[Size]):
     sizes = [op.size(self, axis - axes) for axis in range(axes)]
     if all(is_int(size, 1) for size in output_size) and rank(self) == axes + 2:
         return op.GlobalAveragePool(self)
-    kernel = lengths(op, self, output_size)
-    if all(length == 1 or is_int(out, 1) for length, out in zip(kernel, output_size)):
-        whole = [axis - axes for axis in range(axes) if kernel[axis] != 1]
+    even = even_windows(op, self, output_size)
+    if all(found == (1, 1) or is_int(out, 1) for found, out in zip(even, output_size)):
+        whole = [axis - axes for axis in range(axes) if even[axis] != (1, 1)]
         return op.ReduceMean(self, whole, keepdims=1) if whole else self
-    if None not in kernel:
-        return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel))
+    if None not in even:
+        kernel, strides = zip(*even)
+        return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=strides))
     first = rank(self) - axes
-    uneven = [axis for axis in range(axes) if kernel[axis] != 1]
+    uneven = [axis for axis in range(axes) if even[axis] != (1, 1)]
     x = op.Cast(self, to=wide(self.dtype))
     x = padded_along(op, x, [first + axis for axis in uneven], [0] * len(uneven), [1] * len(uneven))
     found = windows(op, [sizes[axis] for axis in uneven], [output_size[axis] for axis in uneven])
@@ -108,16 +109,26 @@ def sums(op, x, axis: int, index) -> ir.Value:
     return op.ReduceSum(op.Gather(x, index, axis=axis), [axis, axis + 1], keepdims=0)
 
 
-def lengths(op, self, output_size: list[Size]) -> list[int | None]:
-    """The length of all windows of each spatial axis, 1 of one that keeps its size; None where they differ or are not known now."""
+def even_windows(op, self, output_size: list[Size]) -> list[tuple[int, int] | None]:
+    """The length of all windows of each spatial axis and the step from one to the next, (1, 1) for an axis that keeps its size.
+
+    None where they differ or are not known now.
+    """
     first = rank(self) - len(output_size)
     sizes = sizes_of(op, self)
     kept = same_sizes(op, self, [*sizes[:first], *output_size])[first:]
-    found: list[int | None] = []
-    for size, out, same in zip(sizes[first:], output_size, kept):
-        divides = is_static(size, out) and out and size and size % out == 0
-        found.append(1 if same else size // out if divides else None)
-    return found
+    return [
+        (1, 1) if same else length_and_step(size, out) if is_static(size, out) and out and size else None
+        for size, out, same in zip(sizes[first:], output_size, kept)
+    ]
+
+
+def length_and_step(size: int, out: int) -> tuple[int, int] | None:
+    """Those of all windows of an axis, None where they differ."""
+    starts = [i * size // out for i in range(out)]
+    lengths = {-(-(i + 1) * size // out) - start for i, start in enumerate(starts)}
+    steps = {after - before for before, after in zip(starts, starts[1:])} or {size}
+    return (lengths.pop(), steps.pop()) if len(lengths) == len(steps) == 1 and 0 not in steps else None
 
 
 def windows(op, sizes: list[Size], output_size: list[Size]) -> list[tuple[ir.Value, ir.Value]]:
@@ -154,9 +165,10 @@ def adaptive_largest(op, self, output_size: list[int]):
     axes = len(output_size)
     if all(is_int(size, 1) for size in output_size):
         return largest_of_all(op, self, axes)
-    kernel = lengths(op, self, output_size)
-    if None not in kernel:
-        found = Geometry(op, self, axes, kernel, kernel, 0, 1, False)
+    even = even_windows(op, self, output_size)
+    if None not in even:
+        kernel, strides = map(list, zip(*even))
+        found = Geometry(op, self, axes, kernel, strides, 0, 1, False)
         return with_indices(op, self, axes, found)
 
     def run(x):

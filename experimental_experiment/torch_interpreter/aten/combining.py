@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
-from experimental_experiment.torch_interpreter.sizes import is_static, sizes_of
+from experimental_experiment.torch_interpreter.sizes import is_int, is_static, sizes_of
 
 aten = torch.ops.aten
 
@@ -216,7 +216,11 @@ def along(op, x: ir.Value, dim: int | None) -> tuple[ir.Value, int]:
 
 def repeated(op, x: ir.Value, repeats: list[int | ir.Value]) -> ir.Value:
     """*x* copied along its last axes, new ones in front."""
-    x = op.Unsqueeze(x, list(range(len(repeats) - rank(x))))
-    if all(isinstance(count, int) and count == 1 for count in repeats):
-        return x
-    return op.Tile(x, op.shape(repeats))
+    new = len(repeats) - rank(x)
+    sizes = [1] * new + [op.size(x, axis) for axis in range(rank(x))]
+    single = [is_int(size, 1) for size in sizes]
+    if all(is_int(count, 1) for count in repeats):
+        return op.Unsqueeze(x, list(range(new)))
+    if all(is_one or is_int(count, 1) for is_one, count in zip(single, repeats)):
+        return expanded(op, x, [count if is_one else -1 for is_one, count in zip(single, repeats)])
+    return op.Tile(op.Unsqueeze(x, list(range(new))), op.shape(repeats))

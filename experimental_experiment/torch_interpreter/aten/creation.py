@@ -233,6 +233,10 @@ def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | No
     numbers = [start, end, step]
     are_ints = all(is_int(number) for number in numbers)
     dtype = dtype or (torch.int64 if are_ints else torch.get_default_dtype())
+    start, end, step = numbers = [
+        int(number) if isinstance(number, float) and number.is_integer() else number for number in numbers
+    ]
+    are_ints = all(is_int(number) for number in numbers)
     known = all(not isinstance(number, ir.Value) for number in numbers)
     if known:
         count = torch.arange(start, end, step, dtype=dtype, device="meta").numel()

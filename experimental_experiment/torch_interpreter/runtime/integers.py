@@ -12,7 +12,7 @@ from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.runtime.reductions import NARROW
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
-DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
+BOOL, DOUBLE, INT64 = ir.DataType.BOOL, ir.DataType.DOUBLE, ir.DataType.INT64
 
 WHEN = "int64 that may exceed 2 ** 31"
 BECAUSE = (
@@ -39,6 +39,9 @@ MOVING = (
     "Unsqueeze",
 )
 """What only moves the elements of its first input."""
+
+COUNTING = ("CumSum", "ReduceSum")
+"""What counts booleans."""
 
 COMPUTING = ("Abs", "Add", "Clip", "Concat", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Range", "Sub")
 """What computes a size or a position of several."""
@@ -173,6 +176,9 @@ def is_small(value: ir.Value, left: Iterator[int]) -> bool:
         return node.inputs[0].dtype in NARROW
     if node.op_type == "TopK" and value is node.outputs[1]:
         return True
+    if node.op_type in COUNTING:  # of ones and zeros there are fewer than elements
+        counted = node.inputs[0].producer()
+        return counted is not None and counted.op_type == "Cast" and counted.inputs[0].dtype == BOOL
     if node.op_type == "Where":
         return all(is_small(given, left) for given in node.inputs[1:])
     factors = node.inputs if node.op_type == "Mul" else ()
