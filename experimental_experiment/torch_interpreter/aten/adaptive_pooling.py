@@ -7,6 +7,8 @@ gathered alike: the short ones end with what is padded.
 
 from __future__ import annotations
 
+import itertools
+
 import onnx_ir as ir
 import torch
 
@@ -127,7 +129,7 @@ def length_and_step(size: int, out: int) -> tuple[int, int] | None:
     """Those of all windows of an axis, None where they differ."""
     starts = [i * size // out for i in range(out)]
     lengths = {-(-(i + 1) * size // out) - start for i, start in enumerate(starts)}
-    steps = {after - before for before, after in zip(starts, starts[1:])} or {size}
+    steps = {after - before for before, after in itertools.pairwise(starts)} or {size}
     return (lengths.pop(), steps.pop()) if len(lengths) == len(steps) == 1 and 0 not in steps else None
 
 
