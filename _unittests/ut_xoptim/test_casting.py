@@ -29,6 +29,21 @@ class TestCasting(RuleTestCase):
                 rule="CastCast",
             )
 
+    def test_sizes_have_few_digits(self):
+        model = "agraph (float[N,3] x) => (float y) <int64[1] zero = {{0}}> {{ s = {size} a = Cast<to=11>(s) y = Cast<to=1>(a) }}"
+        sizes = {
+            "shape = Shape<end=1>(x) s = Squeeze(shape, zero)": ["Shape", "Squeeze", "Cast"],
+            "s = Size(x)": ["Size", "Cast"],
+            "total = ReduceSum<keepdims=0>(x) s = Cast<to=7>(total)": None,
+        }
+        for size, operators in sizes.items():
+            text = model.replace("s = {size}", size).format()
+            with self.subTest(size):
+                if operators is None:
+                    self.assert_stays(text, rule="CastCast")
+                else:
+                    self.assert_becomes(text, operators, rule="CastCast")
+
     def test_the_first_one_has_other_users(self):
         self.assert_becomes(
             "agraph (float16[3] x) => (double[3] y, float[3] z) { a = Cast<to=1>(x) y = Cast<to=11>(a) z = Neg(a) }",

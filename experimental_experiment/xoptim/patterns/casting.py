@@ -14,6 +14,9 @@ from experimental_experiment.xoptim.rules import again, computes, no, rule
 x, y = var("x"), var("y")
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
 
+SELECTING = ("Gather", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+"""What makes a number of a shape."""
+
 
 @rule(P.Cast(x, name="node"), set="default")
 def cast_nothing(op, x, node):
@@ -21,17 +24,25 @@ def cast_nothing(op, x, node):
     return x if x.dtype is not None and x.dtype == attribute_of(node, "to") else None
 
 
-@rule(P.Cast(P.Cast(x, name="inner", shared=True), name="outer"), set="default")
+@rule(P.Cast(P.Cast(x, name="inner", shared=True), name="outer"), set="default", looks_further=True)
 def cast_cast(op, x, inner, outer):
-    """Two Casts are one when the first loses nothing."""
+    """Two Casts are one when the first loses nothing, as that of a size to float64."""
     first, second = (ir.DataType(attribute_of(node, "to")) for node in (inner, outer))
     if x.dtype is None:
         return no("the dtype is unknown")
-    if not holds(first, x.dtype):
+    if not holds(first, x.dtype) and not (first is ir.DataType.DOUBLE and is_size(x)):
         return no("the first cast loses digits")
     if {x.dtype, first, second} & dtypes.FLOAT8:
         return no("float8 overflows in its own way")
     return op.Cast(x, to=second)
+
+
+def is_size(x: ir.Value) -> bool:
+    """Whether a value is a size of a tensor, or several: less than 2 ** 53."""
+    node = x.producer()
+    while node is not None and node.op_type in SELECTING:
+        node = node.inputs[0].producer()
+    return node is not None and node.op_type in ("Shape", "Size")
 
 
 MOVEMENTS = tuple(
