@@ -114,7 +114,7 @@ class TestCreation(ExporterTestCase):
         def counted(x):
             n = x.shape[0]
             down, halves = torch.arange(n - 1, -1, -1.0), torch.arange(1.0, n, dtype=torch.float16)
-            return down, halves, torch.arange(0.0, n, 2.0, dtype=torch.int32)
+            return down, halves, torch.arange(0.0, n, 2.0, dtype=torch.int32), torch.arange(0.0, 1e19, 4e18)
 
         model = self.assert_same_as_eager(counted, floats(3), others=[(floats(8),), (floats(1),)])
         operators = [node.op_type for node in model.graph.node]

@@ -233,9 +233,7 @@ def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | No
     numbers = [start, end, step]
     are_ints = all(is_int(number) for number in numbers)
     dtype = dtype or (torch.int64 if are_ints else torch.get_default_dtype())
-    start, end, step = numbers = [
-        int(number) if isinstance(number, float) and number.is_integer() else number for number in numbers
-    ]
+    start, end, step = numbers = [int(number) if is_whole(number) else number for number in numbers]
     are_ints = all(is_int(number) for number in numbers)
     known = all(not isinstance(number, ir.Value) for number in numbers)
     if known:
@@ -258,6 +256,11 @@ def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | No
 def is_int(number: Scalar) -> bool:
     """Whether a number is an int in Python."""
     return number.dtype == INT64 if isinstance(number, ir.Value) else isinstance(number, int)
+
+
+def is_whole(number: Scalar) -> bool:
+    """Whether a number is a float in Python that an integer equals, as the integers around it do."""
+    return isinstance(number, float) and number.is_integer() and abs(number) < 2**53
 
 
 def as_int(op, number: Scalar) -> ir.Value:
