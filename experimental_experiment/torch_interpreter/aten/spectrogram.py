@@ -28,6 +28,7 @@ from experimental_experiment.torch_interpreter.registry import (
     translates,
     translates_complex,
 )
+from experimental_experiment.torch_interpreter.sizes import minus
 
 aten = torch.ops.aten
 
@@ -149,11 +150,8 @@ def transform_of_frames(op, signals, held, hop, weights, n_fft, half, power=0) -
 
 def frames(op, size, n_fft: int, hop: int) -> tuple[ir.Value, ir.Value]:
     """The first index of each frame, as a column, and the indices inside one, as a row."""
-    if isinstance(size, int):
-        count = (size - n_fft) // hop + 1
-    else:
-        count = op.Add(op.Div(op.Sub(size, n_fft), hop), 1)
-    return op.Unsqueeze(op.Mul(op.Range(0, count, 1), hop), [1]), op.Range(0, n_fft, 1)
+    end = minus(op, size, minus(op, n_fft, 1))
+    return op.Unsqueeze(op.Range(0, end, hop), [1]), op.Range(0, n_fft, 1)
 
 
 def is_fast(n_fft: int) -> bool:
