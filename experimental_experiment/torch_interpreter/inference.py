@@ -24,7 +24,7 @@ from experimental_experiment.torch_interpreter.marks import DATA, PROTO
 FOLDED = frozenset(
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat "
     "ConstantOfShape Cos Cosh CumSum Div Equal Exp Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Less "
-    "LessOrEqual Log Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Relu Reshape Round "
+    "LessOrEqual Log Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Relu Reshape Round ScatterND "
     "Shape Sign Sin Sinh Size Slice Split Sqrt Squeeze Sub Tan Tanh Tile Transpose Trilu Unsqueeze Where Xor".split()
 )
 """Operators computed while emitting when all inputs are small constants."""
