@@ -88,6 +88,18 @@ class TestShaping(ExporterTestCase):
         others = [(floats(5, 7, 4), floats(5)), (floats(3, 2, 8), floats(3))]
         self.assert_same_as_eager(views, x, y, others=others)
 
+    def test_minus_one_is_another_size_for_each_operator(self):
+        """The shape of a Reshape, -1 and a size, is none for an Expand."""
+
+        def shaped(x, y):
+            size = y.shape[0]
+            column = x[:, :1]
+            return x.flatten().reshape(-1, size), column.expand(-1, size), column.repeat(1, size)
+
+        self.assert_same_as_eager(
+            shaped, torch.randn(4, 6), torch.randn(6), others=[(torch.randn(7, 5), torch.randn(5))]
+        )
+
     def test_an_empty_batch_is_reshaped(self):
         class Model(torch.nn.Module):
             def forward(self, x):

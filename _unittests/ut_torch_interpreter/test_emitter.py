@@ -140,8 +140,8 @@ class TestConstants(EmitterTestCase):
         self.assertEqual([5.0, 5.0, 3.0], z.const_value.numpy().tolist())
         w = self.op.ScatterND([[1, 2], [3, 4]], [[-1]], [[7, 8]])
         self.assertEqual([[1, 2], [7, 8]], w.const_value.numpy().tolist())
-        w = self.op.ScatterND([1, 2, 3], [[0], [2], [0]], [5, 6, 7], reduction="add")
-        self.assertEqual([13, 2, 9], w.const_value.numpy().tolist())
+        w = self.op.ScatterND([[1, 2], [3, 4]], [[0], [0]], [[1, 1], [2, 2]], reduction="add")
+        self.assertEqual([[4, 5], [3, 4]], w.const_value.numpy().tolist())
         self.assertEqual([], self.kinds())
 
     def test_functions_are_rounded_as_torch_rounds_them(self):

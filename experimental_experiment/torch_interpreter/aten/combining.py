@@ -222,5 +222,7 @@ def repeated(op, x: ir.Value, repeats: list[int | ir.Value]) -> ir.Value:
     if all(is_int(count, 1) for count in repeats):
         return op.Unsqueeze(x, list(range(new)))
     if all(is_one or is_int(count, 1) for is_one, count in zip(single, repeats)):
-        return expanded(op, x, [count if is_one else -1 for is_one, count in zip(single, repeats)])
+        return expanded(
+            op, x, [count if is_one else size for is_one, size, count in zip(single, sizes, repeats)]
+        )
     return op.Tile(op.Unsqueeze(x, list(range(new))), op.shape(repeats))

@@ -222,6 +222,8 @@ def expanded(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         del kept[0]
     if lead <= 0 and not kept:
         return x
-    result = op.Expand(x, op.shape(sizes if has_shape(op, sizes) and not is_static(*kept) else kept))
+    # a shape that was written for a Reshape may have a -1, which Expand does not take
+    is_shared = -1 not in sizes and has_shape(op, sizes) and not is_static(*kept)
+    result = op.Expand(x, op.shape(sizes if is_shared else kept))
     know_sizes(op, result, sizes)
     return result
