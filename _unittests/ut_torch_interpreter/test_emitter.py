@@ -144,6 +144,13 @@ class TestConstants(EmitterTestCase):
         self.assertEqual([[4, 5], [3, 4]], w.const_value.numpy().tolist())
         self.assertEqual([], self.kinds())
 
+    def test_elements_that_are_not_there_are_left_to_the_runtime(self):
+        self.op.Gather([1.0, 2.0], [7])
+        self.op.GatherElements([1.0, 2.0], [-3])
+        self.op.GatherND([[1.0, 2.0]], [[0, 2]])
+        self.op.ScatterND([1.0, 2.0], [[7]], [3.0])
+        self.assertEqual(["Gather", "GatherElements", "GatherND", "ScatterND"], self.kinds())
+
     def test_functions_are_rounded_as_torch_rounds_them(self):
         """Frequencies that numpy computes differ in their last bit; times a position of 1000 that is seen in the sine."""
         x = torch.linspace(-9, 9, 1000)

@@ -144,6 +144,12 @@ class TestComputedWeights(unittest.TestCase):
                     model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
                 self.assert_optimized(model, expected)
 
+    def test_rows_that_are_not_there_are_left_to_the_runtime(self):
+        """A branch that is not taken may hold such a node: what is in the file is not judged."""
+        nodes = "seven = Constant <value=int64[1]{7}> () row = Gather (w, seven) y = Add (x, row)"
+        model = model_of("(float[1,4] x) => (float[1,4] y)", nodes, w=(3, 4))
+        self.assertEqual(["Gather", "Add"], operators(optimize(model)))
+
     def test_parts_that_take_less(self):
         """A network of positions, whose results are looked up for pairs of tokens, as those of Swin v2; distances of a known number of tokens."""
         nodes = """

@@ -34,6 +34,9 @@ MOVES = frozenset(
 )
 """Those that compute nothing: they are exact for halves too."""
 
+INDEXED = ("Gather", "GatherElements", "GatherND", "ScatterND")
+"""Those whose second input holds positions in the first one."""
+
 LIMIT = 1024
 """Constants of more elements stay where they are: folding them would copy weights."""
 
@@ -349,7 +352,21 @@ def is_beyond_numpy(node: ir.Node) -> bool:
     if node.op_type == "Pad":  # numpy cuts nothing
         pads = node.inputs[1].const_value if len(node.inputs) > 1 else None  # an attribute before opset 11
         return pads is None or bool(np.any(pads.numpy() < 0))
-    return False
+    return node.op_type in INDEXED and names_missing_elements(node)
+
+
+def names_missing_elements(node: ir.Node) -> bool:
+    """Whether constant positions are none of the axes that they count: the runtime says so, where the node runs at all."""
+    data, positions = node.inputs[:2]
+    if positions.const_value is None or data.shape is None or not data.shape.is_static():
+        return False
+    if node.op_type.endswith("ND"):
+        first = node.attributes.get_int("batch_dims", 0)
+        sizes = data.shape.numpy()[first:][: positions.shape[-1]]
+    else:
+        sizes = data.shape.numpy()[node.attributes.get_int("axis", 0)]
+    found = positions.const_value.numpy()
+    return bool(np.any((found < np.negative(sizes)) | (found >= sizes)))
 
 
 def evaluated(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
