@@ -222,6 +222,15 @@ class TestBranches(ExporterTestCase):
             with self.subTest(rows=rows), self.assertNoLogs("experimental_experiment", "WARNING"):
                 to_onnx(SlicedRows(*rows), (many,), dynamic_shapes=shapes)
 
+    def test_slices_whose_step_is_a_size(self):
+        """The first and the last row, as Kornia takes the corners of a grid: what they need of the size is not known."""
+        self.export_and_compare(
+            Function(lambda x: x[:: x.shape[0] - 1] + 1),
+            (torch.randn(9, 3),),
+            others=[(torch.randn(4, 3),), (torch.randn(2, 3),)],
+            dynamic_shapes=self.ROWS,
+        )
+
     def test_squeezes_that_keep_an_axis(self):
         for module, dynamic_shapes, condition, code in (
             (SqueezedRows(), ({0: "rows"},), "rows != 1", "# the squeeze"),

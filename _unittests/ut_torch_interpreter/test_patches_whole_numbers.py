@@ -151,8 +151,11 @@ def passed_on(x):
     return x + max((x.shape[2] * 1.5, 2.5), key=int)
 
 
-def an_attribute(x):
-    return x.int() + int(x.shape[2] * 1.5)
+def assigned(x):
+    global int
+    if x is None:
+        int = float
+    return x + int(x.shape[2] * 1.5)
 
 
 def noted(x):
@@ -178,8 +181,9 @@ def running_halves(x):
     yield int(half / 2)
 
 
-KEPT = (is_an_int, as_a_dtype, as_a_key, passed_on, an_attribute, noted, a_variable)
+KEPT = (is_an_int, as_a_dtype, as_a_key, passed_on, assigned, noted, a_variable)
 RESIZED = Resized.forward.__code__
+NAMED = (lambda x: x.float() + x.float(True)).__code__
 
 
 class TestWholeNumbers(ExporterTestCase):
@@ -430,6 +434,55 @@ class TestWholeNumbers(ExporterTestCase):
             (X, torch.tensor(3)),
             others=[(torch.randn(*size), torch.tensor(n)) for n, size in enumerate(SIZES)],
             dynamic_shapes=({2: "height", 3: "width"}, None),
+        )
+
+    def test_a_method_of_that_name(self):
+        """Whatever the number of names in the function, while an attribute, which is found by the same name, stays."""
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                rows = [float(part.shape[2]) for part in (x, x)]
+                return x.float() * float(x.shape[2] - 1) / 2 + x.int() * int(x.shape[3] * 0.5) + sum(rows)
+
+        self.assertIs(NAMED, with_symbols(NAMED, NAMED.co_filename, "float"))
+        for count in (0, 100, 200, 40000):
+            model = Model() if not count else Function(self.of_many_names(count).half_of_height)
+            with self.subTest(count):
+                self.export_and_compare(
+                    model,
+                    (X,),
+                    others=[(torch.randn(*size),) for size in SIZES],
+                    dynamic_shapes=({2: "height", 3: "width"},),
+                )
+
+    def of_many_names(self, count):
+        """A module of a function that names as many attributes before it asks for half of a height."""
+        names = "\n".join(f"                    x.attribute_{number}" for number in range(count))
+        return self.module_of(
+            f"of_{count}_names",
+            f"""
+            def half_of_height(x):
+                if x is None:
+{names}
+                return x.int() + int(x.shape[2] / 2) * x.shape[3]
+            """,
+        )
+
+    def test_a_class_of_a_file_that_is_not_imported(self):
+        """As one that is read and executed: no module of Python has its name."""
+        module = self.module_of(
+            "that_is_forgotten",
+            """
+            import torch
+
+            class Model(torch.nn.Module):
+                def forward(self, x):
+                    return x * int(x.shape[2] * 1.5)
+            """,
+        )
+        del sys.modules[module.__name__]
+        self.export_and_compare(
+            module.Model(), (X,), others=[(torch.randn(1, 2, 9, 4),)], dynamic_shapes=({2: "height"},)
         )
 
     def test_a_size_is_an_instance_of_int(self):

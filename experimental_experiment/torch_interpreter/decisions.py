@@ -468,7 +468,7 @@ def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
         size, length = self.meta["val"].shape[dim], node.meta["val"].shape[dim]
         if not isinstance(size, torch.SymInt) or not isinstance(length, int) or not length:
             continue
-        if isinstance(start, int) or start is None:
+        if isinstance(step, int) and (isinstance(start, int) or start is None):
             first = start or 0
             least = -first if first < 0 else first + (length - 1) * step + 1
             yield size, sympy.Ge(size.node.expr, least), source_line(node)

@@ -225,7 +225,7 @@ def owners_and_functions(model: torch.nn.Module) -> Found:
     files = dict.fromkeys(filter(None, map(file_of, names)))
     names = dict.fromkeys(name for file in files for name in looked_at(file).files)
     files.update(dict.fromkeys(filter(None, map(file_of, names))))
-    own = dict.fromkeys(cls for cls in classes if file_of(cls.__module__) is not None)
+    own = dict.fromkeys(filter(is_own, classes))
     reachable = reached(given, own)
     own.update(dict.fromkeys(cls for file in files for cls in looked_at(file).classes))
     return {**files, **own}, reachable
@@ -263,7 +263,7 @@ def reached(
             for name in own - names:
                 names.add(name)
                 waiting.extend(part for method in unnamed.pop(name, ()) for part in functions_of(method))
-        elif isinstance(value, type) and file_of(value.__module__) is not None:
+        elif isinstance(value, type) and is_own(value):
             for name, method in vars(value).items():
                 if name in names or name.startswith("__"):
                     waiting.extend(functions_of(method))
@@ -302,6 +302,11 @@ def file_of(name: str) -> types.ModuleType | None:
     """The module of a name, when it is imported, and not torch's, Python's or this package's."""
     module = sys.modules.get(name)
     return None if module is None or is_library(getattr(module, "__file__", None) or "") else module
+
+
+def is_own(cls: type) -> bool:
+    """Whether a class is neither torch's nor Python's: that of a file that was run and not imported has no module."""
+    return cls.__module__ not in sys.modules or file_of(cls.__module__) is not None
 
 
 def looked_at(owner: Any) -> Owner:
@@ -386,6 +391,10 @@ CALLED = "LOAD_GLOBAL + NULL"
 """What Python 3.11 and later write where a global is loaded for nothing but a call: no source is read then."""
 
 
+GLOBALS = frozenset(f"{kind}_{scope}" for kind in ("LOAD", "STORE", "DELETE") for scope in ("GLOBAL", "NAME"))
+"""The instructions that have a name of the globals."""
+
+
 @functools.cache
 def with_symbols(code: types.CodeType, file: str, name: str) -> types.CodeType:
     """The code of a function of *file* with another call in the place of a *name* of `NAMES`, itself unless it only calls that.
@@ -396,24 +405,44 @@ def with_symbols(code: types.CodeType, file: str, name: str) -> types.CodeType:
 
 
 def renamed(code: types.CodeType, name: str) -> types.CodeType:
-    """The code, and that of the functions in it, with the name of `NAMES` in the place of a name."""
+    """The code, and that of the functions in it, with the name of `NAMES` in the place of a global name: ``x.float()`` stays what it is."""
     inner = tuple(
         renamed(part, name) if isinstance(part, types.CodeType) else part for part in code.co_consts
     )
     names = tuple(NAMES[name] if known == name else known for known in code.co_names)
-    return code.replace(co_names=names, co_consts=inner)
+    written = code.co_code
+    if any(not is_load(instruction) for instruction in named_by(code, name)):
+        names = *code.co_names, NAMES[name]
+        written = with_loads(code, name, len(code.co_names))
+    return code.replace(co_names=names, co_consts=inner, co_code=written)
+
+
+def with_loads(code: types.CodeType, name: str, index: int) -> bytes:
+    """The instructions of a function, those that load a global name with another *index* of it."""
+    written = bytearray(code.co_code)
+    for instruction in filter(is_load, named_by(code, name)):
+        # Python 3.11 and later have a bit for the kind of the load behind it
+        number = index if sys.version_info < (3, 11) else index << 1 | instruction.arg & 1
+        place = instruction.offset
+        written[place + 1] = number & 255
+        while place >= 2 and written[place - 2] == dis.EXTENDED_ARG:
+            place, number = place - 2, number >> 8
+            written[place + 1] = number & 255
+        if number > 255:
+            return code.co_code
+    return bytes(written)
 
 
 def only_calls(code: types.CodeType, name: str) -> bool:
     """Whether a *name* of `NAMES` is called in a function, and is nothing else there, as far as its source is known.
 
-    No attribute, variable or import has its name, and it is no value: a type, or a function that is passed on, but to ``map``, which calls it.
+    No variable has its name, and it is no value: a type, or a function that is passed on, but to ``map``, which calls it.
     """
     if not is_named(words(code), name):
         return False
-    loads = list(instructions(code, name))
-    if all(load == CALLED for load in loads):
-        return True
+    loads = list(loads_of(code, name))
+    if not loads or all(load == CALLED for load in loads):
+        return bool(loads)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, SyntaxError):  # a lambda in the middle of a statement is none by itself
@@ -427,9 +456,7 @@ def only_calls(code: types.CodeType, name: str) -> bool:
         node for node in nodes if isinstance(node, ast.Name) and node.id == name and id(node) not in told
     ]
     return (
-        all(id(node) in called for node in names)
-        and all(load in (CALLED, "LOAD_GLOBAL") for load in loads)
-        and len(loads) == len(names)  # what was read is what runs
+        all(id(node) in called for node in names) and len(loads) == len(names)  # what was read is what runs
     )
 
 
@@ -442,14 +469,25 @@ def notes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield node.returns
 
 
-def instructions(code: types.CodeType, name: str) -> Iterator[str]:
-    """The names of the instructions that have a *name*, in a function and in those in it, `CALLED` for those that load what is called."""
+def named_by(code: types.CodeType, name: str) -> Iterator[dis.Instruction]:
+    """The instructions of a function that have a *name* of its globals, its attributes or its imports."""
     for instruction in dis.get_instructions(code):
-        if instruction.argval == name and isinstance(instruction.argval, str):
-            if instruction.opname == "LOAD_GLOBAL" and sys.version_info >= (3, 11) and instruction.arg & 1:
-                yield CALLED
-            elif instruction.opname != "LOAD_CONST":
-                yield instruction.opname
+        if instruction.argval == name and instruction.opcode in dis.hasname:
+            yield instruction
+
+
+def is_load(instruction: dis.Instruction) -> bool:
+    """Whether an instruction loads a global name."""
+    return instruction.opname == "LOAD_GLOBAL"
+
+
+def loads_of(code: types.CodeType, name: str) -> Iterator[str]:
+    """The instructions that have a global *name*, in a function and in those in it, `CALLED` for those that load what is called."""
+    for instruction in named_by(code, name):
+        if is_load(instruction) and sys.version_info >= (3, 11) and instruction.arg & 1:
+            yield CALLED
+        elif instruction.opname in GLOBALS:
+            yield instruction.opname
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from instructions(part, name)
+            yield from loads_of(part, name)
