@@ -5,11 +5,12 @@ import copy
 import enum
 import types
 import unittest
+import warnings
 
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.memories import is_plain
 
 X = torch.randn(2, 3)
@@ -66,7 +67,43 @@ class Registering(torch.nn.Module):
         return self.layer(x * self.table * self.scale)
 
 
+class Remembering(torch.nn.Module):
+    """A table for the size of the last call, as RT-DETR keeps its anchors: class attributes before the first one."""
+
+    size = None
+    table = torch.empty(0)
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.seen = []
+        self.inner = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen.append(x.shape[1])
+        if self.size != x.shape[1]:
+            self.table = torch.arange(x.shape[1]) * torch.ones(1)
+            self.size = x.shape[1]
+            self.inner.is_used = True
+        return self.inner(x * self.table)
+
+
 class TestRegistered(ExporterTestCase):
+    def test_attributes_that_are_new(self):
+        for options in (ExportOptions(), ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
+            for is_new in (True, False):
+                with self.subTest(options, is_new=is_new), warnings.catch_warnings(action="ignore"):
+                    model = Remembering()
+                    if not is_new:
+                        model(X)
+                    seen, before = model.seen, [dict(vars(part)) for part in model.modules()]
+                    written = to_onnx(model, (X,), export_options=options)
+                    self.assertEqual(before, [vars(part) for part in model.modules()])
+                    self.assertIs(seen, model.seen)
+                    self.assertEqual([] if is_new else [3], seen)
+                    self.assert_matches(written, model, (X,))
+
     def test_what_forward_registers(self):
         """The fake tensors are taken away: the next call of eager registers real ones, and keeps them in the next export."""
         model = Registering().eval()

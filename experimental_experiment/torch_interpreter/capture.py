@@ -30,7 +30,7 @@ from experimental_experiment.torch_interpreter.decisions import (
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions, unmarked
-from experimental_experiment.torch_interpreter.memories import holds, is_plain, memories_in, put_into
+from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.signature import (
     Program,
@@ -242,21 +242,21 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     """Leave the attributes of a module as they were, those that are neither parameters nor buffers, and the plain objects among them.
 
     A capture writes real tensors among them as the model does, and leaves the fake ones that forward stores there, also as buffers, as
-    parameters and in layers that it registers. Torch puts back numbers, which it does not in a scheduler of diffusers, that counts its
-    steps and lists what they computed.
+    parameters and in layers that it registers. Torch puts back what there was, not what is new: the sizes that the tables of YOLO's
+    RT-DETR are for, a class attribute before; nor the scheduler of diffusers, that counts its steps and lists what they computed.
     """
     registered = [(submodule, set(registered_in(submodule))) for submodule in module.modules()]
-    kept = [(memory, memory.copy()) for memory in memories_of_objects(module)]
-    before = [(submodule, set(vars(submodule))) for submodule in module.modules()]
-    held = [leaf for submodule, names in before for name in names for leaf in tensors_in(submodule, name)]
+    kept = [(memory, memory.copy()) for memory in memories_of(module)]
+    held = [
+        leaf
+        for submodule in module.modules()
+        for name in vars(submodule)
+        for leaf in tensors_in(submodule, name)
+    ]
     values = [(leaf, leaf._version, leaf.detach().clone()) for leaf in held if not leaf.is_inference()]
     try:
         yield
     finally:
-        for submodule, names in before:
-            for name in set(vars(submodule)) - names:
-                if any(isinstance(leaf, FakeTensor) for leaf in tensors_in(submodule, name)):
-                    del vars(submodule)[name]
         for submodule, known in registered:
             for name, value in registered_in(submodule).items():
                 if name not in known and is_fake(value):
@@ -282,10 +282,14 @@ def is_fake(value: torch.Tensor | torch.nn.Module | None) -> bool:
     return isinstance(value, FakeTensor)
 
 
-def memories_of_objects(module: torch.nn.Module) -> list[dict | list]:
-    """The attributes of the plain objects that a module and its submodules hold, and what is among these, no further."""
-    values = {id(value): value for part in module.modules() for value in vars(part).values()}.values()
-    return memories_in([value for value in values if is_plain(type(value))], 2)
+def memories_of(module: torch.nn.Module) -> list[dict | list]:
+    """The attributes of a module and of its submodules; of the plain objects, the lists and the dicts among them, and what is in these, no further."""
+    attributes = [vars(part) for part in module.modules()]
+    own = vars(torch.nn.Module())  # hooks, and what is registered
+    values = {
+        id(value): value for names in attributes for name, value in names.items() if name not in own
+    }.values()
+    return [*attributes, *memories_in(values, 2)]
 
 
 def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:

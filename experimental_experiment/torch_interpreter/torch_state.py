@@ -16,6 +16,9 @@ from experimental_experiment.torch_interpreter.patches.patch import replaced
 REMARKS = ("torch.export._trace", "torch.fx.experimental.symbolic_shapes", "torch._guards")
 """The modules of torch that remark on a capture that fails: each has a logger of its name."""
 
+UNSOLVED = "Failed to reduce inequalities"
+"""A remark with a traceback of sympy: torch then keeps the conditions on a size in the words in which they were asked."""
+
 LOCK = threading.RLock()
 """torch.export, TorchDynamo and the tracers of torch.fx patch classes and modules while they run."""
 
@@ -39,7 +42,7 @@ def without_autocast() -> Iterator[None]:
 def without_remarks() -> Iterator[None]:
     """Keep torch.export from printing the graph of a capture that fails, and from logging about it: our error says what matters.
 
-    What it logs of a capture that succeeds is logged when that is known; other threads print and log as they did.
+    What it logs of a capture that succeeds is logged when that is known, but `UNSOLVED`; other threads print and log as they did.
     """
     # brings TorchDynamo, as torch.export does when it is called
     tracing = importlib.import_module(REMARKS[0])
@@ -53,7 +56,8 @@ def without_remarks() -> Iterator[None]:
     def passes(record: logging.LogRecord) -> bool:
         if record.thread != thread or record.levelno < logging.WARNING:
             return True
-        held.append(record)
+        if record.msg != UNSOLVED:
+            held.append(record)
         return False
 
     loggers = [logging.getLogger(name) for name in REMARKS]
