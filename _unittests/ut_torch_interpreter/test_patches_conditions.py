@@ -37,6 +37,37 @@ class Numbers(torch.nn.Module):
         return [torch.full((2,), torch.sym_ite(condition, rows, columns + 10)) for condition in conditions]
 
 
+class Compared(torch.nn.Module):
+    """Conditions on sizes beside numbers: True is 1, False is 0, and neither is another number."""
+
+    def forward(self, x):
+        rows, columns = x.shape
+        tall = rows > 3
+        conditions = (
+            tall == (1 < 2),
+            tall == 0,
+            1.0 == tall,
+            tall == columns,
+            tall == 2,
+            tall == (columns > 3),
+        )
+        return [torch.full((2,), torch.sym_ite(condition, rows, columns + 10)) for condition in conditions]
+
+
+class Flagged(torch.nn.Module):
+    """A branch on a boolean as a number, of a buffer or of the data."""
+
+    def __init__(self, flag):
+        super().__init__()
+        self.register_buffer("flag", None if flag is None else torch.tensor(flag))
+
+    def forward(self, x):
+        flag = (x.sum() > 0) if self.flag is None else self.flag
+        if flag.item() == 0:
+            return x + 1
+        return x * 2 if flag.item() in (1,) else x * 3
+
+
 class Bytes(torch.nn.Module):
     """Choices by masks of bytes, which need not be 0 and 1."""
 
@@ -70,6 +101,22 @@ class TestConditions(ExporterTestCase):
                 dynamic_shapes=self.SHAPES,
                 export_options=ExportOptions(patches=False),
             )
+
+    def test_conditions_as_numbers(self):
+        others = [(torch.randn(*sizes),) for sizes in ((5, 5), (2, 1), (5, 2), (3, 4))]
+        self.export_and_compare(
+            Compared(), (torch.randn(2, 6),), others=others, dynamic_shapes={"x": {0: "rows", 1: "columns"}}
+        )
+
+    def test_a_boolean_as_a_number(self):
+        """torch.export takes it for another one than 0 and 1, without a word."""
+        for flag, written in ((True, "Mul"), (False, "Add")):
+            with self.subTest(flag):
+                model = self.export_and_compare(Flagged(flag), (torch.ones(3),))
+                self.assertEqual([written], [node.op_type for node in model.graph.node])
+        for strict in (False, True):
+            with self.subTest(strict=strict), self.assertRaisesRegex(CaptureError, "data-dependent"):
+                to_onnx(Flagged(None), (torch.ones(3),), export_options=ExportOptions(strict=strict))
 
     def test_other_operands_are_refused(self):
         class Mixed(torch.nn.Module):

@@ -38,6 +38,41 @@ def of_a_condition(self, x):
     return x + 1
 
 
+def of_a_number(self, x):
+    if self.flag.item() == 0:
+        return x + 1
+    return x * 2
+
+
+def of_the_number_itself(self, x):
+    return x * 2 if self.flag.item() else x + 1
+
+
+def of_a_computed_number(self, x):
+    large = (self.numbers > 1).any().item()
+    return x * 2 if large and self.weights.sum().item() / 2 < 0.5 else x + 1
+
+
+def of_a_number_that_it_writes(self, x):
+    first = self.numbers.sum().item()
+    if first < 4:
+        self.numbers.add_(1.0)
+    return x * 2 if first < 4 else x + 1
+
+
+def of_a_number_of_data(self, x):
+    return x * 2 if (self.numbers.sum() + x.sum()).item() > 4 else x + 1
+
+
+def of_a_number_and_one_of_data(self, x):
+    return x * 2 if x.sum().item() > self.numbers.sum().item() else x + 1
+
+
+def of_a_number_after_a_write(self, x):
+    self.numbers.copy_(x[0])
+    return x * 2 if self.numbers.sum().item() > 4 else x + 1
+
+
 def of_weights(self, x):
     if self.weights.abs().max() > 1:
         return x
@@ -131,6 +166,13 @@ class TestFlags(ExporterTestCase):
             "a number": (of_a_flag, 1.0),
             "a condition": (of_a_condition, 4),
             "a condition that is not met": (of_a_condition, 3),
+            "the number of a flag": (of_a_number, 1),
+            "the number of a flag that is 0": (of_a_number, 0),
+            "a float as a number": (of_a_number, 0.5),
+            "the number itself": (of_the_number_itself, 3),
+            "a false one itself": (of_the_number_itself, False),
+            "a fraction itself": (of_the_number_itself, 0.5),
+            "a number of a condition": (of_a_computed_number, True),
             "weights": (of_weights, True),
             "constants": (of_constants, True),
             "what has been initialized": (initialized, True),
@@ -161,10 +203,20 @@ class TestFlags(ExporterTestCase):
             of_an_array_of_data,
             equal_to_the_data,
             of_an_array_after_a_write,
+            of_a_number_of_data,
+            of_a_number_and_one_of_data,
+            of_a_number_after_a_write,
         )
         for function in functions:
             with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, REFUSED):
                 to_onnx(Net(function, False), (X,))
+
+    def test_a_number_that_is_written_later(self):
+        """The branch is that of the number before, as the model has it; the number that is computed with stays the buffer's."""
+        model = Net(of_a_number_that_it_writes, True)
+        written = to_onnx(model, (X,), mutated_buffers="outputs")
+        self.assertEqual(2, len(written.graph.output))
+        self.assertEqual(["Add", "Mul"], [node.op_type for node in written.graph.node])
 
     def test_a_flag_without_a_value_is_refused(self):
         with torch.device("meta"):

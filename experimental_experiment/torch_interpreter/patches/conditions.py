@@ -1,4 +1,4 @@
-"""Conditions as torch.export does not take them: ``is_short ^ (height < width)``, and bytes in the place of booleans."""
+"""Conditions as torch.export does not take them: ``is_short ^ (height < width)``, compared with numbers, bytes in the place of booleans."""
 
 from __future__ import annotations
 
@@ -31,6 +31,31 @@ def exclusive(self: torch.SymBool, other: Any) -> Any:
     if isinstance(other, bool):
         return torch.sym_not(self) if other else self
     return (self | other) & torch.sym_not(self & other)
+
+
+@patch("torch", replaces=("== of SymBool",), default=True)
+def conditions_as_numbers() -> Iterator[None]:
+    """``if (x > 0).any().item() == 0`` is never true for torch.export, whatever the data: a condition equals no number there.
+
+    For Python True is 1 and False is 0.
+    """
+    with replaced(torch.SymBool, "__eq__", equal_to_numbers(torch.SymBool.__eq__)):
+        yield
+
+
+def equal_to_numbers(equal: Callable) -> Callable:
+    """``SymBool.__eq__`` that knows the numbers of conditions."""
+
+    def __eq__(self: torch.SymBool, other: Any) -> Any:
+        if isinstance(other, (torch.SymInt, torch.SymFloat)):
+            conditions_as_numbers.used()
+            return torch.sym_ite(self, 1, 0) == other
+        if isinstance(other, (int, float)):
+            conditions_as_numbers.used()
+            return self if other == 1 else torch.sym_not(self) if other == 0 else False
+        return equal(self, other)
+
+    return __eq__
 
 
 @patch("torch", replaces=(HANDLER,), default=True)

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import importlib
 import operator
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -15,10 +16,14 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from experimental_experiment.torch_interpreter.memories import SYMBOLS
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 COMPARISONS = ("allclose", "equal")
 """Functions of two tensors whose result is a boolean of Python."""
+
+Numbers = MutableMapping[Any, dict[Any, Any]]
+"""The numbers that symbols of ``item()`` stand for, by the environment of the symbols."""
 
 STEPS = 50
 """A condition that more operators compute is not computed."""
@@ -32,6 +37,7 @@ STEPS = 50
         "torch._subclasses.fake_tensor.FakeTensor.tolist",
         "torch._subclasses.fake_tensor.FakeTensor.item",
         "numpy of FakeTensor",
+        *(f"torch.{kind.__name__}.__bool__" for kind in SYMBOLS),
         *(f"torch.{name}" for name in COMPARISONS),
         *(f"torch.Tensor.{name}" for name in COMPARISONS),
     ),
@@ -42,9 +48,10 @@ def flags_of_modules() -> Iterator[None]:
 
     The model holds the buffer, and the ONNX model will: the branch is that of its value, unless the model has written to it before. So are
     the numbers of ``self.sizes.tolist()`` and, in ConvTasNet, of ``torch.arange(1, x.dim()).tolist()``, ``item()`` of such constants, the
-    array of ``self.anchors.numpy()``, and ``torch.equal`` of two such tensors.
+    array of ``self.anchors.numpy()``, ``torch.equal`` of two such tensors, and the branches of ``self.initialized.item() == 0``.
     """
     known = WeakTensorKeyDictionary()
+    numbers: Numbers = weakref.WeakKeyDictionary()
     # it brings TorchDynamo, which imports of this package do not need
     trace = importlib.import_module("torch.export._trace")
     with contextlib.ExitStack() as stack:
@@ -52,7 +59,9 @@ def flags_of_modules() -> Iterator[None]:
         stack.enter_context(replaced(trace, "_fakify_params_buffers", fakify))
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_weights(torch.Tensor.__bool__, known)))
         stack.enter_context(replaced(FakeTensor, "tolist", list_of_weights(FakeTensor.tolist, known)))
-        stack.enter_context(replaced(FakeTensor, "item", number_of_constants))
+        stack.enter_context(replaced(FakeTensor, "item", number_of_weights(known, numbers)))
+        for kind in SYMBOLS:
+            stack.enter_context(replaced(kind, "__bool__", of_numbers(kind.__bool__, numbers)))
         stack.enter_context(replaced(FakeTensor, "numpy", array_of_weights(FakeTensor.numpy, known)))
         for owner in (torch, torch.Tensor):
             for name in COMPARISONS:
@@ -122,10 +131,40 @@ def comparison_of_weights(compare: Callable, known: Any) -> Callable:
     return called
 
 
-def number_of_constants(self: FakeTensor) -> Any:
-    """``FakeTensor.item`` that gives the number of what is computed of constants alone; one of a weight stays its weight's."""
-    value = value_of(self, {})
-    return torch.Tensor.item(self) if value is None else value.item()
+def number_of_weights(known: Any, numbers: Numbers) -> Callable:
+    """``FakeTensor.item`` that gives the number of what is computed of constants alone; one of a weight stays its weight's.
+
+    What that is now is noted in *numbers*, for the branches that ask for it.
+    """
+
+    def item(self: FakeTensor) -> Any:
+        value = value_of(self, {})
+        if value is not None:
+            return value.item()
+        number = torch.Tensor.item(self)
+        value = value_of(self, known) if isinstance(number, SYMBOLS) else None
+        if value is not None:
+            symbols = number.node.expr.free_symbols
+            now = value.int() if value.dtype is torch.bool else value  # a symbol is 0 or 1 then
+            numbers.setdefault(number.node.shape_env, {}).update(dict.fromkeys(symbols, now.item()))
+        return number
+
+    return item
+
+
+def of_numbers(bool_: Callable, numbers: Numbers) -> Callable:
+    """``__bool__`` of a symbol that answers for what is made of these numbers alone."""
+
+    def __bool__(self: torch.SymBool | torch.SymInt | torch.SymFloat) -> bool:
+        environment = getattr(self.node, "shape_env", None)  # a nested tensor's sizes have none
+        now = numbers.get(environment) if environment is not None else None
+        symbols = self.node.expr.free_symbols if now else set()
+        if not symbols or not symbols <= now.keys():
+            return bool_(self)
+        flags_of_modules.used()
+        return bool(self.node.expr.subs(now))
+
+    return __bool__
 
 
 def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> torch.Tensor | None:
