@@ -1,11 +1,13 @@
-"""Maxima of a number of sizes and one that it is never below, or never above."""
+"""Maxima of several sizes, and of one and a number that it is never below, or never above."""
 
+import heapq
 import math
 import unittest
 
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 
 
@@ -51,6 +53,51 @@ class Numbers(torch.nn.Module):
             max(0, n - 7),
         )
         return [torch.full((), number) for number in numbers]
+
+
+class Several(torch.nn.Module):
+    """Maxima and minima of more than two sizes, of lists, of fractions."""
+
+    def forward(self, x):
+        n, m = x.shape
+        whole = max(n, m, 4), min(n, m, 4), max([n, m]), min((n, 5, m)), max([m])
+        fractions = max(n / 2, 2.5), min(n / 2, m / 3, 1.5), max([n / 4, m * 0.3])
+        return [torch.full((), number) for number in (*whole, *fractions)]
+
+
+class Mixed(torch.nn.Module):
+    """What is an int for some sizes and a float for others; what else decides; what Python computes itself."""
+
+    def forward(self, x):
+        n, m = x.shape
+        mixed = max(n / 2, 3)  # the first
+        key = max(n, m, key=lambda size: -size)  # the second
+        largest = heapq.nlargest(1, [n, m])[0]  # the third
+        return torch.full((), mixed), torch.full((), key + largest)
+
+
+class TestSeveral(ExporterTestCase):
+    SHAPES = ({0: "n", 1: "m"},)
+
+    def test_any_size(self):
+        others = [(torch.randn(*size),) for size in ((3, 5), (2, 7), (6, 6), (4, 3), (9, 2))]
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                Several(), (torch.randn(5, 3),), others=others, dynamic_shapes=self.SHAPES
+            )
+
+    def test_what_stays_the_example_s_is_told(self):
+        """Also where Python's own functions ask."""
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Mixed(), (torch.randn(7, 3),), dynamic_shapes=self.SHAPES)
+        for line in ("first", "second", "third"):
+            self.assertIn(f"# the {line}", "".join(logs.output))
+
+    def test_told_without_the_patch(self):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            options = ExportOptions(patches=False)
+            to_onnx(Several(), (torch.randn(5, 3),), dynamic_shapes=self.SHAPES, export_options=options)
+        self.assertIn("m <= n", "".join(logs.output))
 
 
 class TestMaxima(ExporterTestCase):

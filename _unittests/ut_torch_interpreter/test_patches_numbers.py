@@ -73,6 +73,12 @@ def whole_logarithms(x):
     return [torch.full((2,), number) for number in found]
 
 
+def rounded(x):
+    rows, width = x.shape
+    numbers = round(width, -1), round(rows * 5, -1), round(width * 30 - 100, -2), round(rows, 1), round(rows)
+    return [torch.full((2,), number) for number in numbers]
+
+
 def slopes(x):
     doubled = x.double()
     across = torch.gradient(doubled, spacing=0.5, dim=(1,), edge_order=2)
@@ -141,6 +147,7 @@ class TestNumbersOfSizes(ExporterTestCase):
             [(1, 2**k + step) for k in (0, 1, 3, 10, 12) for step in (0, 1)]
             + [(1, n) for n in (10, 99, 100, 999, 1000)],
         ),
+        "tens and hundreds": (rounded, [(rows, width) for rows in (1, 3, 7, 21) for width in (1, 5, 15, 25)]),
         "slopes": (slopes, [(2, 3), (3, 4), (5, 9)]),
         "all of an image": (pooled_to_one, [(5, 9), (1, 1), (1, 7)]),
         "tiles": (windows, [(5, 9), (2, 3), (3, 8)]),
@@ -182,12 +189,17 @@ class TestNumbersOfSizes(ExporterTestCase):
                 Function(attention), (X,), dynamic_shapes=({0: "rows"},), export_options=options
             )
         self.assertIn("== 0.5", "".join(logs.output))
+        with self.assertRaises(AssertionError):  # torch takes any size for rounded, and says nothing
+            written_so = to_onnx(
+                Function(rounded), (X,), dynamic_shapes=self.shapes(rounded), export_options=options
+            )
+            self.assert_matches(written_so, Function(rounded), (X,))
         with self.assertRaises(AssertionError):
             self.assert_matches(written, Function(attention), (torch.randn(7, 6),))
 
     def test_refused_without_the_patch(self):
         for promise, (function, _) in self.CASES.items():
-            if function is attention:
+            if function in (attention, rounded):
                 continue
             example = torch.randn(2, 21) if function is inverted else X
             with self.subTest(promise), self.assertRaisesRegex(CaptureError, "specialized|expected int at"):

@@ -485,6 +485,23 @@ class TestWholeNumbers(ExporterTestCase):
             module.Model(), (X,), others=[(torch.randn(1, 2, 9, 4),)], dynamic_shapes=({2: "height"},)
         )
 
+    def test_int_of_a_condition(self):
+        """1 where it holds, also one on the data."""
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                positive = (x[0, 0, 0, 0] > 0).item()
+                return (
+                    x * int(x.shape[2] > 6) + float(x.shape[3] > 3) + int(x.shape[2] > 4) * 3 + int(positive)
+                )
+
+        self.export_and_compare(
+            Model(),
+            (X,),
+            others=[(sign * torch.rand(*size),) for size in SIZES for sign in (1, -1)],
+            dynamic_shapes=({2: "height", 3: "width"},),
+        )
+
     def test_a_size_is_an_instance_of_int(self):
         class Asking(torch.nn.Module):
             def forward(self, x):

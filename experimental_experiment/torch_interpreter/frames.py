@@ -26,14 +26,18 @@ SYMPY = os.path.join(os.sep + "site-packages", "sympy", "")
 
 ASKING = (
     TORCH + "__init__.py",
+    TORCH + os.path.join("_export", "non_strict_utils.py"),  # which max and min are while it captures
     TORCH + os.path.join("fx", "experimental", "recording.py"),
     TORCH + os.path.join("fx", "experimental", "sym_node.py"),
     TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
     HERE + os.path.join("patches", "branches.py"),
     HERE + os.path.join("patches", "checks.py"),
+    HERE + os.path.join("patches", "conditions.py"),
     HERE + os.path.join("patches", "flags.py"),
+    HERE + os.path.join("patches", "maxima.py"),
     HERE + os.path.join("patches", "optional_paddings.py"),
     HERE + os.path.join("patches", "shortcuts.py"),
+    HERE + os.path.join("patches", "whole_numbers.py"),
     HERE + "tracing.py",
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
@@ -75,7 +79,7 @@ def is_called_by(frame: FrameType | None, file: str) -> bool:
 
 
 def model_line(frame: FrameType) -> tuple[Source | None, bool]:
-    """The innermost line of the model around a frame, and whether that frame is it."""
+    """The innermost line of the model around a frame, and whether that frame, or the one that calls Python's own function there, is it."""
     if frame.f_code.co_filename.startswith(TRACER):
         stack = torch._guards.TracingContext.extract_stack()
         lines = [entry for entry in stack if not is_library(entry.filename)]
@@ -84,6 +88,8 @@ def model_line(frame: FrameType) -> tuple[Source | None, bool]:
         line = lines[-1]
         asked_by_code = os.path.join("variables", "tensor.py") in frame.f_code.co_filename
         return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
+    while is_python(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
     is_branch = not is_library(frame.f_code.co_filename)
     while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
@@ -120,6 +126,11 @@ def is_library(file: str) -> bool:
     """Whether a file is torch's, Python's or this package's own, not the model's."""
     return (
         file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))
-        or (file.startswith(PYTHON) and not file.startswith(PACKAGES))
+        or is_python(file)
         or SYMPY in file
     )
+
+
+def is_python(file: str) -> bool:
+    """Whether a file is one of Python's own."""
+    return file.startswith(PYTHON) and not file.startswith(PACKAGES)

@@ -1,4 +1,4 @@
-"""Maxima of a number of sizes and one that it is never below, or never above.
+"""Maxima of several sizes, and of one and a number that it is never below, or never above.
 
 Source of semantics: ``torch.sym_max``, which torch.export makes of ``max``; ``get_same_padding`` of timm.
 """
@@ -6,15 +6,46 @@ Source of semantics: ``torch.sym_max``, which torch.export makes of ``max``; ``g
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
 QUOTIENTS = 20
 """How many quotients a bound looks at."""
+
+
+BUILTINS = "torch._export.non_strict_utils._tensor_min_max"
+"""What ``max`` and ``min`` of Python are while torch.export captures."""
+
+KINDS = ((int, torch.SymInt), (float, torch.SymFloat))
+"""Numbers whose largest is of one type, whichever it is."""
+
+
+@patch("torch", replaces=(BUILTINS,), default=True)
+def maxima_of_several_sizes() -> Iterator[None]:
+    """``max(height, width, 4)`` is the example's size, as ``max(width / 2, 1.5)`` and ``max(sizes)`` are: torch.export knows two sizes."""
+    importlib.import_module(BUILTINS.rpartition(".")[0])  # it brings TorchDynamo
+    with wrapped({BUILTINS: of_several}):
+        yield
+
+
+def of_several(choose: Callable) -> Callable:
+    """*choose*, the function of torch.export, that takes any number of sizes, also in a list, and fractions of sizes."""
+
+    @functools.wraps(choose)
+    def _tensor_min_max(*args: Any, real_callable: Callable, tensor_callable: Callable, **kwargs: Any) -> Any:
+        values = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
+        kinds = {*map(type, values)}
+        if kwargs or not any(kinds <= {*kind} and kind[1] in kinds for kind in KINDS):
+            return choose(*args, real_callable=real_callable, tensor_callable=tensor_callable, **kwargs)
+        maxima_of_several_sizes.used()
+        return functools.reduce(torch.sym_max if tensor_callable is torch.maximum else torch.sym_min, values)
+
+    return _tensor_min_max
 
 
 @patch("torch", replaces=("torch.SymInt.__sym_max__",), default=True)

@@ -36,6 +36,7 @@ SYMBOLS = (torch.SymInt, torch.SymFloat)
         "torch.Tensor.unfold",
         *(f"torch.nn.functional.{name}_pool{axes}d" for name in ("avg", "max") for axes in (1, 2, 3)),
         *(f"torch.nn.functional.adaptive_max_pool{axes}d" for axes in (1, 2, 3)),
+        "torch.SymInt.__round__",
         "torch.nn.functional.one_hot",
         "torch.nn.functional.scaled_dot_product_attention",
         "torch._C._infer_size",
@@ -57,6 +58,7 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch.fft, "rfftfreq", rfftfreq),
         (torch, "istft", istft),
         (torch, "max_pool1d", max_pool1d),
+        (torch.SymInt, "__round__", rounded),
         (torch.nn.functional, "one_hot", one_hot),
         (torch.nn.functional, "scaled_dot_product_attention", attention),
         (torch._C, "_infer_size", infer_size),
@@ -92,6 +94,21 @@ def is_symbolic(size: Any) -> bool:
     if found:
         numbers_of_sizes.used()
     return found
+
+
+def rounded(of_numbers: Callable) -> Callable:
+    """``round(size, -2)`` to hundreds: torch takes a size for rounded already."""
+
+    def __round__(self: torch.SymInt, ndigits: int | None = None) -> Any:
+        if ndigits is None or ndigits >= 0:
+            return of_numbers(self, ndigits)
+        numbers_of_sizes.used()
+        unit = 10**-ndigits
+        # half of a unit is even
+        is_up = self % unit * 2 + self // unit % 2 > unit
+        return (self // unit + torch.sym_ite(is_up, 1, 0)) * unit
+
+    return __round__
 
 
 def adaptive_max_pool(of_numbers: Callable, axes: int) -> Callable:

@@ -108,15 +108,18 @@ def whole(*values: Any, **options: Any) -> Any:
     if is_symbol(values):
         whole_numbers_of_sizes.used()
         return torch.sym_int(values[0])
+    if is_condition(values):
+        whole_numbers_of_sizes.used()
+        return torch.sym_ite(values[0], 1, 0)
     return builtins.int(*values, **options)
 
 
 def fraction(*values: Any) -> Any:
     """``float`` that is a symbol where a number is computed from symbols, or read from a tensor."""
     values = read(values)
-    if is_symbol(values):
+    if is_symbol(values) or is_condition(values):
         whole_numbers_of_sizes.used()
-        return torch.sym_float(values[0])
+        return torch.sym_float(whole(*values) if is_condition(values) else values[0])
     return builtins.float(*values)
 
 
@@ -128,6 +131,11 @@ def read(values: tuple) -> tuple:
 def is_symbol(values: tuple) -> bool:
     """Whether ``int`` or ``float`` is asked for a number that is a symbol."""
     return len(values) == 1 and isinstance(values[0], (torch.SymInt, torch.SymFloat))
+
+
+def is_condition(values: tuple) -> bool:
+    """Whether ``int`` or ``float`` is asked for a condition that is a symbol: 1 where it holds, 0 where it does not."""
+    return len(values) == 1 and isinstance(values[0], torch.SymBool)
 
 
 def length(values: Any) -> Any:
