@@ -1,0 +1,115 @@
+"""Views of tensors whose sizes are symbols, as what is asked for.
+
+Source of semantics: ``aten.view``, which gives the sizes that are asked for whatever those before are, if there are as many elements;
+``at::detail::computeStride``, which says when a reshape copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
+
+VIEW = "torch._refs._reshape_view_helper"
+
+
+@patch(
+    "torch", replaces=(VIEW, "torch.reshape", "torch.Tensor.reshape", "torch.Tensor.reshape_as"), default=True
+)
+def views_of_sizes() -> Iterator[None]:
+    """``x.reshape(width, height)`` of a square example makes both sizes one: torch.export asks whether an axis stays as it is.
+
+    A tensor whose elements lie in order takes any sizes. Nor are they quotients of quotients then, which take minutes: ``rows // 2`` by 2
+    instead of ``rows // (rows // 2)``, as the decoder of Stable Video Diffusion views its frames.
+    """
+    importlib.import_module(VIEW.rpartition(".")[0])
+    with wrapped({VIEW: as_asked}), contextlib.ExitStack() as stack:
+        for owner in (torch, torch.Tensor):
+            stack.enter_context(replaced(owner, "reshape", copied_if_needed(owner.reshape)))
+        stack.enter_context(replaced(torch.Tensor, "reshape_as", reshape_as))
+        yield
+
+
+def as_asked(view: Callable) -> Callable:
+    """torch's function of views and reshapes, that asks nothing about the sizes where it is known how the elements lie."""
+    common = importlib.import_module("torch._prims_common")
+
+    @functools.wraps(view)
+    def _reshape_view_helper(a: torch.Tensor, *shape: Any, allow_copy: bool) -> torch.Tensor:
+        sizes = common.extract_shape_from_varargs(shape, validate=False)
+        is_symbolic = any(isinstance(size, torch.SymInt) for size in (*a.shape, *sizes))
+        if not is_symbolic or not a.ndim or not sizes:
+            return view(a, *shape, allow_copy=allow_copy)
+        sizes = common.infer_size(sizes, a.numel())
+        is_in_order = common.is_contiguous_or_false(a)
+        strides = common.make_contiguous_strides_for(sizes) if is_in_order else strides_of_view(a, sizes)
+        if strides is None:
+            return view(a, *shape, allow_copy=allow_copy)
+        views_of_sizes.used()
+        torch._check(
+            a.numel() == functools.reduce(lambda count, size: count * size, sizes, 1),
+            lambda: f"shape '{list(sizes)}' is invalid for input of size {a.numel()}",
+        )
+        return torch.as_strided(a, sizes, strides)
+
+    return _reshape_view_helper
+
+
+def copied_if_needed(of_numbers: Callable) -> Callable:
+    """`torch.reshape` that copies what is no view for all sizes: the example's may be equal, so that it is a view of this one alone."""
+
+    @functools.wraps(of_numbers)
+    def reshape(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        shape = kwargs.get("shape", args[0] if len(args) == 1 else args)
+        if not isinstance(self, FakeTensor) or not isinstance(shape, (tuple, list)):
+            return of_numbers(self, *args, **kwargs)
+        is_symbolic = any(isinstance(size, torch.SymInt) for size in (*self.shape, *shape))
+        common = importlib.import_module("torch._prims_common")
+        if not is_symbolic or not self.ndim or not shape or common.is_contiguous_or_false(self):
+            return of_numbers(self, *args, **kwargs)
+        if strides_of_view(self, common.infer_size(shape, self.numel())) is not None:
+            return of_numbers(self, *args, **kwargs)
+        views_of_sizes.used()
+        return self.clone(memory_format=torch.contiguous_format).view(shape)
+
+    return reshape
+
+
+def reshape_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """`torch.Tensor.reshape_as`."""
+    return self.reshape(other.shape)
+
+
+def strides_of_view(x: torch.Tensor, sizes: Sequence[Any]) -> list[Any] | None:
+    """The strides of a view of *x* that has these sizes; None where it is not known that there is one, whatever the symbols are.
+
+    From the last axis on, axes whose elements follow one another are one: each of these has to be some of the new axes.
+    """
+    from torch.fx.experimental.symbolic_shapes import statically_known_true as is_known
+
+    new, strides = list(sizes), []
+    elements: Any = 1
+    stride = step = x.stride(-1)
+    for axis in reversed(range(x.ndim)):
+        elements = elements * x.shape[axis]
+        if axis and (is_known(x.shape[axis - 1] == 1) or is_known(x.stride(axis - 1) == elements * step)):
+            continue
+        found: Any = 1
+        while new and not is_known(found == elements):
+            size = new.pop()
+            strides.append(stride)
+            found, stride = found * size, stride * size
+        if not is_known(found == elements):
+            return None
+        elements = 1
+        stride = step = x.stride(axis - 1)
+    if not all(is_known(size == 1) for size in new):
+        return None
+    return [*[stride] * len(new), *reversed(strides)]
