@@ -189,6 +189,30 @@ class TestBranches(ExporterTestCase):
                 self.assertEqual(f"  which are {right}" if right else told, told)
                 self.assertTrue(right or "which are" not in text)
 
+    def test_numbers_of_conditions(self):
+        """What Python computes of a condition, or looks up, is the example's: in both modes it is told."""
+        functions = {
+            r"batch > 2": lambda x: x * ((x.shape[0] > 2) + 1),
+            r"batch >= 2": lambda x: x * (not x.shape[0] < 2),
+            r"batch > 1\n(.|\n)*  features > 3": lambda x: x * all([x.shape[0] > 1, x.shape[1] > 3]),
+            r"\(batch % 2\) == 1": lambda x: x * [10, 20][x.shape[0] % 2],
+        }
+        shapes = ({0: "batch", 1: "features"},)
+        for condition, function in functions.items():
+            for strict in (False, True):
+                options = ExportOptions(strict=strict)
+                with (
+                    self.subTest(condition, strict=strict),
+                    self.assertLogs("experimental_experiment") as logs,
+                ):
+                    to_onnx(
+                        Function(function),
+                        (torch.randn(3, 4),),
+                        dynamic_shapes=shapes,
+                        export_options=options,
+                    )
+                self.assertRegex("".join(logs.output), f"sizes where\n  {condition}")
+
     def test_slices_of_a_checked_size(self):
         """Where `torch._check` raises nothing is sliced: no warning, but for what it does not tell."""
 

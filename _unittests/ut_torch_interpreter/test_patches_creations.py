@@ -6,6 +6,7 @@ import unittest
 import torch
 import torch.onnx.operators
 
+from experimental_experiment.comparison import session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 
@@ -87,6 +88,42 @@ def powers(x):
         torch.vander(whole, x.shape[0] // 3, True),
         torch.vander(numbers, 3),
     )
+
+
+class TestNoGenerators(ExporterTestCase):
+    CASES = {
+        "RandomNormalLike": lambda x: torch.randn(x.shape, generator=None),
+        "RandomUniformLike": lambda x: torch.rand(*x.shape, generator=None, dtype=torch.float32),
+        "Cast": lambda x: torch.randint(0, 5, x.shape, generator=None),
+        "TopK": lambda x: torch.randperm(x.shape[0], generator=None)[:, None] + x[:, :1].long(),
+    }
+    ROWS = ({0: "rows"},)
+
+    def test_any_size(self):
+        """The numbers are random: of the sizes that are asked for, and not twice the same."""
+        for operator, function in self.CASES.items():
+            for strict in (False, True):
+                with self.subTest(operator, strict=strict):
+                    model = to_onnx(
+                        Function(function),
+                        (X,),
+                        dynamic_shapes=self.ROWS,
+                        export_options=ExportOptions(strict=strict),
+                    )
+                    self.assertIn(operator, [node.op_type for node in model.graph.node])
+                    runner, (name,) = session(model), [value.name for value in model.graph.input]
+                    once, again = (runner.run(None, {name: torch.zeros(37, 6).numpy()})[0] for _ in range(2))
+                    self.assertEqual(function(torch.zeros(37, 6)).shape, once.shape)
+                    self.assertFalse((once == again).all())
+
+    def test_refused_without_the_patch(self):
+        options = ExportOptions(patches=False)
+        for operator, function in self.CASES.items():
+            with (
+                self.subTest(operator),
+                self.assertRaisesRegex(CaptureError, "concrete integers|specialized"),
+            ):
+                to_onnx(Function(function), (X,), dynamic_shapes=self.ROWS, export_options=options)
 
 
 class TestCreationsOfSizes(ExporterTestCase):

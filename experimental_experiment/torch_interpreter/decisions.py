@@ -16,6 +16,7 @@ from typing import Any
 
 import sympy
 import torch
+from sympy.logic.boolalg import BooleanAtom
 from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.solve import try_solve
@@ -85,11 +86,9 @@ class Decision:
     @property
     def condition(self) -> sympy.Basic:
         """What holds for the example."""
-        if self.result in (True, sympy.true):
-            return self.expression
-        if self.result in (False, sympy.false):
-            return sympy.Not(self.expression)
-        return sympy.Eq(self.expression, self.result)
+        if not isinstance(self.result, (bool, BooleanAtom)):
+            return sympy.Eq(self.expression, self.result)
+        return self.expression if self.result else sympy.Not(self.expression)
 
     def is_named(self, symbol: sympy.Symbol, text: str) -> bool:
         """Whether a message of torch names a size."""

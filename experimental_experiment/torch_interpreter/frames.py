@@ -51,6 +51,12 @@ BODIES = (
 TRACER = TORCH + "_dynamo" + os.sep
 """TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
 
+VARIABLES = os.path.join(TRACER, "variables", "")
+"""What stands for the values of the model."""
+
+POLYFILLS = os.path.join(TRACER, "polyfills", "")
+"""Python's own functions, ``all`` for example, as it follows them."""
+
 
 def asking_frame(frame: FrameType) -> FrameType:
     """The frame that asked a symbolic number for its value."""
@@ -78,15 +84,26 @@ def is_called_by(frame: FrameType | None, file: str) -> bool:
     return frame is not None
 
 
+def computes_numbers(frame: FrameType) -> bool:
+    """Whether TorchDynamo computes an operator of Python there, ``(size > 3) + 1``, which asks for the number of a condition."""
+    node = frame.f_locals.get("node") if frame.f_code.co_name == "run_node" else None
+    target = getattr(node, "target", None)
+    is_of_torch = getattr(target, "__module__", None) == "torch"
+    if is_of_torch:
+        return target.__name__.startswith("sym_")  # what int and float are
+    return getattr(target, "__module__", None) in ("_operator", "builtins", "math")
+
+
 def model_line(frame: FrameType) -> tuple[Source | None, bool]:
     """The innermost line of the model around a frame, and whether that frame, or the one that calls Python's own function there, is it."""
     if frame.f_code.co_filename.startswith(TRACER):
         stack = torch._guards.TracingContext.extract_stack()
+        stack = [entry for entry in stack if not entry.filename.startswith(POLYFILLS)]
         lines = [entry for entry in stack if not is_library(entry.filename)]
         if not lines:
             return None, False
         line = lines[-1]
-        asked_by_code = os.path.join("variables", "tensor.py") in frame.f_code.co_filename
+        asked_by_code = frame.f_code.co_filename.startswith(VARIABLES) or computes_numbers(frame)
         return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
     while is_python(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back

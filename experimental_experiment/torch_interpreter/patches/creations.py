@@ -17,6 +17,9 @@ import torch
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
+RANDOM = ("rand", "randint", "randn", "randperm")
+"""Functions of sizes whose form with a generator takes Python's numbers only."""
+
 WINDOWS = ("bartlett", "blackman", "hamming", "hann", "kaiser")
 
 
@@ -50,6 +53,32 @@ def creations_of_sizes() -> Iterator[None]:
         for name, wrap in wraps.items():
             stack.enter_context(replaced(torch, name, wrap(getattr(torch, name))))
         yield
+
+
+@patch("torch", replaces=tuple(f"torch.{name}" for name in RANDOM), default=True)
+def no_generators() -> Iterator[None]:
+    """``torch.randn(x.shape, generator=None)`` is refused, or fixes the size to the example's: diffusers samples latents so.
+
+    It is the same function without the argument. Another generator stays refused.
+    """
+    with contextlib.ExitStack() as stack:
+        for name in RANDOM:
+            stack.enter_context(replaced(torch, name, without_none(getattr(torch, name))))
+        yield
+
+
+def without_none(create: Callable) -> Callable:
+    """A function that creates random numbers, which is not told that there is no generator."""
+
+    @functools.wraps(create)
+    def called(*args: Any, **options: Any) -> torch.Tensor:
+        if options.get("generator", create) is None:
+            del options["generator"]
+            if not torch.compiler.is_dynamo_compiling():  # it follows no lock
+                no_generators.used()
+        return create(*args, **options)
+
+    return called
 
 
 @patch(

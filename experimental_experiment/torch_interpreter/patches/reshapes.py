@@ -92,24 +92,34 @@ def strides_of_view(x: torch.Tensor, sizes: Sequence[Any]) -> list[Any] | None:
 
     From the last axis on, axes whose elements follow one another are one: each of these has to be some of the new axes.
     """
-    from torch.fx.experimental.symbolic_shapes import statically_known_true as is_known
-
     new, strides = list(sizes), []
     elements: Any = 1
     stride = step = x.stride(-1)
     for axis in reversed(range(x.ndim)):
         elements = elements * x.shape[axis]
-        if axis and (is_known(x.shape[axis - 1] == 1) or is_known(x.stride(axis - 1) == elements * step)):
+        if axis and (is_equal(x.shape[axis - 1], 1) or is_equal(x.stride(axis - 1), elements * step)):
             continue
         found: Any = 1
-        while new and not is_known(found == elements):
+        while new and not is_equal(found, elements):
             size = new.pop()
             strides.append(stride)
             found, stride = found * size, stride * size
-        if not is_known(found == elements):
+        if not is_equal(found, elements):
             return None
         elements = 1
         stride = step = x.stride(axis - 1)
-    if not all(is_known(size == 1) for size in new):
+    if not all(is_equal(size, 1) for size in new):
         return None
     return [*[stride] * len(new), *reversed(strides)]
+
+
+def is_equal(a: Any, b: Any) -> bool:
+    """Whether two numbers are equal, whatever their symbols are, or made of the same ones, ``height // 2 * 2`` and ``height``, in the example."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if statically_known_true(a == b):
+        return True
+    symbols = [x.node.expr.free_symbols if isinstance(x, torch.SymInt) else set() for x in (a, b)]
+    if not symbols[0] or symbols[0] != symbols[1]:
+        return False
+    return all(x.node.has_hint() for x in (a, b)) and a.node.hint == b.node.hint and bool(a == b)
