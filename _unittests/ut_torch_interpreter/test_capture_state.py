@@ -89,7 +89,36 @@ class Remembering(torch.nn.Module):
         return self.inner(x * self.table)
 
 
+class Collecting(torch.nn.Module):
+    """What a layer gives is collected by a hook that the first call registers, as models of transformers do it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def collect(self, module, args, output):
+        self.collected.append(output)
+
+    def forward(self, x):
+        collected = []
+        if not hasattr(self, "has_hooks"):
+            self.layer.register_forward_hook(self.collect)
+            self.has_hooks = True
+        self.collected = collected
+        self.layer(self.layer(x))
+        return torch.cat(collected)
+
+
 class TestRegistered(ExporterTestCase):
+    def test_hooks_that_forward_registers(self):
+        """Neither twice nor never: those of the capture are removed with what remembers them."""
+        model = Collecting()
+        with torch.no_grad():
+            for _ in range(3):
+                written = to_onnx(model, (X,))
+                self.assertEqual((4, 3), model(X).shape)
+                self.assert_matches(written, model, (X,))
+
     def test_attributes_that_are_new(self):
         for options in (ExportOptions(), ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
             for is_new in (True, False):

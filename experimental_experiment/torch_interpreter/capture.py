@@ -48,6 +48,10 @@ PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 """Wrappers that run a module on several devices: what they wrap is the model."""
 
 
+REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
+"""Where a module keeps what is registered: the model may put other tensors there, which are its own."""
+
+
 class FunctionModule(torch.nn.Module):
     """A function without a signature as a module: ``torch.sin``."""
 
@@ -283,11 +287,13 @@ def is_fake(value: torch.Tensor | torch.nn.Module | None) -> bool:
 
 
 def memories_of(module: torch.nn.Module) -> list[dict | list]:
-    """The attributes of a module and of its submodules; of the plain objects, the lists and the dicts among them, and what is in these, no further."""
+    """The attributes of a module and of its submodules, their hooks; plain objects, lists and dicts among them, and what is in these, no further.
+
+    Models of transformers register the hooks that collect hidden states in the first call, and remember that they have.
+    """
     attributes = [vars(part) for part in module.modules()]
-    own = vars(torch.nn.Module())  # hooks, and what is registered
     values = {
-        id(value): value for names in attributes for name, value in names.items() if name not in own
+        id(value): value for names in attributes for name, value in names.items() if name not in REGISTERED
     }.values()
     return [*attributes, *memories_in(values, 2)]
 
