@@ -324,6 +324,15 @@ class TestCaptureError(ExporterTestCase):
                 text, r"# line\n  hint   a size is a key: of a dict, of a set, of a function's cache"
             )
 
+    def test_sizes_that_are_texts(self):
+        cases = (
+            lambda x: x * {"(3, 4)": 2.0}[str(tuple(x.shape))],  # line
+            lambda x: x * float(f"{x.shape[0]}"),  # line
+        )
+        for function in cases:
+            text = self.refused(function, (X,), dynamic_shapes=({0: "batch"},))
+            self.assertRegex(text, r"# line\n  hint   a size is written as a text")
+
     def test_numpy_s_functions_of_sizes(self):
         def scaled(x):
             return x * float(np.cbrt(x.shape[0]))  # line

@@ -112,6 +112,11 @@ HINTS = (
         "cache, or leave the dimension static",
     ),
     (
+        r"(KeyError|ValueError): .*\b[su]\d+\b",
+        "a size is written as a text, which has the name of its symbol while the model is captured: compute with the size itself, or leave "
+        "the dimension static",
+    ),
+    (
         r"loop of ufunc does not support argument \d+ of type Sym",
         "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch",
     ),
