@@ -70,6 +70,10 @@ def copied_if_needed(of_numbers: Callable) -> Callable:
         shape = kwargs.get("shape", args[0] if len(args) == 1 else args)
         if not isinstance(self, FakeTensor) or not isinstance(shape, (tuple, list)):
             return of_numbers(self, *args, **kwargs)
+        if not all(
+            isinstance(size, (int, torch.SymInt)) for size in shape
+        ):  # tensors of one number may be sizes
+            return of_numbers(self, *args, **kwargs)
         is_symbolic = any(isinstance(size, torch.SymInt) for size in (*self.shape, *shape))
         common = importlib.import_module("torch._prims_common")
         if not is_symbolic or not self.ndim or not shape or common.is_contiguous_or_false(self):
