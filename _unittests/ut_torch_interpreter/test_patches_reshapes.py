@@ -66,7 +66,6 @@ def across(x):
         torch.stack([x, x + 1], -1)[..., 1].reshape(width, height),
         x[:, :, None].expand(-1, -1, 4).movedim(2, 0).reshape(width, 4, -1),
         x.reshape(-1)[::2].reshape(height // 2, width),
-        x.t().reshape(torch.div(height, 2, rounding_mode="floor"), -1),
     )
 
 

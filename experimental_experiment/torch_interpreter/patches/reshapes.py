@@ -68,22 +68,25 @@ def copied_if_needed(of_numbers: Callable) -> Callable:
     @functools.wraps(of_numbers)
     def reshape(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         shape = kwargs.get("shape", args[0] if len(args) == 1 else args)
-        if not isinstance(self, FakeTensor) or not isinstance(shape, (tuple, list)):
-            return of_numbers(self, *args, **kwargs)
-        if not all(
-            isinstance(size, (int, torch.SymInt)) for size in shape
-        ):  # tensors of one number may be sizes
-            return of_numbers(self, *args, **kwargs)
-        is_symbolic = any(isinstance(size, torch.SymInt) for size in (*self.shape, *shape))
-        common = importlib.import_module("torch._prims_common")
-        if not is_symbolic or not self.ndim or not shape or common.is_contiguous_or_false(self):
-            return of_numbers(self, *args, **kwargs)
-        if strides_of_view(self, common.infer_size(shape, self.numel())) is not None:
-            return of_numbers(self, *args, **kwargs)
-        views_of_sizes.used()
-        return self.clone(memory_format=torch.contiguous_format).view(shape)
+        if is_copied(self, shape):
+            views_of_sizes.used()
+            return self.clone(memory_format=torch.contiguous_format).view(shape)
+        return of_numbers(self, *args, **kwargs)
 
     return reshape
+
+
+def is_copied(x: Any, shape: Any) -> bool:
+    """Whether a reshape of a tensor of a capture is no view that is known to be one for all sizes."""
+    if not isinstance(x, FakeTensor) or not isinstance(shape, (tuple, list)) or not x.ndim or not shape:
+        return False
+    if not all(isinstance(size, (int, torch.SymInt)) for size in shape):  # a tensor may be a size
+        return False
+    is_symbolic = any(isinstance(size, torch.SymInt) for size in (*x.shape, *shape))
+    common = importlib.import_module("torch._prims_common")
+    if not is_symbolic or common.is_contiguous_or_false(x):
+        return False
+    return strides_of_view(x, common.infer_size(shape, x.numel())) is None
 
 
 def reshape_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
