@@ -332,6 +332,10 @@ class TestCaptureError(ExporterTestCase):
         for function in cases:
             text = self.refused(function, (X,), dynamic_shapes=({0: "batch"},))
             self.assertRegex(text, r"# line\n  hint   a size is written as a text")
+        text = self.refused(
+            lambda x: x[:, None].permute(2, 0, 1).view(2, 6), (X,), dynamic_shapes=({0: "batch"},)
+        )
+        self.assertNotIn("as a text", text)
 
     def test_numpy_s_functions_of_sizes(self):
         def scaled(x):

@@ -88,10 +88,9 @@ def computes_numbers(frame: FrameType) -> bool:
     """Whether TorchDynamo computes an operator of Python there, ``(size > 3) + 1``, which asks for the number of a condition."""
     node = frame.f_locals.get("node") if frame.f_code.co_name == "run_node" else None
     target = getattr(node, "target", None)
-    is_of_torch = getattr(target, "__module__", None) == "torch"
-    if is_of_torch:
-        return target.__name__.startswith("sym_")  # what int and float are
-    return getattr(target, "__module__", None) in ("_operator", "builtins", "math")
+    module = getattr(target, "__module__", None)
+    is_int_or_float = module == "torch" and target.__name__.startswith("sym_")
+    return is_int_or_float or module in ("_operator", "builtins", "math")
 
 
 def model_line(frame: FrameType) -> tuple[Source | None, bool]:

@@ -112,7 +112,7 @@ HINTS = (
         "cache, or leave the dimension static",
     ),
     (
-        r"(KeyError|ValueError): .*\b[su]\d+\b",
+        r"(KeyError: ['\"]|ValueError: (invalid literal|could not convert)).*\b[su]\d+\b",
         "a size is written as a text, which has the name of its symbol while the model is captured: compute with the size itself, or leave "
         "the dimension static",
     ),
