@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from experimental_experiment.torch_interpreter.frames import BODIES
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
 VIEW = "torch._refs._reshape_view_helper"
@@ -45,7 +47,7 @@ def as_asked(view: Callable) -> Callable:
     def _reshape_view_helper(a: torch.Tensor, *shape: Any, allow_copy: bool) -> torch.Tensor:
         sizes = common.extract_shape_from_varargs(shape, validate=False)
         is_symbolic = any(isinstance(size, torch.SymInt) for size in (*a.shape, *sizes))
-        if not is_symbolic or not a.ndim or not sizes:
+        if not is_symbolic or not a.ndim or not sizes or is_in_a_body():
             return view(a, *shape, allow_copy=allow_copy)
         sizes = common.infer_size(sizes, a.numel())
         is_in_order = common.is_contiguous_or_false(a)
@@ -60,6 +62,17 @@ def as_asked(view: Callable) -> Callable:
         return torch.as_strided(a, sizes, strides)
 
     return _reshape_view_helper
+
+
+def is_in_a_body() -> bool:
+    """Whether TorchDynamo runs a body of a loop or of a branch, which saves other sizes for its gradients then: it takes tensors alone."""
+    tracer = sys.modules.get("torch._dynamo.symbolic_convert")
+    if tracer is None or getattr(tracer.tls, "current_tx", None) is None:
+        return False
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not frame.f_code.co_filename.startswith(BODIES):
+        frame = frame.f_back
+    return frame.f_back is not None
 
 
 def copied_if_needed(of_numbers: Callable) -> Callable:
