@@ -79,6 +79,10 @@ def written_through(x):
     return x
 
 
+def scripted(x):
+    return torch.reshape(x, (3, 2)) * torch.rand(3, 2)
+
+
 SQUARE = torch.randn(8, 8)
 
 
@@ -111,6 +115,18 @@ class TestReshapes(ExporterTestCase):
         for function in (lambda x: x.reshape(x.shape[0], 3), lambda x: x.t().reshape(x.shape[0], 3)):
             with self.assertRaisesRegex(CaptureError, "invalid for input of size|Could not reshape|numel"):
                 to_onnx(Function(function), (SQUARE,), dynamic_shapes=({0: "height"},))
+
+    def test_what_torchscript_compiles_meanwhile(self):
+        """Functions of torch are its operators there."""
+        compiled = []
+
+        def forward(x):
+            compiled.append(torch.jit.script(scripted))
+            return x + 1
+
+        to_onnx(Function(forward), (SQUARE,))
+        (function,) = compiled
+        self.assertEqual((3, 2), function(torch.ones(2, 3)).shape)
 
     def test_a_size_that_is_twice_the_other_in_the_example(self):
         self.export_and_compare(

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+import torch
+
 from experimental_experiment.logs import logger
 from experimental_experiment.versions import numbers
 
@@ -230,6 +232,20 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[Any]:
             delattr(owner, name)
         else:
             setattr(owner, name, own)
+
+
+@contextlib.contextmanager
+def replaced_operator(name: str, wrap: Callable[[Callable], Callable]) -> Iterator[None]:
+    """Replace a function of torch by ``wrap(function)`` for a while; TorchScript takes it for the operator that it is, as before."""
+    before = getattr(torch, name)
+    value = wrap(before)
+    operators = torch.jit._builtins._get_builtin_table()
+    with replaced(torch, name, value):
+        operators[id(value)] = operators[id(before)]
+        try:
+            yield
+        finally:
+            del operators[id(value)]
 
 
 @contextlib.contextmanager

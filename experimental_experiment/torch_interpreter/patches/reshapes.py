@@ -17,7 +17,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.frames import BODIES
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
+from experimental_experiment.torch_interpreter.patches.patch import (
+    patch,
+    replaced,
+    replaced_operator,
+    wrapped,
+)
 
 VIEW = "torch._refs._reshape_view_helper"
 
@@ -33,8 +38,8 @@ def views_of_sizes() -> Iterator[None]:
     """
     importlib.import_module(VIEW.rpartition(".")[0])
     with wrapped({VIEW: as_asked}), contextlib.ExitStack() as stack:
-        for owner in (torch, torch.Tensor):
-            stack.enter_context(replaced(owner, "reshape", copied_if_needed(owner.reshape)))
+        stack.enter_context(replaced_operator("reshape", copied_if_needed))
+        stack.enter_context(replaced(torch.Tensor, "reshape", copied_if_needed(torch.Tensor.reshape)))
         stack.enter_context(replaced(torch.Tensor, "reshape_as", reshape_as))
         yield
 
