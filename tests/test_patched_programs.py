@@ -31,15 +31,22 @@ def nodes(name, patches):
             program = capture(found.model, (), modificator(found.kwargs), found.dynamic_shapes, options)
     except CaptureError:
         return None
-    return [line for node in program.module.graph.nodes for line in described(node)]
+    places = {node: f"%{place}" for place, node in enumerate(program.module.graph.nodes)}
+    return [line for node in places for line in described(node, places)]
 
 
-def described(node):
-    """A node as text: what it calls, on what, and what torch knows of its results."""
-    yield str(node.format_node())
+def described(node, places):
+    """A node as text: what it calls, on what, and what torch knows of its results.
+
+    The numbers in the names of nodes depend on what was recorded and removed. Strides are those of the example: torch has several ways to
+    write one.
+    """
+    arguments = torch.fx.node.map_arg((node.args, node.kwargs), places.__getitem__)
+    yield f"{places[node]} {node.op} {node.target} {arguments}"
     for value in torch.utils._pytree.tree_leaves(node.meta.get("val")):
         if isinstance(value, torch.Tensor):
-            yield f"  {value.dtype} {list(value.shape)} {list(value.stride())} {value.storage_offset()}"
+            strides = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
+            yield f"  {value.dtype} {list(value.shape)} {strides} {value.storage_offset()}"
 
 
 class TestPrograms(unittest.TestCase):

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import itertools
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from experimental_experiment.torch_interpreter.frames import BODIES
 from experimental_experiment.torch_interpreter.patches.patch import (
@@ -55,13 +58,12 @@ def as_asked(view: Callable) -> Callable:
         if not is_symbolic or not a.ndim or not sizes or is_in_a_body():
             return view(a, *shape, allow_copy=allow_copy)
         sizes = common.infer_size(sizes, a.numel())
-        is_in_order = common.is_contiguous_or_false(a)
-        strides = common.make_contiguous_strides_for(sizes) if is_in_order else strides_of_view(a, sizes)
+        strides = strides_in_order(sizes) if common.is_contiguous_or_false(a) else strides_of_view(a, sizes)
         if strides is None:
             return view(a, *shape, allow_copy=allow_copy)
         views_of_sizes.used()
         torch._check(
-            a.numel() == functools.reduce(lambda count, size: count * size, sizes, 1),
+            a.numel() == functools.reduce(operator.mul, sizes, 1),
             lambda: f"shape '{list(sizes)}' is invalid for input of size {a.numel()}",
         )
         return torch.as_strided(a, sizes, strides)
@@ -95,16 +97,20 @@ def copied_if_needed(of_numbers: Callable) -> Callable:
 
 
 def is_copied(x: Any, shape: Any) -> bool:
-    """Whether a reshape of a tensor of a capture is no view that is known to be one for all sizes."""
+    """Whether a reshape of a tensor of a capture is a view for some sizes alone, as those of the example may be."""
     if not isinstance(x, FakeTensor) or not isinstance(shape, (tuple, list)) or not x.ndim or not shape:
         return False
     if not all(isinstance(size, (int, torch.SymInt)) for size in shape):  # a tensor may be a size
         return False
-    is_symbolic = any(isinstance(size, torch.SymInt) for size in (*x.shape, *shape))
-    common = importlib.import_module("torch._prims_common")
-    if not is_symbolic or common.is_contiguous_or_false(x):
+    if not any(isinstance(size, torch.SymInt) for size in (*x.shape, *shape)):
         return False
-    return strides_of_view(x, common.infer_size(shape, x.numel())) is None
+    common = importlib.import_module("torch._prims_common")
+    equal: list[Any] = []
+    with disable_proxy_modes_tracing():  # what is computed here is no part of the program
+        if common.is_contiguous_or_false(x):
+            return False
+        strides = strides_of_view(x, common.infer_size(shape, x.numel()), equal)
+    return strides is None and bool(equal)
 
 
 def reshape_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -112,39 +118,63 @@ def reshape_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return self.reshape(other.shape)
 
 
-def strides_of_view(x: torch.Tensor, sizes: Sequence[Any]) -> list[Any] | None:
+def strides_in_order(sizes: Sequence[Any]) -> list[Any]:
+    """The strides of a tensor of these sizes whose elements lie in order."""
+    strides = itertools.accumulate(reversed(sizes[1:]), operator.mul, initial=1)
+    return [*strides][::-1]
+
+
+def strides_of_view(
+    x: torch.Tensor, sizes: Sequence[Any], equal: list[Any] | None = None
+) -> list[Any] | None:
     """The strides of a view of *x* that has these sizes; None where it is not known that there is one, whatever the symbols are.
 
-    From the last axis on, axes whose elements follow one another are one: each of these has to be some of the new axes.
+    From the last axis on, axes whose elements follow one another are one: each of these has to be some of the new axes. *equal* gets the
+    numbers that are equal in the example alone.
     """
+    equal = [] if equal is None else equal
     new, strides = list(sizes), []
     elements: Any = 1
     stride = step = x.stride(-1)
     for axis in reversed(range(x.ndim)):
         elements = elements * x.shape[axis]
-        if axis and (is_equal(x.shape[axis - 1], 1) or is_equal(x.stride(axis - 1), elements * step)):
+        before = (x.shape[axis - 1], x.stride(axis - 1)) if axis else (0, 0)
+        if axis and (is_equal(before[0], 1, equal) or is_equal(before[1], elements * step, equal)):
             continue
         found: Any = 1
-        while new and not is_equal(found, elements):
+        while new and not is_equal(found, elements, equal):
             size = new.pop()
             strides.append(stride)
             found, stride = found * size, stride * size
-        if not is_equal(found, elements):
+        if not is_equal(found, elements, equal):
             return None
         elements = 1
-        stride = step = x.stride(axis - 1)
-    if not all(is_equal(size, 1) for size in new):
+        stride = step = before[1]
+    if not all(is_equal(size, 1, equal) for size in new):
         return None
     return [*[stride] * len(new), *reversed(strides)]
 
 
-def is_equal(a: Any, b: Any) -> bool:
-    """Whether two numbers are equal, whatever their symbols are, or made of the same ones, ``height // 2 * 2`` and ``height``, in the example."""
+def is_equal(a: Any, b: Any, equal: list[Any]) -> bool:
+    """Whether two numbers are equal, whatever their symbols are, or made of the same ones, ``height // 2 * 2`` and ``height``, in the example.
+
+    Others that are so in the example are added to *equal*.
+    """
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     if statically_known_true(a == b):
         return True
-    symbols = [x.node.expr.free_symbols if isinstance(x, torch.SymInt) else set() for x in (a, b)]
-    if not symbols[0] or symbols[0] != symbols[1]:
+    if in_the_example(a) is None or in_the_example(a) != in_the_example(b):
         return False
-    return all(x.node.has_hint() for x in (a, b)) and a.node.hint == b.node.hint and bool(a == b)
+    symbols = [x.node.expr.free_symbols if isinstance(x, torch.SymInt) else set() for x in (a, b)]
+    if symbols[0] and symbols[0] == symbols[1]:
+        return bool(a == b)
+    equal.append(a)
+    return False
+
+
+def in_the_example(number: int | torch.SymInt) -> int | None:
+    """What a number is in the example, None when the data decide it."""
+    if isinstance(number, int):
+        return number
+    return number.node.hint if number.node.has_hint() else None
