@@ -105,6 +105,21 @@ class TestContext(unittest.TestCase):
                 with self.subTest(item.name):
                     self.assertIn(item.apply.__wrapped__.__code__.co_filename, ASKING)
 
+    def test_what_torch_remembers_of_its_functions(self):
+        """A device knows the functions that create tensors; it looks for them once, which may be during a capture."""
+        constructors = importlib.import_module("torch.utils._device")._device_constructors
+        for cached in (constructors, room.know_functions):
+            cached.cache_clear()
+
+        def forward(x):
+            with torch.device("cpu"):
+                return x + torch.linspace(0, 1, 3) + torch.rand(3)
+
+        to_onnx(forward, (torch.ones(3),))
+        with torch.device("meta"):
+            created = [torch.rand(3), torch.randn(3), torch.linspace(0, 1, 3), torch.hann_window(3)]
+        self.assertEqual([True] * 4, [tensor.is_meta for tensor in created])
+
     def test_undone_after_an_exception(self):
         for error in (ValueError, KeyboardInterrupt, SystemExit):
             with self.assertRaises(error), bypass_export_some_errors(patch_transformers=True):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
+import importlib
 import inspect
 import sys
 import threading
@@ -88,6 +90,7 @@ class Patch:
     def enter(self) -> None:
         """Apply it, unless it is."""
         with LOCK:
+            know_functions()
             if self.users == 0:
                 stack = contextlib.ExitStack()
                 self.convert = stack.enter_context(self.apply())
@@ -217,6 +220,13 @@ def converted(inputs: Any, functions: Collection[Convert]) -> Any:
     for function in functions:
         inputs = function(inputs)
     return inputs
+
+
+@functools.cache
+def know_functions() -> None:
+    """Let torch find its own functions before one is replaced: it remembers which ones ``torch.device`` and TorchDynamo know."""
+    importlib.import_module("torch.utils._device")._device_constructors()
+    importlib.import_module("torch._dynamo.trace_rules")
 
 
 @contextlib.contextmanager
