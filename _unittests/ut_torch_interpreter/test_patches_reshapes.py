@@ -8,14 +8,6 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 
-class Function(torch.nn.Module):
-    """A module whose forward is a function."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.forward = function
-
-
 def turned(x):
     height, width = x.shape
     return torch.arange(height * width).view(height, width).reshape(width, height) + x.sum()
@@ -87,16 +79,18 @@ SQUARE = torch.randn(8, 8)
 
 
 class TestReshapes(ExporterTestCase):
+    SHAPES = ({0: "height", 1: "width"},)
+
     def test_sizes_that_are_equal_in_the_example(self):
         sizes = ((9, 10), (10, 9), (4, 7), (1, 3))
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             for function in (turned, turned_inside):
                 with self.subTest(function.__name__):
                     written = self.export_and_compare(
-                        Function(function),
+                        function,
                         (SQUARE,),
                         others=[(torch.randn(*size),) for size in sizes],
-                        dynamic_shapes=({0: "height", 1: "width"},),
+                        dynamic_shapes=self.SHAPES,
                     )
                     dims = written.graph.input[0].type.tensor_type.shape.dim
                     self.assertEqual(["height", "width"], [dim.dim_param for dim in dims])
@@ -105,16 +99,57 @@ class TestReshapes(ExporterTestCase):
         for function in (across, written_through):
             with self.subTest(function.__name__), self.assertNoLogs("experimental_experiment", "WARNING"):
                 self.export_and_compare(
-                    Function(function),
+                    function,
                     (SQUARE,),
                     others=[(torch.randn(*size),) for size in ((10, 6), (4, 10), (6, 8))],
-                    dynamic_shapes=({0: "height", 1: "width"},),
+                    dynamic_shapes=self.SHAPES,
+                )
+
+    def test_what_is_written_to_a_view_of_the_example(self):
+        """For a square it is seen in both, otherwise in one."""
+
+        def into_the_result(x):
+            x = x + 0.0
+            x.t().reshape(*x.shape)[1:].add_(1)  # the reshape
+            return x
+
+        def into_the_tensor(x):
+            x = x + 0.0
+            y = torch.reshape(x.t(), x.shape)  # the reshape
+            x[0].zero_()
+            return y
+
+        def before(x):
+            x = x + 0.0
+            x.add_(1)
+            return x.t().reshape(*x.shape) * 2
+
+        def as_the_hint_says(x):
+            x = x + 0.0
+            y = x.t().contiguous().reshape(*x.shape).add_(1)
+            x[0].zero_()
+            return x, y
+
+        for tracing in ("export", "make_fx"):
+            options = ExportOptions(tracing=tracing)
+            for function in (into_the_result, into_the_tensor):
+                with (
+                    self.subTest(function.__name__, tracing=tracing),
+                    self.assertRaisesRegex(
+                        CaptureError, "a view for some sizes(.|\n)*# the reshape\n  hint   call"
+                    ),
+                ):
+                    to_onnx(function, (SQUARE,), dynamic_shapes=self.SHAPES, export_options=options)
+        for function in (before, as_the_hint_says):
+            with self.subTest(function.__name__):
+                self.export_and_compare(
+                    function, (SQUARE,), others=[(torch.randn(4, 6),)], dynamic_shapes=self.SHAPES
                 )
 
     def test_a_number_of_elements_that_does_not_fit(self):
         for function in (lambda x: x.reshape(x.shape[0], 3), lambda x: x.t().reshape(x.shape[0], 3)):
             with self.assertRaisesRegex(CaptureError, "invalid for input of size|Could not reshape|numel"):
-                to_onnx(Function(function), (SQUARE,), dynamic_shapes=({0: "height"},))
+                to_onnx(function, (SQUARE,), dynamic_shapes=({0: "height"},))
 
     def test_what_torchscript_compiles_meanwhile(self):
         """Functions of torch are its operators there."""
@@ -124,23 +159,23 @@ class TestReshapes(ExporterTestCase):
             compiled.append(torch.jit.script(scripted))
             return x + 1
 
-        to_onnx(Function(forward), (SQUARE,))
+        to_onnx(forward, (SQUARE,))
         (function,) = compiled
         self.assertEqual((3, 2), function(torch.ones(2, 3)).shape)
 
     def test_a_size_that_is_twice_the_other_in_the_example(self):
         self.export_and_compare(
-            Function(doubled),
+            doubled,
             (torch.randn(8, 4),),
             others=[(torch.randn(10, 6),), (torch.randn(4, 9),)],
-            dynamic_shapes=({0: "height", 1: "width"},),
+            dynamic_shapes=self.SHAPES,
         )
 
     def test_the_size_of_another_input(self):
         for function in (as_the_other, regrouped):
             with self.subTest(function.__name__):
                 self.export_and_compare(
-                    Function(function),
+                    function,
                     (torch.randn(4, 6), torch.randn(4, 3)),
                     others=[(torch.randn(4, 6), torch.randn(8, 3)), (torch.randn(10, 6), torch.randn(5, 3))],
                     dynamic_shapes=({0: "rows"}, {0: "others"}),
@@ -149,7 +184,7 @@ class TestReshapes(ExporterTestCase):
     def test_frames_by_twos(self):
         """Without the patch each block takes 2.7 times as long as the one before."""
         written = self.export_and_compare(
-            Function(frames),
+            frames,
             (torch.randn(6, 3),),
             others=[(torch.randn(2, 3),), (torch.randn(14, 3),)],
             dynamic_shapes=({0: "frames"},),
@@ -158,11 +193,10 @@ class TestReshapes(ExporterTestCase):
 
     def test_wrong_without_the_patch(self):
         options = ExportOptions(patches=False)
-        shapes = ({0: "height", 1: "width"},)
         for function in (turned_inside, lambda x: x.t().reshape(*x.shape)):
-            written = to_onnx(Function(function), (SQUARE,), dynamic_shapes=shapes, export_options=options)
+            written = to_onnx(function, (SQUARE,), dynamic_shapes=self.SHAPES, export_options=options)
             with self.assertRaises(AssertionError):
-                self.assert_matches(written, Function(function), (torch.randn(9, 10),))
+                self.assert_matches(written, function, (torch.randn(9, 10),))
 
 
 if __name__ == "__main__":

@@ -13,19 +13,21 @@ import itertools
 import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
-from experimental_experiment.torch_interpreter.frames import BODIES
+from experimental_experiment.torch_interpreter.errors import CaptureError, Source
+from experimental_experiment.torch_interpreter.frames import BODIES, model_line
 from experimental_experiment.torch_interpreter.patches.patch import (
     patch,
     replaced,
     replaced_operator,
     wrapped,
 )
+from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin
 
 VIEW = "torch._refs._reshape_view_helper"
 
@@ -37,14 +39,58 @@ def views_of_sizes() -> Iterator[None]:
     """``x.reshape(width, height)`` of a square example makes both sizes one: torch.export asks whether an axis stays as it is.
 
     A tensor whose elements lie in order takes any sizes. Nor are they quotients of quotients then, which take minutes: ``rows // 2`` by 2
-    instead of ``rows // (rows // 2)``, as the decoder of Stable Video Diffusion views its frames.
+    instead of ``rows // (rows // 2)``, as the decoder of Stable Video Diffusion views its frames. A reshape that is a view for the
+    example's sizes and a copy for others is a copy; it is refused where the model writes to either, which eager shows in both or in one.
     """
     importlib.import_module(VIEW.rpartition(".")[0])
-    with wrapped({VIEW: as_asked}), contextlib.ExitStack() as stack:
-        stack.enter_context(replaced_operator("reshape", copied_if_needed))
-        stack.enter_context(replaced(torch.Tensor, "reshape", copied_if_needed(torch.Tensor.reshape)))
-        stack.enter_context(replaced(torch.Tensor, "reshape_as", reshape_as))
+    copies: list[Copy] = []
+    with (
+        wrapped({VIEW: as_asked}),
+        replaced_operator("reshape", functools.partial(copied_if_needed, copies=copies)),
+        replaced(torch.Tensor, "reshape", copied_if_needed(torch.Tensor.reshape, copies)),
+        replaced(torch.Tensor, "reshape_as", reshape_as),
+        captures_begin(functools.partial(watch, copies)),
+    ):
         yield
+
+
+class Copy(NamedTuple):
+    """A reshape that is a copy, and would be a view of the example.
+
+    Attributes:
+        tensors: what is reshaped, and the result.
+        versions: how often they had been written to then.
+        source: the line of the model.
+    """
+
+    tensors: tuple[torch.Tensor, torch.Tensor]
+    versions: tuple[int, int]
+    source: Source | None
+
+
+def watch(copies: list[Copy], model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
+    """Refuse what the capture that begins has copied and then written to, when *stack* is closed and nothing else was raised."""
+    first = len(copies)
+
+    def refuse(kind: type | None, *_: object) -> None:
+        made = copies[first:]
+        del copies[first:]
+        for copy in made if kind is None else ():
+            if copy.versions != versions_of(copy.tensors):
+                raise CaptureError(
+                    "a reshape is a view for some sizes, as those of the example, and a copy for others, and what is written to one would "
+                    "be seen in the other or not",
+                    hint="call contiguous() before the reshape, which then shares no memory for any size",
+                    source=copy.source,
+                )
+
+    stack.push(refuse)
+
+
+def versions_of(tensors: tuple[torch.Tensor, torch.Tensor]) -> tuple[int, int]:
+    """How often each of two tensors, or another one of its memory, has been written to."""
+    x, y = tensors
+    return x._version, y._version
 
 
 def as_asked(view: Callable) -> Callable:
@@ -58,7 +104,9 @@ def as_asked(view: Callable) -> Callable:
         if not is_symbolic or not a.ndim or not sizes or is_in_a_body():
             return view(a, *shape, allow_copy=allow_copy)
         sizes = common.infer_size(sizes, a.numel())
-        strides = strides_in_order(sizes) if common.is_contiguous_or_false(a) else strides_of_view(a, sizes)
+        strides = (
+            strides_in_order(sizes) if common.is_contiguous_or_false(a) else strides_of_view(a, sizes, [])
+        )
         if strides is None:
             return view(a, *shape, allow_copy=allow_copy)
         views_of_sizes.used()
@@ -82,15 +130,21 @@ def is_in_a_body() -> bool:
     return frame.f_back is not None
 
 
-def copied_if_needed(of_numbers: Callable) -> Callable:
-    """`torch.reshape` that copies what is no view for all sizes: the example's may be equal, so that it is a view of this one alone."""
+def copied_if_needed(of_numbers: Callable, copies: list[Copy]) -> Callable:
+    """`torch.reshape` that copies what is no view for all sizes: the example's may be equal, so that it is a view of this one alone.
+
+    What it copies is added to *copies*.
+    """
 
     @functools.wraps(of_numbers)
     def reshape(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         shape = kwargs.get("shape", args[0] if len(args) == 1 else args)
         if is_copied(self, shape):
             views_of_sizes.used()
-            return self.clone(memory_format=torch.contiguous_format).view(shape)
+            source, _ = model_line(sys._getframe(1))
+            tensors = self, self.clone(memory_format=torch.contiguous_format).view(shape)
+            copies.append(Copy(tensors, versions_of(tensors), source))
+            return tensors[1]
         return of_numbers(self, *args, **kwargs)
 
     return reshape
@@ -103,6 +157,8 @@ def is_copied(x: Any, shape: Any) -> bool:
     if not all(isinstance(size, (int, torch.SymInt)) for size in shape):  # a tensor may be a size
         return False
     if not any(isinstance(size, torch.SymInt) for size in (*x.shape, *shape)):
+        return False
+    if x.is_inference():  # nothing counts what is written to it
         return False
     common = importlib.import_module("torch._prims_common")
     equal: list[Any] = []
@@ -124,15 +180,12 @@ def strides_in_order(sizes: Sequence[Any]) -> list[Any]:
     return [*strides][::-1]
 
 
-def strides_of_view(
-    x: torch.Tensor, sizes: Sequence[Any], equal: list[Any] | None = None
-) -> list[Any] | None:
+def strides_of_view(x: torch.Tensor, sizes: Sequence[Any], equal: list[Any]) -> list[Any] | None:
     """The strides of a view of *x* that has these sizes; None where it is not known that there is one, whatever the symbols are.
 
     From the last axis on, axes whose elements follow one another are one: each of these has to be some of the new axes. *equal* gets the
     numbers that are equal in the example alone.
     """
-    equal = [] if equal is None else equal
     new, strides = list(sizes), []
     elements: Any = 1
     stride = step = x.stride(-1)
