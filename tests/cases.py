@@ -62,7 +62,8 @@ STRUCTURED = frozenset(
 
 WITHOUT_EMPTY_BATCH = frozenset(
     """nn.functional.multi_head_attention_forward nn.MultiheadAttention nn.Transformer nn.TransformerDecoderLayer
-    nn.TransformerEncoder nn.TransformerEncoderLayer nn.functional.multi_margin_loss""".split()
+    nn.TransformerEncoder nn.TransformerEncoderLayer nn.functional.multi_margin_loss nn.MultiMarginLoss
+    nn.functional.multilabel_margin_loss nn.MultiLabelMarginLoss""".split()
 )
 """What onnxruntime ends the process of, see docs/runtime.md, and what eager computes from memory that holds nothing."""
 

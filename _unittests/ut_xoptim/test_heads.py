@@ -34,6 +34,29 @@ class TestGroupedHeads(RuleTestCase):
             rule="ValuesOfGroupedHeads",
         )
 
+    def test_heads_in_half_precision(self):
+        """Attention of halves converts keys and values: before they are repeated would do, and they are repeated no more."""
+        cast = f"{repeated()} c = Cast <to=1> (r)"
+        self.assert_becomes(
+            f"""agraph (float[B,6,S,8] q, float16[B,2,3,8] k) => (float[B,6,S,3] y)
+            {{ {cast} t = Transpose <perm=[0,1,3,2]> (c) y = MatMul (q, t) }}""",
+            ["Cast", "Transpose", "Reshape", "MatMul", "Reshape"],
+            rule="ScoresOfGroupedHeads",
+        )
+        self.assert_becomes(
+            f"""agraph (float[B,6,S,3] q, float16[B,2,3,8] k) => (float[B,6,S,8] y)
+            {{ {cast} y = MatMul (q, c) }}""",
+            ["Cast", "Reshape", "MatMul", "Reshape"],
+            rule="ValuesOfGroupedHeads",
+        )
+
+    def test_converted_heads_that_are_used_otherwise(self):
+        self.assert_stays(
+            f"""agraph (float[B,6,S,3] q, float16[B,2,3,8] k) => (float[B,6,S,8] y, float[B,6,3,8] z)
+            {{ {repeated()} c = Cast <to=1> (r) y = MatMul (q, c) z = Neg(c) }}""",
+            rule="ValuesOfGroupedHeads",
+        )
+
     def test_a_batch_that_broadcasts(self):
         for one, many in ((1, 4), (4, 1), (1, 1)):
             with self.subTest(queries=one, values=many):

@@ -13,25 +13,29 @@ x, q, bias = var("x"), var("q"), var("bias")
 REPEATED = P.Reshape(
     P.Expand(P.Unsqueeze(x, var("axes")), var("size"), name="expand"), var("shape"), name="repeat"
 )
+REPEATED = REPEATED | P.Cast(REPEATED, name="cast")  # half precision, whose products are those of float32
 
 
 @rule(P.MatMul(q, P.Transpose(REPEATED, name="transpose")), set="default")
-def scores_of_grouped_heads(op, q, x, axes, expand, repeat, transpose):
+def scores_of_grouped_heads(op, q, x, axes, expand, repeat, cast, transpose):
     """The heads of a group stand one after the other in the queries: one product a group, no copy of the keys.
 
-    Measured with onnxruntime 1.31: with the rule of the values 0.90 of the time of a decoding step with 512 tokens in the cache.
+    Measured with onnxruntime 1.31: with the rule of the values 0.90 of the time of a decoding step with 512 tokens in the cache,
+    in float16 0.87, for a batch of eight 0.62.
     """
     groups = groups_of(q, x, axes, expand, repeat)
     if groups is None or attribute_of(transpose, "perm") != [0, 1, 3, 2]:
         return no("the heads are not repeated in place")
-    return grouped(op, q, op.Transpose(x, perm=[0, 1, 3, 2]), groups)
+    return grouped(op, q, op.Transpose(as_cast(op, x, cast), perm=[0, 1, 3, 2]), groups)
 
 
 @rule(P.MatMul(q, REPEATED), set="default")
-def values_of_grouped_heads(op, q, x, axes, expand, repeat):
+def values_of_grouped_heads(op, q, x, axes, expand, repeat, cast):
     """The same for the product of weights and values."""
     groups = groups_of(q, x, axes, expand, repeat)
-    return no("the heads are not repeated in place") if groups is None else grouped(op, q, x, groups)
+    if groups is None:
+        return no("the heads are not repeated in place")
+    return grouped(op, q, as_cast(op, x, cast), groups)
 
 
 BY_HEAD = P.Reshape(x, var("by_head"), name="apart")
@@ -138,6 +142,11 @@ def groups_of(q: ir.Value, x: ir.Value, axes: ir.Value, expand: ir.Node, repeat:
         and all(is_same(x.shape[axis], heads[axis]) for axis in (0, 3))
     )
     return x.shape[1] if fits else None
+
+
+def as_cast(op, x: ir.Value, cast: ir.Node | None) -> ir.Value:
+    """*x*, converted as *cast* converts what is made of it."""
+    return x if cast is None else op.Cast(x, to=attribute_of(cast, "to"))
 
 
 def grouped(op, q: ir.Value, x: ir.Value, groups: int) -> ir.Value:
