@@ -250,5 +250,49 @@ class TestGatherOfEachSample(RuleTestCase):
                 self.assert_stays(text)
 
 
+class TestGatherOfFirst(RuleTestCase):
+    RULE = "GatherOfFirst"
+    SIZE = """s = Shape <start=0, end=1> (p) zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> ()
+    zeros = Constant <value=int64[1] {0}> () n = Squeeze (s, zeros)"""
+
+    def test_a_size(self):
+        self.assert_becomes(
+            f"""agraph (float[B,P] x, float[P] p) => (float[B,P] y)
+            {{ {self.SIZE} r = Range (zero, n, one) y = Gather <axis=1> (x, r) }}""",
+            ["Shape", "Slice"],
+        )
+
+    def test_a_size_and_one(self):
+        self.assert_becomes(
+            f"""agraph (float[B,9] x, float[P] p) => (float[B,Q] y)
+            {{ {self.SIZE} m = Add (n, one) r = Range (zero, m, one) y = Gather <axis=-1> (x, r) }}""",
+            ["Shape", "Add", "Slice"],
+        )
+
+    def test_two_sizes(self):
+        self.assert_becomes(
+            f"""agraph (float[9] x, float[P] p) => (float[Q] y, int64[Q] r)
+            {{ {self.SIZE} m = Mul (n, n) r = Range (zero, m, one) y = Gather (x, r) }}""",
+            ["Shape", "Squeeze", "Mul", "Range", "Unsqueeze", "Slice"],
+        )
+
+    def test_what_it_declines(self):
+        for name, count in {
+            "data": "least = ReduceMin <keepdims=0> (p) m = Min (n, least)",
+            "negative": "minus = Constant <value=int64 {-1}> () m = Add (n, minus)",
+        }.items():
+            with self.subTest(name):
+                self.assert_stays(
+                    f"""agraph (float[B,9] x, int64[P] p) => (float[B,Q] y)
+                    {{ {self.SIZE} {count} r = Range (zero, m, one) y = Gather <axis=1> (x, r) }}"""
+                )
+        for name, (first, step) in {"first": ("one", "one"), "step": ("zero", "n")}.items():
+            with self.subTest(name):
+                self.assert_stays(
+                    f"""agraph (float[B,9] x, int64[P] p) => (float[B,Q] y)
+                    {{ {self.SIZE} r = Range ({first}, n, {step}) y = Gather <axis=1> (x, r) }}"""
+                )
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,4 +1,4 @@
-"""Elements picked by pairs of positions, as masks of transformers read a mask of tokens; slices picked whole."""
+"""Elements picked by pairs of positions, as masks of transformers read a mask of tokens; slices picked whole, or from the first on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.patterns.masks import starts_at_zero
-from experimental_experiment.xoptim.patterns.positions import MOST, REACH
+from experimental_experiment.xoptim.patterns.positions import MOST, REACH, has_one_element
+from experimental_experiment.xoptim.patterns.slicing import axis_of
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
 
@@ -175,3 +176,45 @@ def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | No
         return None
     kept = [axis for axis in range(width) if axis not in {item % width for item in added}]
     return inner[0], kept[inner[1]] - width
+
+
+@rule(
+    P.Gather(x, P.Range(0, var("count"), 1, shared=True), name="node"),
+    set="default",
+    looks_further=True,
+)
+def gather_of_first(op, x, count, node):
+    """The first elements along an axis, as many as a size says, are a Slice.
+
+    onnxruntime makes the same of it, with bounds that its provider for CUDA copies from the CPU to the GPU and back: six copies instead
+    of two in a token of a decoder.
+    """
+    axis = axis_of(node)
+    if axis is None or op.opset < 13 or not is_count(count):
+        return no("the axis is unknown, or the number may be negative")
+    return op.Slice(x, [0], as_vector(op, count), [axis])
+
+
+def is_count(value: ir.Value, reach: int = REACH) -> bool:
+    """Whether an integer is a size of a tensor, or computed from sizes so that it is not negative."""
+    number = number_of(value)
+    if number is not None:
+        return number >= 0
+    node = value.producer()
+    if node is None or not reach:
+        return False
+    if node.op_type in ("Shape", "Size"):
+        return True
+    if node.op_type in ("Gather", "Squeeze", "Unsqueeze"):
+        return is_count(node.inputs[0], reach - 1)
+    return node.op_type in ("Add", "Mul") and all(is_count(item, reach - 1) for item in node.inputs)
+
+
+def as_vector(op, size: ir.Value) -> ir.Value:
+    """A number as a vector of one element: as that from which it was made, where there is one."""
+    node = size.producer()
+    if node is not None and node.op_type == "Squeeze" and has_one_element(node.inputs[0]):
+        return node.inputs[0]
+    if node is not None and node.op_type in ("Add", "Mul") and any(number_of(item) for item in node.inputs):
+        return getattr(op, node.op_type)(*(as_vector(op, item) for item in node.inputs))
+    return op.Unsqueeze(size, [0])
