@@ -478,6 +478,38 @@ class TestConditions(RuleTestCase):
         guarded = text.replace("z = Add (w, {second})", "g = ReduceMax (w) z = Add ({second}, g)")
         self.assert_stays(guarded.format(bound=0, second="other"), rule=rule)
 
+    def test_positions_that_are_not_negative_and_a_guard(self):
+        """The guard of rows without a key reads the same mask of padding; both rules leave that of all queries to none."""
+        text = """agraph (float[2,4,Q,K] x, float[2,4,{v}] v, bool[{padding}] padding) => (float[2,4,Q,K] y, float[2,4,Q,V] z)
+        {{ zero = Constant <value=int64 {{0}}> () one = Constant <value=int64 {{1}}> () axis = Constant <value=int64[1]{{{axis}}}> ()
+           axes = Constant <value=int64[3]{{0,1,3}}> () none = Constant <value=float {{0.0}}> () closed = Constant <value=float {{-2.0}}> ()
+           rows = Shape <start=2, end=3> (x) n = Squeeze (rows) r = Range (zero, n, one) u = Unsqueeze (r, axes)
+           m = GreaterOrEqual (u, zero) a = And (m, padding) w = Where (a, none, closed) y = Add (x, w)
+           l = ReduceMax (w, axis) t = Less (l, none) z = Where (t, none, v) }}"""
+        both = "AddWherePartlyTrue", "GuardWherePartlyTrue"
+        given = {"padding": "2,1,1,K", "axis": 3, "v": "Q,8"}
+        model = parsed(text.format(**given), 20)
+        optimized = optimize(model, OptimizationOptions(both))
+        self.assertEqual(["Where", "Add", "ReduceMax", "Less", "Where"], operators(optimized))
+        feeds = drawn(model, 0, 3)
+        feeds["padding"][0] = False
+        for wanted, got in zip(session(model).run(None, feeds), session(optimized).run(None, feeds)):
+            np.testing.assert_array_equal(wanted, got)
+        self.assert_becomes(
+            text.format(**given),
+            [
+                *"Shape Squeeze Range Unsqueeze GreaterOrEqual And Where Add".split(),
+                "Where",
+                "ReduceMax",
+                "Less",
+                "Where",
+            ],
+            rule="GuardWherePartlyTrue",
+        )
+        for change in ({"padding": "K"}, {"axis": 2, "v": "Q,K"}, {"v": "1,8"}):
+            with self.subTest(change):
+                self.assert_stays(text.format(**{**given, **change}), rule="GuardWherePartlyTrue")
+
     def test_zeros(self):
         zeros = "z = Constant <value=float[2,2]{0,0,0,0}> ()"
         text = f"agraph (float[N,2,2] x) => (float[N,2,2] y) {{ {zeros} s = Add (x, z) y = Neg (s) }}"

@@ -70,27 +70,63 @@ def add_where_true(op, x, mask, a, root):
     return x if number_of(a) == 0 else op.Add(x, a)
 
 
+PARTLY = P.Where(P.And(mask, b, shared=True), a, var("c"), name="chosen", shared=True)
+
+
+@rule(P.Add(x, PARTLY), set="default", looks_further=True)
+def add_where_partly_true(op, x, mask, b, chosen):
+    """x + Where(And(True, c), …) is x + Where(c, …), when all readers have all sizes themselves: positions are never negative."""
+    if not is_true(mask):
+        return None
+    if len(chosen.inputs[0].uses()) > 1 or not gives_no_size(chosen.outputs[0]):
+        return no("another reader needs the mask as it is")
+    return op.Add(x, again(op, chosen, [b, *chosen.inputs[1:]]))
+
+
 @rule(
-    P.Add(x, P.Where(P.And(mask, b, shared=True), a, var("c"), shared=True)),
+    P.Where(
+        P.Less(P.ReduceMax(PARTLY, optional("axes"), name="largest", shared=True), 0.0, shared=True), 0.0, x
+    ),
     set="default",
     looks_further=True,
 )
-def add_where_partly_true(op, x, mask, b, a, root):
-    """x + Where(And(True, c), …) is x + Where(c, …), when all readers add it to what has all sizes: positions are never negative."""
+def guard_where_partly_true(op, x, mask, b, chosen, axes, largest):
+    """The same for the guard of rows that such a mask closes."""
     if not is_true(mask):
         return None
-    bias = root.inputs[root.inputs[0] is x]
-    chosen = bias.producer()
-    if (
-        bias.is_graph_output()
-        or len(chosen.inputs[0].uses()) > 1
-        or not all(
-            user.op_type == "Add" and has_shape_of(user.inputs[user.inputs[0] is bias], user)
-            for user, _ in bias.uses()
-        )
-    ):
+    if len(chosen.inputs[0].uses()) > 1 or not gives_no_size(chosen.outputs[0]):
         return no("another reader needs the mask as it is")
-    return op.Add(x, again(op, chosen, [b, *chosen.inputs[1:]]))
+    shape, sizes = b.shape, chosen.outputs[0].shape
+    if shape is None or sizes is None or len(shape) != len(sizes) or not is_same(shape[-1], sizes[-1]):
+        return no("the rows are others without it")
+    if axes is None or ints_of(axes) not in ([-1], [len(shape) - 1]):
+        return no("not the largest of rows")
+    rows = again(op, largest, [again(op, chosen, [b, *chosen.inputs[1:]]), axes])
+    return op.Where(op.Less(rows, op.constant(0.0, rows.dtype)), op.constant(0.0, x.dtype), x)
+
+
+def gives_no_size(mask: ir.Value) -> bool:
+    """Whether what reads a mask has all its sizes elsewhere: scores that it is added to, values that its largest numbers guard."""
+    return not mask.is_graph_output() and all(
+        has_shape_of(user.inputs[1 - index], user) if user.op_type == "Add" else is_guard(user)
+        for user, index in mask.uses()
+    )
+
+
+def is_guard(largest: ir.Node) -> bool:
+    """Whether the largest of each row are compared with a number, and that only chooses elements of what has all sizes."""
+    if largest.op_type != "ReduceMax" or not attribute_of(largest, "keepdims", 1):
+        return False
+    compared = [user for user, _ in largest.outputs[0].uses()]
+    return not largest.outputs[0].is_graph_output() and all(
+        user.op_type == "Less"
+        and not user.outputs[0].is_graph_output()
+        and all(
+            node.op_type == "Where" and index == 0 and has_shape_of(node.inputs[2], node)
+            for node, index in user.outputs[0].uses()
+        )
+        for user in compared
+    )
 
 
 @rule(P.Add(x, const("bias"), name="node"), set="default", special_values=False)
