@@ -4,6 +4,7 @@ import contextlib
 import unittest
 
 import torch
+from torch._subclasses import FakeTensorMode
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase, without_row
@@ -29,8 +30,18 @@ ROWS = {
     ),
 }
 
-OTHER_ROWS = {"GroupNormalization.groups_as_instances": (lambda x: F.group_norm(x, 3), IMAGE)}
+OTHER_ROWS = {
+    "GroupNormalization.groups_as_instances": (lambda x: F.group_norm(x, 3), IMAGE),
+    "InstanceNormalization.instances_by_deviation": "test_instances_on_a_gpu",
+}
 """Rows that only save time."""
+
+
+def on_a_gpu(model, *tensors):
+    """The program of a model whose tensors are on a GPU, which nothing needs to have."""
+    with FakeTensorMode():
+        fakes = tuple(torch.empty(x.shape, dtype=x.dtype, device="cuda") for x in tensors)
+    return torch.export.export(model, fakes)
 
 
 class TestNormalizationRows(ExporterTestCase):
@@ -66,6 +77,61 @@ class TestNormalizationRows(ExporterTestCase):
         self.assertLessEqual(
             (got.double() - exact).abs().max(), 1.01 * (sdpa(*halves).double() - exact).abs().max()
         )
+
+    def test_instances_on_a_gpu(self):
+        """From ai.onnx 22 on CUDA's provider lacks the operator; a test on a CPU compares the numbers."""
+
+        class Normalized(torch.nn.Module):
+            def forward(self, x, weight, bias):
+                return F.group_norm(x, 3), F.instance_norm(x, None, None, weight, bias)
+
+        row = "InstanceNormalization.instances_by_deviation"
+        tensors = IMAGE * 3 + 1, torch.randn(6), torch.randn(6)
+        for program, opset, is_written in (
+            (on_a_gpu(Normalized(), *tensors), 22, False),
+            (on_a_gpu(Normalized(), *tensors), 21, True),
+            (torch.export.export(Normalized(), tensors), 22, True),
+        ):
+            with self.subTest(opset=opset, is_written=is_written):
+                model = to_onnx(program, target_opset=opset)
+                self.assertEqual(
+                    is_written, "InstanceNormalization" in {node.op_type for node in model.graph.node}
+                )
+                for ours, theirs in zip(run(session(model), tensors), Normalized()(*tensors), strict=True):
+                    torch.testing.assert_close(ours, theirs)
+        with without_row(row):
+            model = to_onnx(on_a_gpu(Normalized(), *tensors), target_opset=22)
+            self.assertIn("InstanceNormalization", {node.op_type for node in model.graph.node})
+
+    def test_attention_of_halves_on_a_gpu(self):
+        """CUDA's provider computes attention of halves as exactly as eager where there is no mask and heads are of eights."""
+
+        class Attended(torch.nn.Module):
+            def __init__(self, masked=False, is_causal=False):
+                super().__init__()
+                self.masked, self.is_causal = masked, is_causal
+
+            def forward(self, query, key, mask):
+                return sdpa(query, key, key, mask if self.masked else None, is_causal=self.is_causal)
+
+        heads, longer = torch.randn(2, 3, 4, 16).half(), torch.randn(2, 3, 5, 16).half()
+        mask = torch.ones(4, 4, dtype=torch.bool)
+        for query, key, given, casts in (
+            (heads, heads, {}, 0),
+            (heads, longer, {}, 0),
+            (heads, heads, {"is_causal": True}, 0),
+            (heads, longer, {"is_causal": True}, 4),
+            (heads, heads, {"masked": True}, 4),
+            (HEADS.half(), HEADS.half(), {}, 4),
+        ):
+            with self.subTest(sizes=key.shape, **given):
+                model = to_onnx(
+                    on_a_gpu(Attended(**given), query, key, mask), target_opset=23, optimize=False
+                )
+                found = [node.op_type for node in model.graph.node]
+                self.assertEqual((1, casts), (found.count("Attention"), found.count("Cast")))
+        model = to_onnx(on_a_gpu(Attended(), heads, heads, mask), target_opset=20, optimize=False)
+        self.assertIn("Cast", [node.op_type for node in model.graph.node])
 
 
 if __name__ == "__main__":

@@ -109,6 +109,59 @@ class TestMultiHeadAttention(RuleTestCase):
             with self.subTest(promise):
                 self.assert_becomes(text, ["MultiHeadAttention"])
 
+    HALVES = """h = Cast <to=1> (qh) hk = Cast <to=1> (ks) hkt = Transpose <perm=[0,2,3,1]> (hk) hv = Cast <to=1> (vh)
+    p = Mul (h, half) s = MatMul (p, hkt) w = Softmax <axis=-1> (s) b = MatMul (w, hv) a = Cast <to=10> (b)"""
+
+    def halves(self, product: str = HALVES, more: str = "") -> str:
+        """Attention of float16 that is computed in float32."""
+        text = self.attention(product, more).replace("kh = Transpose <perm=[0,2,3,1]> (ks)", "")
+        return text.replace("float[B,S,16]", "float16[B,S,16]").replace("float[B,T,16]", "float16[B,T,16]")
+
+    def test_halves(self):
+        """onnxruntime's provider for the CPU has the kernel in float32 and casts around it, that for CUDA adds in float32."""
+        masked = "z = Where (m, zero, closed) s = Add (sc, z)"
+        masked = self.HALVES.replace("s = MatMul (p, hkt)", f"sc = MatMul (p, hkt) {masked}")
+        guarded = masked.replace(
+            "a = Cast <to=10> (b)",
+            "largest = ReduceMax (z, last) none = Less (largest, zero) g = Where (none, zero, b) a = Cast <to=10> (g)",
+        )
+        late = "hkh = Transpose <perm=[0,2,1,3]> (ks) hk = Cast <to=1> (hkh) hkt = Transpose <perm=[0,1,3,2]> (hk)"
+        late = self.HALVES.replace("hk = Cast <to=1> (ks) hkt = Transpose <perm=[0,2,3,1]> (hk)", late)
+        mask = ", bool[B,1,S,T] m"
+        cases = {
+            "no mask": (self.halves(), ["MultiHeadAttention"]),
+            "keys cast later": (self.halves(late), ["MultiHeadAttention"]),
+            "a mask": (self.halves(masked, mask), ["Where", "Cast", "MultiHeadAttention"]),
+            "a guard": (
+                self.halves(guarded, mask),
+                ["Where", "ReduceMax", "Less", "Cast", "MultiHeadAttention", "Squeeze", "Where"],
+            ),
+        }
+        for promise, (text, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, expected)
+
+    def test_halves_that_stay(self):
+        number = self.HALVES.replace("s = MatMul (p, hkt)", "sc = MatMul (p, hkt) s = Add (sc, m)")
+        cases = {
+            "a mask of any numbers": self.halves(number, ", float[B,1,S,T] m"),
+            "heads that are not of eights": self.halves().replace("{0,0,2,8}", "{0,0,4,4}"),
+            "another reader of the values": self.halves(self.HALVES + " u = Neg (vh)").replace(
+                "float16[B,S,16] y)", "float16[B,S,16] y, float16[B,2,T,8] u)"
+            ),
+            "a product in half precision": self.halves(
+                self.HALVES.replace(
+                    "b = MatMul (w, hv) a = Cast <to=10> (b)", "c = Cast <to=10> (w) a = MatMul (c, vh)"
+                ).replace("hv = Cast <to=1> (vh)", "")
+            ),
+            "a result in float32": self.halves(
+                self.HALVES.replace("b = MatMul", "a = MatMul").replace("a = Cast <to=10> (b)", "")
+            ).replace("float16[B,S,16] y", "float[B,S,16] y"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
     def first_of_cache(self, apart: str = "kk = Transpose <perm=[0,2,1,3]> (ks)", more: str = "") -> str:
         """Attention whose keys and values are results, those of a prompt."""
         return (

@@ -139,7 +139,7 @@ def add_zeros(op, x, bias, node):
     return x if array.size and not array.flat[0] and not array.any() else None
 
 
-LARGEST = P.ReduceMax(bias, optional("axes"), name="largest", shared=True)
+LARGEST = P.one_of("ReduceMax", "ReduceLogSumExp")(bias, optional("axes"), name="largest", shared=True)
 
 
 @rule(
