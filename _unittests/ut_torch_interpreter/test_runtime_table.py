@@ -1,5 +1,6 @@
 """The runtime table: every row is needed, says what it is, and only works for its target."""
 
+import copy
 import importlib
 import pkgutil
 import unittest
@@ -7,6 +8,7 @@ import unittest
 import torch
 
 import _unittests.ut_torch_interpreter as room
+from experimental_experiment import comparison
 from experimental_experiment.testing import ExporterTestCase, without_row
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.runtime import table
@@ -73,13 +75,68 @@ class TestRegions(ExporterTestCase):
         model = self.assert_same_as_eager(lambda x: torch.tanh(x @ x + x) * 2, x, dynamic=False)
         self.assertEqual(2, [node.op_type for node in model.graph.node].count("Cast"))
 
+    def test_a_chain_through_what_moves_elements(self):
+        """Reshape, Transpose, Slice, Concat and Expand have kernels for bfloat16, or none: the chain goes on in float32."""
+
+        class Rotated(torch.nn.Module):
+            def forward(self, x, w, cos):
+                heads = (x @ w).view(2, 3, 2, 4).transpose(1, 2)
+                first, second = heads.chunk(2, -1)
+                turned = heads * cos + torch.cat([-second, first], -1) * cos
+                return torch.softmax(turned[:, :, None].expand(2, 2, 2, 3, 4) * 2, -1)
+
+        tensors = [torch.randn(2, 3, 8), torch.randn(8, 8), torch.randn(3, 4)]
+        given = tuple(x.bfloat16() for x in tensors)
+        model = to_onnx(Rotated(), given)
+        casts = [node.op_type for node in model.graph.node].count("Cast")
+        self.assertEqual(4, casts)  # the three inputs and the result
+        (got,) = comparison.run(comparison.session(model), given)
+        exact = Rotated()(*(x.double() for x in given))
+        eager = Rotated()(*given)
+        self.assertLessEqual((got.double() - exact).abs().max(), (eager.double() - exact).abs().max())
+        plain = to_onnx(Rotated(), given, runtime="onnx")
+        self.assertNotIn("Cast", [node.op_type for node in plain.graph.node])
+
+    def test_attention_goes_on_with_what_is_not_rounded(self):
+        """The products around attention have no kernel either."""
+
+        class Attended(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+            def forward(self, x):
+                heads = self.layer(x).view(2, 5, 2, 4).transpose(1, 2)
+                attended = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+                return self.last(attended.transpose(1, 2).reshape(2, 5, 8))
+
+        module, x = Attended().bfloat16().eval(), torch.randn(2, 5, 8).bfloat16()
+        model = to_onnx(module, (x,))
+        weights = {item.name for item in model.graph.initializer}
+        casts = [node for node in model.graph.node if node.op_type == "Cast" and node.input[0] not in weights]
+        self.assertEqual(2, len(casts))
+        (got,) = comparison.run(comparison.session(model), (x,))
+        exact = copy.deepcopy(module).double()(x.double())
+        self.assertLessEqual((got.double() - exact).abs().max(), (module(x).double() - exact).abs().max())
+
     def test_comparisons_see_the_rounded_values(self):
         x = torch.tensor([1.0, 1.0 + 2**-7], dtype=torch.bfloat16)
         self.assert_same_as_eager(lambda x: (x * 1.01 == (x * 1.01).reshape(2, 1), (x / 3).sort()), x)
+        points = torch.tensor([0.1, 0.3], dtype=torch.bfloat16)
+
+        def sampled(x, points):
+            grid = (points * 1.7).view(1, 1, 1, 2)
+            return torch.nn.functional.grid_sample(x.view(1, 1, 1, 2), grid, mode="nearest"), (
+                points * 1.7
+            ).view(2, 1) > points
+
+        self.assert_same_as_eager(sampled, x, points)
 
     def test_the_rounding_that_the_model_asks_for(self):
         x = torch.tensor([1.0, 3.0], dtype=torch.bfloat16)
         self.assert_same_as_eager(lambda x: (x / 3).float() * 3, x)
+        self.assert_same_as_eager(lambda x: (x / 3).view(2, 1).float() * 3, x)
+        self.assert_same_as_eager(lambda x: x.float().div(3).bfloat16().view(2, 1).float() * 3, x)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import HALVES
+from experimental_experiment.torch_interpreter.runtime import kernels
 from experimental_experiment.torch_interpreter.sizes import Number
 
 SAMPLES = {ir.DataType.BOOL: True, ir.DataType.INT64: 1, ir.DataType.DOUBLE: 1.0}
@@ -115,15 +116,23 @@ def rounded_once(function: Callable) -> Callable:
     def computed(op, *args, **kwargs):
         values = [value for value in (*args, *kwargs.values()) if isinstance(value, ir.Value)]
         dtype = values[0].dtype
-
-        def raised(value):
-            is_low = isinstance(value, ir.Value) and value.dtype in HALVES
-            return op.Cast(value, to=ir.DataType.FLOAT) if is_low else value
-
-        kwargs = {name: raised(value) for name, value in kwargs.items()}
-        return cast(op, function(op, *(raised(value) for value in args), **kwargs), dtype)
+        kwargs = {name: raised(op, value) for name, value in kwargs.items()}
+        return rounded(op, function(op, *(raised(op, value) for value in args), **kwargs), dtype)
 
     return computed
+
+
+def raised(op, x: Any) -> Any:
+    """A float16 or bfloat16 in float32; a bfloat16 that the runtime computed there as it was before it was rounded."""
+    if not isinstance(x, ir.Value) or x.dtype not in HALVES:
+        return x
+    known = kernels.unrounded(op, x, ir.DataType.FLOAT)
+    return op.Cast(x, to=ir.DataType.FLOAT) if known is None else known
+
+
+def rounded(op, x: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """The result of `raised` operands in their dtype."""
+    return kernels.narrowed(op, x, dtype)
 
 
 def factors(op, dtype: ir.DataType, self: Any, other: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import cast, wide
+from experimental_experiment.torch_interpreter.promotion import cast, raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import know_sizes
 
@@ -62,11 +62,11 @@ def flash_attention_for_cpu(op, query, key, value, dropout_p, is_causal, attn_ma
 def with_sums(op, query, key, value, attn_mask, is_causal, scale):
     """The attended values and, in float32 at least, the logarithm of the sum of exponentials of every row of scores."""
     dtype = query.dtype
-    query, key, value = (cast(op, tensor, wide(dtype)) for tensor in (query, key, value))
+    query, key, value = (raised(op, tensor) for tensor in (query, key, value))
     key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
     scores, bias = scores_of(op, query, key, attn_mask, is_causal, scale)
     result, _ = weighted(op, scores, bias, value, attn_mask, 0.0, is_causal)
-    return cast(op, result, dtype), op.ReduceLogSumExp(scores, [-1], keepdims=0)
+    return rounded(op, result, dtype), op.ReduceLogSumExp(scores, [-1], keepdims=0)
 
 
 @translates(aten._scaled_dot_product_attention_math.default)
@@ -78,8 +78,8 @@ def attention_math(op, query, key, value, attn_mask, dropout_p, is_causal, scale
 def rounded_attention(op, query, key, value, attn_mask, *options):
     """`attend`, halves in float32, rounded once as in eager."""
     dtype = query.dtype
-    query, key, value = (cast(op, tensor, wide(dtype)) for tensor in (query, key, value))
-    return tuple(cast(op, x, dtype) for x in attend(op, query, key, value, attn_mask, *options))
+    query, key, value = (raised(op, tensor) for tensor in (query, key, value))
+    return tuple(rounded(op, x, dtype) for x in attend(op, query, key, value, attn_mask, *options))
 
 
 def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):

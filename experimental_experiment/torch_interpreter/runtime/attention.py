@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.attention import attend
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import wide
+from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.runtime.reductions import is_on_gpu
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 
@@ -24,8 +24,7 @@ def of_halves(op, *tensors, **attributes):
     dtype = tensors[0].dtype
     if wide(dtype) == dtype or is_exact_on_gpu(op, *tensors, **attributes):
         return None
-    cast = [x if x is None or x.dtype == BOOL else op.Cast(x, to=wide(dtype)) for x in tensors]
-    return op.Cast(op.emit("Attention", cast, attributes), to=dtype)
+    return rounded(op, op.emit("Attention", [raised(op, x) for x in tensors], attributes), dtype)
 
 
 def is_exact_on_gpu(op, query, key, value, attn_mask=None, *, is_causal=0, **_) -> bool:

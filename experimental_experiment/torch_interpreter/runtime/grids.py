@@ -13,7 +13,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.aten.resize import cubic_weights
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import rounded_once
+from experimental_experiment.torch_interpreter.promotion import rounded_once, wide
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 from experimental_experiment.torch_interpreter.sizes import Size, minus
 
@@ -122,9 +122,14 @@ FAR = 10.0
 """A coordinate that is outside of any image, with all that is read around it."""
 
 
+def gathered(op, input, grid, **attributes):
+    """GridSample in elementary operators; which elements are around a point depends on its rounding."""
+    return of_points(op, input, op.Cast(grid, to=wide(grid.dtype)), **attributes)
+
+
 @rounded_once
-def gathered(op, input, grid, mode="linear", padding_mode="zeros", align_corners=0):
-    """GridSample in elementary operators: the elements around every point, times their weights."""
+def of_points(op, input, grid, mode="linear", padding_mode="zeros", align_corners=0):
+    """The elements around every point, times their weights."""
     axes, padding = rank(input) - 2, padding_mode
     coordinates = reversed(op.Split(grid, axis=-1, num_outputs=axes, outputs=axes))
     sizes = [op.size(input, axis + 2) for axis in range(axes)]

@@ -45,6 +45,15 @@ CONTINUOUS = frozenset(
 )
 """Operators whose result moves as little as their operands do. Comparisons and indices see the rounded values that torch sees."""
 
+MOVING = frozenset("Concat Expand Reshape Slice Split Squeeze Transpose Unsqueeze".split())
+"""Operators that move elements: the next operator goes on with the wider ones that stand where theirs do."""
+
+GOES_ON = CONTINUOUS | MOVING
+"""Operators that take values before they are rounded, and give some."""
+
+REACH = 8
+"""How many such operators stand between two that compute, at most."""
+
 
 WITH_BODIES = frozenset({"If", "Loop", "Scan"})
 """Operators whose bodies take what they are given: a cast around them would not reach the bodies."""
@@ -140,18 +149,44 @@ def later(op_type: str, opset: int, kind: str, dtype: ir.DataType) -> str:
 
 def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """*value* in a wider dtype: what it was cast from when the operator before had no kernel either, a Cast otherwise."""
-    wide = op.context.cast_from.get(value)
-    is_here = wide is not None and (not op.context.keeps_modules or op.producer(wide) is not None)
-    if is_here and wide.dtype == dtype and op_type in CONTINUOUS:
+    wide = unrounded(op, value, dtype) if op_type in GOES_ON else None
+    if wide is not None:
         return wide
     if is_small(value) and value.dtype in dtypes.FLOATS:
         return op.computed("Cast", [value], value.const_value.numpy(), dtype)
     return op.Cast(value, to=dtype)
 
 
+def unrounded(op: Any, value: ir.Value, dtype: ir.DataType, reach: int = REACH) -> ir.Value | None:
+    """What *value* was cast from, moved as it was moved since; None when it was not cast from *dtype* here."""
+    known = op.context.cast_from
+    wide = known.get(value)
+    if wide is not None:
+        is_here = not op.context.keeps_modules or op.producer(wide) is not None
+        return wide if is_here and wide.dtype == dtype else None
+    node = op.producer(value)
+    if node is None or node.domain or node.op_type not in MOVING or not reach:
+        return None
+    moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+    inputs = [unrounded(op, item, dtype, reach - 1) for item in moved]
+    if None in inputs:
+        return None
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    results = op.emit(
+        node.op_type, [*inputs, *node.inputs[len(inputs) :]], attributes, outputs=len(node.outputs)
+    )
+    known.update(zip(node.outputs, results))
+    return known[value]
+
+
 def narrow_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """*value*, the result of a wider computation, cast back to *dtype*."""
+    return narrowed(op, value, dtype) if op_type in GOES_ON else op.Cast(value, to=dtype)
+
+
+def narrowed(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """*value* cast to *dtype*; what computes without a kernel goes on with the wider one."""
     result = op.Cast(value, to=dtype)
-    if (dtype, value.dtype) in CONTINUED and op_type in CONTINUOUS:
+    if (dtype, value.dtype) in CONTINUED and op.context.runtime == "onnxruntime":
         op.context.cast_from[result] = value
     return result
