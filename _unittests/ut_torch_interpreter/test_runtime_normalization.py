@@ -107,12 +107,12 @@ class TestNormalizationRows(ExporterTestCase):
         """CUDA's provider computes attention of halves as exactly as eager where there is no mask and heads are of eights."""
 
         class Attended(torch.nn.Module):
-            def __init__(self, masked=False, is_causal=False):
+            def __init__(self, masked=False, **given):
                 super().__init__()
-                self.masked, self.is_causal = masked, is_causal
+                self.masked, self.given = masked, given
 
             def forward(self, query, key, mask):
-                return sdpa(query, key, key, mask if self.masked else None, is_causal=self.is_causal)
+                return sdpa(query, key, key, mask if self.masked else None, **self.given)
 
         heads, longer = torch.randn(2, 3, 4, 16).half(), torch.randn(2, 3, 5, 16).half()
         mask = torch.ones(4, 4, dtype=torch.bool)
@@ -130,8 +130,9 @@ class TestNormalizationRows(ExporterTestCase):
                 )
                 found = [node.op_type for node in model.graph.node]
                 self.assertEqual((1, casts), (found.count("Attention"), found.count("Cast")))
-        model = to_onnx(on_a_gpu(Attended(), heads, heads, mask), target_opset=20, optimize=False)
-        self.assertIn("Cast", [node.op_type for node in model.graph.node])
+        for model, opset in ((Attended(), 20), (Attended(scale=-1.0), 23)):
+            found = to_onnx(on_a_gpu(model, heads, heads, mask), target_opset=opset, optimize=False)
+            self.assertIn("Cast", [node.op_type for node in found.graph.node])
 
 
 if __name__ == "__main__":

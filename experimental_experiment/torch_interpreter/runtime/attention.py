@@ -27,13 +27,18 @@ def of_halves(op, *tensors, **attributes):
     return rounded(op, op.emit("Attention", [raised(op, x) for x in tensors], attributes), dtype)
 
 
-def is_exact_on_gpu(op, query, key, value, attn_mask=None, *, is_causal=0, **_) -> bool:
+def is_exact_on_gpu(op, query, key, value, attn_mask=None, *, scale=None, is_causal=0) -> bool:
     """Whether CUDA's provider adds halves in float32, as eager does: not beside a mask, nor in heads that are not of eights."""
     sizes = [x.shape[-1] for x in (query, key, value)]
+    queries, keys = query.shape[-2], key.shape[-2]
+    is_square = (
+        queries == keys and getattr(queries, "value", queries) is not None
+    )  # two sizes without names are equal
     return (
         op.opset >= 23
         and attn_mask is None
-        and (not is_causal or query.shape[-2] == key.shape[-2])
+        and (scale is None or scale > 0)
+        and (not is_causal or is_square)
         and all(isinstance(size, int) and size % 8 == 0 for size in sizes)
         and is_on_gpu(op)
     )
