@@ -117,6 +117,7 @@ CASES = {
         lambda x: (x - x.mean(-1, True)) / (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
         ROWS,
     ),
+    "all elements, standardized": (lambda x: (x - x.mean()) / (x.std() + 1e-5), MATRIX),
     "median": (lambda x: x.median(1), MATRIX),
     "k-th value": (lambda x: x.kthvalue(2, 1), MATRIX),
     "quantile": (lambda x: x.float().quantile(0.3, 1), MATRIX),

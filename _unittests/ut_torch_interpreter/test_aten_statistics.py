@@ -41,8 +41,18 @@ class TestVariance(ExporterTestCase):
     def test_other_sizes(self):
         others = [(torch.randn(4, 1, 5),), (torch.randn(1, 2, 3),), (torch.zeros(2, 0, 3),)]
         self.assert_same_as_eager(aten.var_mean.correction, CUBE, [1], others=others, special_values=True)
-        for function in (lambda x: x.var(1, correction=0), lambda x: torch.std_mean(x, (0, 2), correction=0)):
+        for function in (
+            lambda x: x.var(1, correction=0),
+            lambda x: torch.std_mean(x, (0, 2), correction=0),
+            lambda x: (*torch.var_mean(x), *torch.std_mean(x, None, correction=2, keepdim=True)),
+            lambda x: (x - x.mean()) / (x.std() + 1e-3),
+        ):
             self.assert_same_as_eager(function, CUBE, others=others, special_values=True)
+
+    def test_the_mean_of_all_is_computed_once(self):
+        model = self.assert_same_as_eager(lambda x: (x - x.mean()) / x.std(), CUBE, dynamic=False)
+        written = [node.op_type for node in model.graph.node]
+        self.assertEqual(written, ["ReduceMean", "Sub", "Mul", "ReduceSum", "Div", "Sqrt", "Div"])
 
     def test_a_layer_norm_by_hand_is_one_node(self):
         def norm(x):

@@ -228,7 +228,9 @@ def count(op, self, dim) -> int | ir.Value:
     sizes = [op.size(self, axis) for axis in axes_of(self, dim)]
     if all(isinstance(size, int) for size in sizes):
         return math.prod(sizes)
-    return op.ReduceProd(op.shape(sizes), keepdims=0) if len(sizes) > 1 else sizes[0]
+    if len(sizes) == 1:
+        return sizes[0]
+    return op.Size(self) if len(sizes) == rank(self) else op.ReduceProd(op.shape(sizes), keepdims=0)
 
 
 def larger(op, op_type: str, bool_type: str, self, other) -> ir.Value:

@@ -10,6 +10,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count, mean_dim, reduce
 from experimental_experiment.torch_interpreter.dtypes import HALVES
+from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -96,13 +97,15 @@ def deviation(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
 def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.Value]:
     """Variance and mean along axes: the squares over ``max(0, size - correction)``, NaN or inf when that is 0.
 
-    Without correction it is written as the mean of the squares, which is what runtimes make a layer norm of.
+    Without correction it is written as the mean of the squares, which is what runtimes make a layer norm of. The mean of all elements has
+    no axes, like the one that a model subtracts itself when it normalizes: they are computed once.
     """
     wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
     correction = 1 if correction is None else correction
-    mean = mean_dim(op, wide, dim, True, None)
+    is_kept = keepdim or len(axes_of(self, dim)) < rank(self)
+    mean = mean_dim(op, wide, dim, is_kept, None)
     distance = op.Sub(wide, mean)
-    if not keepdim:
+    if is_kept and not keepdim:
         mean = op.Squeeze(mean, axes_of(self, dim))
     if correction == 0 and axes_of(self, dim):
         variance = mean_dim(op, op.Mul(distance, distance), dim, keepdim, None)
