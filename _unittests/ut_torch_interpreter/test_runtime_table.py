@@ -119,6 +119,32 @@ class TestRegions(ExporterTestCase):
         exact = copy.deepcopy(module).double()(x.double())
         self.assertLessEqual((got.double() - exact).abs().max(), (module(x).double() - exact).abs().max())
 
+    def test_sizes_are_those_of_what_is_not_rounded(self):
+        """What moves elements is written again in float32: its sizes are known, too, they are not read from it."""
+
+        class Grouped(torch.nn.Module):
+            def forward(self, x, keys, values):
+                heads = x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
+                shown = [
+                    item[:, :, None].expand(-1, -1, 2, -1, -1).reshape(item.shape[0], 2, -1, 4)
+                    for item in (keys, values)
+                ]
+                return torch.nn.functional.scaled_dot_product_attention(heads * 2, *shown)
+
+        def call(batch, queries, number):
+            sizes = ((batch, queries, 8), (batch, 1, number, 4), (batch, 1, number, 4))
+            return tuple(torch.randn(size).bfloat16() for size in sizes)
+
+        past = {0: "batch", 2: "keys"}
+        shapes = {"x": {0: "batch", 1: "queries"}, "keys": past, "values": past}
+        model = to_onnx(Grouped(), call(2, 5, 7), dynamic_shapes=shapes)
+        written = [node.op_type for node in model.graph.node]
+        self.assertFalse({"Shape", "Expand"} & {*written})  # the heads are grouped, not repeated
+        for given in (call(2, 5, 7), call(3, 1, 4)):
+            (got,) = comparison.run(comparison.session(model), given)
+            exact, eager = Grouped()(*(item.double() for item in given)), Grouped()(*given)
+            self.assertLessEqual((got.double() - exact).abs().max(), (eager.double() - exact).abs().max())
+
     def test_comparisons_see_the_rounded_values(self):
         x = torch.tensor([1.0, 1.0 + 2**-7], dtype=torch.bfloat16)
         self.assert_same_as_eager(lambda x: (x * 1.01 == (x * 1.01).reshape(2, 1), (x / 3).sort()), x)

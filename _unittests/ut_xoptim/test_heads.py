@@ -50,6 +50,27 @@ class TestGroupedHeads(RuleTestCase):
             rule="ValuesOfGroupedHeads",
         )
 
+    def test_heads_converted_before_they_are_repeated(self):
+        """Expand has no kernel for bfloat16."""
+        cast = repeated().replace("e = Expand (u, spread)", "c = Cast <to=1> (u) e = Expand (c, spread)")
+        self.assert_becomes(
+            f"""agraph (float[B,6,S,8] q, float16[B,2,3,8] k) => (float[B,6,S,3] y)
+            {{ {cast} t = Transpose <perm=[0,1,3,2]> (r) y = MatMul (q, t) }}""",
+            ["Cast", "Transpose", "Reshape", "MatMul", "Reshape"],
+            rule="ScoresOfGroupedHeads",
+        )
+        self.assert_becomes(
+            f"""agraph (float[B,6,S,3] q, float16[B,2,3,8] k) => (float[B,6,S,8] y)
+            {{ {cast} y = MatMul (q, r) }}""",
+            ["Cast", "Reshape", "MatMul", "Reshape"],
+            rule="ValuesOfGroupedHeads",
+        )
+        self.assert_stays(
+            f"""agraph (float[B,6,S,3] q, float16[B,2,3,8] k) => (float[B,6,S,8] y, float[B,2,1,3,8] z)
+            {{ {cast} y = MatMul (q, r) z = Neg(c) }}""",
+            rule="ValuesOfGroupedHeads",
+        )
+
     def test_converted_heads_that_are_used_otherwise(self):
         self.assert_stays(
             f"""agraph (float[B,6,S,3] q, float16[B,2,3,8] k) => (float[B,6,S,8] y, float[B,6,3,8] z)

@@ -303,6 +303,15 @@ def know_sizes(op: Emitter, x: ir.Value, sizes: Sequence[Size]) -> None:
     x.shape = ir.Shape(own)
 
 
+def take_sizes(op: Emitter, x: ir.Value, like: ir.Value) -> None:
+    """Keep of *x* what is known of the sizes of *like*, which are the same; nothing when nothing is."""
+    if like.shape is None:
+        return
+    own = like.shape if x.shape is None else x.shape
+    x.shape = ir.Shape([size if isinstance(size, int) else told for size, told in zip(own, like.shape)])
+    know_sizes(op, x, sizes_of(op, like))
+
+
 def known(op: Emitter, number: Any, wish: str) -> Any:
     """The value of a symbolic number that is static, or that was met before; None otherwise. Other numbers as they are."""
     if not isinstance(number, SYMBOLIC):

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
 
@@ -163,7 +163,10 @@ def unrounded(op: Any, value: ir.Value, dtype: ir.DataType, reach: int = REACH) 
     wide = known.get(value)
     if wide is not None:
         is_here = not op.context.keeps_modules or op.producer(wide) is not None
-        return wide if is_here and wide.dtype == dtype else None
+        if not is_here or wide.dtype != dtype:
+            return None
+        sizes.take_sizes(op, wide, value)
+        return wide
     node = op.producer(value)
     if node is None or node.domain or node.op_type not in MOVING or not reach:
         return None
@@ -175,7 +178,9 @@ def unrounded(op: Any, value: ir.Value, dtype: ir.DataType, reach: int = REACH) 
     results = op.emit(
         node.op_type, [*inputs, *node.inputs[len(inputs) :]], attributes, outputs=len(node.outputs)
     )
-    known.update(zip(node.outputs, results))
+    for rounded, result in zip(node.outputs, results):
+        sizes.take_sizes(op, result, rounded)
+        known[rounded] = result
     return known[value]
 
 
