@@ -119,6 +119,55 @@ class TestRegions(ExporterTestCase):
         exact = copy.deepcopy(module).double()(x.double())
         self.assertLessEqual((got.double() - exact).abs().max(), (module(x).double() - exact).abs().max())
 
+    def test_what_has_a_kernel_goes_on_too(self):
+        """LayerNormalization in float32 between sums and products, in bfloat16 where nothing before it is; numbers that bfloat16 rounds."""
+
+        class Block(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.layer = torch.nn.LayerNorm(8), torch.nn.Linear(8, 8)
+
+            def forward(self, x):
+                normed = self.norm(x + self.layer(x))
+                return 0.5 * normed * (1 + torch.tanh(0.7978845608 * (normed + 0.044715 * normed**3)))
+
+        module, x = Block().bfloat16().eval(), torch.randn(2, 5, 8).bfloat16()
+        model = to_onnx(module, (x,))
+        weights = {item.name for item in model.graph.initializer}
+        casts = [node for node in model.graph.node if node.op_type == "Cast" and node.input[0] not in weights]
+        self.assertEqual(2, len(casts))
+        self.assertIn("Gelu", [node.op_type for node in model.graph.node])
+        (got,) = comparison.run(comparison.session(model), (x,))
+        exact = copy.deepcopy(module).double()(x.double())
+        self.assertLessEqual((got.double() - exact).abs().max(), (module(x).double() - exact).abs().max())
+        alone = to_onnx(module.norm, (x,))
+        self.assertEqual(["LayerNormalization"], [node.op_type for node in alone.graph.node])
+
+    def test_regions_of_many_operators(self):
+        """One cast in, one cast out; rows of the table that write several operators go on as well."""
+        rows = torch.tensor([0, 2, 1, 0, 2])
+        functions = {
+            "padded, cut off, resized": lambda x: torch.nn.functional.interpolate(
+                torch.nn.functional.pad(x * 2, (1, 1)).clamp(-1, 1)[:, None], scale_factor=2.0
+            ).atan(),
+            "a row": lambda x: (x * 1.01)[:, 1].cumsum(0) / 3,
+            "tiles": lambda x: (x / 3).repeat(2, 1, 1).tril() * 1.01,
+            "sums into rows": lambda x: torch.zeros_like(x[:, :3]).index_add(1, rows, x * 1.01) / 3,
+            "standardized": lambda x: torch.std_mean(x * 1.01, -1, keepdim=True)[0] / 3,
+            "a norm": lambda x: torch.linalg.vector_norm(x * 1.01, 3, -1) / 3,
+            "rows of squares": lambda x: torch.nn.functional.rms_norm(x * 1.01, (8,)) / 3,
+            "an axis that is moved": lambda x: (x * 1.01).permute(2, 0, 1) @ (x * 1.01)[0, :, :2] / 3,
+        }
+        x = torch.randn(2, 5, 8).bfloat16()
+        for name, function in functions.items():
+            with self.subTest(name):
+                model = to_onnx(function, (x,))
+                casts = [node for node in model.graph.node if node.op_type == "Cast"]
+                self.assertEqual(2, len(casts))
+                (got,) = comparison.run(comparison.session(model), (x,))
+                exact, eager = function(x.double()), function(x)
+                self.assertLessEqual((got.double() - exact).abs().max(), (eager.double() - exact).abs().max())
+
     def test_sizes_are_those_of_what_is_not_rounded(self):
         """What moves elements is written again in float32: its sizes are known, too, they are not read from it."""
 

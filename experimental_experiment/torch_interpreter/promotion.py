@@ -142,7 +142,7 @@ def factors(op, dtype: ir.DataType, self: Any, other: Any) -> list[Any]:
     ``half * 1e5`` is finite. The first operand is rounded.
     """
     if dtype in HALVES and not holds(dtype, other):
-        return [cast(op, cast(op, self, dtype), ir.DataType.FLOAT), cast(op, other, ir.DataType.FLOAT)]
+        return [cast(op, x, ir.DataType.FLOAT) for x in (raised(op, cast(op, self, dtype)), other)]
     return rounded_operands(op, dtype, self, other)
 
 

@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.promotion import (
     float_dtype,
     promote_to_float,
     result_dtype,
+    rounded,
     rounded_operands,
     wide,
 )
@@ -70,7 +71,7 @@ def mul(op, self, other):
     """``self * other``; booleans multiply as a logical and."""
     dtype = result_dtype(self, other)
     op_type = "And" if dtype == BOOL else "Mul"
-    return cast(op, op.emit(op_type, factors(op, dtype, self, other)), dtype)
+    return rounded(op, op.emit(op_type, factors(op, dtype, self, other)), dtype)
 
 
 @translates(
@@ -84,7 +85,7 @@ def mul(op, self, other):
 def div(op, self, other):
     """True division: integers give floats."""
     dtype = float_dtype(self, other)
-    return cast(op, op.Div(*factors(op, dtype, self, other)), dtype)
+    return rounded(op, op.Div(*factors(op, dtype, self, other)), dtype)
 
 
 @translates(aten.addcmul.default)

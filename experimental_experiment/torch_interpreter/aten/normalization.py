@@ -13,7 +13,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import wide
+from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, is_static, quotient, sizes_of, volume
 
@@ -136,7 +136,8 @@ def updated(op, input, axes, running, batch, momentum):
 @translates(aten.layer_norm.default)
 def layer_norm(op, input, normalized_shape, weight, bias, eps):
     """Normalize over the last len(normalized_shape) axes."""
-    return op.Cast(layer_normalization(op, input, normalized_shape, weight, bias, eps), to=input.dtype)
+    result = layer_normalization(op, input, normalized_shape, weight, bias, eps)
+    return rounded(op, result, input.dtype)
 
 
 @translates(aten.native_layer_norm.default)
@@ -166,7 +167,7 @@ def rms_norm(op, input, normalized_shape, weight, eps):
         weight = ones_like_axes(op, input, axis)
     x, weight = in_one_dtype(op, input, weight)
     result = op.RMSNormalization(x, weight, axis=axis, epsilon=smallest_step(input, eps))
-    return op.Cast(result, to=input.dtype)
+    return rounded(op, result, input.dtype)
 
 
 @translates(aten._fused_rms_norm.default)
@@ -193,7 +194,8 @@ def group_norm(op, input, num_groups, weight, bias, eps):
     weight = repeated_number(op, 1.0, channels, input.dtype) if weight is None else weight
     bias = repeated_number(op, 0.0, channels, input.dtype) if bias is None else bias
     x, weight, bias = in_one_dtype(op, input, weight, bias)
-    return op.Cast(op.GroupNormalization(x, weight, bias, num_groups=num_groups, epsilon=eps), to=input.dtype)
+    result = op.GroupNormalization(x, weight, bias, num_groups=num_groups, epsilon=eps)
+    return rounded(op, result, input.dtype)
 
 
 @translates(aten.native_group_norm.default)
@@ -265,11 +267,6 @@ def repeated_number(op, number, count, dtype):
 
 
 # ---- shared
-
-
-def raised(op, x: ir.Value) -> ir.Value:
-    """*x* in the dtype that torch computes in."""
-    return op.Cast(x, to=wide(x.dtype))
 
 
 def in_one_dtype(op, *given: ir.Value | None) -> list[ir.Value | None]:

@@ -9,8 +9,8 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count, mean_dim, reduce
-from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -100,7 +100,7 @@ def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.
     Without correction it is written as the mean of the squares, which is what runtimes make a layer norm of. The mean of all elements has
     no axes, like the one that a model subtracts itself when it normalizes: they are computed once.
     """
-    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    wide = raised(op, self)
     correction = 1 if correction is None else correction
     is_kept = keepdim or len(axes_of(self, dim)) < rank(self)
     mean = mean_dim(op, wide, dim, is_kept, None)
@@ -109,7 +109,7 @@ def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.
         mean = op.Squeeze(mean, axes_of(self, dim))
     if correction == 0 and axes_of(self, dim):
         variance = mean_dim(op, op.Mul(distance, distance), dim, keepdim, None)
-        return op.CastLike(variance, self), op.CastLike(mean, self)
+        return rounded(op, variance, self.dtype), rounded(op, mean, self.dtype)
     number = count(op, self, dim)
     if isinstance(number, int):
         divisor = op.CastLike(float(max(number - correction, 0)), wide)
@@ -117,4 +117,4 @@ def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.
         divisor = op.Max(op.Sub(op.CastLike(number, wide), op.CastLike(float(correction), wide)), 0.0)
     # ReduceSumSquare, a node less, takes two to ten times as long in onnxruntime along one of several axes
     squares = reduce(op, "ReduceSum", op.Mul(distance, distance), dim, keepdim)
-    return op.CastLike(op.Div(squares, divisor), self), op.CastLike(mean, self)
+    return rounded(op, op.Div(squares, divisor), self.dtype), rounded(op, mean, self.dtype)

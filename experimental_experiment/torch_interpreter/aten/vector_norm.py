@@ -12,8 +12,8 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.reduction import reduce
-from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -58,12 +58,12 @@ def norm_dtype(op, self, p, dtype):
 @translates(aten.renorm.default)
 def renorm(op, self, p, dim, maxnorm):
     """The slices along an axis, those whose norm exceeds *maxnorm* scaled down to it."""
-    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    wider = raised(op, self)
     others = [axis for axis in range(rank(self)) if axis != dim % rank(self)]
-    norm = vector_norm(op, wide, p, others, True, None)
+    norm = vector_norm(op, wider, p, others, True, None)
     factor = op.Div(op.CastLike(float(maxnorm), norm), op.Add(norm, 1e-7))
     factor = op.Where(op.Greater(norm, float(maxnorm)), factor, op.CastLike(1.0, norm))
-    return op.CastLike(op.Mul(wide, factor), self)
+    return rounded(op, op.Mul(wider, factor), self.dtype)
 
 
 def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.Value:
@@ -74,9 +74,8 @@ def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.
         return reduce(op, f"ReduceL{int(order)}", self, dim, keepdim)
     if math.isinf(order):
         return reduce(op, "ReduceMax" if order > 0 else "ReduceMin", op.Abs(self), dim, keepdim)
-    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
     if order == 0:
-        nonzero = op.CastLike(op.Cast(wide, to=ir.DataType.BOOL), wide)
+        nonzero = op.Cast(op.Cast(self, to=ir.DataType.BOOL), to=wide(self.dtype))
         return op.CastLike(reduce(op, "ReduceSum", nonzero, dim, keepdim), self)
-    total = reduce(op, "ReduceSum", op.Pow(op.Abs(wide), float(order)), dim, keepdim)
-    return op.CastLike(op.Pow(total, 1.0 / order), self)
+    total = reduce(op, "ReduceSum", op.Pow(op.Abs(raised(op, self)), float(order)), dim, keepdim)
+    return rounded(op, op.Pow(total, 1.0 / order), self.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -38,14 +39,17 @@ CONTINUED = frozenset({(BFLOAT16, FLOAT), (DOUBLE, FLOAT)})
 """A dtype and the wider one that the next operator goes on with: one cast around a region, not around every node."""
 
 CONTINUOUS = frozenset(
-    """Abs Add AveragePool BatchNormalization Conv ConvTranspose Cos Div Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool
-    GroupNormalization HardSigmoid HardSwish InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax MatMul Max Mean Min
-    Mish Mul Neg Pow PRelu RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
-    ReduceSum ReduceSumSquare Relu Selu Sigmoid Sin Softmax Softplus Softsign Sqrt Sub Sum Swish Tanh Where""".split()
+    """Abs Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Clip Col2Im Conv ConvTranspose Cos Cosh CumProd
+    CumSum Div Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalMaxPool GroupNormalization GRU HardSigmoid HardSwish
+    InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LSTM MatMul Max Mean Min Mish Mul Neg Pad Pow PRelu
+    Reciprocal ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu
+    Resize RMSNormalization RNN Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Sub Sum Swish Tan Tanh Trilu Where""".split()
 )
 """Operators whose result moves as little as their operands do. Comparisons and indices see the rounded values that torch sees."""
 
-MOVING = frozenset("Concat Expand Reshape Slice Split Squeeze Transpose Unsqueeze".split())
+MOVING = frozenset(
+    "Concat DepthToSpace Expand Gather Reshape Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze".split()
+)
 """Operators that move elements: the next operator goes on with the wider ones that stand where theirs do."""
 
 GOES_ON = CONTINUOUS | MOVING
@@ -99,11 +103,13 @@ def widened(
         [None if value is None or type(value.type) is not ir.TensorType else value.dtype for value in values]
     )
     context = op.context
+    allowed: Mapping[str, frozenset[ir.DataType]] = computed(op_type, context.opset, context.runtime)
     if computes(op_type, context.opset, context.runtime, given):
-        return values, {}
+        if BFLOAT16 not in given or not goes_on(op, op_type, values):
+            return values, {}
+        allowed = {kind: each - {BFLOAT16} for kind, each in allowed.items()}
     chosen: dict[str, ir.DataType] = {}
     restored: dict[str, ir.DataType] = {}
-    allowed = computed(op_type, context.opset, context.runtime)
     for position, value in enumerate(values):
         if value is None or not isinstance(value.type, ir.TensorType):
             continue
@@ -157,31 +163,46 @@ def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir
     return op.Cast(value, to=dtype)
 
 
-def unrounded(op: Any, value: ir.Value, dtype: ir.DataType, reach: int = REACH) -> ir.Value | None:
+def goes_on(op: Any, op_type: str, values: Sequence[ir.Value | None]) -> bool:
+    """Whether an operator that has a kernel for bfloat16, LayerNormalization, stands in a region of float32: no cast in front of it."""
+    return op_type in CONTINUOUS and values[0] is not None and was_wider(op, values[0], FLOAT, REACH)
+
+
+def unrounded(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
     """What *value* was cast from, moved as it was moved since; None when it was not cast from *dtype* here."""
-    known = op.context.cast_from
-    wide = known.get(value)
+    return moved(op, value, dtype) if was_wider(op, value, dtype, REACH) else None
+
+
+def was_wider(op: Any, value: ir.Value, dtype: ir.DataType, reach: int) -> bool:
+    """Whether *value* was cast from *dtype* in this graph, or at most *reach* operators have moved what was."""
+    wide = op.context.cast_from.get(value)
     if wide is not None:
-        is_here = not op.context.keeps_modules or op.producer(wide) is not None
-        if not is_here or wide.dtype != dtype:
-            return None
-        sizes.take_sizes(op, wide, value)
-        return wide
+        return wide.dtype == dtype and (not op.context.keeps_modules or op.producer(wide) is not None)
     node = op.producer(value)
     if node is None or node.domain or node.op_type not in MOVING or not reach:
-        return None
-    moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
-    inputs = [unrounded(op, item, dtype, reach - 1) for item in moved]
-    if None in inputs:
-        return None
-    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    results = op.emit(
-        node.op_type, [*inputs, *node.inputs[len(inputs) :]], attributes, outputs=len(node.outputs)
-    )
-    for rounded, result in zip(node.outputs, results):
-        sizes.take_sizes(op, result, rounded)
-        known[rounded] = result
-    return known[value]
+        return False
+    return all(was_wider(op, item, dtype, reach - 1) for item in moved_by(node))
+
+
+def moved_by(node: ir.Node) -> Sequence[ir.Value]:
+    """The inputs of a node of `MOVING` whose elements are moved."""
+    return node.inputs if node.op_type == "Concat" else node.inputs[:1]
+
+
+def moved(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """`unrounded` of what `was_wider`: the operators that moved it are written once more."""
+    known = op.context.cast_from
+    if value not in known:
+        node = value.producer()
+        inputs = [moved(op, item, dtype) for item in moved_by(node)]
+        attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+        results = op.emit(
+            node.op_type, [*inputs, *node.inputs[len(inputs) :]], attributes, outputs=len(node.outputs)
+        )
+        known.update(zip(node.outputs, results))
+    wide = known[value]
+    sizes.take_sizes(op, wide, value)
+    return wide
 
 
 def narrow_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir.Value:

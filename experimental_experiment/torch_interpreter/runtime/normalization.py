@@ -10,11 +10,11 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.normalization import in_groups, out_of_groups
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import rounded_once, wide
+from experimental_experiment.torch_interpreter.promotion import raised, rounded, rounded_once, wide
 from experimental_experiment.torch_interpreter.runtime.reductions import is_on_gpu
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 
-DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
+DOUBLE = ir.DataType.DOUBLE
 
 
 # ---- layer
@@ -87,9 +87,7 @@ def squares_of_halves(op, x, scale, **attributes):
     """RMSNormalization of float32 tensors, cast back."""
     if wide(x.dtype) == x.dtype:
         return None
-    return op.Cast(
-        op.RMSNormalization(op.Cast(x, to=FLOAT), op.Cast(scale, to=FLOAT), **attributes), to=x.dtype
-    )
+    return rounded(op, op.RMSNormalization(raised(op, x), raised(op, scale), **attributes), x.dtype)
 
 
 @before(23, "RMSNormalization", because="it does not exist", nodes=6)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.promotion import wide
+from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
@@ -107,15 +107,16 @@ def cast_before_the_transposition(op, a, b):
     if not (a.shape and b.shape) or rank(a) == rank(b) or not (transposition(a) or transposition(b)):
         return None
     dtype = wide(a.dtype)
-    return op.Cast(op.MatMul(transposed_last(op, a, dtype), transposed_last(op, b, dtype)), to=a.dtype)
+    product = op.MatMul(transposed_last(op, a, dtype), transposed_last(op, b, dtype))
+    return rounded(op, product, a.dtype)
 
 
 def transposed_last(op, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     """*x* in *dtype*, cast before its `transposition` if there is one."""
     moved = transposition(x)
-    if moved is None:
-        return op.Cast(x, to=dtype)
-    return op.Transpose(op.Cast(moved.inputs[0], to=dtype), perm=moved.attributes["perm"].as_ints())
+    source = x if moved is None else moved.inputs[0]
+    source = raised(op, source) if wide(x.dtype) != x.dtype else op.Cast(source, to=dtype)
+    return source if moved is None else op.Transpose(source, perm=moved.attributes["perm"].as_ints())
 
 
 def transposition(x: ir.Value) -> ir.Node | None:

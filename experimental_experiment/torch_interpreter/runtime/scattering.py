@@ -9,10 +9,11 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
+from experimental_experiment.torch_interpreter.promotion import raised, rounded
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 from experimental_experiment.torch_interpreter.sizes import rank, static
 
-BFLOAT16, BOOL, FLOAT = ir.DataType.BFLOAT16, ir.DataType.BOOL, ir.DataType.FLOAT
+BFLOAT16, BOOL = ir.DataType.BFLOAT16, ir.DataType.BOOL
 FLOAT16, INT32, INT64 = ir.DataType.FLOAT16, ir.DataType.INT32, ir.DataType.INT64
 
 EXTREMA = ("max", "min")
@@ -97,9 +98,8 @@ def in_float32(op, x, indices, updates, *, operator, reduction=None, **attribute
     compared = operator == "ScatterElements" and x.dtype == FLOAT16 and reduction in EXTREMA
     if reduction in (None, "none") or x.dtype not in (BFLOAT16, FLOAT16) or compared:
         return None
-    wide = [op.Cast(value, to=FLOAT) for value in (x, updates)]
-    result = op.emit(operator, (wide[0], indices, wide[1]), {"reduction": reduction, **attributes})
-    return op.Cast(result, to=x.dtype)
+    inputs = raised(op, x), indices, raised(op, updates)
+    return rounded(op, op.emit(operator, inputs, {"reduction": reduction, **attributes}), x.dtype)
 
 
 @repairs(
