@@ -33,6 +33,7 @@ ROWS = {
 OTHER_ROWS = {
     "GroupNormalization.groups_as_instances": (lambda x: F.group_norm(x, 3), IMAGE),
     "InstanceNormalization.instances_by_deviation": "test_instances_on_a_gpu",
+    "LayerNormalization.layers_of_bfloat16": "test_layers_of_bfloat16",
 }
 """Rows that only save time."""
 
@@ -47,6 +48,28 @@ def on_a_gpu(model, *tensors):
 class TestNormalizationRows(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+
+    def test_layers_of_bfloat16(self):
+        """In float32, also the three results that a training needs; one node without the row, and on a GPU."""
+
+        class Normalized(torch.nn.Module):
+            def forward(self, x, weight, bias):
+                return F.layer_norm(x, (6,), weight, bias)
+
+        def three(x, weight, bias):
+            return torch.ops.aten.native_layer_norm(x * 3, (6,), weight, bias, 1e-5)
+
+        tensors = tuple(torch.randn(size).bfloat16() for size in ((4, 6), (6,), (6,)))
+        self.assert_same_as_eager(Normalized(), *tensors)
+        self.assert_same_as_eager(three, *tensors)
+
+        def written(model, *given):
+            return [node.op_type for node in to_onnx(model, *given).graph.node]
+
+        self.assertEqual([*["Cast"] * 3, "LayerNormalization", "Cast"], written(Normalized(), tensors))
+        with without_row("LayerNormalization.layers_of_bfloat16"):
+            self.assertEqual(["LayerNormalization"], written(Normalized(), tensors))
+        self.assertEqual(["LayerNormalization"], written(on_a_gpu(Normalized(), *tensors)))
 
     def test_groups_of_channels(self):
         function, x = OTHER_ROWS["GroupNormalization.groups_as_instances"]

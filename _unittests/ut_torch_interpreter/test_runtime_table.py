@@ -120,7 +120,7 @@ class TestRegions(ExporterTestCase):
         self.assertLessEqual((got.double() - exact).abs().max(), (module(x).double() - exact).abs().max())
 
     def test_what_has_a_kernel_goes_on_too(self):
-        """LayerNormalization in float32 between sums and products, in bfloat16 where nothing before it is; numbers that bfloat16 rounds."""
+        """LayerNormalization between sums and products, numbers that bfloat16 rounds."""
 
         class Block(torch.nn.Module):
             def __init__(self):
@@ -140,8 +140,6 @@ class TestRegions(ExporterTestCase):
         (got,) = comparison.run(comparison.session(model), (x,))
         exact = copy.deepcopy(module).double()(x.double())
         self.assertLessEqual((got.double() - exact).abs().max(), (module(x).double() - exact).abs().max())
-        alone = to_onnx(module.norm, (x,))
-        self.assertEqual(["LayerNormalization"], [node.op_type for node in alone.graph.node])
 
     def test_regions_of_many_operators(self):
         """One cast in, one cast out; rows of the table that write several operators go on as well."""

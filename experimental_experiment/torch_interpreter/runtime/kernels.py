@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -103,13 +103,11 @@ def widened(
         [None if value is None or type(value.type) is not ir.TensorType else value.dtype for value in values]
     )
     context = op.context
-    allowed: Mapping[str, frozenset[ir.DataType]] = computed(op_type, context.opset, context.runtime)
     if computes(op_type, context.opset, context.runtime, given):
-        if BFLOAT16 not in given or not goes_on(op, op_type, values):
-            return values, {}
-        allowed = {kind: each - {BFLOAT16} for kind, each in allowed.items()}
+        return values, {}
     chosen: dict[str, ir.DataType] = {}
     restored: dict[str, ir.DataType] = {}
+    allowed = computed(op_type, context.opset, context.runtime)
     for position, value in enumerate(values):
         if value is None or not isinstance(value.type, ir.TensorType):
             continue
@@ -161,11 +159,6 @@ def wide_value(op: Any, op_type: str, value: ir.Value, dtype: ir.DataType) -> ir
     if is_small(value) and value.dtype in dtypes.FLOATS:
         return op.computed("Cast", [value], value.const_value.numpy(), dtype)
     return op.Cast(value, to=dtype)
-
-
-def goes_on(op: Any, op_type: str, values: Sequence[ir.Value | None]) -> bool:
-    """Whether an operator that has a kernel for bfloat16, LayerNormalization, stands in a region of float32: no cast in front of it."""
-    return op_type in CONTINUOUS and values[0] is not None and was_wider(op, values[0], FLOAT, REACH)
 
 
 def unrounded(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
