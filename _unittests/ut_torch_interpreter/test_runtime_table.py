@@ -205,6 +205,21 @@ class TestRegions(ExporterTestCase):
 
         self.assert_same_as_eager(sampled, x, points)
 
+    def test_distances_from_what_is_seen_rounded(self):
+        """Where eager's distance is 0, that of what is not rounded would be negative: its root is NaN."""
+        x = (torch.rand(4, 500) * 8).bfloat16()
+        functions = {
+            "floor": lambda y: y - y.floor(),
+            "the elements moved": lambda y: y.t().reshape(-1) - (y.t().floor() * 1).reshape(-1),
+            "ceil": lambda y: y.ceil() - y,
+            "integers": lambda y: y - y.long(),
+            "the smallest": lambda y: y - y.sort(-1).values[:, :1],
+            "chosen": lambda y: (y.gather(-1, y.argmax(-1, keepdim=True)) - y.amax(-1, keepdim=True)).abs(),
+        }
+        for name, function in functions.items():
+            with self.subTest(name):
+                self.assert_same_as_eager(lambda x, function=function: function(x * 1.01).sqrt(), x)
+
     def test_the_rounding_that_the_model_asks_for(self):
         x = torch.tensor([1.0, 3.0], dtype=torch.bfloat16)
         self.assert_same_as_eager(lambda x: (x / 3).float() * 3, x)

@@ -100,6 +100,7 @@ class Context:
         applied: how often each row was applied.
         repaired: how often one that the runtime needs was, whatever the operator set.
         cast_from: values of a dtype without kernels, each with the value that it was cast from, see `runtime.kernels`.
+        seen_rounded: those of them that an operator has seen as they were rounded, as a comparison does.
     """
 
     root: ir.Graph
@@ -123,6 +124,7 @@ class Context:
     applied: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     repaired: int = 0
     cast_from: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
+    seen_rounded: set[ir.Value] = dataclasses.field(default_factory=set)
 
     def __post_init__(self):
         self.rows = table.active(self.opset, self.runtime, self.special_values)
@@ -236,6 +238,8 @@ class Emitter:
                 dtypes.check_inputs(op_type, opset, values)
             if attributes:
                 attributes = dtypes.attributes_at(op_type, opset, attributes)
+            if context.cast_from:
+                kernels.see_rounded(self, op_type, values, attributes)
             values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
         results = self.folded(node) or list(node.outputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -51,6 +51,9 @@ MOVING = frozenset(
     "Concat DepthToSpace Expand Gather Reshape Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze".split()
 )
 """Operators that move elements: the next operator goes on with the wider ones that stand where theirs do."""
+
+NEUTRAL = frozenset(("CastLike", "Identity", "Shape", "Size"))
+"""Operators to which a rounding makes no difference, besides casts to floats."""
 
 GOES_ON = CONTINUOUS | MOVING
 """Operators that take values before they are rounded, and give some."""
@@ -166,8 +169,36 @@ def unrounded(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
     return moved(op, value, dtype) if was_wider(op, value, dtype, REACH) else None
 
 
+def see_rounded(
+    op: Any, op_type: str, values: Sequence[ir.Value | None], attributes: Mapping[str, Any]
+) -> None:
+    """Values whose rounding an operator sees, as Floor and TopK do, are rounded for those that come after it, too.
+
+    ``x - x.floor()`` is never negative then: its root is no NaN where eager has 0.
+    """
+    is_neutral = op_type in NEUTRAL or (op_type == "Cast" and attributes["to"] in dtypes.FLOATS)
+    if op_type in GOES_ON or is_neutral:
+        return
+    for value in values:
+        if (
+            value is not None and value.dtype == BFLOAT16
+        ):  # a float64 that was computed in float32 is the same number
+            op.context.seen_rounded.update(origins(value, REACH) & op.context.cast_from.keys())
+
+
+def origins(value: ir.Value, reach: int) -> set[ir.Value]:
+    """The values whose elements at most *reach* operators have moved to where they are in *value*."""
+    node = value.producer()
+    if node is None or node.domain or node.op_type not in MOVING or not reach:
+        return {value}
+    return set().union(*(origins(item, reach - 1) for item in moved_by(node)))
+
+
 def was_wider(op: Any, value: ir.Value, dtype: ir.DataType, reach: int) -> bool:
-    """Whether *value* was cast from *dtype* in this graph, or at most *reach* operators have moved what was."""
+    """Whether *value* was cast from *dtype* in this graph, or at most *reach* operators have moved what was; nothing saw it rounded."""
+    seen = op.context.seen_rounded
+    if seen and not seen.isdisjoint(origins(value, reach)):
+        return False
     wide = op.context.cast_from.get(value)
     if wide is not None:
         return wide.dtype == dtype and (not op.context.keeps_modules or op.producer(wide) is not None)
