@@ -180,9 +180,8 @@ def see_rounded(
     if op_type in GOES_ON or is_neutral:
         return
     for value in values:
-        if (
-            value is not None and value.dtype == BFLOAT16
-        ):  # a float64 that was computed in float32 is the same number
+        # a float64 that was computed in float32 is the same number
+        if value is not None and value.dtype == BFLOAT16:
             op.context.seen_rounded.update(origins(value, REACH) & op.context.cast_from.keys())
 
 
