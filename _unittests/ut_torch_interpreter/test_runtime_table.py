@@ -214,6 +214,9 @@ class TestRegions(ExporterTestCase):
             "ceil": lambda y: y.ceil() - y,
             "integers": lambda y: y - y.long(),
             "the smallest": lambda y: y - y.sort(-1).values[:, :1],
+            "the smallest and its index": lambda y: y - y.min(-1, keepdim=True).values,
+            "a quotient": lambda y: y - y // 1,
+            "in float32": lambda y: y - y.float().floor().bfloat16(),
             "chosen": lambda y: (y.gather(-1, y.argmax(-1, keepdim=True)) - y.amax(-1, keepdim=True)).abs(),
         }
         for name, function in functions.items():

@@ -239,7 +239,7 @@ class Emitter:
             if attributes:
                 attributes = dtypes.attributes_at(op_type, opset, attributes)
             if context.cast_from:
-                kernels.see_rounded(self, op_type, values, attributes)
+                kernels.see_rounded(self, op_type, values)
             values, restored = kernels.widened(self, op_type, kinds, values)
         node = self.append(op_type, values, attributes, outputs or 1, domain)
         results = self.folded(node) or list(node.outputs)

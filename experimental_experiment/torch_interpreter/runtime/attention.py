@@ -31,9 +31,8 @@ def is_exact_on_gpu(op, query, key, value, attn_mask=None, *, scale=None, is_cau
     """Whether CUDA's provider adds halves in float32, as eager does: not beside a mask, nor in heads that are not of eights."""
     sizes = [x.shape[-1] for x in (query, key, value)]
     queries, keys = query.shape[-2], key.shape[-2]
-    is_square = (
-        queries == keys and getattr(queries, "value", queries) is not None
-    )  # two sizes without names are equal
+    # two sizes without names are equal
+    is_square = queries == keys and getattr(queries, "value", queries) is not None
     return (
         op.opset >= 23
         and attn_mask is None

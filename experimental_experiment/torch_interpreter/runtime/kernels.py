@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -52,8 +52,8 @@ MOVING = frozenset(
 )
 """Operators that move elements: the next operator goes on with the wider ones that stand where theirs do."""
 
-NEUTRAL = frozenset(("CastLike", "Identity", "Shape", "Size"))
-"""Operators to which a rounding makes no difference, besides casts to floats."""
+NEUTRAL = frozenset(("Identity", "Shape", "Size"))
+"""Operators to which a rounding makes no difference."""
 
 GOES_ON = CONTINUOUS | MOVING
 """Operators that take values before they are rounded, and give some."""
@@ -169,15 +169,12 @@ def unrounded(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
     return moved(op, value, dtype) if was_wider(op, value, dtype, REACH) else None
 
 
-def see_rounded(
-    op: Any, op_type: str, values: Sequence[ir.Value | None], attributes: Mapping[str, Any]
-) -> None:
-    """Values whose rounding an operator sees, as Floor and TopK do, are rounded for those that come after it, too.
+def see_rounded(op: Any, op_type: str, values: Sequence[ir.Value | None]) -> None:
+    """Values whose rounding an operator sees, as Floor, TopK and Cast do, are rounded for those that come after it, too.
 
     ``x - x.floor()`` is never negative then: its root is no NaN where eager has 0.
     """
-    is_neutral = op_type in NEUTRAL or (op_type == "Cast" and attributes["to"] in dtypes.FLOATS)
-    if op_type in GOES_ON or is_neutral:
+    if op_type in GOES_ON or op_type in NEUTRAL:
         return
     for value in values:
         # a float64 that was computed in float32 is the same number
