@@ -217,6 +217,8 @@ class TestRegions(ExporterTestCase):
             "the smallest and its index": lambda y: y - y.min(-1, keepdim=True).values,
             "a quotient": lambda y: y - y // 1,
             "in float32": lambda y: y - y.float().floor().bfloat16(),
+            "seen afterwards": lambda y: y.amax(-1, keepdim=True) - y.gather(-1, y.argmax(-1, keepdim=True)),
+            "computed, seen afterwards": lambda y: (y * 2) - y.floor() * 2,
             "chosen": lambda y: (y.gather(-1, y.argmax(-1, keepdim=True)) - y.amax(-1, keepdim=True)).abs(),
         }
         for name, function in functions.items():

@@ -100,6 +100,7 @@ class Context:
         applied: how often each row was applied.
         repaired: how often one that the runtime needs was, whatever the operator set.
         cast_from: values of a dtype without kernels, each with the value that it was cast from, see `runtime.kernels`.
+        computing: of some of them, the nodes that read the wider value before it was cast, the Cast too.
         seen_rounded: those of them that an operator has seen as they were rounded, as a comparison does.
     """
 
@@ -124,6 +125,7 @@ class Context:
     applied: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     repaired: int = 0
     cast_from: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
+    computing: dict[ir.Value, frozenset[ir.Node]] = dataclasses.field(default_factory=dict)
     seen_rounded: set[ir.Value] = dataclasses.field(default_factory=set)
 
     def __post_init__(self):

@@ -170,16 +170,45 @@ def unrounded(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
 
 
 def see_rounded(op: Any, op_type: str, values: Sequence[ir.Value | None]) -> None:
-    """Values whose rounding an operator sees, as Floor, TopK and Cast do, are rounded for those that come after it, too.
+    """Values whose rounding an operator sees, as Floor, TopK and Cast do, are rounded for all others, too.
 
     ``x - x.floor()`` is never negative then: its root is no NaN where eager has 0.
     """
     if op_type in GOES_ON or op_type in NEUTRAL:
         return
+    context = op.context
     for value in values:
         # a float64 that was computed in float32 is the same number
-        if value is not None and value.dtype == BFLOAT16:
-            op.context.seen_rounded.update(origins(value, REACH) & op.context.cast_from.keys())
+        if value is None or value.dtype != BFLOAT16:
+            continue
+        for seen in (origins(value, REACH) & context.cast_from.keys()) - context.seen_rounded:
+            context.seen_rounded.add(seen)
+            round_again(context, seen)
+
+
+def round_again(context: Any, value: ir.Value) -> None:
+    """What went on with the wider value that *value* was cast from reads *value* cast back; not what computes *value*."""
+    wide, narrowing = context.cast_from[value], value.producer()
+    if narrowing is None or wide not in narrowing.inputs:  # it was cast to wide, nothing was rounded
+        return
+    computing = context.computing.get(value, frozenset((narrowing,)))
+    uses = [use for use in wide.uses() if use.node not in computing]
+    if not uses:
+        return
+    back = ir.node(
+        "Cast",
+        [value],
+        {"to": wide.dtype.value},
+        name=context.names.unique(f"{narrowing.name}_back"),
+        metadata_props=dict(narrowing.metadata_props),
+    )
+    back.meta.update(narrowing.meta)
+    (result,) = back.outputs
+    result.name = context.names.unique(f"{value.name}_back")
+    result.type, result.shape = wide.type, wide.shape
+    narrowing.graph.insert_after(narrowing, back)
+    for use in uses:
+        use.node.replace_input_with(use.idx, result)
 
 
 def origins(value: ir.Value, reach: int) -> set[ir.Value]:
@@ -235,4 +264,6 @@ def narrowed(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     result = op.Cast(value, to=dtype)
     if (dtype, value.dtype) in CONTINUED and op.context.runtime == "onnxruntime":
         op.context.cast_from[result] = value
+        if len(value.uses()) > 1:
+            op.context.computing[result] = frozenset(use.node for use in value.uses())
     return result
