@@ -41,7 +41,7 @@ ROWS = {
     "ScatterElements.in_float32": (
         lambda x, i, v: x.scatter_add(0, i, v), X.half(), PLACES, NAN.half(),
     ),
-    "ScatterND.in_float32": (added, X[:, None].half(), PLACES, NAN[:, None].half()),
+    "ScatterND.in_float32": (added, X[:, None].half().repeat(1, 2), PLACES, NAN[:, None].half().repeat(1, 2)),
 }  # fmt: skip
 
 POSITIONS = {
@@ -113,7 +113,8 @@ class TestScattering(ExporterTestCase):
         options = {"translations": {torch.ops.aten.index_put.default: extremum}}
         name = "ScatterND.sum_or_product_of_booleans"
         function, reduce = OTHER_ROWS[name]
-        places, given = PLACES[:, None], ((X > 0)[:, None], PLACES, ONES[:, None])
+        places = PLACES[:, None].expand(4, 2)
+        given = (X > 0)[:, None].repeat(1, 2), PLACES, ONES[:, None].repeat(1, 2)
         expected = given[0].int().scatter_reduce(0, places, given[2].int(), reduce).bool()
         model = to_onnx(function, given, **options)
         feeds = dict(zip("xiv", (tensor.numpy() for tensor in given)))
@@ -138,6 +139,10 @@ class TestScattering(ExporterTestCase):
         given = rows_to_add(260_000, 2)
         model = self.assert_same_as_eager(function, *given, dynamic=False)
         self.assertEqual(["ScatterElements"], [node.op_type for node in model.graph.node])
+        for width, operators in ((1, ["ScatterElements"]), (3, ["Size", "LessOrEqual", "If"])):
+            given, other = rows_to_add(9, 3, width), rows_to_add(300_000, 3, width)
+            model = self.assert_same_as_eager(function, *given, others=[other])
+            self.assertEqual(["Unsqueeze", *operators], [node.op_type for node in model.graph.node])
 
     def test_whole_slices(self):
         """Positions that are the same along all axes but one, of any number of rows; none of the others."""

@@ -1,6 +1,7 @@
 """The engine: patterns, the queue, the budget, reports, options."""
 
 import gc
+import re
 import unittest
 
 import numpy as np
@@ -567,6 +568,50 @@ class TestSharing(unittest.TestCase):
         (node,) = (item for item in model.graph.node if item.op_type == "If")
         found = {item.name: [inner.op_type for inner in item.g.node] for item in node.attribute}
         self.assertEqual({"then_branch": ["Identity"], "else_branch": ["Neg", "Add"]}, found)
+
+    def test_bodies_that_compute_the_same(self):
+        def choice(number: int, then: str = "t = Exp(x) r = Neg(t)", otherwise: str = "r = Abs(x)") -> str:
+            """An If whose values have names of their own."""
+            named = [re.sub(r"\bt\b", f"t{number}", part) for part in (then, otherwise)]
+            named = [re.sub(r"\br\b", f"r{place}{number}", part) for place, part in enumerate(named)]
+            graphs = [
+                f"g{place} () => (float[2] r{place}{number}) {{ {part} }}" for place, part in enumerate(named)
+            ]
+            return f"v{number} = If (d) <then_branch = {graphs[0]}, else_branch = {graphs[1]}>"
+
+        def turns(number: int, after: str) -> str:
+            """A Loop of three turns."""
+            body = f"go{number} = Identity(q{number}) e{number} = {after}(a{number})"
+            carried = f"int64 i{number}, bool q{number}, float[2] a{number}"
+            return f"v{number} = Loop (n, d, x) <body = b ({carried}) => (bool go{number}, float[2] e{number}) {{ {body} }}>"
+
+        c, ends = (
+            "n = Constant<value_int=3>() m = ReduceMax<keepdims=0>(x) d = Cast<to=9>(m)",
+            "y = Neg(v1) z = Exp(v2)",
+        )
+        nested = f"{choice(8)} r = Sin(v8)", f"{choice(9)} r = Sin(v9)"
+        noise = "t = RandomUniformLike(x) r = Neg(t)"
+        for count, first, second in (
+            (1, choice(1), choice(2)),
+            (2, choice(1), choice(2, otherwise="r = Relu(x)")),
+            (2, choice(1), choice(2, "t = Exp(x) r = Neg(x)")),
+            (2, choice(1), choice(2, "t = Exp(m) r = Add(t, x)")),
+            (2, choice(1, noise), choice(2, noise)),
+            (1, choice(1, nested[0]), choice(2, nested[1])),
+            (1, turns(1, "Sin"), turns(2, "Sin")),
+            (2, turns(1, "Sin"), turns(2, "Cos")),
+        ):
+            with self.subTest(first=first, second=second):
+                model = parsed(
+                    f"agraph (float[2] x) => (float[2] y, float[2] z) {{ {c} {first} {second} {ends} }}"
+                )
+                optimized = optimize(model, OptimizationOptions(None))
+                onnx.checker.check_model(optimized, full_check=True)
+                kinds = operators(optimized)
+                self.assertEqual(count, kinds.count("If") + kinds.count("Loop"))
+                if "Random" not in first:
+                    for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+                        np.testing.assert_equal(a, b)
 
     def test_results_that_nothing_reads(self):
         model = parsed(

@@ -18,7 +18,7 @@ from experimental_experiment.torch_interpreter.emitter import Context, Emitter, 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer, is_shared, is_small
 from experimental_experiment.torch_interpreter.marks import MODULES
-from experimental_experiment.xoptim.graphs import bodies_of, detach, is_read, nodes_of
+from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
     Finder,
     Kinds,
@@ -264,8 +264,6 @@ class Engine:
         self.op: Rewriter | None = None  # of the node looked at last, as long as it has written nothing
         self.may_tell_sizes = False
         self.written: set[ir.Node] = set()
-        # of the bodies of nodes that were removed: they read nothing any more
-        self.gone: set[ir.Node] = set()
 
     def run(
         self,
@@ -311,7 +309,7 @@ class Engine:
         candidates, kinds = self.candidates, self.kinds
         applications = self.report.applications
         for node in nodes:
-            if node.graph is None or node in self.gone:
+            if node.graph is None:
                 continue
             before = node.domain, node.op_type, *map(kinds.__getitem__, node.inputs)
             members = candidates.get(before)
@@ -455,8 +453,6 @@ class Engine:
             inputs = dict.fromkeys(node.inputs)
             detach(node)
             removed[graph].append(node)
-            for body in bodies_of(node):
-                self.gone.update(nodes_of(body))
             for value in inputs:
                 producer = value.producer() if value is not None else None
                 if producer is None:

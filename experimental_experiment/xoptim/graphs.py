@@ -175,13 +175,14 @@ def first_like(node: ir.Node, brief: tuple, scope: Scope) -> ir.Node | None:
 
 
 def detach(node: ir.Node) -> None:
-    """Have a node and its bodies read nothing: what they read no longer counts them among its users."""
+    """Have a node read nothing, and its bodies hold nothing: what they read no longer counts them among its users."""
     for position, value in enumerate(node.inputs):
         if value is not None:
             node.replace_input_with(position, None)
     for body in bodies_of(node) if node.op_type in WITH_BODIES or node.domain else ():
         for inner in body:
             detach(inner)
+        body.remove(list(body))
 
 
 def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
@@ -195,11 +196,18 @@ def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
     return result
 
 
-def key_of(node: ir.Node) -> tuple | None:
-    """What makes two nodes equal, None when they cannot be compared."""
-    if node.op_type in RANDOM or bodies_of(node) or node.domain:
+Places = dict[ir.Value, int]
+"""The place of each value of a body among them: those of two bodies that compute the same are others."""
+
+
+def key_of(node: ir.Node, places: Places | None = None) -> tuple | None:
+    """What makes two nodes equal, in a body those whose inputs have the same *places*; None when they cannot be compared."""
+    if node.op_type in RANDOM or node.domain:
         return None
-    key: tuple[Any, ...] = (node.op_type, len(node.outputs), node.inputs)
+    inputs: tuple = node.inputs
+    if places:
+        inputs = tuple([places.get(value, value) for value in inputs])
+    key: tuple[Any, ...] = (node.op_type, len(node.outputs), inputs)
     for attribute in node.attributes.values() if node.attributes else ():
         value = attribute.value
         if attribute.is_ref():
@@ -208,7 +216,27 @@ def key_of(node: ir.Node) -> tuple | None:
             value = repr(value)  # 0 and -0 differ
         elif attribute.type is ir.AttributeType.TENSOR and value.size <= SMALL:
             value = (value.dtype, tuple(value.shape), value.tobytes())
+        elif attribute.type is ir.AttributeType.GRAPH:
+            value = key_of_body(value, places or {})
         elif attribute.type not in COMPARED:
+            value = None
+        if value is None:
             return None
         key += (attribute.name, value)
     return key
+
+
+def key_of_body(body: ir.Graph, around: Places) -> tuple | None:
+    """What makes two bodies equal: the same nodes in the same order; None when one of them cannot be compared."""
+    places = {**around}
+    for value in body.inputs:
+        places[value] = len(places)
+    keys: list[tuple] = []
+    for node in body:
+        key = key_of(node, places)
+        if key is None:
+            return None
+        keys.append(key)
+        for value in node.outputs:
+            places[value] = len(places)
+    return len(body.inputs), tuple(keys), tuple([places.get(value, value) for value in body.outputs])
