@@ -162,7 +162,8 @@ def with_cache(model: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]
     except Exception as error:  # whatever the model says
         raise NotJudged(f"no cache: {type(error).__name__}: {error}") from error
     accepted = inspect.signature(model.forward).parameters
-    name = next((name for name in ("past_key_values", "cache_params") if result.get(name) is not None), None)
+    names = ("cache", "past_key_values", "cache_params")  # the first one since transformers 5.24
+    name = next((name for name in names if result.get(name) is not None), None)
     if name not in accepted:
         raise NotJudged("no cache")
     mask = torch.nn.functional.pad(inputs["attention_mask"], (0, 1), value=1)

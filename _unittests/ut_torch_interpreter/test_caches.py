@@ -143,6 +143,21 @@ class TestCaches(ExporterTestCase):
         self.assertIn("the cache of the example has forgotten 3 of its 10 tokens", str(caught.exception))
         self.assertIn("give one of less than 8 tokens, the sliding window", str(caught.exception))
 
+    def test_names_of_a_cache_that_is_called_cache(self):
+        """As transformers calls it from 5.24 on; any other argument of that name is a tensor."""
+
+        class Appended(torch.nn.Module):
+            def forward(self, x, cache):
+                cache = [tuple(torch.cat([part, x], 1) for part in layer) for layer in cache]
+                return {"y": x * 2, "cache": cache}
+
+        x = torch.randn(2, 1)
+        found = to_onnx(Appended(), (x, [(torch.randn(2, 3), torch.randn(2, 3))]))
+        self.assertEqual(names(found.graph.input), ["x", "cache_0_0", "cache_0_1"])
+        self.assertEqual(names(found.graph.output), ["y", "present_0_0", "present_0_1"])
+        found = to_onnx(lambda x, cache: {"cache": cache * x}, (x, x))
+        self.assertEqual(names(found.graph.output), ["cache_out"])
+
     def test_static_cache(self):
         model = llama()
         entries = [{0: "batch"}, {0: "batch"}, None]

@@ -66,8 +66,10 @@ class Squares(torch.nn.Module):
             projector_hidden_size=7,
             projector_bias=True,
             projector_hidden_act="gelu",
+            return_dict=True,
         )
-        self.vision_tower, self.multi_modal_projector = Given(), lfm2.Lfm2VlMultiModalProjector(config)
+        self.config, self.vision_tower = config, Given()
+        self.multi_modal_projector = lfm2.Lfm2VlMultiModalProjector(config)
 
     def forward(self, pixel_values, spatial_shapes, mask):
         found = lfm2.Lfm2VlModel.get_image_features(

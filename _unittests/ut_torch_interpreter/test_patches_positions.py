@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+import transformers
 from transformers.models.cosmos3_edge import modeling_cosmos3_edge as cosmos
 from transformers.models.siglip2 import modeling_siglip2 as siglip
 
@@ -10,6 +11,7 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 from experimental_experiment.torch_interpreter.patches import positions
+from experimental_experiment.versions import numbers
 
 T = torch.tensor
 SIZES = [T([[4, 2], [2, 6]]), T([[2, 2], [8, 4], [10, 12]]), T([[16, 2]])]
@@ -62,9 +64,10 @@ class TestPositions(ExporterTestCase):
         self.export_and_compare(
             Padded(), padded(SIZES[0]), others=others, dynamic_shapes=shapes, target_opset=20
         )
-        with self.assertRaises(CaptureError):
-            options = ExportOptions(patches=False)
-            to_onnx(Padded(), padded(SIZES[0]), dynamic_shapes=shapes, export_options=options)
+        if numbers(transformers.__version__) < numbers("5.24"):  # which has no loop there any more
+            with self.assertRaises(CaptureError):
+                options = ExportOptions(patches=False)
+                to_onnx(Padded(), padded(SIZES[0]), dynamic_shapes=shapes, export_options=options)
 
     def test_packed_images(self):
         others = [packed(sizes) for sizes in SIZES[1:]]

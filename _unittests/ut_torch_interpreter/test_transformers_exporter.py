@@ -17,6 +17,7 @@ from experimental_experiment.command_line import main, pretrained
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import CaptureError, to_onnx
 from experimental_experiment.torch_interpreter.weights import WeightsError
+from experimental_experiment.versions import numbers
 
 HAS_EXPORTERS = importlib.util.find_spec("transformers.exporters") is not None
 if HAS_EXPORTERS:
@@ -31,7 +32,10 @@ if HAS_EXPORTERS:
     from experimental_experiment.torch_interpreter import transformers_exporter
 
 VOCABULARY = 61
-CACHE = [f"past_key_values.layers.0.{part}" for part in ("keys", "values")]
+ARGUMENT = (
+    "past_key_values" if numbers(transformers.__version__) < numbers("5.24") else "cache"
+)  # what transformers calls its cache
+CACHE = [f"{ARGUMENT}.layers.0.{part}" for part in ("keys", "values")]
 
 
 def llama() -> torch.nn.Module:
@@ -194,7 +198,7 @@ class TestCommand(unittest.TestCase):
                 json.dump({"tokenizer_class": "LlamaTokenizer"}, file)
             status, output, _ = self.run_command("--transformers", source, "-o", target, "--task", "generate")
             self.assertEqual(status, 0)
-            self.assertIn("inputs: input_ids, position_ids, input.past_key_values.layers.0.keys", output)
+            self.assertIn(f"inputs: input_ids, position_ids, input.{CACHE[0]}", output)
             files = set(os.listdir(target))
             exported = ExportedModel.from_pretrained(target)
         self.assertLessEqual({"config.json", "export.json", "generation_config.json"}, files)
@@ -212,7 +216,7 @@ class TestCommand(unittest.TestCase):
             found = exported.runners["decode"](
                 input_ids=written[-1],
                 position_ids=torch.full((3, 1), 6 + step),
-                past_key_values=found.past_key_values,
+                **{ARGUMENT: found[ARGUMENT]},
             )
             written.append(found.logits[:, -1].argmax(-1, keepdim=True))
         with torch.no_grad():

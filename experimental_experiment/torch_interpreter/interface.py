@@ -75,14 +75,20 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
         if len(set(names)) != len(names) or taken & set(names):
             raise ValueError(f"output_names holds a name twice, or the name of an input: {list(names)}")
         return [(name, leaf) for name, (_, leaf) in zip(names, kept)]
+    caches = {as_present(name) for name in taken}
     found = []
     for wish, leaf in kept:
-        name = re.sub("past_key_values|cache_params", "present", wish) if wish in taken else wish
+        name = as_present(wish) if as_present(wish) in caches else wish
         while name in taken:
             name = f"{name}_out"
         taken.add(name)
         found.append((name, leaf))
     return found
+
+
+def as_present(name: str) -> str:
+    """The name of a part of a cache as a result: the cache of transformers is ``past_key_values`` before 5.24 and ``cache`` from then on."""
+    return re.sub(r"past_key_values|cache_params|cache(?=_\d)", "present", name)
 
 
 def refuse_unfit(argument: str, names: Sequence[str]) -> None:

@@ -37,10 +37,10 @@ def of_any_tokens(forward: Callable) -> Callable:
         hidden_states: torch.Tensor,
         position_embeddings: tuple[torch.Tensor, torch.Tensor],
         attention_mask: torch.Tensor,
-        past_key_values: Any,
+        cache: Any,
     ) -> torch.Tensor:
         if not isinstance(hidden_states, FakeTensor):
-            return forward(self, hidden_states, position_embeddings, attention_mask, past_key_values)
+            return forward(self, hidden_states, position_embeddings, attention_mask, cache)
         chosen_blocks.used()
         rotated = sys.modules[QWEN].apply_rotary_pos_emb
         batch, length, _ = hidden_states.shape
@@ -51,8 +51,8 @@ def of_any_tokens(forward: Callable) -> Callable:
         )
         query, keys = self.q_layernorm(query.reshape(shape)), keys.reshape(shape).squeeze(2)
         query = rotated(query, cos=cos[:, -length:], sin=sin[:, -length:], unsqueeze_dim=2)
-        if past_key_values is not None:
-            keys = past_key_values.update_indexer(keys, self.layer_idx)
+        if cache is not None:
+            keys = cache.update_indexer(keys, self.layer_idx)
         visible = attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0
 
         def of_token(token: tuple, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

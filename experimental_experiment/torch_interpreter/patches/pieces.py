@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.frames import asking_frame
+from experimental_experiment.torch_interpreter.patches.caches import registered_cache
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import is_modeling, modeling_modules
 
@@ -39,9 +41,13 @@ LISTING = "transformers.models.llava.modeling_llava"
     default=True,
 )
 def pieces_of_images() -> Iterator[None]:
-    """The number of images is the example's: their features are split by a list of lengths, and concatenated again."""
+    """The number of images is the example's: their features are split by a list of lengths, and concatenated again.
+
+    What a model returns split is one result, ``..._all``: those of all images.
+    """
     with contextlib.ExitStack() as stack:
         if modeling_modules():
+            stack.enter_context(registered_cache(Pieces, (flatten, unflatten, flatten_with_keys)))
             stack.enter_context(replaced(FakeTensor, "tolist", listed(FakeTensor.tolist)))
             stack.enter_context(replaced(torch, "split", split_later(torch.split)))
             stack.enter_context(replaced(torch.Tensor, "split", rows_of_all(torch.Tensor.split)))
@@ -85,6 +91,24 @@ class Pieces(Sequence):
 
     def __getitem__(self, place: Any) -> Any:
         return self.parts[place]
+
+
+def flatten(pieces: Pieces) -> tuple[list[torch.Tensor], list[str]]:
+    """Pieces as a result: the whole, and its name."""
+    pieces_of_images.used()
+    return [pieces.whole], ["all"]
+
+
+def unflatten(leaves: Any, names: list[str]) -> Pieces:
+    """The whole as pieces."""
+    (whole,) = leaves
+    return Pieces(whole, lambda: (whole,))
+
+
+def flatten_with_keys(pieces: Pieces) -> tuple[list[tuple], list[str]]:
+    """The same with the name as key."""
+    leaves, names = flatten(pieces)
+    return [(pytree.MappingKey(name), leaf) for name, leaf in zip(names, leaves)], names
 
 
 def listed(tolist: Callable) -> Callable:
