@@ -42,6 +42,21 @@ class TestCodecs(ExporterTestCase):
         with self.assertRaises(CaptureError):
             to_onnx(codec, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
 
+    @unittest.skipUnless(hasattr(transformers, "WavTokenizerModel"), "transformers before 5.24")
+    def test_wav_tokenizer(self):
+        module = transformers.models.wavtokenizer.modeling_wavtokenizer
+        for stride, size in ((1, 3), (3, 4), (4, 8)):
+            layer = module.WavTokenizerConv1d(
+                transformers.WavTokenizerEncoderConfig(), 1, 2, size, stride
+            ).eval()
+            with torch.no_grad():
+                self.export_and_compare(
+                    layer,
+                    (torch.randn(2, 1, 40),),
+                    others=[(torch.randn(3, 1, length),) for length in (41, 42, 43, 51)],
+                    dynamic_shapes=({0: "batch", 2: "samples"},),
+                )
+
     def test_extra_padding(self):
         for stride, size in ((1, 3), (2, 4), (4, 8), (5, 10), (3, 4)):
             layer = transformers.models.encodec.modeling_encodec.EncodecConv1d(

@@ -124,15 +124,19 @@ class TestPieces(ExporterTestCase):
         self.export_and_compare(model("images beside each other"), example, target_opset=20)
 
     def test_an_output_for_each_image(self):
-        """As many as the example has; a number that is not known is refused with what to do."""
+        """As many as the example has; one for all of a number that is not known, with a warning."""
         example = call((1, 2, 2), (1, 4, 2))
         other = call((1, 4, 4), (1, 2, 2))
         model, patches = self.model("returned"), ({0: "patches"}, None)
         self.export_and_compare(model, example, others=[other], dynamic_shapes=patches)
-        with self.assertRaisesRegex(
-            CaptureError, "returns an entry for each image, whose number is then fixed"
-        ):
-            to_onnx(model, example, dynamic_shapes=({0: "patches"}, {0: "images"}))
+        shapes = ({0: "patches"}, {0: "images"})
+        with self.assertLogs("experimental_experiment", "WARNING") as logged:
+            written = to_onnx(model, example, dynamic_shapes=shapes)
+        self.assertIn("the ONNX model has one result for all, ..._all", "".join(logged.output))
+        self.assertEqual(1, len(logged.output))
+        self.assertEqual(["all"], [item.name for item in written.graph.output])
+        for given in (example, other, call((1, 2, 2)), call((1, 4, 4), (1, 2, 2), (2, 2, 2))):
+            self.assert_matches(written, model, given)
 
     def test_the_line_that_fixes_the_number(self):
         """Of the model, also where a property of functools makes the list."""

@@ -1,5 +1,6 @@
 """Models that loop over their tokens: any number of tokens, in every form of their loops."""
 
+import importlib.util
 import sys
 import unittest
 
@@ -15,6 +16,11 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 CHANNELS, STATES = 3, 2
+LARA = "transformers.models.lara_mini"  # since transformers 5.24
+GATED = [
+    qwen3_next,
+    *([importlib.import_module(f"{LARA}.modeling_lara_mini")] if importlib.util.find_spec(LARA) else []),
+]
 
 
 class Selective(torch.nn.Module):
@@ -178,11 +184,11 @@ class TestTokenLoops(ExporterTestCase):
     def test_delta_rule(self):
         """The program of transformers' own loop holds one chunk of 64 tokens."""
         cases = (
-            (qwen3_next, "torch_chunk_gated_delta_rule", False),
+            *((module, "torch_chunk_gated_delta_rule", False) for module in GATED),
             (kimi_linear, "chunk_kimi_delta_attention", True),
         )
         for module, function, is_kimi in cases:
-            with self.subTest(function):
+            with self.subTest(module.__name__):
                 shapes = ({0: "batch", 1: "tokens"},) * 5 + ({0: "batch"},) * is_kimi
                 sizes = ((2, 5), (3, 9), (1, 70), (2, 130))
                 example, *others = (ruled(*size, is_kimi, with_state=is_kimi) for size in sizes)

@@ -130,11 +130,6 @@ HINTS = (
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
     ),
     (
-        r"\.Pieces'> in output",
-        "the model returns an entry for each image, whose number is then fixed: call it from a module that returns them "
-        "concatenated, or not at all, or leave their number static",
-    ),
-    (
         r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class '(?!torch\._dynamo)|one of the outputs with type",
         "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),

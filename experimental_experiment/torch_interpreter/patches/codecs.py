@@ -17,6 +17,7 @@ LAYERS = (
     "transformers.models.encodec.modeling_encodec.EncodecConv1d",
     "transformers.models.mimi.modeling_mimi.MimiConv1d",
     "transformers.models.pocket_tts_audio_tokenizer.modeling_pocket_tts_audio_tokenizer.PocketTTSAudioTokenizerConv1d",
+    "transformers.models.wavtokenizer.modeling_wavtokenizer.WavTokenizerConv1d",
 )
 """Convolutions whose stride, size and padding are buffers."""
 
@@ -28,7 +29,7 @@ LAYERS = (
     default=True,
 )
 def codec_padding() -> Iterator[None]:
-    """A convolution of Encodec, Mimi or Pocket-TTS pads by a length that is computed with tensors."""
+    """A convolution of Encodec, Mimi, Pocket-TTS or WavTokenizer pads by a length that is computed with tensors."""
     wrappers: dict[str, Callable] = {f"{layer}.forward": with_numbers for layer in LAYERS}
     wrappers |= {f"{layer}._get_extra_padding_for_conv1d": lambda original: extra_padding for layer in LAYERS}
     with wrapped(wrappers):

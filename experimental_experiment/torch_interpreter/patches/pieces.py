@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.frames import asking_frame
 from experimental_experiment.torch_interpreter.patches.caches import registered_cache
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -26,6 +27,13 @@ FLATTENING = tuple(
 
 LISTING = "transformers.models.llava.modeling_llava"
 """A model that makes a list of the features of its images, an image each."""
+
+
+RETURNED = (
+    "the model returns an entry for each image, in any number: the ONNX model has one result for all, ..._all, "
+    "their rows one after the other"
+)
+"""The warning."""
 
 
 @patch(
@@ -47,7 +55,7 @@ def pieces_of_images() -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         if modeling_modules():
-            stack.enter_context(registered_cache(Pieces, (flatten, unflatten, flatten_with_keys)))
+            stack.enter_context(registered_cache(Pieces, as_one_result()))
             stack.enter_context(replaced(FakeTensor, "tolist", listed(FakeTensor.tolist)))
             stack.enter_context(replaced(torch, "split", split_later(torch.split)))
             stack.enter_context(replaced(torch.Tensor, "split", rows_of_all(torch.Tensor.split)))
@@ -93,22 +101,26 @@ class Pieces(Sequence):
         return self.parts[place]
 
 
-def flatten(pieces: Pieces) -> tuple[list[torch.Tensor], list[str]]:
-    """Pieces as a result: the whole, and its name."""
-    pieces_of_images.used()
-    return [pieces.whole], ["all"]
+def as_one_result() -> tuple[Callable, Callable, Callable]:
+    """How torch flattens `Pieces` that a model returns, in any number: one result; a warning tells it once."""
+    told: list[str] = []
 
+    def flatten(pieces: Pieces) -> tuple[list[torch.Tensor], list[str]]:
+        pieces_of_images.used()
+        if not told:
+            told.append(RETURNED)
+            logger.warning(RETURNED)
+        return [pieces.whole], ["all"]
 
-def unflatten(leaves: Any, names: list[str]) -> Pieces:
-    """The whole as pieces."""
-    (whole,) = leaves
-    return Pieces(whole, lambda: (whole,))
+    def unflatten(leaves: Any, names: list[str]) -> Pieces:
+        (whole,) = leaves
+        return Pieces(whole, lambda: (whole,))
 
+    def flatten_with_keys(pieces: Pieces) -> tuple[list[tuple], list[str]]:
+        leaves, names = flatten(pieces)
+        return [(pytree.MappingKey(name), leaf) for name, leaf in zip(names, leaves)], names
 
-def flatten_with_keys(pieces: Pieces) -> tuple[list[tuple], list[str]]:
-    """The same with the name as key."""
-    leaves, names = flatten(pieces)
-    return [(pytree.MappingKey(name), leaf) for name, leaf in zip(names, leaves)], names
+    return flatten, unflatten, flatten_with_keys
 
 
 def listed(tolist: Callable) -> Callable:

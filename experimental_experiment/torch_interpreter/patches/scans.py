@@ -29,7 +29,7 @@ CHUNKED = tuple(
         ("chunk_kimi_delta_attention", ("bailing_hybrid", "glm5_next", "kimi_linear")),
         (
             "torch_chunk_gated_delta_rule",
-            ("olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_next", "qwen4_exp"),
+            ("lara_mini", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_next", "qwen4_exp"),
         ),
     )
     for name in names
