@@ -73,7 +73,7 @@ def state(patches_=None):
     for item in patches_ if patches_ is not None else room.PATCHES.values():
         if not item.reason_to_skip():
             found.update({name: resolved(name) for name in item.replaces if "." in name})
-    return found
+    return {name: what for name, what in found.items() if what is not None}
 
 
 class TestContext(unittest.TestCase):
