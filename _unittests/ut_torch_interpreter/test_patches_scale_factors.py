@@ -66,7 +66,7 @@ class TestScaleFactors(ExporterTestCase):
 
     def test_images(self):
         for rank, mode in ((3, "nearest"), (4, "bilinear"), (4, "bicubic"), (5, "nearest-exact")):
-            for dtype in (torch.float32, torch.float16):
+            for dtype in (torch.float32, torch.float16, torch.float64):
                 with self.subTest(rank=rank, mode=mode, dtype=dtype):
                     shapes = ({0: "batch", **{axis: f"size_{axis}" for axis in range(2, rank)}},)
                     example, *others = (
@@ -76,6 +76,15 @@ class TestScaleFactors(ExporterTestCase):
                     self.export_and_compare(
                         Resized(mode=mode), example, others=others, dynamic_shapes=shapes, target_opset=20
                     )
+
+    def test_bytes(self):
+        """Whose linear results are rounded otherwise: the factor of the example."""
+        example, other = ((torch.randint(0, 255, (1, 2, 5, size), dtype=torch.uint8),) for size in (5, 7))
+        shapes = ({3: "width"},)
+        model = Resized(mode="bilinear")
+        with self.assertLogs("experimental_experiment", "WARNING"):
+            to_onnx(model, example, dynamic_shapes=shapes)
+        self.export_and_compare(Resized(mode="nearest"), example, others=[other], dynamic_shapes=shapes)
 
     def test_without_the_patch(self):
         """The factor of the example, with a warning."""

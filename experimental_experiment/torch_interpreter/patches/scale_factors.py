@@ -78,27 +78,26 @@ def nearest(upsample: Callable, offset: float) -> Callable:
 
 
 def sampled(upsample: Callable, mode: str) -> Callable:
-    """*upsample* that samples a grid where sizes tell the factor; aligned corners do not depend on it."""
+    """*upsample* that samples a grid where sizes tell the factor of floats; aligned corners do not depend on it."""
 
     @functools.wraps(upsample)
     def called(
         input: torch.Tensor, output_size: Any, align_corners: bool, scale_factors: Any = None
     ) -> torch.Tensor:
-        if not is_told(scale_factors):
+        if not is_told(scale_factors) or not input.is_floating_point():
             return upsample(input, output_size, align_corners, scale_factors)
+        dtype = torch.promote_types(input.dtype, torch.float32)
         sizes, steps = sizes_and_steps(input, scale_factors, upsample.__name__)
         if align_corners:
             return upsample(input, sizes, True, None)
         # along each axis from -1, the beginning of the first element, to 1, the end of the last one
         rows, columns = (
-            (torch.arange(size, device=input.device).float() + 0.5) * (2 * step / count) - 1
+            (torch.arange(size, device=input.device).to(dtype) + 0.5) * (2 * step / count) - 1
             for size, step, count in zip(sizes, steps, input.shape[2:])
         )
         grid = torch.stack([columns.expand(*sizes), rows[:, None].expand(*sizes)], dim=-1)
-        places = grid.expand(input.shape[0], *grid.shape).to(torch.promote_types(input.dtype, torch.float32))
-        found = F.grid_sample(
-            input.to(places.dtype), places, mode, padding_mode="border", align_corners=False
-        )
+        places = grid.expand(input.shape[0], *grid.shape)
+        found = F.grid_sample(input.to(dtype), places, mode, padding_mode="border", align_corners=False)
         return found.to(input.dtype)
 
     return called
