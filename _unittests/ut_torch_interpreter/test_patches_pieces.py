@@ -9,6 +9,7 @@ import unittest
 import torch
 import transformers  # noqa: F401 (its patches apply when it is imported)
 
+from experimental_experiment.comparison import put_together
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.frames import is_library
@@ -44,6 +45,8 @@ MODEL = textwrap.dedent(
                 return torch.stack(self.get_images(features)[::-1]) + grid[0, 0]
             if self.use == "rows":
                 return torch.cat(self.get_rows(features, grid), dim=0)
+            if self.use == "rows returned":
+                return self.get_rows(features, grid)
             pieces = self.get_image_features(features, grid)
             if self.use == "returned":
                 return pieces
@@ -137,6 +140,27 @@ class TestPieces(ExporterTestCase):
         self.assertEqual(["all"], [item.name for item in written.graph.output])
         for given in (example, other, call((1, 2, 2)), call((1, 4, 4), (1, 2, 2), (2, 2, 2))):
             self.assert_matches(written, model, given)
+
+    def test_rows_that_are_returned_too(self):
+        """As Idefics of transformers 5.24 does: a warning tells that there is one entry for all."""
+        model, (example, other) = self.model_of(FLATTENING), (call((2, 3), (4, 2)), call((1, 1)))
+        shapes = ({0: "features"}, {0: "images"})
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(model("rows"), example, dynamic_shapes=shapes)
+        sys.modules[FLATTENING].MultimodalBaseModelOutputWithPast = object
+        with self.assertLogs("experimental_experiment", "WARNING") as logged:
+            written = to_onnx(model("rows returned"), example, dynamic_shapes=shapes)
+        self.assertIn("(..._0 of Idefics)", "".join(logged.output))
+        self.assertEqual(["output_0"], [item.name for item in written.graph.output])
+        for given in (example, other):
+            self.assert_matches(written, model("rows returned"), given)
+
+    def test_results_that_are_missing(self):
+        """Are no concatenation: of another name, or not as many rows."""
+        parts = [torch.ones(2, 3), torch.zeros(1, 3)]
+        self.assertEqual(1, len(put_together(parts, ["y_all"], [torch.cat(parts)])))
+        for name, value in (("y", torch.cat(parts)), ("y_all", parts[0]), ("y_all", torch.ones(3, 4))):
+            self.assertEqual(2, len(put_together(parts, [name], [value])))
 
     def test_the_line_that_fixes_the_number(self):
         """Of the model, also where a property of functools makes the list."""

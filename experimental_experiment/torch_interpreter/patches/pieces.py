@@ -30,10 +30,13 @@ LISTING = "transformers.models.llava.modeling_llava"
 
 
 RETURNED = (
-    "the model returns an entry for each image, in any number: the ONNX model has one result for all, ..._all, "
-    "their rows one after the other"
+    "the model returns an entry for each image, in any number: the ONNX model has one result for all, ..._all "
+    "(..._0 of Idefics), their rows one after the other"
 )
 """The warning."""
+
+RETURNING = "MultimodalBaseModelOutputWithPast"
+"""What the modules of `FLATTENING` import that return the rows of each image: those of transformers 5.24 and later."""
 
 
 @patch(
@@ -53,12 +56,13 @@ def pieces_of_images() -> Iterator[None]:
 
     What a model returns split is one result, ``..._all``: those of all images.
     """
+    tell = functools.cache(functools.partial(logger.warning, RETURNED))  # once
     with contextlib.ExitStack() as stack:
         if modeling_modules():
-            stack.enter_context(registered_cache(Pieces, as_one_result()))
+            stack.enter_context(registered_cache(Pieces, as_one_result(tell)))
             stack.enter_context(replaced(FakeTensor, "tolist", listed(FakeTensor.tolist)))
             stack.enter_context(replaced(torch, "split", split_later(torch.split)))
-            stack.enter_context(replaced(torch.Tensor, "split", rows_of_all(torch.Tensor.split)))
+            stack.enter_context(replaced(torch.Tensor, "split", rows_of_all(torch.Tensor.split, tell)))
             stack.enter_context(replaced(torch, "cat", joined(torch.cat)))
         if LISTING in sys.modules:
             stack.enter_context(replaced(sys.modules[LISTING], "list", list_later))
@@ -101,15 +105,12 @@ class Pieces(Sequence):
         return self.parts[place]
 
 
-def as_one_result() -> tuple[Callable, Callable, Callable]:
-    """How torch flattens `Pieces` that a model returns, in any number: one result; a warning tells it once."""
-    told: list[str] = []
+def as_one_result(tell: Callable[[], None]) -> tuple[Callable, Callable, Callable]:
+    """How torch flattens `Pieces` that a model returns, in any number: one result, which *tell* warns of."""
 
     def flatten(pieces: Pieces) -> tuple[list[torch.Tensor], list[str]]:
         pieces_of_images.used()
-        if not told:
-            told.append(RETURNED)
-            logger.warning(RETURNED)
+        tell()
         return [pieces.whole], ["all"]
 
     def unflatten(leaves: Any, names: list[str]) -> Pieces:
@@ -169,13 +170,19 @@ def list_later(values: Any = ()) -> Any:
     return list(values)
 
 
-def rows_of_all(split: Callable) -> Callable:
-    """``Tensor.split`` that gives all at once to a model that makes rows of the pieces and concatenates them."""
+def rows_of_all(split: Callable, tell: Callable[[], None]) -> Callable:
+    """``Tensor.split`` that gives all at once to a model that makes rows of the pieces and concatenates them.
+
+    One that returns them, too, has one entry for all: *tell* warns of it.
+    """
 
     def called(self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
         if isinstance(split_size, Lengths):
-            if dim == 0 and sys._getframe(1).f_globals.get("__name__") in FLATTENING:
+            names = sys._getframe(1).f_globals
+            if dim == 0 and names.get("__name__") in FLATTENING:
                 pieces_of_images.used()
+                if RETURNING in names:
+                    tell()
                 return (self,)
             split_size = split_size.numbers
         return split(self, split_size, dim)
