@@ -17,7 +17,7 @@ from typing import Any
 import sympy
 import torch
 from sympy.logic.boolalg import BooleanAtom
-from torch.utils._sympy.functions import Mod, PythonMod
+from torch.utils._sympy.functions import Max, Min, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -461,13 +461,18 @@ def kept_axes(module: torch.fx.GraphModule) -> Iterator[Assumed]:
 
 
 def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
-    """The symbolic sizes that slices of a known size are long enough for, as torch takes each for at least 2."""
+    """The symbolic sizes that slices of a known size are long enough for, as torch takes each for at least 2; those that others do not exceed."""
     for node in calls_of(module, SLICES):
-        self, dim, start, _, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
+        self, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
         size, length = self.meta["val"].shape[dim], node.meta["val"].shape[dim]
-        if not isinstance(size, torch.SymInt) or not isinstance(length, int) or not length:
+        if not isinstance(size, torch.SymInt) or not isinstance(step, int):
             continue
-        if isinstance(step, int) and (isinstance(start, int) or start is None):
+        if not isinstance(length, int):
+            bounds = [end] if isinstance(end, int) and 0 < end < sys.maxsize else []
+            bounds += [-start] if isinstance(start, int) and start < 0 else []
+            if bounds and not length.node.expr.has(sympy.Min, sympy.Max, Min, Max):
+                yield size, sympy.Le(size.node.expr, min(bounds)), source_line(node)
+        elif length and (isinstance(start, int) or start is None):
             first = start or 0
             least = -first if first < 0 else first + (length - 1) * step + 1
             yield size, sympy.Ge(size.node.expr, least), source_line(node)
