@@ -22,6 +22,9 @@ SIZES = "experimental_experiment.sizes"
 """Key of the metadata of a value in a file: its sizes, where the type tells numbers only; of a graph that has such values, and of
 ``ir.Model.meta``: whether files are written so."""
 
+PRODUCER = "experimental_experiment"
+"""The ``producer_name`` of the models that this package writes: the sizes that they tell are those that they have."""
+
 STANDARD = "ai.onnx"
 """The long name of the domain ``""``."""
 

@@ -20,7 +20,8 @@ from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 from experimental_experiment.xoptim.rules import Rule
 
-HEADER = '<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
+HEADER = '<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1], producer_name: "experimental_experiment">\n'
+"""Of a model that this package wrote: rules may read the names of sizes that its outputs have."""
 
 
 def parsed(text: str, opset: int = 20) -> onnx.ModelProto:

@@ -128,6 +128,28 @@ class TestForeignFiles(unittest.TestCase):
         feeds = [{"x": np.arange(24, dtype=np.float32).reshape(shape)} for shape in ((2, 3, 4), (1, 24, 1))]
         self.same(model, *feeds)
 
+    def test_an_output_that_has_the_names_of_an_input(self):
+        """It is usual to name both alike, also where one is cut, padded or repeated: a file of this exporter says what is true."""
+        x, header = np.ones((1, 12), np.float32), '<ir_version: 9, opset_import: ["": 20]{}> agraph'
+        constants = "int64[1] s = {0}, int64[1] n = {8}, int64[1] a = {1}"
+        for inputs, nodes, feeds in (
+            ("", f"<{constants}> {{ y = Slice(x, s, n, a) }}", {}),
+            (", int64[1] e", f"<{constants}> {{ y = Slice(x, s, e, a) }}", {"e": [9]}),
+            (", int64[2] e", "{ y = Expand(x, e) }", {"e": [4, 12]}),
+            (", int64[2] e", "{ y = Reshape(x, e) }", {"e": [3, 4]}),
+            (", int64[4] e", "{ y = Pad(x, e) }", {"e": [0, 1, 1, 0]}),
+        ):
+            text = f" (float[B, N] x{inputs}) => (float[B, N] y) {nodes}"
+            model = onnx.parser.parse_model(header.format("") + text)
+            arrays = {name: np.array(values) for name, values in feeds.items()}
+            with self.subTest(nodes):
+                self.same(model, {"x": x, **arrays})
+        own = header.format(', producer_name: "experimental_experiment"')
+        model = onnx.parser.parse_model(
+            f"{own} (float[B, N] x, int64[2] e) => (float[B, N] y) {{ y = Reshape(x, e) }}"
+        )
+        self.assertEqual(["Identity"], operators(optimize(model)))
+
     def test_an_output_without_a_type_gets_one(self):
         model = parsed("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
         expected = model.graph.output[0].type.tensor_type.elem_type

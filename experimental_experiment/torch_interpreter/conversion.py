@@ -15,7 +15,7 @@ from experimental_experiment import versions
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
-from experimental_experiment.protos import to_proto
+from experimental_experiment.protos import PRODUCER, to_proto
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.arguments import opsets_by_domain
 from experimental_experiment.torch_interpreter.capture import capture, module_of
@@ -150,7 +150,7 @@ def model_of(op: Emitter) -> ir.Model:
             FUNCTIONS_IR_VERSION,
             onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", op.opset)]),
         ),
-        producer_name="experimental_experiment",
+        producer_name=PRODUCER,
         functions=op.context.functions,
     )
 

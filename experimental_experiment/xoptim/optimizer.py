@@ -12,7 +12,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
-from experimental_experiment.protos import from_proto, restore_names, to_proto, write_for
+from experimental_experiment.protos import PRODUCER, from_proto, restore_names, to_proto, write_for
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
@@ -71,13 +71,18 @@ NO_SIZES = frozenset(("?", "None", "-1"))
 
 
 @contextlib.contextmanager
-def declared_interface(graph: ir.Graph) -> Iterator[None]:
+def declared_interface(model: ir.Model) -> Iterator[None]:
     """After this, the inputs and outputs have the types that they have now: inference makes up names of sizes, users read these.
 
-    While it lasts, a size of -1 or `NO_SIZES` is unknown.
+    While it lasts, a size of -1 or `NO_SIZES` is unknown, and in a file of others one of an output that has a name: it is usual to give
+    an input and an output the same names, also where the model cuts or pads them.
     """
+    graph = model.graph
     inputs = [(value, value.shape) for value in graph.inputs]
     outputs = [(value.type, value.shape) for value in graph.outputs]
+    if model.producer_name != PRODUCER:
+        computed = [value for value in graph.outputs if value.producer() is not None]
+        forget_sizes(computed, lambda size: not isinstance(size, int))
     if any(shape is not None and any(map(is_no_size, shape)) for _, shape in (*inputs, *outputs)):
         nodes = nodes_of(graph)
         forget_sizes((*graph.inputs, *(value for node in nodes for value in node.outputs)), is_no_size)
@@ -127,7 +132,7 @@ def optimize(
     start = time.perf_counter()
     everything = [*rules, *options.rules]
     graph = target.graph
-    with open_defaults(graph), declared_interface(graph), lowered_constants(target):
+    with open_defaults(graph), declared_interface(target), lowered_constants(target):
         rewrite_all(target, everything, options, report, runtime, special_values, progress)
     write_for(target, runtime)
     report.seconds += time.perf_counter() - start

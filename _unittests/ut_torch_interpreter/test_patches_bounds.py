@@ -1,0 +1,129 @@
+"""Slices whose bounds the example does not reach."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+
+class Kept(torch.nn.Module):
+    """Slices that keep a part of an axis, as tokens, caches and boxes are cut to a number of them."""
+
+    def forward(self, x):
+        steps = x[:, ::2]
+        return (
+            x[:, :8],
+            x[:, -8:] * 2,
+            x[:, 8:].sum(1),
+            x[:, 2:8].reshape(-1),
+            x[:, -8:-2] + 1,
+            x[:, -8:8] + 1,
+            steps[:, :5].cumsum(1),
+            torch.cat([x, x], 1)[:, -11:],
+            torch.arange(x.shape[1])[:9] + x.shape[1],
+            x.tensor_split([8], 1)[1] + 1,
+        )
+
+
+class Written(torch.nn.Module):
+    """Slices that are written."""
+
+    def forward(self, x):
+        first, last, rest, middle = (x.clone() for _ in range(4))
+        first[:, :8] = 0
+        last[:, -8:] += 1
+        rest[:, 8:] = 2
+        middle[:, 2:10] *= 2
+        return first, last, rest, middle
+
+
+class UpToSizes(torch.nn.Module):
+    """One size cuts another one."""
+
+    def forward(self, x, y):
+        return x[:, : y.shape[1]] + 1, x[:, -y.shape[1] :] + 1, y[:, x.shape[1] :].sum(1)
+
+
+class UpToNumber(torch.nn.Module):
+    """A number among the inputs cuts a size."""
+
+    def forward(self, x, n):
+        return x[:, :n] + 1, x[:, -n:] + 1
+
+
+class TestBounds(ExporterTestCase):
+    SHAPES = ({0: "batch", 1: "tokens"},)
+
+    def test_any_size(self):
+        """The example is shorter than the bounds, or as long as one."""
+        calls = [(torch.randn(rows, tokens),) for rows in (2, 3) for tokens in (4, 5, 7, 8, 9, 12, 20)]
+        for example in calls[1:3]:
+            self.export_and_compare(Kept(), example, others=calls, dynamic_shapes=self.SHAPES)
+        for tokens in (5, 8):
+            example = (torch.randn(2, tokens),)
+            self.export_and_compare(Written(), example, others=calls, dynamic_shapes=self.SHAPES)
+
+    def test_strict_and_make_fx(self):
+        calls = [(torch.randn(2, tokens),) for tokens in (5, 12, 8, 3)]
+        for options in (ExportOptions(strict=True), ExportOptions(tracing="make_fx")):
+            self.export_and_compare(
+                lambda x: x[:, :8] * 2,
+                calls[0],
+                others=calls[1:],
+                dynamic_shapes=({1: "tokens"},),
+                export_options=options,
+            )
+
+    def test_example_that_is_as_long(self):
+        """torch.export keeps the size at the bound."""
+        example, options = (torch.randn(2, 8),), {"dynamic_shapes": ({1: "tokens"},)}
+        self.export_and_compare(
+            lambda x: x[:, :8] * 2, example, others=[(torch.randn(2, 12),), (torch.randn(2, 3),)], **options
+        )
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            to_onnx(lambda x: x[:, :8] * 2, example, export_options=ExportOptions(patches=False), **options)
+
+    def test_sizes_that_cut_sizes(self):
+        others = [(torch.randn(2, n), torch.randn(2, m)) for n, m in ((5, 9), (9, 9), (4, 12), (2, 3))]
+        shapes = ({1: "n"}, {1: "m"})
+        example = torch.randn(2, 5), torch.randn(2, 7)
+        self.export_and_compare(UpToSizes(), example, others=others, dynamic_shapes=shapes)
+
+    def test_skip_connection(self):
+        """A size that another one reaches is taken for within it: there is no minimum of both."""
+        example = torch.randn(2, 9), torch.randn(2, 8)
+        model = to_onnx(lambda x, y: x[:, : y.shape[1]] + y, example, dynamic_shapes=({1: "n"}, {1: "m"}))
+        (output,) = model.graph.output
+        self.assertEqual([size.dim_param for size in output.type.tensor_type.shape.dim], ["", "m"])
+
+    def test_numbers_that_cut_sizes(self):
+        others = [(torch.randn(2, n), number) for n, number in ((9, 5), (9, 12), (4, 4))]
+        shapes = ({1: "n"}, torch.export.Dim.DYNAMIC)
+        self.export_and_compare(UpToNumber(), (torch.randn(2, 4), 7), others=others, dynamic_shapes=shapes)
+
+    def test_names_of_sizes(self):
+        """The result is not said to have the size of the input, and the slice is written."""
+        model = to_onnx(lambda x: x[:, :8], (torch.randn(2, 5),), dynamic_shapes=({1: "tokens"},))
+        self.assertEqual([node.op_type for node in model.graph.node], ["Slice"])
+        sizes = [
+            size.dim_param or size.dim_value for size in model.graph.output[0].type.tensor_type.shape.dim
+        ]
+        self.assertEqual(sizes, [2, "Min(8, tokens)"])
+
+    def test_warning_without_the_patch(self):
+        options = ExportOptions(patches=False)
+        for function in (lambda x: x[:, :8], lambda x: x[:, -8:], lambda x: x[:, 2:8] + 1):
+            with self.assertLogs("experimental_experiment", "WARNING") as logged:
+                to_onnx(
+                    function, (torch.randn(2, 5),), dynamic_shapes=({1: "tokens"},), export_options=options
+                )
+            self.assertIn("those of sizes where\n  tokens <= 8\n", logged.output[0])
+        for function in (lambda x: x[:, :-1], lambda x: x[:, 1:], lambda x: x[:, :8]):
+            with self.assertNoLogs("experimental_experiment", "WARNING"):
+                to_onnx(function, (torch.randn(2, 5),), dynamic_shapes=({1: "tokens"},))
+
+
+if __name__ == "__main__":
+    unittest.main()
