@@ -1,4 +1,4 @@
-"""Rows of reductions: empty tensors, NaN, large integers."""
+"""Rows of reductions: empty tensors, NaN, integers that wrap, large integers."""
 
 import collections
 import contextlib
@@ -15,6 +15,9 @@ from experimental_experiment.torch_interpreter.runtime.reductions import REDUCTI
 NAN, INF = float("nan"), float("inf")
 FLOATS = torch.tensor([[1.0, NAN, 3.0], [INF, 2.0, -INF], [NAN, NAN, 0.0]])
 LARGE = torch.tensor([[2**53 + 1, 2**53 + 3], [2**60 + 1, 5]])
+FULL = torch.tensor(
+    [[2**30, -(2**31), 3], [2**30, -1, 65537], [2**31 - 1, -(2**31), 70000]], dtype=torch.int32
+)
 EMPTY = torch.ones(2, 0, 3)
 SHORTER = {"dynamic_shapes": (({1: torch.export.Dim.DYNAMIC},),), "others": [(EMPTY,)]}
 
@@ -37,6 +40,8 @@ ROWS = {
         torch.ones(2, 4),
         {**SHORTER, "others": [(torch.ones(2, 0),)]},
     ),
+    "ReduceSum.in_int64": (lambda x: x.sum(0, dtype=torch.int32), FULL),
+    "ReduceProd.in_int32": (lambda x: x.prod(0, dtype=torch.int32), FULL),
     "ReduceSum.in_two_halves": (lambda x: x.sum(0), LARGE),
     "ReduceProd.factor_by_factor": (lambda x: x.prod(1), torch.tensor([[2**31 + 1, 2**31 - 1]])),
     "TopK.nan_is_the_largest": (lambda x: x.topk(2), FLOATS),
@@ -66,6 +71,28 @@ class Closed(torch.nn.Module):
 class TestReductions(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+
+    def test_narrow_integers_wrap(self):
+        for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32):
+            with self.subTest(dtype=dtype):
+
+                def reduced(x, dtype=dtype):
+                    x = x.to(dtype)
+                    of_one_axis = x.sum(0, dtype=dtype), x.prod(1, dtype=dtype), (x * 31).sum(1, dtype=dtype)
+                    of_all = x.sum(dtype=dtype), x.prod(dtype=dtype), x.sum((0, 1), True, dtype=dtype)
+                    return *of_one_axis, *of_all, x.prod(0, keepdim=True, dtype=dtype), x.sum(0)
+
+                others = [(FULL[:1],), (FULL[:0],), (FULL.repeat(5, 1) - 12345,)]
+                self.export_and_compare(
+                    reduced, (FULL,), others=others, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+                )
+
+    def test_a_count_in_int32_stays_plain(self):
+        model = self.export_and_compare(
+            lambda x: ((x > 0).sum(1, dtype=torch.int32), (x > 0).prod(1, dtype=torch.int32)), (FULL,)
+        )
+        written = collections.Counter(node.op_type for node in model.graph.node)
+        self.assertEqual({"Greater": 1, "Cast": 1, "ReduceSum": 1, "ReduceProd": 1}, written)
 
     def test_the_largest_of_infinities_on_a_gpu(self):
         """`_unittests.ut_torch_dynamo.test_gpu` has the numbers, which only a GPU gives."""

@@ -9,10 +9,10 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
-from experimental_experiment.torch_interpreter.runtime.reductions import NARROW
+from experimental_experiment.torch_interpreter.runtime.reductions import NARROW, is_of_booleans
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
-BOOL, DOUBLE, INT64 = ir.DataType.BOOL, ir.DataType.DOUBLE, ir.DataType.INT64
+DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
 
 WHEN = "int64 that may exceed 2 ** 31"
 BECAUSE = (
@@ -177,8 +177,7 @@ def is_small(value: ir.Value, left: Iterator[int]) -> bool:
     if node.op_type == "TopK" and value is node.outputs[1]:
         return True
     if node.op_type in COUNTING:  # of ones and zeros there are fewer than elements
-        counted = node.inputs[0].producer()
-        return counted is not None and counted.op_type == "Cast" and counted.inputs[0].dtype == BOOL
+        return is_of_booleans(node.inputs[0])
     if node.op_type == "Where":
         return all(is_small(given, left) for given in node.inputs[1:])
     factors = node.inputs if node.op_type == "Mul" else ()

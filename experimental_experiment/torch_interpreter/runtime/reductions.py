@@ -1,4 +1,4 @@
-"""Reductions: empty tensors, NaN, integers beyond 2 ** 53."""
+"""Reductions: empty tensors, NaN, integers that wrap, integers beyond 2 ** 53."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from experimental_experiment.torch_interpreter.ordering import with_ordered_nan
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 BOOL, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT64
-NARROW = (BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
+INT32 = ir.DataType.INT32
+NARROW = (BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, INT32)
 
 REDUCTIONS = (
     "ReduceL1",
@@ -195,6 +196,32 @@ def nan_is_the_largest(op, x, k, *, outputs, axis=-1, **attributes):
 
 @repairs(
     "ReduceSum",
+    when="integers of 32 bits or fewer, but for booleans as numbers",
+    because="sums beyond int32 are its ends, they do not wrap",
+    nodes="2 for int32, otherwise 0: int8, int16 and uint8 are added in a wider dtype anyway",
+)
+def in_int64(op, x, axes=None, **attributes):
+    """The sum in int64, cast back."""
+    if not may_wrap(x):
+        return None
+    return op.Cast(op.ReduceSum(op.Cast(x, to=INT64), axes, **attributes), to=x.dtype)
+
+
+@repairs(
+    "ReduceProd",
+    when="integers of 32 bits or fewer, but for booleans as numbers",
+    because="products beyond int32 are its ends, they do not wrap",
+    nodes="a Scan for each axis",
+)
+def in_int32(op, x, axes=None, *, keepdims=1, **attributes):
+    """A Scan that multiplies in int32, cast back."""
+    if not may_wrap(x) or (axes is not None and axes.const_value is None):
+        return None
+    return op.Cast(multiplied(op, op.Cast(x, to=INT32), axes, keepdims), to=x.dtype)
+
+
+@repairs(
+    "ReduceSum",
     when="int64 that may exceed 2 ** 53",
     because="int64 is added as float64",
     nodes=6,
@@ -221,14 +248,30 @@ def factor_by_factor(op, x, axes=None, *, keepdims=1, **attributes):
     """A Scan that multiplies."""
     if x.dtype != INT64 or (axes is not None and axes.const_value is None) or is_size(x):
         return None
+    return multiplied(op, x, axes, keepdims)
+
+
+def multiplied(op, x: ir.Value, axes: ir.Value | None, keepdims: int) -> ir.Value:
+    """The product along axes, one factor after the other."""
     found = range(rank(x)) if axes is None else [axis % rank(x) for axis in axes.const_value.numpy().tolist()]
     for axis in sorted(found, reverse=True):
         kept = [op.size(x, other) for other in range(rank(x)) if other != axis]
-        one = op.Expand(op.constant(1, INT64), op.shape(kept))
+        one = op.Expand(op.constant(1, x.dtype), op.shape(kept))
         body = op.subgraph(lambda inner, state, factor: [inner.Mul(state, factor)], [one, one])
         x = op.Scan(one, x, body=body, num_scan_inputs=1, scan_input_axes=[axis])
         x.type, x.shape = one.type, one.shape  # ONNX infers none of a body's
     return op.Unsqueeze(x, sorted(found)) if keepdims else x
+
+
+def may_wrap(x: ir.Value) -> bool:
+    """Whether elements are integers narrower than int64 whose sum, or product, may leave int32."""
+    return x.dtype in NARROW and x.dtype != BOOL and not is_of_booleans(x)
+
+
+def is_of_booleans(value: ir.Value) -> bool:
+    """Whether elements are booleans as numbers, of which there are fewer ones than elements."""
+    cast = value.producer()
+    return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype == BOOL
 
 
 def is_narrow(value: ir.Value) -> bool:
