@@ -74,6 +74,48 @@ class TestIntegers(ExporterTestCase):
         self.assertTrue({"Max", "Clip"} & written)
         self.assertFalse({"TopK", "Less"} & written)
 
+    def test_bounds_add_and_multiply(self):
+        def ordered(x):
+            wide, short = x.long(), x.to(torch.int16).long()
+            n = torch.arange(x.shape[0])
+            sums = (wide + wide.flip(0)).amin(0), (wide * 5).clamp(min=7), (wide - 1).amax()
+            opposites = (
+                torch.maximum(-wide, wide),
+                torch.minimum(wide.abs(), wide),
+                torch.maximum(wide // -1, wide),
+            )
+            products = torch.maximum(short * short * 4, wide), torch.maximum(wide * 5, wide.flip(0) * 5)
+            strides = torch.maximum(n * 65536 * 65536, n.flip(0) * 65536 * 32768)
+            return *sums, *opposites, *products, strides, torch.where(x > 0, 2**32, wide * 3).sign()
+
+        extremes = torch.tensor([-(2**31), 2**31 - 1, 0, -1, 1, 2**30, -32768, 32767, 12345678])
+        given = extremes.to(torch.int32)
+        self.export_and_compare(ordered, (given,), others=[(given.roll(3)[1:],)], dynamic_shapes=({0: "n"},))
+
+    def test_small_bounds_are_left_alone(self):
+        def ordered(x):
+            rows, columns = (torch.arange(x.shape[axis]) for axis in (0, 1))
+            wide, short = x.long(), x.to(torch.int16).long()
+            numbers = (
+                wide.amax(1),
+                wide.clamp(min=3),
+                torch.maximum(short * short, wide),
+                (wide * 65537 % 9).amin(),
+            )
+            places = (rows * x.shape[1])[:, None] * x.shape[0] * x.shape[1] + columns * 256
+            return (
+                *numbers,
+                places.amax(1),
+                (columns * 65536 + columns).amax(),
+                torch.where(x > 0, columns, 2**31 - 1).amin(1),
+            )
+
+        x = torch.tensor([[-(2**31), 2**31 - 1, 0], [5, -7, 2**30]], dtype=torch.int32)
+        model = self.export_and_compare(
+            ordered, (x,), others=[(x.T.contiguous(),)], dynamic_shapes=({0: "rows", 1: "columns"},)
+        )
+        self.assertFalse({"TopK", "Less"} & {node.op_type for node in model.graph.node})
+
     def test_in_place_and_in_branches(self):
         def ordered(x):
             y = x.clone().clamp_(min=0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
-from experimental_experiment.torch_interpreter.runtime.reductions import NARROW, is_of_booleans
+from experimental_experiment.torch_interpreter.runtime.reductions import is_of_booleans
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
@@ -43,8 +45,20 @@ MOVING = (
 COUNTING = ("CumSum", "ReduceSum")
 """What counts booleans."""
 
-COMPUTING = ("Abs", "Add", "Clip", "Concat", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Range", "Sub")
-"""What computes a size or a position of several."""
+COMPUTING = ("Abs", "Add", "Clip", "Concat", "Div", "Max", "Min", "Mul", "Neg", "Range", "Sub", "Where")
+"""What computes numbers of several, which bound them."""
+
+POSITION = 2**15 - 1
+"""What sizes and positions are taken for: they are small as they are, and times a stride up to 2 ** 16."""
+
+BOUNDS = {
+    ir.DataType.BOOL: 2,
+    ir.DataType.UINT8: 2**8,
+    ir.DataType.INT8: 2**7,
+    ir.DataType.INT16: 2**15,
+    ir.DataType.INT32: 2**31,
+}
+"""The numbers of smaller dtypes are below these."""
 
 ORDERS = frozenset(
     ("amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "clip", "fmax", "fmin", "max", "maximum")
@@ -159,33 +173,70 @@ def may_be_large(op: Emitter, *values: ir.Value) -> bool:
     if values[0].dtype != INT64 or name.removesuffix("_") not in ORDERS:
         return False
     left = iter(range(REACH))
-    return not all(is_small(value, left) for value in values)
+    return any(bound(value, left).size > 2**31 for value in values)
 
 
-def is_small(value: ir.Value, left: Iterator[int]) -> bool:
-    """Whether int64 elements are known to be below 2 ** 31 in size: constants, sizes, positions, what is computed of them.
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """What is known of int64 elements: ``-size <= element < size``.
+
+    Attributes:
+        size: the bound; `POSITION` stands for sizes and positions.
+        is_counted: whether they are computed of sizes and positions alone, a product of which is a number of elements again.
+    """
+
+    size: int
+    is_counted: bool = False
+
+
+UNKNOWN = Bound(2**63)
+
+
+def bound(value: ir.Value, left: Iterator[int]) -> Bound:
+    """The bound of int64 elements: of constants, sizes, positions, smaller dtypes, of what is computed of them.
 
     *left*: as many elements as nodes may be looked at.
     """
     if value.const_value is not None:
-        return is_constant(value, 2**31 - 1)
+        elements = value.const_value.numpy()
+        return Bound(max(-int(elements.min()), int(elements.max()) + 1) if elements.size else 0)
     node = value.producer()
     if node is None or next(left, None) is None:
-        return False
-    if node.op_type == "Cast":
-        return node.inputs[0].dtype in NARROW
-    if node.op_type == "TopK" and value is node.outputs[1]:
-        return True
+        return UNKNOWN
+    if node.op_type in FOUND or (node.op_type == "TopK" and value is node.outputs[1]):
+        return Bound(POSITION, is_counted=True)
     if node.op_type in COUNTING:  # of ones and zeros there are fewer than elements
-        return is_of_booleans(node.inputs[0])
-    if node.op_type == "Where":
-        return all(is_small(given, left) for given in node.inputs[1:])
-    factors = node.inputs if node.op_type == "Mul" else ()
-    if any(factor.const_value is not None and not is_constant(factor, 2**16) for factor in factors):
-        return False  # a hash of positions, no stride
-    if node.op_type in COMPUTING:
-        return all(is_small(given, left) for given in node.inputs if given is not None)
-    return node.op_type in FOUND or (node.op_type in MOVING and is_small(node.inputs[0], left))
+        return Bound(POSITION, is_counted=True) if is_of_booleans(node.inputs[0]) else UNKNOWN
+    if node.op_type == "Cast":
+        return Bound(BOUNDS.get(node.inputs[0].dtype, UNKNOWN.size))
+    if node.op_type == "Mod":  # what is left is smaller than the divisor
+        return bound(node.inputs[1], left)
+    if node.op_type in MOVING:
+        return bound(node.inputs[0], left)
+    if node.op_type not in COMPUTING:
+        return UNKNOWN
+    operands = node.inputs[1:] if node.op_type == "Where" else node.inputs
+    given = [value for value in operands if value is not None]
+    return computed_bound(node.op_type, given, [bound(value, left) for value in given])
+
+
+def computed_bound(op_type: str, given: Sequence[ir.Value], bounds: Sequence[Bound]) -> Bound:
+    """The bound of what an operator of `COMPUTING` makes of elements."""
+    constant = [value.const_value is not None for value in given]
+    sizes = [known.size for known in bounds]
+    if op_type == "Mul" and not any(constant) and all(known.is_counted for known in bounds):
+        return Bound(math.prod(sizes) // POSITION, is_counted=True)
+    is_counted = any(known.is_counted for known in bounds) and all(
+        known.is_counted or (is_number and (op_type == "Mul" or known.size <= POSITION))
+        for known, is_number in zip(bounds, constant)
+    )
+    if op_type == "Mul":
+        return Bound(math.prod(sizes) + 1, is_counted)
+    if op_type in ("Add", "Sub"):
+        return Bound(sum(sizes), is_counted)
+    if op_type in ("Abs", "Div", "Neg"):  # of the least number, the opposite is not below the bound
+        return Bound(sizes[0] + 1, is_counted)
+    return Bound(max(sizes), is_counted)
 
 
 def is_constant(value: ir.Value, bound: int) -> bool:
