@@ -1,4 +1,4 @@
-"""Rows of int64: the order of numbers whose lower halves differ in the first bit."""
+"""Rows of int64: the order of numbers whose lower halves differ in the first bit, sums of hashes."""
 
 import unittest
 
@@ -12,6 +12,8 @@ MOMENTS = 1_698_000_000_000 + torch.arange(48).reshape(6, 8) % 7 * 300_000_000
 NUMBERS = torch.tensor(
     [0, 1, 3_000_000_000, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 5, -1, -(2**31) - 1, -(2**32)]
 )
+POINTS = torch.tensor([[2**31 - 1, -(2**31), 12345], [-(2**31), 2**31 - 7, -99999], [5, 6, 2**30 + 1]])
+PRIMES = torch.tensor([73856093, 19349663, 83492791])
 LARGEST, LEAST = torch.iinfo(torch.int64).max, torch.iinfo(torch.int64).min
 DYNAMIC = {"dynamic_shapes": (({0: "rows", 1: "columns"},),), "others": [(MOMENTS[:1],), (MOMENTS[:, :3],)]}
 
@@ -20,6 +22,7 @@ ROWS = {
     "Min.by_comparison": (torch.minimum, NUMBERS[:, None], NUMBERS),
     "Clip.by_comparisons": (lambda x: x.clamp(min=0), NUMBERS),
     "Sign.of_float64": (torch.sign, NUMBERS),
+    "ReduceSum.of_hashes": (lambda x: (x * PRIMES).sum(1) % 1024, POINTS),
     "ReduceMax.first_in_order": (lambda x: x.amax(1), MOMENTS, DYNAMIC),
     "ReduceMin.first_in_order": (lambda x: x.amin(), MOMENTS, DYNAMIC),
 }
@@ -115,6 +118,32 @@ class TestIntegers(ExporterTestCase):
             ordered, (x,), others=[(x.T.contiguous(),)], dynamic_shapes=({0: "rows", 1: "columns"},)
         )
         self.assertFalse({"TopK", "Less"} & {node.op_type for node in model.graph.node})
+
+    def test_hashes(self):
+        def hashed(x):
+            of_rows = x * PRIMES + 1
+            of_pairs = x.unfold(1, 2, 1) * PRIMES[:2]
+            of_columns = torch.stack([x[:, 0] * PRIMES[0], x[:, 1] * PRIMES[1]]).sum(0)
+            along_rows = of_rows.sum(-1, keepdim=True), of_pairs.sum(-1) % 97, of_rows[None].sum(2)
+            return *along_rows, of_rows.sum(0), of_rows.sum(), of_columns, (x[:, :1] * PRIMES[0]).sum(-1)
+
+        others = [(POINTS[:0],), (POINTS * 2**31,), (POINTS[:1],)]
+        options = {"others": others, "dynamic_shapes": ({0: torch.export.Dim.DYNAMIC},)}
+        self.export_and_compare(hashed, (POINTS,), **options)
+        self.export_and_compare(hashed, (POINTS,), special_values=True, **options)
+        self.export_and_compare(lambda x: (x.repeat(1, 2000) * PRIMES[0]).sum(1), (POINTS,))
+
+    def test_usual_sums_are_left_alone(self):
+        def added(x):
+            bits = ((x > 0).long() * PRIMES).sum(1), (torch.arange(x.shape[0]) * 70000).sum()
+            return *bits, (x % 1000 * 31).sum(1), (x * 31).sum(0), x.sum(), (x % 1000 * PRIMES % 97).sum(1)
+
+        model = self.export_and_compare(
+            added, (POINTS,), others=[(POINTS[1:],)], dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+        )
+        written = [node.op_type for node in model.graph.node]
+        self.assertNotIn("MatMul", written)
+        self.assertNotIn("Div", written)
 
     def test_in_place_and_in_branches(self):
         def ordered(x):

@@ -42,7 +42,7 @@ ROWS = {
     ),
     "ReduceSum.in_int64": (lambda x: x.sum(0, dtype=torch.int32), FULL),
     "ReduceProd.in_int32": (lambda x: x.prod(0, dtype=torch.int32), FULL),
-    "ReduceSum.in_two_halves": (lambda x: x.sum(0), LARGE),
+    "ReduceSum.modulo_2_to_64": (lambda x: (x.sum(0), x.sum(1), x.sum(1, True)), LARGE),
     "ReduceProd.factor_by_factor": (lambda x: x.prod(1), torch.tensor([[2**31 + 1, 2**31 - 1]])),
     "TopK.nan_is_the_largest": (lambda x: x.topk(2), FLOATS),
     **{

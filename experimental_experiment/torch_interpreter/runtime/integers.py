@@ -1,4 +1,4 @@
-"""int64: the order of numbers beyond 2 ** 31, powers and remainders beyond 2 ** 53."""
+"""int64: the order of numbers beyond 2 ** 31; powers, remainders and sums of hashes beyond 2 ** 53."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
-from experimental_experiment.torch_interpreter.runtime.reductions import is_of_booleans
+from experimental_experiment.torch_interpreter.runtime.reductions import (
+    SUMMED_NODES,
+    is_of_booleans,
+    reduced_sizes,
+    summed,
+)
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
@@ -111,6 +116,37 @@ def bit_by_bit(op, base, exponent):
     power.type, power.shape = base.type, ir.Shape([None] * max(rank(base), rank(exponent)))
     unit = op.Equal(op.Abs(base), 1)
     return op.Where(op.And(op.Less(exponent, 0), op.Not(unit)), op.constant(0), power)
+
+
+@repairs(
+    "ReduceSum",
+    when="int64 that were multiplied by constants beyond 2 ** 16, as hashes are, and may exceed 2 ** 53 together",
+    because="int64 is added as float64",
+    nodes=SUMMED_NODES,
+)
+def of_hashes(op, x, axes=None, **attributes):
+    """As for all sums with special_values: a product with ones, or the sums of the two halves."""
+    if x.dtype != INT64 or not is_scaled(x, iter(range(REACH))):
+        return None
+    sizes = [] if x.shape is None else reduced_sizes(x, axes)
+    count = math.prod(size if isinstance(size, int) else POSITION for size in sizes)
+    return summed(op, x, axes, **attributes) if bound(x, iter(range(REACH))).size * count > 2**53 else None
+
+
+def is_scaled(value: ir.Value, left: Iterator[int]) -> bool:
+    """Whether elements, or what is added to them, are products with constants beyond 2 ** 16.
+
+    *left*: as many elements as nodes may be looked at.
+    """
+    node = value.producer()
+    if node is None or next(left, None) is None:
+        return False
+    if node.op_type == "Mul":
+        return any(
+            factor.const_value is not None and not is_constant(factor, 2**16) for factor in node.inputs
+        )
+    given = node.inputs if node.op_type in ("Add", "Concat", "Sub", "Where") else ()
+    return any(is_scaled(item, left) for item in (node.inputs[:1] if node.op_type in MOVING else given))
 
 
 # ---- order

@@ -18,6 +18,11 @@ BOOL, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT64
 INT32 = ir.DataType.INT32
 NARROW = (BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16, INT32)
 
+ONES = 4096
+"""How many ones a model holds at most for a sum as a product."""
+
+SUMMED_NODES = "1 along a last axis of up to 4096 elements, 0 where it stays; otherwise 6"
+
 REDUCTIONS = (
     "ReduceL1",
     "ReduceL2",
@@ -224,16 +229,24 @@ def in_int32(op, x, axes=None, *, keepdims=1, **attributes):
     "ReduceSum",
     when="int64 that may exceed 2 ** 53",
     because="int64 is added as float64",
-    nodes=6,
+    nodes=SUMMED_NODES,
     special_values=True,
 )
-def in_two_halves(op, x, axes=None, **attributes):
-    """The sums of the high and of the low 32 bits."""
-    if x.dtype != INT64 or is_narrow(x):
-        return None
+def modulo_2_to_64(op, x, axes=None, **attributes):
+    """A product with ones along a last axis of up to 4096 elements, otherwise the sums of the high and of the low 32 bits."""
+    return None if x.dtype != INT64 or is_narrow(x) else summed(op, x, axes, **attributes)
+
+
+def summed(op, x: ir.Value, axes: ir.Value | None, *, keepdims: int = 1, **attributes) -> ir.Value:
+    """The sum of int64, modulo 2 ** 64 as additions and MatMul of int64 are."""
+    reduced = [] if x.shape is None else [axis % rank(x) for axis in reduced_axes(x, axes)]
+    last = x.shape[-1] if reduced and reduced == [rank(x) - 1] else None
+    if isinstance(last, int) and 0 < last <= ONES:
+        total = op.MatMul(x, [[1]] * last)
+        return total if keepdims else op.Squeeze(total, reduced)
     high = op.Div(x, 2**32)
     low = op.Sub(x, op.Mul(high, 2**32))
-    high, low = (op.ReduceSum(half, axes, **attributes) for half in (high, low))
+    high, low = (op.ReduceSum(half, axes, keepdims=keepdims, **attributes) for half in (high, low))
     return op.Add(op.Mul(high, 2**32), low)
 
 
