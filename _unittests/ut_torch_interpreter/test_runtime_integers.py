@@ -133,6 +133,21 @@ class TestIntegers(ExporterTestCase):
         self.export_and_compare(hashed, (POINTS,), special_values=True, **options)
         self.export_and_compare(lambda x: (x.repeat(1, 2000) * PRIMES[0]).sum(1), (POINTS,))
 
+    def test_hashes_of_bytes(self):
+        """As Blt computes them, of the groups that end at each byte."""
+
+        def hashed(ids):
+            padded = [torch.nn.functional.pad(ids, (size - 1, 0)).unfold(1, size, 1) for size in (2, 3, 8)]
+            return [(x * torch.tensor(1000000007) ** torch.arange(x.shape[-1])).sum(-1) % 500 for x in padded]
+
+        others = [(torch.randint(0, 260, (3, 40)),)]
+        self.export_and_compare(
+            hashed,
+            (torch.randint(0, 260, (2, 9)),),
+            others=others,
+            dynamic_shapes=({0: "batch", 1: "length"},),
+        )
+
     def test_usual_sums_are_left_alone(self):
         def added(x):
             bits = ((x > 0).long() * PRIMES).sum(1), (torch.arange(x.shape[0]) * 70000).sum()
