@@ -331,6 +331,50 @@ class TestMaps(unittest.TestCase):
         session(quantized).run(None, self.feeds)
 
 
+class TestTypes(unittest.TestCase):
+    """Operators whose inference ends the process where their input has no type: onnx infers none of a Scaler."""
+
+    CODED = "ai.onnx.ml.LabelEncoder<keys_floats=[1.0, 3.0], values_int64s=[5, 6], default_int64=7>"
+    DOMAINS = '"ai.onnx.ml": 4, "f": 1'
+    SCALER = "s = ai.onnx.ml.Scaler<offset=[0.0], scale=[1.0]>(x)"
+
+    def optimized(self, text, imports=DOMAINS):
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 20, {imports}]> {text}')
+        return model, optimize(model)
+
+    def test_what_reads_an_unknown_type(self):
+        tree = "ai.onnx.ml.TreeEnsemble<leaf_weights = float[1] {1.0}, leaf_targetids = [0], nodes_featureids = [0]"
+        tree += ", nodes_modes = uint8[1] {0}, nodes_splits = float[1] {0.0}, nodes_trueleafs = [1]"
+        tree += (
+            ", nodes_falseleafs = [1], nodes_truenodeids = [0], nodes_falsenodeids = [0], tree_roots = [0]>"
+        )
+        for node in (self.CODED, tree, "EyeLike<dtype=1>", 'RegexFullMatch<pattern="a">'):
+            with self.subTest(node):
+                text = f"agraph (float[N,3] x) => (int64[N,3] y) {{ {self.SCALER} y = {node}(s) }}"
+                model, optimized = self.optimized(text, '"ai.onnx.ml": 5')
+                self.assertEqual(operators(model), operators(optimized))
+
+    def test_results(self):
+        text = f"agraph (float[N,3] x) => (int64[N,3] y) {{ {self.SCALER} e = {self.CODED}(s) n = Neg(e) m = Neg(n) y = Identity(m) }}"
+        model, optimized = self.optimized(text)
+        feeds = {"x": np.array([[1, 2, 3]], np.float32)}
+        self.assertEqual(["Scaler", "LabelEncoder"], operators(optimized))
+        for item in (model, optimized):
+            np.testing.assert_equal([[5, 7, 6]], session(item).run(None, feeds)[0])
+
+    def test_a_type_that_inference_finds(self):
+        """What stands behind the LabelEncoder is known as if it had never been hidden."""
+        text = f"agraph (float[N,3] x) => (float[N,3] y) {{ r = Relu(x) e = {self.CODED}(r) c = Cast<to=1>(e) y = Relu(c) }}"
+        _, optimized = self.optimized(text)
+        self.assertEqual({"r": 1, "e": 7, "c": 1}, {v.name: type_of(v).tensor_type.elem_type for v in optimized.graph.value_info})  # fmt: skip
+
+    def test_a_local_function(self):
+        function = f'<domain: "f", opset_import: ["": 20, "ai.onnx.ml": 4]> code (x) => (y) {{ y = {self.CODED}(x) }}'
+        text = f"agraph (float[N,3] x) => (int64[N,3] y) {{ {self.SCALER} y = f.code(s) }} {function}"
+        _, optimized = self.optimized(text)
+        self.assertEqual(["LabelEncoder"], [node.op_type for node in optimized.functions[0].node])
+
+
 class TestRefusals(unittest.TestCase):
     def refused(self, model, said):
         """Each way in says it: nothing is left out in silence."""

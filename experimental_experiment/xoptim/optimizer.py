@@ -46,6 +46,9 @@ COPYING = frozenset(("Identity", "OptionalGetElement"))
 MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))
 """Operators that read or write maps."""
 
+READS_TYPE = frozenset(("EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"))
+"""Operators whose inference ends the process where their input has no type, as the result of a Scaler: measured with onnx 1.23.2."""
+
 
 @contextlib.contextmanager
 def open_defaults(graph: ir.Graph) -> Iterator[None]:
@@ -250,8 +253,12 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
     # a node that is refused stays as it is
     inference = ShapeInferencePass(check_type=False, strict_mode=False)
-    with hidden_maps(nodes):
-        inference(model)
+    everywhere = [*nodes, *(node for function in model.functions.values() for node in nodes_of(function))]
+    goes_on = True
+    while goes_on:
+        with hidden(everywhere) as untyped:
+            inference(model)
+        goes_on = any(map(has_type, untyped))
     while any([has_restored(node, given) for node in nodes]):
         pass  # until no other reads what has changed
     made_up |= size_names(nodes) - before
@@ -316,16 +323,25 @@ def correct_ranks(graph: ir.Graph) -> None:
                 output.type, output.shape = kind, shape
 
 
+def has_type(node: ir.Node) -> bool:
+    """Whether the type of the first input of a node is known."""
+    return bool(node.inputs) and node.inputs[0] is not None and node.inputs[0].type is not None
+
+
 @contextlib.contextmanager
-def hidden_maps(nodes: list[ir.Node]) -> Iterator[None]:
-    """While this lasts, inference knows no operator of maps: onnx-ir cannot read their type, onnx's inference needs it."""
-    hidden = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
-    for node, operator in hidden:
+def hidden(nodes: list[ir.Node]) -> Iterator[list[ir.Node]]:
+    """While this lasts, inference does not know the operators that it cannot take: of maps, whose type onnx-ir cannot read, and
+    those of `READS_TYPE` without a type, which are returned.
+    """
+    untyped = [node for node in nodes if node.op_type in READS_TYPE and not has_type(node)]
+    names = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
+    names += [(node, node.op_type) for node in untyped]
+    for node, operator in names:
         node.op_type = f"{operator}Hidden"
     try:
-        yield
+        yield untyped
     finally:
-        for node, operator in hidden:
+        for node, operator in names:
             node.op_type = operator
 
 
