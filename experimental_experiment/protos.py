@@ -182,11 +182,25 @@ def missing(model: onnx.ModelProto) -> Iterator[str]:
     pending: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     while pending:
         graph = pending.pop()
+        known = given_names(graph)
         for sparse in graph.sparse_initializer if isinstance(graph, onnx.GraphProto) else ():
             yield f"the initializer {sparse.values.name!r} is sparse"
         for node in graph.node:
+            for name in node.output:
+                if name and name in known:
+                    yield f"the node {(node.name or name)!r} ({node.op_type}) gives {name!r} a second time"
+                known.add(name)
             for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
+                if attribute.type == onnx.AttributeProto.UNDEFINED:
+                    yield f"the attribute {attribute.name!r} of a node {node.op_type} has no type"
+                elif attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
                     yield f"the attribute {attribute.name!r} of a node {node.op_type} is sparse"
                 elif attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
                     pending += [body for _, body in subgraphs(attribute)]
+
+
+def given_names(graph: onnx.GraphProto | onnx.FunctionProto) -> set[str]:
+    """The names that a graph has before its first node: of inputs and initializers."""
+    if isinstance(graph, onnx.FunctionProto):
+        return set(graph.input)
+    return {item.name for item in (*graph.input, *graph.initializer)}

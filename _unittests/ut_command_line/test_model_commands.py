@@ -117,6 +117,13 @@ class TestFiles(ModelCommandsTestCase):
                     self.fails(message, command, self.path(name), *more)
         self.assertFalse(os.path.exists(out))
 
+    def test_a_node_that_contradicts_its_operator(self):
+        text = """<ir_version: 8, opset_import: ["" : 18]> g (float[2] x, int64[2] i) => (float[2] y) { y = Add(x, i) }"""
+        path, out = self.path("bad.onnx"), self.path("out.onnx")
+        onnx.save(onnx.parser.parse_model(text), path)
+        self.fails("'.*bad.onnx': the node 'y' .Add. is invalid: B has", "optimize", path, "-o", out)
+        self.assertFalse(os.path.exists(out))
+
     def test_where_to_write(self):
         for command in ("lighten", "plot"):
             nowhere = os.path.join(self.folder, "nowhere", "out.onnx")

@@ -76,7 +76,10 @@ def run(given: argparse.Namespace) -> int:
     expected = outputs(given.model) if given.check else []  # before the output may replace the model
     report = Report()
     with terminal_progress(given.quiet) as shown, Timed(shown) as progress:
-        rewrite(model, options, report=report, progress=progress)
+        try:
+            rewrite(model, options, report=report, progress=progress)
+        except ValueError as error:
+            raise CommandError(f"{given.model!r}: {error}") from error
         texts = [str(report)]
         if given.quantize:
             texts.append(str(quantize(model, given, progress)))

@@ -22,7 +22,9 @@ NUMBERS = {
 
 
 def constant_of(node: ir.Node) -> ir.TensorProtocol | None:
-    """What a Constant gives, None when a function's caller decides."""
+    """What a Constant gives, None when a function's caller decides, or when it holds nothing, or twice."""
+    if len(node.attributes) != 1:
+        return None
     ((name, attribute),) = node.attributes.items()
     if attribute.is_ref():
         return None
@@ -51,6 +53,8 @@ def lift_constants(nodes: Iterable[ir.Node]) -> None:
             continue
         (old,) = node.outputs
         tensor = constant_of(node)
+        if tensor is None:
+            continue
         value = ir.Value(
             name=old.name,
             shape=ir.Shape(tensor.shape),

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from experimental_experiment.progress import nothing
@@ -365,8 +366,8 @@ class Engine:
                 repaired = context.repaired
                 try:
                     result = member.rewrite(op, found, root)
-                except Untranslatable as error:
-                    # the operator set, or a dtype of it, lacks what the rule writes
+                except (Untranslatable, onnx.checker.ValidationError) as error:
+                    # the operator set, or a dtype of it, lacks what the rule writes, or a value of the file has a dtype that it cannot have
                     result = no(str(error))
                 if context.repaired > repaired and len(op.written) >= len(found[""]):
                     result = no("the runtime needs it otherwise")  # what it needs stood there: no end

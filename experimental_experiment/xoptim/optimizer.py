@@ -29,6 +29,7 @@ from experimental_experiment.xoptim.graphs import (
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
+from experimental_experiment.xoptim.validity import check_nodes, title
 from experimental_experiment.xoptim.weights import compute_weights
 
 SEQUENCES = frozenset(
@@ -125,7 +126,8 @@ def optimize(
         progress: as for `to_onnx`, a step a node.
 
     Returns the optimized model, of the type that was given; its outputs have the types that they had.
-    Raises OptimizationError when a rule does not end or changes a type, ValueError when onnx-ir does not read a part of the model.
+    Raises OptimizationError when a rule does not end or changes a type, ValueError when onnx-ir does not read a part of the model, or
+    when a node contradicts its operator.
     """
     options = options or OptimizationOptions()
     report = Report() if report is None else report
@@ -154,6 +156,8 @@ def rewrite_all(
     """Rewrite the graph and the local functions of a model by rules until none applies."""
     # what nothing reads would still count as a user of what it reads
     nodes = all_nodes(target, options.remove_unused)
+    for root, members in nodes.items():
+        check_nodes(members, root.opset_imports)
     unranked: list[ir.Value] = []
     made_up: set[str] = set()
     if everything or options.constant_folding:
@@ -316,8 +320,11 @@ def correct_ranks(graph: ir.Graph) -> None:
             continue
         declared = [(output, output.type, output.shape) for output in node.outputs]
         rank = len(value.shape)
-        with contextlib.suppress(Untranslatable):  # what contradicts its operator stays as it is
-            infer(node, opset)
+        try:
+            with contextlib.suppress(Untranslatable):  # sizes that contradict its operator stay as they are
+                infer(node, opset)
+        except onnx.checker.ValidationError as error:
+            raise ValueError(f"{title(node)} is invalid: {error}") from error
         if value.shape is None or len(value.shape) == rank:
             for output, kind, shape in declared:
                 output.type, output.shape = kind, shape

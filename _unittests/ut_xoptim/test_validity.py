@@ -1,0 +1,110 @@
+"""Nodes that contradict their operator: no runtime loads them, `optimize` says which one it is."""
+
+import unittest
+
+import onnx
+import onnx.helper as oh
+
+from _unittests.ut_xoptim.cases import operators
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import optimize
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+
+def model_of(*nodes, opset=20, domain=""):
+    """A model of these nodes, from x and the integers i to y; nothing is checked."""
+    given = [oh.make_tensor_value_info("x", FLOAT, [2]), oh.make_tensor_value_info("i", INT64, [2])]
+    graph = oh.make_graph(nodes, "g", given, [oh.make_tensor_value_info("y", FLOAT, None)])
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid(domain, opset)], ir_version=9)
+
+
+def branch(*nodes):
+    """A body whose result is z."""
+    return oh.make_graph(nodes, "body", [], [oh.make_tensor_value_info("z", FLOAT, None)])
+
+
+class TestValidity(unittest.TestCase):
+    REFUSED = {
+        "the node 'sum' .Add. is invalid: B has inconsistent type": [("Add", "x i", {"name": "sum"})],
+        "the node 'y' .Gather. is invalid: .*unsupported type": [("Gather", "x x", {})],
+        "the node 'y' .Neg. has the attribute 'size', which ONNX does not know in opset 20": [("Neg", "x", {"size": 1})],
+        "the node 'y' .Neg. has 2 inputs, and ONNX wants 1": [("Neg", "x x", {})],
+        "the node 'y' .Add. has 1 inputs, and ONNX wants 2": [("Add", "x", {})],
+        "the node 'y' .Concat. lacks the attribute 'axis'": [("Concat", "x x", {})],
+        "'axis' of the type STRING, and ONNX wants INT": [("Concat", "x x", {"axis": "a"})],
+        "the node 'y' .If. lacks the attribute 'else_branch'": [
+            ("If", "x", {"then_branch": branch(oh.make_node("Neg", ["x"], ["z"]))})
+        ],
+        "the node 'z' .Neg. has 2 inputs": [
+            ("If", "x", dict.fromkeys(("then_branch", "else_branch"), branch(oh.make_node("Neg", ["x", "x"], ["z"]))))
+        ],
+        "the node 'y' .Relu. gives 'y' a second time, which onnx-ir does not read": [("Neg", "x", {}), ("Relu", "x", {})],
+    }  # fmt: skip
+
+    def test_what_no_runtime_loads(self):
+        for message, nodes in self.REFUSED.items():
+            with self.subTest(message):
+                model = model_of(
+                    *(oh.make_node(name, given.split(), ["y"], **more) for name, given, more in nodes)
+                )
+                with self.assertRaisesRegex(ValueError, message):
+                    optimize(model)
+
+    def test_an_input_that_is_left_out(self):
+        model = model_of(oh.make_node("Add", ["x", ""], ["y"]))
+        with self.assertRaisesRegex(ValueError, "the node 'y' .Add. lacks the input 1, B"):
+            optimize(model)
+
+    def test_an_attribute_without_a_type(self):
+        node = oh.make_node("Concat", ["x", "x"], ["y"])
+        node.attribute.add(name="axis", i=0)
+        with self.assertRaisesRegex(ValueError, "the attribute 'axis' of a node Concat has no type, which"):
+            optimize(model_of(node))
+
+    def test_a_constant_of_nothing(self):
+        model = model_of(oh.make_node("Constant", [], ["c"]), oh.make_node("Add", ["x", "c"], ["y"]))
+        with self.assertRaisesRegex(ValueError, "must have exactly one attribute"):
+            optimize(model)
+
+    def test_a_function(self):
+        model = model_of(oh.make_node("f", ["x"], ["y"], domain="local"))
+        model.opset_import.add(domain="local", version=1)
+        twice = [oh.make_node("Neg", ["x"], ["y"]), oh.make_node("Neg", ["x"], ["y"])]
+        model.functions.append(oh.make_function("local", "f", ["x"], ["y"], twice, [oh.make_opsetid("", 20)]))
+        with self.assertRaisesRegex(ValueError, "gives 'y' a second time"):
+            optimize(model)
+
+    def test_rules_leave_dtypes_that_differ(self):
+        """They decline where they would write such a node; what reads it stays too."""
+        nodes = [("Add", ["x", "i"], "a"), ("Add", ["a", "i"], "b"), ("Mul", ["b", "x"], "c")]
+        made = [oh.make_node(name, given, [result]) for name, given, result in nodes]
+        optimized = optimize(model_of(*made, oh.make_node("Relu", ["c"], ["y"])))
+        self.assertEqual(["Add", "Add", "Mul", "Relu"], operators(optimized))
+
+    def test_what_onnx_does_not_describe(self):
+        """Operators of others, and operator sets that are newer than onnx, may be anything."""
+        for more in ({"opset": 1, "domain": "local"}, {"opset": 1000}):
+            with self.subTest(**more):
+                domain = more.get("domain", "")
+                nodes = [oh.make_node("Neg", ["x", "x"], ["n"], domain=domain, size=1)]
+                nodes.append(oh.make_node("Relu", ["n"], ["y"], domain=domain))
+                self.assertEqual(["Neg", "Relu"], operators(optimize(model_of(*nodes, **more))))
+
+    def test_what_onnxruntime_takes(self):
+        """The attributes that operators had, and their optional inputs."""
+        texts = (
+            "<axes = [0], keepdims = 1> (x)",
+            "<keepdims = 1> (x)",
+        )
+        for text in texts:
+            with self.subTest(text):
+                model = onnx.parser.parse_model(
+                    f'<ir_version: 8, opset_import: ["": 11]> agraph (float[2] x) => (float[1] y) {{ y = ReduceSum{text} }}'
+                )
+                session(model)
+                self.assertEqual(["ReduceSum"], operators(optimize(model)))
+
+
+if __name__ == "__main__":
+    unittest.main()

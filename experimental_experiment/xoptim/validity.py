@@ -1,0 +1,75 @@
+"""Nodes that ONNX does not describe: a number of inputs, an attribute. No runtime loads them, and no rule expects them.
+
+Source of semantics: the schemas of ``onnx.defs``, as onnx's checker reads them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+import onnx
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.inference import schema_of
+
+SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
+"""An input that a node must have."""
+
+
+def check_nodes(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> None:
+    """Raise ValueError for the first node that contradicts its operator."""
+    opset = opsets.get("")
+    if opset is None or opset > onnx.defs.onnx_opset_version():
+        return
+    for node in nodes:
+        if node.domain:
+            continue
+        attributes = tuple(
+            [(name, None if item.is_ref() else item.type.name) for name, item in node.attributes.items()]
+        )
+        given = tuple([value is not None for value in node.inputs])
+        problem = contradiction(node.op_type, opset, given, len(node.outputs), attributes)
+        if problem:
+            raise ValueError(f"{title(node)} {problem}")
+
+
+def title(node: ir.Node) -> str:
+    """A node in a message, by its name or by what it gives."""
+    names = [node.name, *(value.name for value in node.outputs)]
+    return f"the node {next(filter(None, names), '')!r} ({node.op_type})"
+
+
+@functools.lru_cache(maxsize=4096)
+def contradiction(
+    op_type: str,
+    opset: int,
+    inputs: tuple[bool, ...],
+    outputs: int,
+    attributes: tuple[tuple[str, str | None], ...],
+) -> str:
+    """What a node has that its operator has not, or lacks; ``""`` when it is as ONNX describes it, or when ONNX does not.
+
+    *inputs*: whether each is given. *attributes*: names and types, None for one of the caller of a function.
+    """
+    schema = schema_of(op_type, opset, "")
+    if schema is None or schema.deprecated:
+        return ""
+    for count, least, most, what in (
+        (len(inputs), schema.min_input, schema.max_input, "inputs"),
+        (outputs, schema.min_output, schema.max_output, "outputs"),
+    ):
+        if not least <= count <= most:
+            return f"has {count} {what}, and ONNX wants {least if count < least else most}"
+    for position, (is_given, expected) in enumerate(zip(inputs, schema.inputs)):
+        if expected.option == SINGLE and not is_given:
+            return f"lacks the input {position}, {expected.name}"
+    for name, kind in attributes:
+        known = schema.attributes.get(name)
+        if known is None and not name.startswith("__"):
+            return f"has the attribute {name!r}, which ONNX does not know in opset {opset}"
+        if known is not None and kind not in (None, known.type.name):
+            return f"has the attribute {name!r} of the type {kind}, and ONNX wants {known.type.name}"
+    names = {name for name, _ in attributes}
+    missing = [name for name, known in schema.attributes.items() if known.required and name not in names]
+    return f"lacks the attribute {missing[0]!r}" if missing else ""
