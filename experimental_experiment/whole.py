@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 
 def refuse_devices(path: str | os.PathLike) -> None:
-    """Raise OSError for what is there and is no file: a file that is renamed to it would take its place."""
+    """Raise OSError for no name, and for what is there and is no file: a file that is renamed to it would take its place."""
+    if not os.fspath(path):
+        raise FileNotFoundError("the name of the file to write is empty")
     if os.path.exists(path) and not os.path.isfile(path):
         kind = "a folder" if os.path.isdir(path) else "a device, not a file"
         raise (IsADirectoryError if os.path.isdir(path) else OSError)(f"{os.fspath(path)!r} is {kind}")

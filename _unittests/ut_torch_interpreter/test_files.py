@@ -281,6 +281,8 @@ class TestFiles(ExporterTestCase):
     def test_wrong_targets(self):
         with self.assertRaisesRegex(FileNotFoundError, "the folder of .* does not exist"):
             to_onnx(small(), (X,), filename=self.folder / "absent" / "model.onnx")
+        with self.assertRaisesRegex(FileNotFoundError, "the name of the file to write is empty"):
+            to_onnx(small(), (X,), filename="")
         with self.assertRaisesRegex(IsADirectoryError, "is a folder"):
             to_onnx(large(), (X,), filename=self.folder)
 

@@ -202,6 +202,39 @@ class TestWeights(ExporterTestCase):
         held.constant = model.constant
         self.assert_is(to_onnx(held, (X,), dynamic_shapes=ROWS, weights=state), model)
 
+    def test_an_exported_program(self):
+        """One that was made off the meta device, one that was made on it, tied weights under one name."""
+        model = Network(has_constant=True)
+        x, dims = X.to("meta"), ({0: torch.export.Dim("rows")},)
+        state = {**model.state_dict(), "constant": model.constant}
+        tied = {name: value for name, value in state.items() if name != "tied.weight"}
+        cases = {
+            "others": (Network(has_constant=True), X, state),
+            "none": (empty("meta", has_constant=True), x, state),
+            "tied": (empty("meta", has_constant=True), x, tied),
+        }
+        for kind, (module, example, weights) in cases.items():
+            with self.subTest(kind):
+                program = torch.export.export(module, (example,), dynamic_shapes=dims)
+                self.assert_is(to_onnx(program, weights=weights), model)
+        program = torch.export.export(Network(), (X,))
+        with self.assertRaisesRegex(WeightsError, "missing scale; unexpected more$"):
+            to_onnx(
+                program,
+                weights={**{k: v for k, v in state.items() if k not in ("scale", "constant")}, "more": X},
+            )
+
+    def test_verify_needs_values(self):
+        state = Network().state_dict()
+        message = "verify runs the model that is given in eager, and first.weight has no values there"
+        for kind in ("meta", "fake"):
+            with self.subTest(kind), self.assertRaisesRegex(ValueError, message):
+                to_onnx(empty(kind), (X,), weights=state, verify=True)
+        with self.assertRaisesRegex(ValueError, "input 0 of the example has no values"):
+            to_onnx(Network(), (X.to("meta"),), verify=True)
+        model = Network()
+        to_onnx(model, (X,), weights=model.state_dict(), verify=True)
+
     def test_weights_of_another_model(self):
         state = Network().state_dict()
         state["more"] = state.pop("first.weight")
@@ -220,6 +253,11 @@ class TestWeights(ExporterTestCase):
             TypeError, "weights is a state_dict, or the path of safetensors, not Network"
         ):
             to_onnx(empty("meta"), (X,), weights=Network())
+        arrays = {name: value.numpy() for name, value in Network().state_dict().items()}
+        with self.assertRaisesRegex(
+            TypeError, "the weight first.weight is no tensor but ndarray: torch.as_tensor"
+        ):
+            to_onnx(empty("meta"), (X,), weights=arrays)
         with self.assertRaisesRegex(WeightsError, "the folder .* holds no safetensors"):
             to_onnx(empty("meta"), (X,), weights=self.folder)
         with open(self.path("text.safetensors"), "w") as file:

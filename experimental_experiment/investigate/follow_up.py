@@ -21,8 +21,10 @@ from experimental_experiment.comparison import (
 from experimental_experiment.investigate.page import page
 from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
 from experimental_experiment.investigate.report import as_markdown, gathered
+from experimental_experiment.torch_interpreter.capture import module_of
 from experimental_experiment.torch_interpreter.errors import VerificationError
 from experimental_experiment.torch_interpreter.journal import Journal
+from experimental_experiment.torch_interpreter.weights import is_empty, weights_of
 from experimental_experiment.whole import whole
 
 FORMATS = (".html", ".md")
@@ -39,6 +41,26 @@ def refuse_unknown_format(report: str | os.PathLike | None) -> None:
         raise ValueError(f"report is a file that ends with {' or '.join(FORMATS)}, not {os.fspath(report)!r}")
     if not os.path.isdir(os.path.dirname(os.path.abspath(report))):
         raise FileNotFoundError(f"the folder of {os.fspath(report)!r} does not exist")
+
+
+def refuse_no_values(mod: Any, args: Any, kwargs: Mapping[str, Any] | None, are_apart: bool) -> None:
+    """Raise ValueError for what eager cannot run: an example without values, or, when weights *are apart*, a model that has none of its own.
+
+    They are on the meta device, or were made under FakeTensorMode.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    if are_apart:
+        tensors.update(
+            weights_of(mod if isinstance(mod, torch.export.ExportedProgram) else module_of(mod))[0]
+        )
+    tensors.update(
+        (f"input {number} of the example", leaf) for number, leaf in enumerate(tensor_leaves((args, kwargs)))
+    )
+    empty = next((name for name, tensor in tensors.items() if is_empty(tensor)), None)
+    if empty is not None:
+        raise ValueError(
+            f"verify runs the model that is given in eager, and {empty} has no values there: make it with some, or leave verify out"
+        )
 
 
 def follow_up(

@@ -108,7 +108,7 @@ def to_ir(
         values = None if weights is None else opened(weights)
         program = capture(mod, args, kwargs, dynamic_shapes, capture_options)
         if values is not None:
-            give(program, module_of(mod), values)
+            give(program, mod if isinstance(mod, torch.export.ExportedProgram) else module_of(mod), values)
         with without_autocast(), context.inside(program.autocast):
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", journal.progress)
         journal.patches = used_patches()

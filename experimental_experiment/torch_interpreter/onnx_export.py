@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.arguments import (
     refuse_foreign_arguments,
 )
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
+from experimental_experiment.whole import refuse_devices
 
 if TYPE_CHECKING:
     from experimental_experiment.xoptim.options import OptimizationOptions
@@ -90,14 +91,16 @@ def to_onnx(
     refuse_foreign_arguments(kwargs, export_options)
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
-    if filename is not None and os.path.isdir(filename):
-        raise IsADirectoryError(f"{os.fspath(filename)!r} is a folder")
+    if filename is not None:
+        refuse_devices(filename)
     given = export_options or ExportOptions()
     options: ExportOptions | CapturedOnce = given
     if verify or report is not None:
         # brings onnxruntime
         follow_up = importlib.import_module("experimental_experiment.investigate.follow_up")
         follow_up.refuse_unknown_format(report)
+        if verify:
+            follow_up.refuse_no_values(mod, args, kwargs, weights is not None)
         options = CapturedOnce(given)
     # brings every translation, and onnx_ir with sympy: what an import need not load
     conversion = importlib.import_module("experimental_experiment.torch_interpreter.conversion")

@@ -181,15 +181,18 @@ def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     return fake
 
 
-def give(program: Program, module: torch.nn.Module, values: Values) -> None:
-    """Put *values* in the place of the weights of a program of *module*.
+def give(program: Program, model: torch.nn.Module | torch.export.ExportedProgram, values: Values) -> None:
+    """Put *values* in the place of the weights of a program of *model*.
 
-    Raises WeightsError when they are not those of the module: all that is wrong in one message.
+    Raises WeightsError when they are not those of the model: all that is wrong in one message; TypeError when one is no tensor.
     """
-    names = names_of(module)
-    held = set(module.state_dict(keep_vars=True))
+    expected, held = weights_of(model)
+    names = with_aliases(expected)
     given = {name: next((alias for alias in names[name] if alias in values), None) for name in names}
-    expected = {tensor_name: module_tensor(module, tensor_name) for tensor_name in names}
+    for found in filter(None, given.values()):
+        if not isinstance(values[found], (torch.Tensor, ir.ExternalTensor)):
+            kind = type(values[found]).__name__
+            raise TypeError(f"the weight {found} is no tensor but {kind}: torch.as_tensor makes one")
     missing = [
         name for name, found in given.items() if found is None and (name in held or is_empty(expected[name]))
     ]
@@ -220,22 +223,25 @@ def listed(what: str, names: list[str]) -> list[str]:
     return [f"{what} {', '.join(names[:SHOWN])}{more}"] if names else []
 
 
-def names_of(module: torch.nn.Module) -> dict[str, list[str]]:
+def weights_of(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+) -> tuple[dict[str, torch.Tensor], set[str]]:
+    """The parameters and the buffers of a model by name, a tensor of several names under each; the names of its ``state_dict``."""
+    if isinstance(model, torch.export.ExportedProgram):
+        state = dict(model.state_dict)
+        others = model.graph_signature.non_persistent_buffers
+        return {**state, **{name: model.constants[name] for name in others}}, set(state)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+    return parameters | buffers, set(model.state_dict(keep_vars=True))
+
+
+def with_aliases(tensors: Mapping[str, torch.Tensor]) -> dict[str, list[str]]:
     """The names of every weight, the other names of the same tensor with each."""
-    tensors = [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ]
     shared: dict[int, list[str]] = {}
-    for name, tensor in tensors:
+    for name, tensor in tensors.items():
         shared.setdefault(id(tensor), []).append(name)
-    return {name: [name, *shared[id(tensor)]] for name, tensor in tensors}
-
-
-def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor:
-    """A parameter or a buffer by its name."""
-    path, _, attribute = name.rpartition(".")
-    return getattr(module.get_submodule(path), attribute)
+    return {name: [name, *shared[id(tensor)]] for name, tensor in tensors.items()}
 
 
 def as_dtype(name: str, value: torch.Tensor | ir.ExternalTensor, dtype: torch.dtype) -> Any:
