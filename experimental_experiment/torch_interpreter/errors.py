@@ -25,8 +25,8 @@ class ExportError(RuntimeError):
     """An export that stopped.
 
     Attributes:
-        node: the ``torch.fx.Node`` that could not be translated, None before the translation starts.
-        target: the operator of that node, None before the translation starts.
+        node: the ``torch.fx.Node`` that could not be translated, None before the translation starts, and in a copy.
+        target: the operator of that node, None where there is no node.
         source: ``(file, line, function, code)`` of the user's line, None when it is not known.
         module_path: qualified name of the submodule that the node comes from, ``""`` for the model itself.
     """
@@ -46,6 +46,10 @@ class ExportError(RuntimeError):
         if hint:
             lines.append(f"  hint   {hint}")
         super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple:
+        """A copy, as for another process, has neither the node, which holds the whole graph, nor its operator: torch pickles none."""
+        return type(self), self.args, {**self.__dict__, "node": None, "target": None}
 
 
 class CaptureError(ExportError):
@@ -112,8 +116,8 @@ def module_path(node: torch.fx.Node) -> str:
     return path.removeprefix("L['self'].").removeprefix("L['self']")
 
 
-def refused(node: torch.fx.Node, error: Untranslatable) -> ExportError:
-    """The error that names the node, and what to do."""
+def refused(node: torch.fx.Node, error: Untranslatable, hint: str = "") -> ExportError:
+    """The error that names the node, and what to do: *hint*, if there is a better one."""
     name = target_name(node.target)
-    hint = f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
+    hint = hint or f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
     return ExportError(f"{name} cannot be translated: {error}", node, hint)

@@ -34,6 +34,13 @@ from experimental_experiment.torch_interpreter.weights import Weight, in_parts
 
 aten = torch.ops.aten
 
+OUR_BUG = "this is a bug of the exporter: please report it"
+
+ONE_DTYPE = frozenset(
+    "addbmm addmm addmv baddbmm bilinear bmm dot einsum inner linear matmul mm mv tensordot vdot".split()
+)
+"""Operators whose tensors have one dtype in eager, which fake tensors do not check."""
+
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 WITHOUT_EFFECT = frozenset(
@@ -219,15 +226,20 @@ class Walk:
         except ExportError:
             raise
         except Untranslatable as error:
-            raise refused(node, error) from error
+            raise refused(node, error, self.of_user(node)) from error
         except Exception as error:
-            dtypes_given = float_dtypes(node)
-            if len(dtypes_given) > 1:
+            dtypes_given = given_dtypes(node)
+            if len(dtypes_given) > 1 and not self.of_user(node):
                 raise mixed(node, dtypes_given) from error
             message = (
                 f"the translation of {target_name(node.target)} failed with {type(error).__name__}: {error}"
             )
-            raise ExportError(message, node, "this is a bug of the exporter: please report it") from error
+            raise ExportError(message, node, self.of_user(node) or OUR_BUG) from error
+
+    def of_user(self, node: torch.fx.Node) -> str:
+        """The hint where the translation of a node is one that the user gave; ``""`` where it is ours."""
+        given = registry.given_by_user(node.target, self.op.context.translations)
+        return f"this translation is yours: {given}" if given else ""
 
     def call(self, node: torch.fx.Node) -> Any:
         """Choose what a node is: an element, a known number, a view of a mutated storage, a write, or plain values."""
@@ -302,6 +314,10 @@ class Walk:
         if isinstance(fake, torch.Tensor):
             if isinstance(value, View):
                 return value
+            if value is None:
+                raise Untranslatable("it gives None")
+            if isinstance(value, (list, tuple)) and any(isinstance(item, ir.Value) for item in value):
+                raise Untranslatable(f"it gives {len(value)} results, torch one")
             if not isinstance(value, ir.Value):
                 value = self.op.constant(value, fake.dtype)
             value = sizes.plain(value)
@@ -347,7 +363,7 @@ class Walk:
             raise ShapeContradiction(
                 f"{target_name(node.target)} was translated to {value.dtype.name}{known}, torch says {brief(fake)}",
                 node,
-                "this is a bug of the exporter: please report it",
+                self.of_user(node) or OUR_BUG,
             )
         if value.producer() is not None and STAMPED not in value.meta:
             value.shape = ir.Shape(expected_sizes)
@@ -359,16 +375,24 @@ class Walk:
         return value
 
 
-def float_dtypes(node: torch.fx.Node) -> list[str]:
-    """The dtypes of the float tensors among the arguments of a node, in order."""
+def given_dtypes(node: torch.fx.Node) -> list[str]:
+    """The dtypes of the tensors among the arguments of a node that should have one, in order: of floats, of all for `ONE_DTYPE`."""
     values = [argument.meta.get("val") for argument in node.all_input_nodes]
-    floats = [v.dtype for v in values if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
-    return list(dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in floats))
+    name = node.target._schema.name if is_call_of_overload(node.target) else ""
+    takes_one = name.removeprefix("aten::") in ONE_DTYPE
+    found = [
+        v.dtype for v in values if isinstance(v, torch.Tensor) and (takes_one or v.dtype.is_floating_point)
+    ]
+    return list(dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in found))
 
 
 def mixed(node: torch.fx.Node, found: list[str]) -> ExportError:
-    """The error of an operator whose translation fails on arguments of several float dtypes."""
-    hint = f"give the example the dtype of the weights, or the model that of the example: model.to(torch.{found[0]})"
+    """The error of an operator whose translation fails on arguments of several dtypes."""
+    hint = "give the example the dtype of the weights"
+    if getattr(torch, found[0]).is_floating_point:
+        hint += f", or the model that of the example: model.to(torch.{found[0]})"
+    else:
+        hint += f": x.to(torch.{found[1]})"
     return ExportError(f"{target_name(node.target)} takes one dtype, not {' and '.join(found)}", node, hint)
 
 

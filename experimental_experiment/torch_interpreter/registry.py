@@ -168,6 +168,7 @@ def operator_key(target: Any) -> Any:
     found = re.fullmatch(r"([\w.]+)::(\w+)(?:\.(\w+))?", target)
     if found is None:
         name = re.sub(r"^torch\.ops\.", "", target).replace(".", "::", 1)
+        name = name if "::" in name else f"mylib::{name}"
         raise ValueError(
             f"{target!r} names no operator: give the operator itself, torch.ops..., or its name, as in {name!r}"
         )
@@ -189,7 +190,8 @@ def check_names(target: Any, function: Callable, *others: str) -> None:
     if isinstance(target, torch._ops.OpOverload):
         unknown = {*parameters(function)} - {*schema_names(target), *others}
         if unknown:
-            raise TypeError(f"{function.__name__}: {target} has no argument {sorted(unknown)}")
+            name = getattr(function, "__name__", type(function).__name__)
+            raise TypeError(f"{name}: {target} has no argument {sorted(unknown)}")
 
 
 def takes(function: Callable, names: torch._ops.OpOverload | Sequence[str]) -> Callable:
@@ -218,9 +220,12 @@ def per_call_table(translations: Mapping[Any, Callable] | None) -> dict[Any, Tra
     Keys: an overload, an overload packet (its ``default``), a ``torch.library.custom_op``, or a name.
 
     Raises:
-        TypeError: a key is none of these, a value is not callable, or it lists an unknown argument.
+        TypeError: this is no dict, a key is none of these, a value is not callable, or it lists an unknown argument.
         ValueError: a name is of another form, see `operator_key`.
     """
+    if translations is not None and not isinstance(translations, Mapping):
+        kind = type(translations).__name__
+        raise TypeError(f"translations is a dict, {{operator: function}}, not {kind}")
     table: dict[Any, Translation] = {}
     for key, function in (translations or {}).items():
         target = operator_key(key)
@@ -241,6 +246,27 @@ def keys(target: Any) -> Iterable[Any]:
         yield f"higher_order::{target._name}"
     elif callable(target) and getattr(target, "__module__", None):
         yield f"{target.__module__}::{target.__name__}"
+
+
+def given_by_user(target: Any, translations: Mapping[Any, Translation]) -> str:
+    """The function, and its place, that a user gave as the translation of *target*; ``""`` where it is ours, or nobody's.
+
+    *translations*: those of this export, see `per_call_table`.
+    """
+    functional = twin(target)
+    for key in (*keys(target), *(keys(functional) if functional is not None else ())):
+        for table in (translations, TRANSLATIONS, COMPLEX):
+            if key in table:
+                function = inspect.unwrap(table[key].function)
+                return "" if is_ours(function) else described(function)
+    return ""
+
+
+def described(function: Callable) -> str:
+    """A function in a message: its name, the file and the line, where it has any."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    code = getattr(function, "__code__", None)
+    return f"{name}, {code.co_filename}:{code.co_firstlineno}" if code is not None else name
 
 
 def invoke(translation: Translation, op: Any, target: Any, args: list, kwargs: Mapping[str, Any]) -> Any:
