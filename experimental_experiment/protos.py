@@ -58,7 +58,10 @@ def from_proto(model: onnx.ModelProto) -> ir.Model:
 
 
 def load(path: str | os.PathLike) -> ir.Model:
-    """The model of a file, see `from_proto`, its external data where the file is."""
+    """The model of a file, see `from_proto`, its external data where the file is. Raises TypeError for what is no path."""
+    if not isinstance(path, (str, os.PathLike)):
+        kind = type(path).__name__
+        raise TypeError(f"a model is an onnx.ModelProto, an onnx_ir.Model or the path of a file, not {kind}")
     result = from_proto(onnx.load(path, load_external_data=False))
     ir.external_data.set_base_dir(result.graph, os.path.dirname(os.path.abspath(path)))
     return result

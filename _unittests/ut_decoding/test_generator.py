@@ -194,6 +194,11 @@ class TestGenerator(unittest.TestCase):
             call()
         self.assertEqual(str(caught.exception), message)
 
+    def test_one_token_that_ends_a_row_is_a_list_of_one(self):
+        generator = Generator(self.programs["Llama"], max_length=6, threads=1)
+        with self.assertRaisesRegex(TypeError, "stop is a list of tokens, not 3"):
+            generator.generate(np.array([[1, 2, 3]]), stop=3)
+
     def test_what_does_not_fit_is_refused(self):
         generator = Generator(self.programs["Llama"], max_length=6, threads=1)
         tokens = np.array([[1, 2, 3], [4, 5, 6]])
@@ -212,6 +217,7 @@ class TestGenerator(unittest.TestCase):
                 "9 tokens of the prompts and 0 new ones do not fit in max_length=6",
                 lambda: generator.generate(np.ones((1, 9), np.int64)),
             ),
+            ("max_new_tokens is at least 0, not -1", lambda: generator.generate(tokens, max_new_tokens=-1)),
             ("the mask is [2, 2], the tokens are [2, 3]", lambda: generator.generate(tokens, tokens[:, :2])),
             (left, lambda: generator.generate(tokens, np.array([[1, 1, 0], [1, 1, 1]]))),
             (left, lambda: generator.generate(tokens, np.array([[0, 0, 0], [1, 1, 1]]))),

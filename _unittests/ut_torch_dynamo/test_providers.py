@@ -38,6 +38,11 @@ class TestProviders(unittest.TestCase):
         with self.assertRaisesRegex(ProviderError, "has no DmlExecutionProvider here, only .*CPU"):
             providers_for(torch.device("cpu"), ["DmlExecutionProvider"])
 
+    def test_one_provider_is_a_list_of_one(self):
+        for given in ("CPUExecutionProvider", 3):
+            with self.assertRaisesRegex(TypeError, "providers is a list of execution providers, not"):
+                providers_for(torch.device("cpu"), given)
+
     def test_tf32_is_left_to_torch(self):
         self.addCleanup(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         for precision, expected in (("highest", False), ("high", True), ("highest", False)):

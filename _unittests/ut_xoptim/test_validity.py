@@ -7,8 +7,18 @@ import onnx.helper as oh
 
 from _unittests.ut_xoptim.cases import operators
 from experimental_experiment.comparison import session
-from experimental_experiment.xoptim import optimize
+from experimental_experiment.decoding import in_place
+from experimental_experiment.xoptim import (
+    OptimizationError,
+    OptimizationOptions,
+    P,
+    optimize,
+    quantize_weights,
+    rule,
+    var,
+)
 
+x = var("x")
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 
@@ -104,6 +114,60 @@ class TestValidity(unittest.TestCase):
                 )
                 session(model)
                 self.assertEqual(["ReduceSum"], operators(optimize(model)))
+
+
+def giving(result):
+    """A rule that gives this for a Relu."""
+    return rule(P.Relu(x))(lambda op, x: result)
+
+
+class TestArguments(unittest.TestCase):
+    """What the functions of the optimizer are given instead of a model, of options, of rules."""
+
+    @staticmethod
+    def model():
+        return model_of(oh.make_node("Relu", ["x"], ["y"]))
+
+    def test_what_is_no_model(self):
+        message = "a model is an onnx.ModelProto or an onnx_ir.Model, not str: onnx.load reads a file"
+        for function in (optimize, in_place):
+            with self.assertRaisesRegex(TypeError, message):
+                function("model.onnx")
+        with self.assertRaisesRegex(TypeError, "an onnx_ir.Model or the path of a file, not int"):
+            quantize_weights(3)
+
+    def test_what_are_no_options(self):
+        cases = (
+            (TypeError, "options is an OptimizationOptions, not 'default': it takes the names", {"options": "default"}),
+            (TypeError, "rules is a list of rules, not Rule", {"rules": giving(None)}),
+            (TypeError, "is no rule: the decorator rule makes one of a function", {"rules": [lambda op, x: x]}),
+        )  # fmt: skip
+        for kind, message, options in cases:
+            with self.subTest(message), self.assertRaisesRegex(kind, message):
+                optimize(self.model(), **options)
+        for patterns in (3, [3], giving(None)):
+            with self.assertRaisesRegex(TypeError, "patterns is a text of names, or a list of names and"):
+                OptimizationOptions(patterns)
+        with self.assertRaisesRegex(ValueError, "stop_after is a number of rewritings or None, not 'all'"):
+            OptimizationOptions(stop_after="all")
+        for name in ("bits", "block_size"):
+            with self.assertRaisesRegex(ValueError, f"{name} is one of .*, not 32.0"):
+                quantize_weights(self.model(), **{name: 32.0})
+
+    def test_a_rule_that_gives_no_value(self):
+        for result, message in (
+            (3, "the rule .* gives 3, which is no value"),
+            ([None], "the rule .* gives None, which is no value"),
+            ({"y": 3}, "the rule .* replaces 'y', which is no value"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(OptimizationError, message):
+                optimize(self.model(), rules=[giving(result)])
+
+    def test_a_set_that_does_not_exist(self):
+        with self.assertRaisesRegex(
+            ValueError, "there is no set of rules 'mine': the sets are default, onnx"
+        ):
+            rule(P.Relu(x), set="mine")
 
 
 if __name__ == "__main__":

@@ -157,6 +157,10 @@ class Generator:
         Returns int64[batch, sequence + new tokens], the prompts included.
         Raises DecodingError as `prefill` does, and when prompts and new tokens together are too long.
         """
+        if max_new_tokens is not None and max_new_tokens < 0:
+            raise DecodingError(f"max_new_tokens is at least 0, not {max_new_tokens}")
+        if not isinstance(stop, Iterable):
+            raise TypeError(f"stop is a list of tokens, not {stop!r}")
         tokens = integers(tokens, "tokens")
         batch, count = tokens.shape
         room = self.max_length - count

@@ -14,6 +14,7 @@ from experimental_experiment.xoptim.patterns_ort.cache import (
     group_query_attention,
     group_query_attention_of_attention,
 )
+from experimental_experiment.xoptim.validity import check_model
 
 CAPACITY = "capacity"
 """The name of the third dimension of the buffers."""
@@ -29,8 +30,10 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     Args:
         model: what `to_onnx` writes; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
 
-    Raises DecodingError when the model has no mask, or its attention is not rewritten: something else reads the cache.
+    Raises DecodingError when the model has no mask, or its attention is not rewritten: something else reads the cache; TypeError
+    for a path.
     """
+    check_model(model)
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
     target.graph.opset_imports.setdefault(MICROSOFT, 1)

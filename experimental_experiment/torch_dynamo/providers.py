@@ -40,8 +40,10 @@ def device_of(values: Iterable[Any]) -> torch.device:
 def providers_for(device: torch.device, given: Sequence[Provider] | None) -> list[Provider]:
     """What a session is created with: *given*, or the provider of the device.
 
-    Raises ProviderError when the installed onnxruntime lacks one.
+    Raises ProviderError when the installed onnxruntime lacks one, TypeError when *given* is no list.
     """
+    if given is not None and (isinstance(given, str) or not isinstance(given, Iterable)):
+        raise TypeError(f"providers is a list of execution providers, not {given!r}")
     if given is None and device.type == "cuda":
         stream = torch.cuda.current_stream(device).cuda_stream
         options = {

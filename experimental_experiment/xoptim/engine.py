@@ -50,7 +50,7 @@ def constant_folding(op, root):
 
 
 class OptimizationError(RuntimeError):
-    """A rule does not end, or replaces a value by one of another type."""
+    """A rule does not end, or replaces a value by one of another type, or by none."""
 
 
 class Place:
@@ -387,8 +387,12 @@ class Engine:
     def replace(self, member: Rule, op: Rewriter, root: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
         """Use other values instead of the results of *root* and of nodes before it, and queue what this may allow."""
         for old, new in values.items():
+            if not isinstance(old, ir.Value):
+                raise OptimizationError(f"the rule {member.name} replaces {old!r}, which is no value")
             if new is None and not (old.uses() or old.is_graph_output()):
                 continue
+            if not isinstance(new, ir.Value):
+                raise OptimizationError(f"the rule {member.name} gives {new!r}, which is no value")
             check_types(member, old, new)
             if old is new:
                 continue

@@ -29,7 +29,7 @@ from experimental_experiment.xoptim.graphs import (
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
-from experimental_experiment.xoptim.validity import check_nodes, title
+from experimental_experiment.xoptim.validity import check_arguments, check_nodes, check_rules, title
 from experimental_experiment.xoptim.weights import compute_weights
 
 SEQUENCES = frozenset(
@@ -126,9 +126,10 @@ def optimize(
         progress: as for `to_onnx`, a step a node.
 
     Returns the optimized model, of the type that was given; its outputs have the types that they had.
-    Raises OptimizationError when a rule does not end or changes a type, ValueError when onnx-ir does not read a part of the model, or
+    Raises OptimizationError when a rule does not end, changes a type or gives no value, TypeError for other arguments, ValueError when onnx-ir does not read a part of the model, or
     when a node contradicts its operator.
     """
+    check_arguments(model, options, rules)
     options = options or OptimizationOptions()
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
@@ -154,6 +155,7 @@ def rewrite_all(
     progress: Progress,
 ) -> None:
     """Rewrite the graph and the local functions of a model by rules until none applies."""
+    check_rules(everything)
     # what nothing reads would still count as a user of what it reads
     nodes = all_nodes(target, options.remove_unused)
     for root, members in nodes.items():

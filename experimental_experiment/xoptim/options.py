@@ -21,7 +21,7 @@ class OptimizationOptions:
         common_subexpressions: compute once what several nodes compute from the same values.
         remove_unused: remove what no output needs.
 
-    Raises ValueError when a name is unknown, with the nearest ones.
+    Raises ValueError when a name is unknown, with the nearest ones; TypeError when patterns is something else.
     """
 
     patterns: str | Sequence[str | Rule] | None = "default"
@@ -32,8 +32,8 @@ class OptimizationOptions:
 
     def __post_init__(self):
         chosen(self.patterns)
-        if self.stop_after is not None and self.stop_after < 0:
-            raise ValueError(f"stop_after is a number of rewritings or None, not {self.stop_after}")
+        if self.stop_after is not None and (not isinstance(self.stop_after, int) or self.stop_after < 0):
+            raise ValueError(f"stop_after is a number of rewritings or None, not {self.stop_after!r}")
 
     @property
     def rules(self) -> list[Rule]:

@@ -96,7 +96,7 @@ class Settings:
             ("domain", tuple(WRITERS)),
             ("accuracy_level", (0, 1, 2, 3, 4)),
         ):
-            if getattr(self, name) not in allowed:
+            if getattr(self, name) not in allowed or isinstance(getattr(self, name), float):
                 raise ValueError(f"{name} is one of {allowed}, not {getattr(self, name)!r}")
 
 

@@ -135,8 +135,10 @@ def rule(
     Raises:
         TypeError: the function lists a name that the pattern does not have, or one by keyword only, or the pattern may be a value
             without a node.
-        ValueError: a set has a rule of that name.
+        ValueError: there is no such set, or it has a rule of that name.
     """
+    if set is not None and set not in SETS:
+        raise ValueError(f"there is no set of rules {set!r}: the sets are {', '.join(SETS)}")
 
     def made(function: Callable) -> Rule:
         roots = alternatives(pattern)
@@ -174,15 +176,18 @@ def names_of(pattern: Any) -> set[str]:
 def chosen(patterns: str | Iterable[str | Rule] | None) -> list[Rule]:
     """The rules of a choice: None for none; names of sets and rules joined by + and - (``"default-CastCast"``), or a list of them.
 
-    Raises ValueError for a name that is neither, with the nearest ones.
+    Raises ValueError for a name that is neither, with the nearest ones; TypeError for anything else.
     """
     if patterns is None:
         return []
+    items = list(patterns) if isinstance(patterns, Iterable) else [patterns]
+    if not isinstance(patterns, Iterable) or any(not isinstance(item, (str, Rule)) for item in items):
+        raise TypeError(f"patterns is a text of names, or a list of names and rules, not {patterns!r}")
     found: dict[str, Rule] = {}
     parts = (
         re.findall(r"([+-]?)([^+-]+)", patterns)
         if isinstance(patterns, str)
-        else [("+", item) for item in patterns]
+        else [("+", item) for item in items]
     )
     for sign, item in parts:
         named = {item.name: item} if isinstance(item, Rule) else by_name(item.strip())

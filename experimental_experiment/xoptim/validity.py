@@ -1,4 +1,4 @@
-"""Nodes that ONNX does not describe: a number of inputs, an attribute. No runtime loads them, and no rule expects them.
+"""What `optimize` refuses: arguments of other types, nodes that ONNX does not describe, which no runtime loads and no rule expects.
 
 Source of semantics: the schemas of ``onnx.defs``, as onnx's checker reads them.
 """
@@ -7,14 +7,41 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.inference import schema_of
+from experimental_experiment.xoptim.options import OptimizationOptions
+from experimental_experiment.xoptim.rules import Rule
 
 SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 """An input that a node must have."""
+
+
+def check_model(model: Any) -> None:
+    """Raise TypeError for what is no model, as the path of one."""
+    if not isinstance(model, (ir.Model, onnx.ModelProto)):
+        raise TypeError(
+            f"a model is an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}: onnx.load reads a file"
+        )
+
+
+def check_arguments(model: Any, options: Any, rules: Any) -> None:
+    """Raise TypeError for what `optimize` does not take."""
+    check_model(model)
+    if not isinstance(options, OptimizationOptions | None):
+        raise TypeError(f"options is an OptimizationOptions, not {options!r}: it takes the names of rules")
+    if not isinstance(rules, Iterable):
+        raise TypeError(f"rules is a list of rules, not {type(rules).__name__}")
+
+
+def check_rules(rules: Iterable[Any]) -> None:
+    """Raise TypeError for a function that was not made a rule."""
+    other = next((item for item in rules if not isinstance(item, Rule)), None)
+    if other is not None:
+        raise TypeError(f"{other!r} is no rule: the decorator rule makes one of a function")
 
 
 def check_nodes(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> None:
