@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -27,6 +28,9 @@ COMPUTED = FOLDED | frozenset(
     "BatchNormalization Einsum Erf Gemm MatMul ReduceL2 ReduceMean ReduceSumSquare Sigmoid Softmax Softplus".split()
 )
 """Operators that are computed, as often as their results are read."""
+
+RESAMPLING = frozenset(("GridSample", "Resize"))
+"""Others, which onnxruntime computes, as it does when it loads a model: numpy needs minutes for the positions of a vision transformer."""
 
 POSITIONS = 2**14
 """The most elements of a result that may take more room than what it is computed from."""
@@ -127,7 +131,7 @@ def is_constant(value: ir.Value | None) -> bool:
 
 def is_computed(node: ir.Node) -> bool:
     """Whether numpy computes a node as onnxruntime does, and its result is no output of the model."""
-    if node.op_type not in COMPUTED or node.domain:
+    if node.op_type not in COMPUTED | RESAMPLING or node.domain:
         return False
     exact = NUMPY | dtypes.HALVES if node.op_type in MOVES or is_continuous(node) else NUMPY
     if any(value is not None and value.dtype not in exact for value in node.inputs):
@@ -189,6 +193,7 @@ def room(values: Sequence[ir.Value]) -> int:
 def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> ir.Value:
     """A weight that is computed as *old* is, named after one of those that it is computed from, which all read instead."""
     nodes, given = ancestors(old)
+    imports = [onnx.helper.make_opsetid("", graph.opset_imports[""])]
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
             [ir.serde.serialize_node(node) for node in nodes],
@@ -196,18 +201,20 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
             [onnx.helper.make_value_info(value.name, type_proto(value)) for value in given],
             [onnx.helper.make_value_info(old.name, type_proto(old))],
         ),
-        opset_imports=[onnx.helper.make_opsetid("", graph.opset_imports[""])],
+        opset_imports=imports,
+        ir_version=onnx.helper.find_min_ir_version_for(imports),
     )
     raise_halves(model.graph)
     tensors = {value.name: value.const_value for value in given}
     name, dtype, shape = names.unique(f"{source.name}_computed"), old.dtype, old.shape.numpy()
+    is_resampled = any(node.op_type in RESAMPLING for node in nodes)
 
     def compute() -> ir.Tensor:
         feeds = {
             given: tensor.numpy().astype(np.float32) if tensor.dtype in dtypes.HALVES else tensor.numpy()
             for given, tensor in tensors.items()
         }
-        (array,) = evaluated(model, feeds)
+        (array,) = run_alone(model, feeds) if is_resampled else evaluated(model, feeds)
         array = np.asarray(array, dtype.numpy())
         assert array.shape == shape, f"{name} is computed as {array.shape} instead of {shape}"
         return ir.Tensor(array, dtype, name=name)
@@ -218,6 +225,12 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
     graph.register_initializer(new)
     old.replace_all_uses_with(new)
     return new
+
+
+def run_alone(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What onnxruntime computes, imported by the first weights that it is asked for."""
+    session = importlib.import_module("experimental_experiment.comparison").session
+    return session(model, threads=1).run(None, feeds)
 
 
 def raise_halves(graph: onnx.GraphProto) -> None:
