@@ -5,6 +5,7 @@ import unittest
 
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
+from torch.nn import functional
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
@@ -40,14 +41,14 @@ def inverted(x):
 
 
 def classes(x):
-    return torch.nn.functional.one_hot(x.argmax(1), x.shape[1])
+    return functional.one_hot(x.argmax(1), x.shape[1])
 
 
 def pooled(x):
     twice = torch.nn.MaxPool1d(3, 2, 1, return_indices=True)(x)
     return (
         torch.max_pool1d(x[:, None], [2], ceil_mode=True),
-        torch.nn.functional.max_pool1d(x, 3, 1, dilation=2),
+        functional.max_pool1d(x, 3, 1, dilation=2),
         *twice,
     )
 
@@ -92,13 +93,32 @@ def pooled_to_one(x):
     size = images.shape[-2:]
     volume = images[None]
     return (
-        torch.nn.functional.avg_pool2d(images, size),
-        torch.nn.functional.avg_pool2d(images, (x.shape[0], x.shape[1]), stride=1),
-        torch.nn.functional.max_pool2d(images, kernel_size=size),
-        torch.nn.functional.avg_pool1d(x[None], x.shape[1]),
-        torch.nn.functional.max_pool1d(x[None], x.shape[1], x.shape[1], 0),
-        torch.nn.functional.avg_pool3d(volume, (2, *size)),
-        torch.nn.functional.max_pool3d(volume, (2, *size)),
+        functional.avg_pool2d(images, size),
+        functional.avg_pool2d(images, (x.shape[0], x.shape[1]), stride=1),
+        functional.max_pool2d(images, kernel_size=size),
+        functional.avg_pool1d(x[None], x.shape[1]),
+        functional.max_pool1d(x[None], x.shape[1], x.shape[1], 0),
+        functional.avg_pool3d(volume, (2, *size)),
+        functional.max_pool3d(volume, (2, *size)),
+    )
+
+
+def pooled_along_axes(x):
+    images = torch.stack([x, x * 2])
+    height, width = images.shape[-2:]
+    volume = torch.stack([images, images + 1])[None]
+    return (
+        functional.max_pool2d(images, (height, 1)),
+        functional.avg_pool2d(images[None], (height, 1), 1),
+        functional.avg_pool2d(images, kernel_size=(1, width)),
+        functional.max_pool2d(images, (height, 3), (1, 2), (0, 1), 1, True),
+        functional.max_pool2d(images, (2, width), padding=(1, 0), dilation=(2, 1)),
+        functional.avg_pool2d(images, (height, 3), 2, (0, 1), True, False),
+        functional.avg_pool2d(images, [3, width], [], [1, 0]),
+        torch.nn.MaxPool2d((height, width), stride=1)(images),
+        torch.nn.AvgPool2d((height, 1))(images),
+        functional.avg_pool3d(volume, (2, height, 1), 1),
+        functional.max_pool3d(volume, (2, 1, width), (1, 3, 4)),
     )
 
 
@@ -117,8 +137,8 @@ def windows(x):
 
 def attention(x):
     rows = x[None]
-    scaled = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[0] ** -0.5)
-    return scaled, torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, None, 0.0, True)
+    scaled = functional.scaled_dot_product_attention(rows, rows, rows, scale=x.shape[0] ** -0.5)
+    return scaled, functional.scaled_dot_product_attention(rows, rows, rows, None, 0.0, True)
 
 
 def divergence(x):
@@ -150,6 +170,7 @@ class TestNumbersOfSizes(ExporterTestCase):
         "tens and hundreds": (rounded, [(rows, width) for rows in (1, 3, 7, 21) for width in (1, 5, 15, 25)]),
         "slopes": (slopes, [(2, 3), (3, 4), (5, 9)]),
         "all of an image": (pooled_to_one, [(5, 9), (1, 1), (1, 7)]),
+        "all of an axis": (pooled_along_axes, [(5, 9), (3, 7), (8, 4)]),
         "tiles": (windows, [(5, 9), (2, 3), (3, 8)]),
         "the scale of an attention": (attention, [(5, 9), (1, 2)]),
         "products of all pairs": (products, [(5, 9), (1, 2)]),
@@ -179,6 +200,27 @@ class TestNumbersOfSizes(ExporterTestCase):
         others = [(torch.randn(3, 4, 9),)]
         self.export_and_compare(
             Function(forward), (torch.randn(3, 4, 6),), others=others, dynamic_shapes=shapes
+        )
+
+    def test_gradients_of_pools(self):
+        """That of a maximum goes to the first of the elements that have it."""
+
+        def forward(x):
+            x = x.clone().requires_grad_()
+            height, width = x.shape[-2:]
+            kernels = (height, width), (height, 2), (2, width)
+            pools = functional.max_pool2d, functional.avg_pool2d
+            results = [pool(x, kernel).flatten() for pool in pools for kernel in kernels]
+            result = torch.cat([*results, functional.max_pool1d(x[0], width).flatten()])
+            return torch.autograd.grad((result * torch.arange(1.0, result.shape[0] + 1)).sum(), x)[0]
+
+        images = [torch.randint(0, 3, (2, *size)).float() for size in ((4, 6), (8, 10), (2, 4))]
+        self.export_and_compare(
+            Function(forward),
+            (images[0],),
+            others=[(image,) for image in images[1:]],
+            dynamic_shapes=({1: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},),
+            export_options=ExportOptions(tracing="make_fx"),
         )
 
     def test_wrong_without_the_patch(self):
@@ -216,7 +258,7 @@ class TestClasses(ExporterTestCase):
 
     def test_same_as_eager(self):
         def classes(x):
-            return torch.nn.functional.one_hot(x), torch.nn.functional.one_hot(x[:, 0] + 2, -1) * 2
+            return functional.one_hot(x), torch.nn.functional.one_hot(x[:, 0] + 2, -1) * 2
 
         others = [(torch.zeros(1, 2, dtype=torch.int64),), (torch.randint(0, 9, (5, 2)),)]
         example = (torch.tensor([[0, 3], [2, 1]]),)
@@ -227,7 +269,7 @@ class TestClasses(ExporterTestCase):
 
 def greatest_of_windows(x):
     height, width = x.shape[-2:]
-    functional = torch.nn.functional
+
     return (
         functional.adaptive_max_pool2d(x, (height // 2, width // 3)),
         functional.adaptive_max_pool2d(x[0], (None, (width + 1) // 2)),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -49,7 +50,7 @@ def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
     So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an
-    attention, pools over all of an image, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log``, ``numpy.sqrt`` and others, and the
+    attention, pools over all of an axis, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log``, ``numpy.sqrt`` and others, and the
     divergences of distributions.
     """
     functions = (
@@ -280,24 +281,83 @@ def infer_size(of_numbers: Callable) -> Callable:
 
 
 def pool(of_numbers: Callable, axes: int, reduce: Callable) -> Callable:
-    """A pool with a window that is a size: all of the image, which it reduces."""
+    """A pool with a window that is a size: it reduces the axes that are all in one window, and pools the others."""
+    names = POOLS[reduce]
 
-    def called(
-        input: torch.Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        *args: Any,
-        **options: Any,
-    ):
-        sizes = input.shape[-axes:]
-        kernel = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * axes
-        is_whole = len(kernel) == axes and all(map(is_same, kernel, sizes))
-        if args or options or not is_none(padding) or not is_whole or not any(map(is_symbolic, kernel)):
-            return of_numbers(input, kernel_size, stride, padding, *args, **options)
-        return reduce(input, dim=tuple(range(-axes, 0)), keepdim=True)
+    def called(input: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        given = dict(zip(names, args)) | options
+        windows = windows_of(given, [name for name in names if name in ELEMENT], axes)
+        whole = [axis for axis, window in enumerate(windows) if is_whole(window, input.shape[axis - axes])]
+        is_more = given.get("return_indices") or given.get("divisor_override") is not None
+        if is_more or not any([is_symbolic(windows[axis]["kernel_size"]) for axis in whole]):
+            return of_numbers(input, *args, **options)
+        others = [axis for axis in range(axes) if axis not in whole and not is_one_element(windows[axis])]
+        groups, reduced = [whole, others], reduce
+        if reduce is torch.amax and may_have_gradient(
+            input
+        ):  # it goes to the first of the greatest elements, not to all
+            groups, reduced = [[axis] for axis in reversed(sorted(whole + others))], first_maximum
+        for group in filter(None, groups):
+            if group[0] in whole:
+                input = reduced(input, [axis - axes for axis in group], keepdim=True)
+                continue
+            numbers = {
+                name: [
+                    window[name] if axis in group else ELEMENT[name] for axis, window in enumerate(windows)
+                ]
+                for name in windows[0]
+            }
+            input = of_numbers(input, **given | numbers)
+        return input
 
     return functools.wraps(of_numbers)(called)
+
+
+POOLS = {
+    torch.mean: ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"),
+    torch.amax: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"),
+}
+"""The arguments of the pools after their input, by what they do with a window."""
+
+ELEMENT = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+"""What windows of one element are, which change nothing."""
+
+
+def windows_of(given: Mapping[str, Any], names: Sequence[str], axes: int) -> list[dict[str, Any]]:
+    """The numbers of the windows of a pool for each axis, none where it has too many or too few."""
+    numbers = {name: given.get(name, ELEMENT[name]) for name in names}
+    if given.get("stride") in (None, [], ()):
+        numbers["stride"] = given.get("kernel_size")
+    columns = [value if isinstance(value, (tuple, list)) else (value,) for value in numbers.values()]
+    columns = [tuple(column) * axes if len(column) == 1 else tuple(column) for column in columns]
+    if any(len(column) != axes for column in columns):
+        return []
+    return [dict(zip(names, row)) for row in zip(*columns)]
+
+
+def is_whole(window: Mapping[str, Any], size: Any) -> bool:
+    """Whether a window is all of an axis, and nothing beside it."""
+    return all(
+        is_same(number, size if name == "kernel_size" else ELEMENT[name])
+        for name, number in window.items()
+        if name != "stride"
+    )
+
+
+def is_one_element(window: Mapping[str, Any]) -> bool:
+    """Whether windows change nothing, whatever would stand between their elements."""
+    return all(is_same(number, ELEMENT[name]) for name, number in window.items() if name != "dilation")
+
+
+def may_have_gradient(tensor: torch.Tensor) -> bool:
+    """Whether a gradient that `tracing` records may pass: torch.export records none."""
+    mode = get_proxy_mode()
+    return tensor.requires_grad and mode is not None and not mode.pre_dispatch
+
+
+def first_maximum(input: torch.Tensor, dim: Sequence[int], keepdim: bool) -> torch.Tensor:
+    """The greatest elements of one axis, whose gradient goes to the first of those that are equal."""
+    return input.max(dim[0], keepdim=keepdim).values
 
 
 def unfold(of_numbers: Callable) -> Callable:
@@ -318,11 +378,6 @@ def is_same(number: Any, size: Any) -> bool:
     """Whether a number is a size, whatever that is."""
     expressions = [value.node.expr if isinstance(value, torch.SymInt) else value for value in (number, size)]
     return expressions[0] == expressions[1]
-
-
-def is_none(padding: Any) -> bool:
-    """Whether a padding adds nothing."""
-    return all(part == 0 for part in (padding if isinstance(padding, (tuple, list)) else (padding,)))
 
 
 def gradient(of_numbers: Callable) -> Callable:
