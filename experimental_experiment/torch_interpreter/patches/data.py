@@ -83,7 +83,8 @@ def may_be_written(tensor: torch.Tensor, value: torch.Tensor, tracer: Any) -> bo
 
 def is_one_memory(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors share their memory."""
-    return left.untyped_storage()._cdata == right.untyped_storage()._cdata
+    is_known = left.layout == right.layout == torch.strided
+    return is_known and left.untyped_storage()._cdata == right.untyped_storage()._cdata
 
 
 def is_laid_out_alike(left: torch.Tensor, right: torch.Tensor) -> bool:
