@@ -148,6 +148,42 @@ def plain_read_in_a_map(x, i, k):
     return torch.stack([x[:, n][:, k] + x[1:, n, int(i)].sum() for n in range(4)])
 
 
+def read_mapped(x, i, k):
+    x = x[:, 0]
+    rows = torch.arange(x.shape[0])
+    columns = rows % x.shape[1]
+    table = torch.stack([x, x + 1])
+    last = x.shape[1] - 1
+    nested = torch.vmap(lambda i: torch.vmap(lambda j: x[i, j])(torch.arange(3)))(rows)
+
+    def advanced(i):
+        return table[:, i, [0, 1]], table[None][:, i % 2, :, [0, 1]], table[:, [0, 1], i % 2]
+
+    return (
+        torch.vmap(lambda i: x[i])(torch.arange(2)),
+        torch.vmap(lambda row, i: row[i])(x, columns),
+        torch.vmap(lambda i, j: (x[i, j], x[i, last], x[-i - 1, 1:], x[None, ..., j]))(rows, columns),
+        torch.vmap(lambda row, i: row[1:][i], in_dims=(1, 0))(x, torch.zeros_like(x[0]).int()),
+        torch.vmap(lambda row: row[x[0].argmax()])(x),
+        nested,
+        *torch.vmap(advanced)(rows),
+    )
+
+
+def write_mapped(x, i, k):
+    x = x[:, 0]
+
+    def written(row, i):
+        y = x + row
+        y[i] = row.sum()
+        y[1:, i] = y[1:, 0] * 2
+        y[-i - 1, [0, 1]] = 7
+        y[..., x.shape[1] - 1] += y[i, 0]
+        return y
+
+    return torch.vmap(written)(x, torch.arange(x.shape[0]))
+
+
 class TestIndices(ExporterTestCase):
     SHAPES = ({0: "a", 1: "b"}, None, None)
 
@@ -165,6 +201,16 @@ class TestIndices(ExporterTestCase):
             with self.subTest(function):
                 args = X, torch.tensor(1), torch.tensor([0, 2])
                 self.export_and_compare(Model(function), args, others=others, dynamic_shapes=self.SHAPES)
+
+    def test_positions_that_are_mapped(self):
+        args = X, torch.tensor(1), torch.tensor([0, 2])
+        for function in (read_mapped, write_mapped):
+            with self.subTest(function):
+                self.export_and_compare(
+                    Model(function), args, others=[(Y, *args[1:])], dynamic_shapes=self.SHAPES
+                )
+            with self.subTest(function, patches=False), self.assertRaisesRegex(CaptureError, "vmap: .*item"):
+                to_onnx(Model(function), args, export_options=ExportOptions(patches=False))
 
     def test_a_cache_is_written_by_few_nodes(self):
         def at_a_position(x, i, k):

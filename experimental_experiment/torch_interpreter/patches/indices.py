@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._C._functorch import is_batchedtensor
 from torch.fx.node import map_aggregate
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
@@ -36,7 +37,8 @@ WRITE = "torch._dynamo.variables.tensor.TensorVariable.method___setitem__"
 def indices_of_one_axis() -> Iterator[None]:
     """``x[rows, x.shape[1] - 1]`` and ``cache[:, n] = y`` hold the example's index; where it is a 0-d tensor, torch.export refuses them.
 
-    Such an index is a view, as it is alone: ``x[:, n]``, of which the others are taken, or which is written.
+    Such an index is a view, as it is alone: ``x[:, n]``, of which the others are taken, or which is written. What ``torch.vmap`` maps
+    are many positions, no number.
     """
     importlib.import_module("torch._export.non_strict_utils")  # it brings TorchDynamo
     with wrapped({HANDLER: with_views, READ: traced_reads, WRITE: traced_writes}):
@@ -59,8 +61,10 @@ def with_views(override: Callable) -> Callable:
         if len(items) == 1 and is_mask_of_all(items[0]):
             indices_of_one_axis.used()  # a new axis, of one element or of none
             return override(self, func, (tensor[None], items[0].reshape(1), *values), kwargs)
-        is_followed = follows_tensors_that_select() or not any(map(has_number_in_tensor, items))
-        if not has_symbol(index) or (is_followed and not (values or any(map(is_advanced, items)))):
+        is_followed = follows_tensors_that_select() and not is_mapped(tensor)
+        is_followed = is_followed or not any(map(has_number_in_tensor, items))
+        is_known = not has_symbol(index) or (is_followed and not (values or any(map(is_advanced, items))))
+        if is_known and not any(is_mapped(item) and not item.dim() for item in items):
             return override(self, func, (tensor, index, *values), kwargs)  # it follows what is read alone
         indices_of_one_axis.used()
         return write if values else read, (tensor, index, *values), {}
@@ -123,18 +127,32 @@ def example(variable: Any) -> Any:
 
 def read(tensor: torch.Tensor, index: Any) -> torch.Tensor:
     """``tensor[index]``; TorchDynamo traces it, and `write`."""
-    view, others = taken(tensor, index)
+    view, others = taken(tensor, index, element)
     return view[others] if others else view
 
 
 def write(tensor: torch.Tensor, index: Any, value: Any) -> None:
     """``tensor[index] = value``"""
-    view, others = taken(tensor, index)
+    view, others = taken(tensor, index, selected)
     view[others or ...] = value
 
 
-def taken(tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, tuple]:
-    """What numbers and slices select, and what the others of *index* select of that.
+def selected(tensor: torch.Tensor, axis: int, position: Any) -> torch.Tensor:
+    """The elements of an axis at a position, a view."""
+    return tensor.select(axis, known(position))
+
+
+def element(tensor: torch.Tensor, axis: int, position: Any) -> torch.Tensor:
+    """The elements of an axis at a position: torch knows no number for the views of what ``torch.vmap`` maps."""
+    if is_mapped(tensor) and isinstance(position, torch.Tensor):
+        return torch.ops.aten.index.Tensor(tensor, [*[None] * axis, position])
+    return selected(tensor, axis, position)
+
+
+def taken(
+    tensor: torch.Tensor, index: Any, select: Callable[[torch.Tensor, int, Any], torch.Tensor]
+) -> tuple[torch.Tensor, tuple]:
+    """What numbers, by *select*, and slices select, and what the others of *index* select of that.
 
     Torch applies numbers and slices first, whatever stands between them.
     """
@@ -144,7 +162,7 @@ def taken(tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, tuple]:
     others: list[Any] = []
     for item in items:
         if is_number(item):
-            tensor = tensor.select(axis, known(item))
+            tensor = select(tensor, axis, item)
             continue
         if isinstance(item, slice):
             start, stop, step = known(item.start), known(item.stop), known(item.step)
@@ -169,10 +187,20 @@ def has_symbol(index: Any) -> bool:
 
 
 def is_number(item: Any) -> bool:
-    """Whether a part of an index selects one element of an axis: a number, a size or a tensor of one whole number."""
+    """Whether a part of an index selects one element of an axis: a number, a size or a tensor of one whole number.
+
+    A tensor that ``torch.vmap`` maps has many, as a tensor of more elements.
+    """
+    if is_mapped(item):
+        return False
     if not isinstance(item, torch.Tensor):
         return isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool)
     return not (item.dim() or item.dtype in MASKS or item.is_floating_point() or item.is_complex())
+
+
+def is_mapped(item: Any) -> bool:
+    """Whether a value is a tensor that ``torch.vmap`` maps."""
+    return isinstance(item, torch.Tensor) and is_batchedtensor(item)
 
 
 def has_number_in_tensor(item: Any) -> bool:
