@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 
 X = torch.randn(4, 6)
 
@@ -201,6 +202,33 @@ class TestNumbersOfSizes(ExporterTestCase):
         self.export_and_compare(
             Function(forward), (torch.randn(3, 4, 6),), others=others, dynamic_shapes=shapes
         )
+
+    def test_attention_over_tokens_that_the_data_choose(self):
+        layer = torch.nn.TransformerEncoderLayer(6, 2, 8, batch_first=True).eval()
+
+        def forward(x):
+            tokens = x[x[:, 0] > 0]
+            one, heads = tokens[None, None], tokens.reshape(1, -1, 2, 3).transpose(1, 2)
+            return (
+                functional.scaled_dot_product_attention(one, one, one, is_causal=True),
+                functional.scaled_dot_product_attention(one, x[None, None], x[None, None]),
+                functional.scaled_dot_product_attention(heads, heads, heads, scale=0.5),
+                functional.scaled_dot_product_attention(one, one, one, one[0] @ one[0].mT > 0),
+                layer(tokens[None]),
+            )
+
+        examples = [torch.randn(rows, 6) for rows in (5, 9, 3)]
+        for example, number in zip(examples, (3, 6, 1)):
+            example[:, 0] = torch.where(torch.arange(len(example)) < number, 0.5, -0.5)
+        options = {"dynamic_shapes": ({0: torch.export.Dim.DYNAMIC},)}
+        others = [(example,) for example in examples[1:]]
+        self.export_and_compare(Function(forward), (examples[0],), others=others, **options)
+        with bypass_export_some_errors():
+            program = torch.export.export(Function(forward), (examples[0],), **options)
+        targets = [node.target for node in program.graph.nodes]
+        self.assertEqual(targets.count(torch.ops.aten.scaled_dot_product_attention.default), 5)
+        with self.assertRaisesRegex(CaptureError, "data-dependent"):
+            to_onnx(Function(forward), (examples[0],), export_options=ExportOptions(patches=False), **options)
 
     def test_gradients_of_pools(self):
         """That of a maximum goes to the first of the elements that have it."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -51,7 +52,7 @@ def numbers_of_sizes() -> Iterator[None]:
 
     So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an
     attention, pools over all of an axis, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log``, ``numpy.sqrt`` and others, and the
-    divergences of distributions.
+    divergences of distributions. An attention asks whether there are tokens at all, which the data may decide.
     """
     functions = (
         (torch, "linspace", linspace),
@@ -259,14 +260,24 @@ def kron(of_numbers: Callable) -> Callable:
 
 
 def attention(of_numbers: Callable) -> Callable:
-    """`scaled_dot_product_attention` with a scale that is computed from sizes."""
+    """`scaled_dot_product_attention` with a scale that is computed from sizes, or of as many tokens as the data say."""
 
     def scaled_dot_product_attention(query: torch.Tensor, *args: Any, scale: Any = None, **options: Any):
         if is_symbolic(scale):
             query, scale = query * scale, 1.0
-        return of_numbers(query, *args, scale=scale, **options)
+        tensors = [item for item in (query, *args, *options.values()) if isinstance(item, torch.Tensor)]
+        if torch.compiler.is_dynamo_compiling() or not any([has_unknown_size(item) for item in tensors]):
+            return of_numbers(query, *args, scale=scale, **options)
+        numbers_of_sizes.used()
+        with sdpa_kernel(SDPBackend.MATH):  # the other ones ask whether there are tokens
+            return of_numbers(query, *args, scale=scale, **options)
 
     return functools.wraps(of_numbers)(scaled_dot_product_attention)
+
+
+def has_unknown_size(tensor: torch.Tensor) -> bool:
+    """Whether the data decide a size of a tensor."""
+    return any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in tensor.shape)
 
 
 def infer_size(of_numbers: Callable) -> Callable:
