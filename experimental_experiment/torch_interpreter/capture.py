@@ -95,7 +95,7 @@ def capture(
     args, kwargs = example((tuple(args), kwargs))
     with stage("torch.export.export"):
         shapes = fitted_shapes(module, args, kwargs, dynamic_shapes)
-    args, kwargs = distinct(args, kwargs)
+    args, kwargs = distinct(module, args, kwargs)
     decisions = Decisions()
     with (
         keywords_in_signature(module, args, kwargs, shapes),
@@ -194,17 +194,24 @@ def module_of(mod: Any) -> torch.nn.Module:
     )
 
 
-def distinct(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The arguments, a tensor that comes twice copied: torch.export would take its places for one input."""
+def distinct(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments, their tensors none that comes twice, none that the model holds: copies, or other tensors of the same memory.
+
+    torch.export goes by identity. It would take the places of one tensor for one input, and a weight that is among the arguments for that
+    input, TorchDynamo also a tensor of a closure or a global.
+    """
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    seen: set[int] = set()
+    seen = {
+        id(held) for held in itertools.chain(module.parameters(), module.buffers(), plain_tensors(module))
+    }
     for position, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor):
-            if id(leaf) in seen:
-                leaves[position] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
-            seen.add(id(leaf))
-    tensors = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
-    return pytree.tree_unflatten(leaves, spec) if len(seen) < tensors else (args, kwargs)
+        if isinstance(leaf, torch.Tensor) and id(leaf) in seen:
+            leaves[position] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        elif type(leaf) in (torch.Tensor, torch.nn.Parameter):
+            leaves[position] = leaf.detach().requires_grad_(leaf.requires_grad)
+            vars(leaves[position]).update(vars(leaf))  # what torch._dynamo.mark_dynamic says of it
+        seen.add(id(leaf))
+    return pytree.tree_unflatten(leaves, spec)
 
 
 @contextlib.contextmanager
@@ -251,13 +258,11 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     """
     registered = [(submodule, set(registered_in(submodule))) for submodule in module.modules()]
     kept = [(memory, memory.copy()) for memory in memories_of(module)]
-    held = [
-        leaf
-        for submodule in module.modules()
-        for name in vars(submodule)
-        for leaf in tensors_in(submodule, name)
+    values = [
+        (leaf, leaf._version, leaf.detach().clone())
+        for leaf in plain_tensors(module)
+        if not leaf.is_inference()
     ]
-    values = [(leaf, leaf._version, leaf.detach().clone()) for leaf in held if not leaf.is_inference()]
     try:
         yield
     finally:
@@ -354,6 +359,13 @@ def naming_scripts(module: torch.nn.Module) -> Iterator[None]:
             f"the submodule {', '.join(roots)} is TorchScript, which the capture could not follow",
             hint="put the nn.Module that was scripted or traced in its place",
         ) from error
+
+
+def plain_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """The tensors in the attributes of a module and of its submodules, parameters and buffers left out."""
+    for submodule in module.modules():
+        for name in vars(submodule):
+            yield from tensors_in(submodule, name)
 
 
 def tensors_in(module: torch.nn.Module, name: str) -> list[torch.Tensor]:
