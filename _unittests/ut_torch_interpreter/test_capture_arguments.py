@@ -1,12 +1,13 @@
 """Capture: arguments that torch.export would not keep apart from each other, or from the model."""
 
+import enum
 import unittest
 
 import torch
 
 from experimental_experiment.comparison import compare, session
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 X = torch.randn(2, 3)
 FACTOR = torch.ones(3)
@@ -87,6 +88,74 @@ class TestHeldByTheModel(ExporterTestCase):
         torch._dynamo.mark_dynamic(x, 0)
         proto = to_onnx(lambda x: x + 1, (x,))
         self.assertEqual(proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param, "x_dim_0")
+
+
+class Mode(enum.Enum):
+    TWICE = "twice"
+    ONCE = "once"
+
+
+class Level(enum.IntEnum):
+    TWICE = 1
+    ONCE = 2
+
+
+class Name(str, enum.Enum):
+    TWICE = "twice"
+    ONCE = "once"
+
+
+class Parts(enum.Flag):
+    TWICE = 1
+    ONCE = 2
+
+
+class TestEnums(ExporterTestCase):
+    """An Enum is a constant of the model, not an input."""
+
+    def test_no_input(self):
+        for kind in (Mode, Level, Name, Parts):
+
+            def forward(x, mode, y):
+                return x * 2 + y if mode is kind.TWICE else x  # noqa: B023
+
+            for options in CAPTURES:
+                for mode in kind:
+                    with self.subTest(mode=mode, options=options):
+                        proto = to_onnx(
+                            forward,
+                            (X, mode, X + 1),
+                            dynamic_shapes=({0: "rows"}, None, {0: "rows"}),
+                            export_options=options,
+                            verify=True,
+                        )
+                        self.assertEqual(["x", "y"], [value.name for value in proto.graph.input])
+                        others = torch.randn(5, 3), mode, torch.randn(5, 3)
+                        (found,) = compare(forward, session(proto), others)
+                        self.assertTrue(found.within, found)
+
+    def test_a_program_with_one(self):
+        class Model(torch.nn.Module):
+            def forward(self, x, mode):
+                return x * 2 if mode is Mode.TWICE else x
+
+        program = torch.export.export(Model(), (X, Mode.TWICE))
+        proto = to_onnx(program, verify=True)
+        self.assertEqual(["x"], [value.name for value in proto.graph.input])
+
+    def test_refused_without_the_patch(self):
+        for mode in (Mode.TWICE, Parts.TWICE):
+            with self.assertRaises(CaptureError):
+                to_onnx(
+                    lambda x, mode: x * 2,
+                    (X, mode),
+                    dynamic_shapes=({0: "rows"}, None),
+                    export_options=ExportOptions(patches=False),
+                )
+
+    def test_an_object_that_nothing_reads(self):
+        proto = to_onnx(lambda x, generator: x * 2, (X, torch.Generator()))
+        self.assertEqual(["x"], [value.name for value in proto.graph.input])
 
 
 if __name__ == "__main__":

@@ -84,9 +84,9 @@ def program_of(
     names, smallest = iter(dims or []), iter(minima or [])
     for node, spec in zip(placeholders, exported.graph_signature.input_specs):
         if spec.kind == InputKind.USER_INPUT:
-            entry = Input(node, readable(str(node.target)), dims=next(names, {}), minima=next(smallest, {}))
-            if isinstance(spec.arg, ConstantArgument):
-                entry.constant, entry.is_constant = spec.arg.value, True
+            value = spec.arg.value if isinstance(spec.arg, ConstantArgument) else node.meta.get("val")
+            entry = user_input(node, readable(str(node.target)), value)
+            entry.dims, entry.minima = next(names, {}), next(smallest, {})
         elif spec.kind == InputKind.TOKEN:
             entry = Input(node, spec.arg.name, torch.empty(0))
         else:
@@ -94,6 +94,12 @@ def program_of(
         inputs.append(entry)
     names = output_names(exported.call_spec.out_spec)
     return Program(exported.graph_module, inputs, names, written_inputs(exported, inputs))
+
+
+def user_input(node: torch.fx.Node, name: str, value: Any) -> Input:
+    """The description of one leaf of the arguments: what is neither a tensor nor a symbol, as a text or an Enum, is a constant."""
+    is_constant = not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+    return Input(node, name, constant=value if is_constant else None, is_constant=is_constant)
 
 
 def written_inputs(exported: torch.export.ExportedProgram, inputs: list[Input]) -> dict[int, Input | None]:
@@ -118,11 +124,7 @@ def program_of_graph_module(module: torch.fx.GraphModule) -> Program:
             raise ValueError(
                 f"placeholder {node.name} has no meta['val']: run FakeTensorProp on the GraphModule first"
             )
-        value = node.meta["val"]
-        is_constant = not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
-        inputs.append(
-            Input(node, node.name, constant=value if is_constant else None, is_constant=is_constant)
-        )
+        inputs.append(user_input(node, node.name, node.meta["val"]))
     result = module.graph.output_node().args[0]
     return Program(module, inputs, output_names(pytree.tree_structure(result)))
 

@@ -29,8 +29,13 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from experimental_experiment.torch_interpreter.patches.patch import replaced
-from experimental_experiment.torch_interpreter.signature import Input, Program, output_names, readable
-from experimental_experiment.torch_interpreter.sizes import SYMBOLIC
+from experimental_experiment.torch_interpreter.signature import (
+    Input,
+    Program,
+    output_names,
+    readable,
+    user_input,
+)
 
 aten = torch.ops.aten
 
@@ -91,7 +96,8 @@ def traced(
     placeholders = result.graph.find_nodes(op="placeholder")
     buffers = {part for name, buffer in module.named_buffers() for part, _ in parts_of(name, buffer)}
     inputs = [Input(node, name, weights[name], name in buffers) for node, name in zip(placeholders, weights)]
-    inputs += map(user_input, placeholders[len(weights) :], leaf_names(arguments), leaves)
+    names = map(readable, leaf_names(arguments))
+    inputs += map(user_input, placeholders[len(weights) :], names, leaves)
     inputs += lifted_constants(result, module, mode)
     for entry in inputs:
         entry.node._rename(entry.name)
@@ -194,12 +200,6 @@ def leaf_names(arguments: dict[str, Any]) -> list[str]:
 def step(key: Any) -> str:
     """One step on the path to a leaf: a key, a position or an attribute."""
     return str(next(getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name)))
-
-
-def user_input(node: torch.fx.Node, name: str, leaf: Any) -> Input:
-    """The description of one leaf of the arguments: what is neither a tensor nor a symbol is a constant."""
-    is_constant = not isinstance(leaf, (torch.Tensor, *SYMBOLIC))
-    return Input(node, readable(name), constant=leaf if is_constant else None, is_constant=is_constant)
 
 
 def lifted_constants(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import enum
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
 import torch
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.patches.patch import Convert, patch
+from experimental_experiment.torch_interpreter.patches.patch import Convert, patch, wrapped
 
 
 @patch("torch", replaces=("torch.utils._pytree.SUPPORTED_NODES",), default=True)
@@ -49,6 +51,36 @@ def registered_dataclass(cls: type) -> Iterator[None]:
         yield
     finally:
         pytree._deregister_pytree_node(cls)
+
+
+CONSTANTS = "torch._export.non_strict_utils._is_constant_argument"
+CHECK = "torch._export.verifier._check_val"
+
+
+@patch("torch", replaces=(CONSTANTS, CHECK), default=True)
+def enum_inputs() -> Iterator[None]:
+    """An Enum among the inputs is refused where sizes are dynamic, an enum.Flag always: it is a constant, as a text is."""
+    for path in (CONSTANTS, CHECK):
+        importlib.import_module(path.rpartition(".")[0])
+
+    def with_enums(is_constant: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        def is_constant_or_enum(value: Any) -> bool:
+            if not isinstance(value, enum.Enum):
+                return is_constant(value)
+            enum_inputs.used()
+            return True
+
+        return is_constant_or_enum
+
+    def but_enums(check: Callable[[torch.fx.Node], None]) -> Callable[[torch.fx.Node], None]:
+        def check_others(node: torch.fx.Node) -> None:
+            if not isinstance(node.meta.get("val"), enum.Enum):  # a Flag holds itself, without end
+                check(node)
+
+        return check_others
+
+    with wrapped({CONSTANTS: with_enums, CHECK: but_enums}):
+        yield
 
 
 @patch("torch", replaces=("the inputs",))
