@@ -22,7 +22,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from experimental_experiment import versions
-from experimental_experiment.torch_interpreter.patches.caches import known_caches
+from experimental_experiment.torch_interpreter.patches.inputs import known_containers
 
 versions.require("onnxruntime")
 
@@ -90,8 +90,8 @@ def tensor_leaves(*trees: Any) -> list[torch.Tensor]:
 
 
 def leaves_of(tree: Any) -> list[Any]:
-    """The leaves of a tree, those of the caches of transformers in it among them."""
-    with known_caches():
+    """The leaves of a tree, those of the caches of transformers and of the dataclasses in it among them."""
+    with known_containers(tree):
         return pytree.tree_leaves(tree)
 
 

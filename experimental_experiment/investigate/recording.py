@@ -13,7 +13,7 @@ import torch
 
 from experimental_experiment.comparison import leaves_of
 from experimental_experiment.torch_interpreter.dynamic_shapes import guess_dynamic_shapes
-from experimental_experiment.torch_interpreter.patches.caches import known_caches
+from experimental_experiment.torch_interpreter.patches.inputs import known_containers
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 
@@ -136,9 +136,10 @@ def inferred_shapes(calls: Sequence[Call]) -> Any:
     """``dynamic_shapes`` of a module, see `guess_dynamic_shapes`: None for a single call, and for calls of several structures."""
     if len(calls) < 2:
         return None
-    with known_caches():
+    examples = [(call.args, call.kwargs) for call in calls]
+    with known_containers(examples):
         try:
-            return guess_dynamic_shapes([(call.args, call.kwargs) for call in calls])
+            return guess_dynamic_shapes(examples)
         except ValueError:
             return None
 

@@ -32,6 +32,7 @@ from experimental_experiment.torch_interpreter.errors import CaptureError, locat
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions, unmarked
 from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
+from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     program_of,
@@ -100,6 +101,7 @@ def capture(
     with (
         keywords_in_signature(module, args, kwargs, shapes),
         restored(module),
+        known_results(module),
         unmarked(args, kwargs),
         in_mode_of(module),
         off_the_meta_device(module),

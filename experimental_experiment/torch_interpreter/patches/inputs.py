@@ -13,21 +13,59 @@ import numpy
 import torch
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.patches.patch import Convert, patch, wrapped
+from experimental_experiment.torch_interpreter.patches.caches import known_caches
+from experimental_experiment.torch_interpreter.patches.patch import LOCK, Convert, patch, wrapped
 
 
 @patch("torch", replaces=("torch.utils._pytree.SUPPORTED_NODES",), default=True)
 def dataclass_inputs() -> Iterator[Convert]:
-    """A dataclass among the inputs that is not registered with torch.export.register_dataclass is refused."""
+    """A dataclass among the inputs or the results that is not registered with torch.export.register_dataclass is refused."""
     with contextlib.ExitStack() as registered:
 
         def convert(value: Any) -> Any:
-            for cls in unregistered(value):
-                registered.enter_context(registered_dataclass(cls))
+            if register_dataclasses(value, registered):
                 dataclass_inputs.used()
             return value
 
         yield convert
+
+
+@contextlib.contextmanager
+def known_containers(*trees: Any) -> Iterator[None]:
+    """Let ``torch.utils._pytree`` look into the caches and the dataclasses of some trees for a while."""
+    with known_caches(), LOCK, contextlib.ExitStack() as registered:
+        register_dataclasses(trees, registered)
+        yield
+
+
+@contextlib.contextmanager
+def known_results(module: torch.nn.Module) -> Iterator[None]:
+    """Let torch look into the dataclasses that a module returns, for a while, while `dataclass_inputs` is applied.
+
+    TorchDynamo refuses them in any case. Torch's own modules return none, and its attention takes other ways when it has hooks.
+    """
+    if not dataclass_inputs.users or type(module).__module__.startswith("torch."):
+        yield
+        return
+    with contextlib.ExitStack() as registered:
+
+        def register(module: torch.nn.Module, args: tuple, result: Any) -> None:
+            if not torch.compiler.is_dynamo_compiling() and register_dataclasses(result, registered):
+                dataclass_inputs.used()
+
+        hook = module.register_forward_hook(register)
+        registered.callback(hook.remove)
+        yield
+
+
+def register_dataclasses(value: Any, registered: contextlib.ExitStack) -> bool:
+    """Register the dataclasses of an object that torch does not know until *registered* is closed; whether there are any."""
+    found = False
+    with LOCK:
+        for cls in unregistered(value):
+            registered.enter_context(registered_dataclass(cls))
+            found = True
+    return found
 
 
 def unregistered(value: Any) -> Iterator[type]:
@@ -46,11 +84,13 @@ def unregistered(value: Any) -> Iterator[type]:
 @contextlib.contextmanager
 def registered_dataclass(cls: type) -> Iterator[None]:
     """Register a dataclass for a while."""
-    pytree.register_dataclass(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
+    with LOCK:
+        pytree.register_dataclass(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
     try:
         yield
     finally:
-        pytree._deregister_pytree_node(cls)
+        with LOCK:
+            pytree._deregister_pytree_node(cls)
 
 
 CONSTANTS = "torch._export.non_strict_utils._is_constant_argument"
