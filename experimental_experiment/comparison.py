@@ -1,6 +1,6 @@
 """Running a model in onnxruntime and comparing it with eager PyTorch: one place for the rules and the tolerances.
 
-Tensors travel by DLPack: no copy, every dtype.
+The dtypes that numpy lacks, bfloat16 and those of 8 bits, travel as integers of the same bits.
 """
 
 from __future__ import annotations
@@ -8,21 +8,25 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import ctypes
 import dataclasses
+import enum
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
 
 from experimental_experiment import versions
+from experimental_experiment.torch_interpreter.dtypes import ONNX_TO_TORCH, onnx_dtype
 from experimental_experiment.torch_interpreter.patches.inputs import known_containers
+from experimental_experiment.torch_interpreter.signature import leaf_names
 
 versions.require("onnxruntime")
 
@@ -105,37 +109,56 @@ def run(runner: onnxruntime.InferenceSession, inputs: Sequence[torch.Tensor]) ->
     return [from_ort(value) for value in runner.run_with_ort_values(outputs, feeds)]
 
 
+CARRIERS = {
+    torch.bfloat16: torch.uint16,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.float8_e4m3fnuz: torch.uint8,
+    torch.float8_e5m2: torch.uint8,
+    torch.float8_e5m2fnuz: torch.uint8,
+}
+"""The dtypes that numpy lacks, and the integers of the same bits."""
+
+
 def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     """A tensor as onnxruntime sees it."""
     tensor = tensor.detach().contiguous()
-    if tensor.dtype == torch.bfloat16:
+    if tensor.dtype in CARRIERS:
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-            tensor.view(torch.uint16).numpy(), onnx.TensorProto.BFLOAT16
+            tensor.view(CARRIERS[tensor.dtype]).numpy(), onnx_dtype(tensor.dtype)
         )
     return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
 
 
 def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
     """A tensor of onnxruntime as torch sees it."""
-    if value.element_type() == onnx.TensorProto.BFLOAT16:
-        return torch.from_dlpack(value).clone()
-    array = np.array(value.numpy())
-    return torch.from_numpy(array.view(array.dtype.str))  # uint64 comes as C's unsigned long long
+    dtype = torch_dtype(value)
+    if dtype not in CARRIERS:
+        array = np.array(value.numpy())
+        return torch.from_numpy(array.view(array.dtype.str))  # uint64 comes as C's unsigned long long
+    tensor = torch.empty(value.shape(), dtype=dtype)
+    ctypes.memmove(tensor.data_ptr(), value.data_ptr(), tensor.nbytes)
+    return tensor
+
+
+def torch_dtype(value: onnxruntime.OrtValue) -> torch.dtype | None:
+    """The dtype of a tensor of onnxruntime, None when torch has none."""
+    return ONNX_TO_TORCH.get(ir.DataType(value.element_type()))
 
 
 def array_to_ort(array: np.ndarray) -> onnxruntime.OrtValue:
-    """An array as onnxruntime sees it, bfloat16 being the type of ml_dtypes."""
-    if array.dtype == ml_dtypes.bfloat16:
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-            np.ascontiguousarray(array).view(np.uint16), onnx.TensorProto.BFLOAT16
-        )
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+    """An array as onnxruntime sees it, the dtypes that numpy lacks being those of ml_dtypes."""
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    for dtype, carrier in CARRIERS.items():
+        if array.dtype == onnx_dtype(dtype).numpy():
+            return to_ort(torch.from_numpy(array.view(str(carrier).removeprefix("torch."))).view(dtype))
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
 def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:
     """A tensor of onnxruntime as an array, the inverse of `array_to_ort`."""
-    if value.element_type() == onnx.TensorProto.BFLOAT16:
-        return from_ort(value).view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    dtype = torch_dtype(value)
+    if dtype in CARRIERS:
+        return from_ort(value).view(CARRIERS[dtype]).numpy().view(onnx_dtype(dtype).numpy())
     return value.numpy()
 
 
@@ -179,20 +202,26 @@ def without_gradients_of_parameters(model: Any) -> Iterator[None]:
 
 def inputs_among(model: Any, args: tuple, kwargs: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     """The leaves of a call that are inputs of the ONNX model: all, the tensors, or the tensors and the numbers of these *names*."""
-    leaves = [leaf for leaf in leaves_of((args, kwargs)) if leaf is not None]
+    leaves = [leaf for leaf in leaves_of((args, kwargs)) if can_be_input(leaf)]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if len(names) == len(leaves):
         return leaves
     if len(names) == len(tensors):
         return tensors
     forward = model.forward if isinstance(model, torch.nn.Module) else model
-    bound = inspect.signature(forward).bind(*args, **kwargs).arguments
+    arguments = {**inspect.signature(forward).bind_partial(*args).arguments, **kwargs}
+    with known_containers(arguments):
+        named = zip(leaf_names(arguments), pytree.tree_leaves(arguments))
     return [
         leaf
-        for name, argument in bound.items()
-        for leaf in leaves_of(argument)
-        if isinstance(leaf, torch.Tensor) or (name in names and leaf is not None)
+        for name, leaf in named
+        if isinstance(leaf, torch.Tensor) or (name in names and can_be_input(leaf))
     ]
+
+
+def can_be_input(leaf: Any) -> bool:
+    """Whether a leaf of a call is a tensor or a number; a text, an Enum, another object are constants of the model."""
+    return isinstance(leaf, (torch.Tensor, int, float)) and not isinstance(leaf, enum.Enum)
 
 
 def eager_outputs(

@@ -137,6 +137,17 @@ def readable(name: str) -> str:
     return re.sub(r"_(key|value)_cache_(\d+)$", r"_\2_\1", name)
 
 
+def leaf_names(arguments: dict[str, Any]) -> list[str]:
+    """The names of the leaves of the arguments, made as torch.export does: the parameter, then the keys of containers."""
+    paths, _ = pytree.tree_flatten_with_path(arguments)
+    return [readable("_".join(re.sub(r"\W", "_", step(key)).lower() for key in path)) for path, _ in paths]
+
+
+def step(key: Any) -> str:
+    """One step on the path to a leaf: a key, a position or an attribute."""
+    return str(next(getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name)))
+
+
 def output_names(spec: pytree.TreeSpec) -> list[str]:
     """A name for every leaf of the result: its path, ``output`` or ``output_i`` where the path has no word."""
     names = []

@@ -8,7 +8,6 @@ on them are judged, is torch.export's own: the same functions are called.
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +31,8 @@ from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import (
     Input,
     Program,
+    leaf_names,
     output_names,
-    readable,
     user_input,
 )
 
@@ -96,8 +95,7 @@ def traced(
     placeholders = result.graph.find_nodes(op="placeholder")
     buffers = {part for name, buffer in module.named_buffers() for part, _ in parts_of(name, buffer)}
     inputs = [Input(node, name, weights[name], name in buffers) for node, name in zip(placeholders, weights)]
-    names = map(readable, leaf_names(arguments))
-    inputs += map(user_input, placeholders[len(weights) :], names, leaves)
+    inputs += map(user_input, placeholders[len(weights) :], leaf_names(arguments), leaves)
     inputs += lifted_constants(result, module, mode)
     for entry in inputs:
         entry.node._rename(entry.name)
@@ -189,17 +187,6 @@ def write_assigned(module: torch.nn.Module, fakes: dict[str, torch.Tensor]) -> N
             )
         with torch.no_grad():
             old.copy_(new)
-
-
-def leaf_names(arguments: dict[str, Any]) -> list[str]:
-    """The names of the leaves of the arguments, as torch.export makes them: the parameter, then the keys of containers."""
-    paths, _ = pytree.tree_flatten_with_path(arguments)
-    return ["_".join(re.sub(r"\W", "_", step(key)).lower() for key in path) for path, _ in paths]
-
-
-def step(key: Any) -> str:
-    """One step on the path to a leaf: a key, a position or an attribute."""
-    return str(next(getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name)))
 
 
 def lifted_constants(

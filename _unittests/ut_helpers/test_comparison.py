@@ -1,0 +1,88 @@
+"""Comparison with eager: which leaves of a call are inputs, the dtypes that numpy lacks."""
+
+import enum
+import unittest
+
+import numpy
+import torch
+from torch.export import Dim
+
+from experimental_experiment.comparison import (
+    CARRIERS,
+    array_from_ort,
+    array_to_ort,
+    compare,
+    from_ort,
+    session,
+    to_ort,
+)
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter.dtypes import FLOAT8, onnx_dtype
+
+DYNAMIC = Dim.DYNAMIC
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class TestNumbers(ExporterTestCase):
+    """Some of the numbers of a container are inputs, the others constants."""
+
+    def test_a_list_of_sizes(self):
+        def forward(x, sizes):
+            return x.reshape(sizes)
+
+        shapes = ({0: "rows"}, [DYNAMIC, None])
+        proto = to_onnx(forward, (torch.randn(4, 6), [8, 3]), dynamic_shapes=shapes, verify=True)
+        self.assertEqual(["x", "sizes_0"], [value.name for value in proto.graph.input])
+        for call in ((torch.randn(4, 6), [8, 3]), (torch.randn(8, 6), [16, 3])):
+            (found,) = compare(forward, session(proto), call)
+            self.assertTrue(found.within, found)
+
+    def test_containers_keywords_and_an_enum(self):
+        def forward(x, sizes, level, *, factors=None):
+            return x.reshape(sizes["of"]) * factors[0] + factors[1] * level
+
+        shapes = {
+            "x": {0: "rows"},
+            "sizes": {"of": [DYNAMIC, None]},
+            "level": None,
+            "factors": (DYNAMIC, None),
+        }
+        args, kwargs = (torch.randn(4, 6), {"of": [8, 3]}, Level.LOW), {"factors": (2, 5)}
+        proto = to_onnx(forward, args, kwargs, dynamic_shapes=shapes, verify=True)
+        self.assertEqual(["x", "sizes_of_0", "factors_0"], [value.name for value in proto.graph.input])
+        others = torch.randn(8, 6), {"of": [16, 3]}, Level.LOW
+        (found,) = compare(forward, session(proto), others, {"factors": (7, 5)})
+        self.assertTrue(found.within, found)
+
+
+class TestDtypes(ExporterTestCase):
+    def test_as_onnxruntime_has_them(self):
+        for dtype in CARRIERS:
+            values = torch.tensor([[1.0, -2.5, 0.25], [0.0, 96.0, float("nan")]])
+            for tensor in (values, values[0, 0], values[:, :0], values.t()):
+                with self.subTest(dtype=dtype, shape=tensor.shape):
+                    tensor = tensor.to(dtype)
+                    value = to_ort(tensor)
+                    self.assertEqual(value.element_type(), onnx_dtype(dtype))
+                    found = from_ort(value)
+                    self.assertEqual((found.dtype, found.shape), (dtype, tensor.shape))
+                    torch.testing.assert_close(found.double(), tensor.double(), equal_nan=True)
+                    array = array_from_ort(value)
+                    again = array_from_ort(array_to_ort(array))
+                    self.assertEqual((again.dtype, again.shape), (array.dtype, tuple(tensor.shape)))
+                    numpy.testing.assert_array_equal(again.astype("f4"), tensor.float().numpy())
+
+    def test_models_of_eight_bits(self):
+        x = torch.tensor([1.0, 0.3, -7.0])
+        for dtype in (dtype for dtype in CARRIERS if onnx_dtype(dtype) in FLOAT8):
+            with self.subTest(dtype):
+                to_onnx(lambda x: x.to(dtype), (x,), verify=True)  # noqa: B023
+                to_onnx(lambda x: x.to(torch.float32) * 2, (x.to(dtype),), verify=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
