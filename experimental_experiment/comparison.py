@@ -227,13 +227,17 @@ def can_be_input(leaf: Any) -> bool:
 def eager_outputs(
     model: torch.nn.Module, args: tuple = (), kwargs: Mapping[str, Any] | None = None
 ) -> list[torch.Tensor]:
-    """The outputs of a call, in order, on copies of the arguments.
+    """The outputs of a call, in order, on copies of the arguments."""
+    return called(model, *copy.deepcopy((args, dict(kwargs or {}))))
+
+
+def called(model: Any, args: tuple, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The outputs of a call, in order, which later calls do not write.
 
     The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile.
     """
     with without_gradients_of_parameters(model):
-        found = tensor_leaves(model(*copy.deepcopy(args), **copy.deepcopy(dict(kwargs or {}))))
-    return [tensor.detach() for tensor in found]
+        return [tensor.clone() for tensor in tensor_leaves(model(*args, **kwargs))]
 
 
 def put_together(
@@ -251,8 +255,14 @@ def put_together(
     return [*found, *remaining]
 
 
+def new_values(model: Any, held: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call left in its inputs and in the buffers of a model, by the names of outputs. *held*: the tensors by the names of inputs."""
+    buffers = dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
+    return {f"{name}_out": buffers.get(name, leaf) for name, leaf in held.items()}
+
+
 def compare(
-    model: torch.nn.Module,
+    model: Any,
     runner: onnxruntime.InferenceSession,
     args: tuple = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -261,18 +271,28 @@ def compare(
 ) -> list[Difference]:
     """Run both on copies of the same arguments and compare every output, in order.
 
-    Python ints, floats and bools among the arguments are constants of the model unless they are inputs of it.
+    Python ints, floats and bools among the arguments are constants of the model unless they are inputs of it. New values that the
+    ONNX model returns (``mutated_buffers="outputs"``) are compared with what the call left there.
+    *model*: a module, a function, or an ExportedProgram, which has the arguments of its example when none are given.
     *expected*: what `eager_outputs` gave for this call, when it is compared with several ONNX models.
     """
-    kwargs = dict(kwargs or {})
-    inputs = inputs_among(model, args, kwargs, [argument.name for argument in runner.get_inputs()])
-    feeds = [tensor.clone() for tensor in tensor_leaves(inputs)]
+    if isinstance(model, torch.export.ExportedProgram):
+        if not args and not kwargs and model.example_inputs is not None:
+            args, kwargs = model.example_inputs
+        model = model.module()
+    args, kwargs = copy.deepcopy((tuple(args), dict(kwargs or {})))
+    names, outputs = ([item.name for item in items] for items in (runner.get_inputs(), runner.get_outputs()))
+    buffers = dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
+    written = [name for name in names if name in buffers and f"{name}_out" in outputs]
+    inputs = inputs_among(model, args, kwargs, [name for name in names if name not in written])
+    inputs += [buffers[name] for name in written]  # they are the last ones
+    got = run(runner, [tensor.clone() for tensor in tensor_leaves(inputs)])
     if expected is None:
-        expected = eager_outputs(model, args, kwargs)
-    got = run(runner, feeds)
-    names = [argument.name for argument in runner.get_outputs()]
+        expected = called(model, args, kwargs)
+        after = new_values(model, dict(zip(names, inputs)))
+        expected += tensor_leaves([after[name] for name in outputs[len(expected) :] if name in after])
     if len(expected) > len(got):
-        expected = put_together(expected, names, got)
+        expected = put_together(expected, outputs, got)
     if len(expected) != len(got):
         raise ValueError(f"eager gives {len(expected)} outputs, the ONNX model {len(got)}")
-    return [difference(name, a, b, scale) for name, a, b in zip(names, expected, got)]
+    return [difference(name, a, b, scale) for name, a, b in zip(outputs, expected, got)]

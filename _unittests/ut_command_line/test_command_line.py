@@ -100,6 +100,15 @@ MODELS = textwrap.dedent(
         return Counter(), (torch.randn(2, 3),)
 
 
+    def program():
+        model, args = counter()
+        return torch.export.export(model, args), args
+
+
+    def program_with_its_example():
+        return (program()[0],)
+
+
     def without_values():
         with torch.device("meta"):
             model = Affine()
@@ -203,10 +212,19 @@ class TestCommandLine(unittest.TestCase):
         self.assertEqual(status, 0, out + err)
         self.assertIn("input: table", out)
         self.assertEqual(["Linear"], [function.name for function in onnx.load(self.model).functions])
-        status, out, err = self.export("counter", "--mutated-buffers", "outputs")
+        status, out, err = self.export("counter", "--mutated-buffers", "outputs", "--check")
         self.assertEqual(status, 0, out + err)
         self.assertIn("input: count", out)
         self.assertIn("output: count_out", out)
+        self.assertIn("2 of 2 outputs agree", out)
+
+    def test_an_exported_program_is_checked(self):
+        for function in ("program", "program_with_its_example"):
+            for mutated, outputs in (("drop", 1), ("outputs", 2)):
+                with self.subTest(function, mutated=mutated):
+                    status, out, err = self.export(function, "--check", "--mutated-buffers", mutated)
+                    self.assertEqual(status, 0, out + err)
+                    self.assertIn(f"{outputs} of {outputs} outputs agree", out)
 
     def test_strict_captures_with_dynamo(self):
         with unittest.mock.patch(

@@ -59,6 +59,48 @@ class TestNumbers(ExporterTestCase):
         self.assertTrue(found.within, found)
 
 
+class Written(torch.nn.Module):
+    """Writes a buffer, puts another tensor in the place of one, and writes an argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x, factor, state):
+        self.total.add_(x.sum(0) * factor)
+        self.calls = self.calls + 1
+        state.mul_(2)
+        return x + self.total
+
+
+class TestNewValues(ExporterTestCase):
+    """What a model writes is compared when the ONNX model returns it."""
+
+    def test_buffers_and_arguments(self):
+        for names in (None, ["first", "second"]):
+            with self.subTest(names):
+                model, call = Written(), (torch.randn(2, 3), 2, torch.ones(3))
+                proto = to_onnx(model, call, mutated_buffers="outputs", input_names=names)
+                self.assertEqual(4, len(proto.graph.output))
+                for _ in range(2):
+                    found = compare(model, session(proto), (torch.randn(2, 3), 2, torch.randn(3)))
+                    self.assertEqual([True] * 4, [item.within for item in found])
+                self.assertEqual(2, model.calls)
+
+    def test_a_new_value_that_differs(self):
+        class Twice(Written):
+            def forward(self, x, factor, state):
+                result = super().forward(x, factor, state)
+                self.calls = self.calls + 1
+                return result
+
+        call = (torch.randn(2, 3), 2, torch.ones(3))
+        proto = to_onnx(Written(), call, mutated_buffers="outputs")
+        wrong = [item.name for item in compare(Twice(), session(proto), call) if not item.within]
+        self.assertEqual(["calls_out"], wrong)
+
+
 class TestDtypes(ExporterTestCase):
     def test_as_onnxruntime_has_them(self):
         for dtype in CARRIERS:

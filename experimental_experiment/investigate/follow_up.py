@@ -12,11 +12,11 @@ import torch
 
 from experimental_experiment.comparison import (
     Difference,
+    called,
     difference,
+    new_values,
     run,
     session,
-    tensor_leaves,
-    without_gradients_of_parameters,
 )
 from experimental_experiment.investigate.page import page
 from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
@@ -129,10 +129,8 @@ def compared(
     held |= {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
     runner = session(model)
     got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
-    with without_gradients_of_parameters(eager):
-        expected = [leaf.detach().clone() for leaf in tensor_leaves(eager(*given[0], **given[1]))]
-    buffers = dict(eager.named_buffers()) if isinstance(eager, torch.nn.Module) else {}
-    after = {f"{name}_out": buffers.get(name, leaf) for name, leaf in held.items()}
+    expected = called(eager, *given)
+    after = new_values(eager, held)
     names = [argument.name for argument in runner.get_outputs()]
     for name in names[len(expected) :]:
         expected.append(as_onnx(after[name]))
