@@ -101,7 +101,7 @@ def capture(
     with (
         keywords_in_signature(module, args, kwargs, shapes),
         restored(module),
-        known_results(module),
+        contextlib.nullcontext() if options.strict else known_results(module),
         unmarked(args, kwargs),
         in_mode_of(module),
         off_the_meta_device(module),

@@ -242,6 +242,11 @@ class CapturedOnce:
         self.options = options
         self.program: torch.export.ExportedProgram | None = None
 
+    @property
+    def strict(self) -> bool:
+        """See ExportOptions."""
+        return self.options.strict
+
     def capture(self, *arguments: Any) -> torch.export.ExportedProgram:
         """The program of the first call, whatever the arguments."""
         if self.program is None:

@@ -42,7 +42,8 @@ def known_containers(*trees: Any) -> Iterator[None]:
 def known_results(module: torch.nn.Module) -> Iterator[None]:
     """Let torch look into the dataclasses that a module returns, for a while, while `dataclass_inputs` is applied.
 
-    TorchDynamo refuses them in any case. Torch's own modules return none, and its attention takes other ways when it has hooks.
+    Not for TorchDynamo: it refuses them in any case, and torch 2.9 any hook. Torch's own modules return none, and their attention
+    takes other ways when it has hooks.
     """
     if not dataclass_inputs.users or type(module).__module__.startswith("torch."):
         yield
@@ -50,7 +51,7 @@ def known_results(module: torch.nn.Module) -> Iterator[None]:
     with contextlib.ExitStack() as registered:
 
         def register(module: torch.nn.Module, args: tuple, result: Any) -> None:
-            if not torch.compiler.is_dynamo_compiling() and register_dataclasses(result, registered):
+            if register_dataclasses(result, registered):
                 dataclass_inputs.used()
 
         hook = module.register_forward_hook(register)
