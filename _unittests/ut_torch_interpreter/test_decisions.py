@@ -61,6 +61,10 @@ def by_step(x):
     return torch.cumulative_trapezoid(x, dx=1 / x.shape[0])  # the branch
 
 
+def by_both(x, y):
+    return torch.pairwise_distance(x, y, eps=2 / x.shape[0])  # the branch
+
+
 def by_quarters(x):
     y = x.view(-1, 4).transpose(0, 1).reshape(-1) + 1
     return y * 2 if y.shape[0] // 4 == 1 else y * 3  # the branch
@@ -121,6 +125,7 @@ class TestBranches(ExporterTestCase):
         r"\(\(batch \+ 7\)//8\) == 1": (in_one_block, (X,), ROWS),
         "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
         r"\(1 / batch\) == 0\.33+": (by_step, (X,), ROWS),
+        r"\(2 / batch\) == 0\.66+": (by_both, (X, X), ROWS * 2),  # torch finds that both have one size
         r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),
         # what torch's operators ask of the example before tells nothing about other sizes
         r"\(batch//4\) != 1": (by_quarters, (torch.randn(16),), ROWS),

@@ -395,9 +395,11 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
                 condition, known, source
             )  # where a branch or a check does not hold, the model is not the program's anyway
     for guard in environment.guards:
-        if is_equation_of_sizes(guard.expr) and guard.expr.free_symbols <= set(names):
+        condition = settled(guard.expr)  # torch keeps the symbol of a size that it found to be another one
+        is_equation = is_equation_of_sizes(guard.expr) and condition.free_symbols
+        if is_equation and condition.free_symbols <= set(names):
             known = before.get(guard.expr, declared)
-            assume(guard.expr.xreplace(same), known, decisions.source_of(guard.expr))
+            assume(condition, known, decisions.source_of(guard.expr))
     lines = [f"  {text}\n{line}".rstrip() for text, line in found.items()]
     right = [sizes_in_words(symbol, names[symbol], told, declared) for symbol in firsts.values()]
     return [*lines, f"  which are {'; '.join(filter(None, right))}"] if any(right) else lines
