@@ -109,6 +109,7 @@ class Constraints:
     Attributes:
         inputs: type variable or concrete type of each formal input; the last one repeats when ``variadic``.
         variadic: whether the last input repeats.
+        mixed: whether it repeats with other dtypes, as what a Loop carries.
         outputs: type variable or concrete type of each formal output.
         allowed: dtypes that a variable may take.
         attributes: names of the attributes.
@@ -116,6 +117,7 @@ class Constraints:
 
     inputs: tuple[str, ...]
     variadic: bool
+    mixed: bool
     outputs: tuple[str, ...]
     allowed: dict[str, frozenset[ir.DataType]]
     attributes: frozenset[str]
@@ -158,6 +160,7 @@ def constraints(op_type: str, opset: int, domain: str = "") -> Constraints | Non
     return Constraints(
         tuple(formal.type_str for formal in schema.inputs),
         variadic,
+        variadic and not schema.inputs[-1].is_homogeneous,
         tuple(formal.type_str for formal in schema.outputs),
         allowed,
         frozenset(schema.attributes),

@@ -224,7 +224,7 @@ class Emitter:
         opset = context.opset
         rows = context.rows.get(op_type, ()) if not domain else ()
         kinds = dtypes.constraints(op_type, table.written_as(opset, rows), domain)
-        values = self.typed(kinds, sizes.all_plain(inputs))
+        values = self.typed(kinds, inputs)
         simplify = SIMPLIFICATIONS.get(op_type) if not domain and outputs is None else None
         if simplify is not None:
             simpler = simplify(self, *values, **attributes)
@@ -326,9 +326,10 @@ class Emitter:
         return [self.computed(node.op_type, read, array) for array in arrays]
 
     def typed(self, kinds: dtypes.Constraints | None, inputs: Sequence[Any]) -> list[ir.Value | None]:
-        """The inputs as values: numbers take the dtype of the tensors that share their type variable."""
+        """The inputs as values: numbers, also those of sizes, take the dtype of the tensors that share their type variable."""
         if {*map(type, inputs)} <= sizes.PLAIN:
             return list(inputs)
+        inputs = self.numbers_typed(kinds, inputs)
         known: dict[str, ir.DataType] = {}
         for position, value in enumerate(inputs):
             if type(value) is ir.Value and kinds is not None:
@@ -345,19 +346,38 @@ class Emitter:
             values.append(value)
         return values
 
+    def numbers_typed(self, kinds: dtypes.Constraints | None, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs without symbolic numbers: each is a value, cast where a tensor beside it is a float, or both are integers."""
+        plain = sizes.all_plain(inputs)
+        if kinds is None or kinds.mixed:
+            return plain
+        known: dict[str, ir.DataType] = {}
+        for position, value in enumerate(inputs):
+            if type(value) is ir.Value:
+                known.setdefault(kinds.variable(position), value.dtype)
+        for position, (value, held) in enumerate(zip(inputs, plain)):
+            dtype = known.get(kinds.variable(position)) if held is not value else None
+            if dtype in dtypes.FLOATS or (dtype is not None and held.dtype not in dtypes.FLOATS):
+                plain[position] = self.Cast(held, to=dtype)
+        return plain
+
     # ---- constants
 
     def constant(self, value: Any, dtype: ir.DataType | torch.dtype | None = None) -> ir.Value:
         """A constant: a number, a nested list, an array; or a list with values in it, see `shape`.
 
-        Without *dtype*: INT64 for ints, FLOAT for floats, BOOL for bools. The same constant is stored once a model.
+        Without *dtype*: INT64 for ints, FLOAT for floats, BOOL for bools. The same constant is stored once a model. A symbolic number
+        is cast, any other value stays as it is.
         Raises Untranslatable when *dtype* does not hold the value.
         """
         written = spelling(value)
         if written is not None and (written, dtype) in self.context.constants:
             return self.context.constants[written, dtype]
         if isinstance(value, ir.Value):
-            return value
+            if dtype is None or not isinstance(value, sizes.Number):
+                return value
+            dtype = dtypes.onnx_dtype(dtype) if isinstance(dtype, torch.dtype) else dtype
+            return value if value.dtype == dtype else self.Cast(value, to=dtype)
         if isinstance(value, (list, tuple)) and any(isinstance(item, ir.Value) for item in value):
             return self.shape(value)
         result = self.stored(value, dtypes.onnx_dtype(dtype) if isinstance(dtype, torch.dtype) else dtype)

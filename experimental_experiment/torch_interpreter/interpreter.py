@@ -231,6 +231,11 @@ class Walk:
             dtypes_given = given_dtypes(node)
             if len(dtypes_given) > 1 and not self.of_user(node):
                 raise mixed(node, dtypes_given) from error
+            computed = symbolic_parameters(node)
+            if computed:
+                raise refused(
+                    node, Untranslatable(f"{' and '.join(computed)} computed from sizes")
+                ) from error
             message = (
                 f"the translation of {target_name(node.target)} failed with {type(error).__name__}: {error}"
             )
@@ -384,6 +389,15 @@ def given_dtypes(node: torch.fx.Node) -> list[str]:
         v.dtype for v in values if isinstance(v, torch.Tensor) and (takes_one or v.dtype.is_floating_point)
     ]
     return list(dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in found))
+
+
+def symbolic_parameters(node: torch.fx.Node) -> list[str]:
+    """The names of the parameters of an operator that are given symbolic numbers."""
+    if not is_call_of_overload(node.target):
+        return []
+    given = {**dict(zip(registry.schema_names(node.target), node.args)), **node.kwargs}
+    fakes = {name: value.meta.get("val") for name, value in given.items() if isinstance(value, torch.fx.Node)}
+    return [name for name, fake in fakes.items() if isinstance(fake, NUMBERS)]
 
 
 def mixed(node: torch.fx.Node, found: list[str]) -> ExportError:

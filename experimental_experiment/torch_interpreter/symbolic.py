@@ -22,7 +22,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import BOUND
 from experimental_experiment.torch_interpreter.patches.powers import LIBRARY  # noqa: F401, defines ceil_log2
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
-from experimental_experiment.torch_interpreter.sizes import is_backed, named, sizes_of, volume
+from experimental_experiment.torch_interpreter.sizes import Number, is_backed, named, sizes_of, volume
 
 aten = torch.ops.aten
 INT64, DOUBLE, BOOL = ir.DataType.INT64, ir.DataType.DOUBLE, ir.DataType.BOOL
@@ -31,6 +31,12 @@ Scalar = ir.Value | int | float | bool
 
 
 # ---- arithmetic
+
+
+def calculated(op: Emitter, function: Callable, *numbers: Scalar) -> Scalar:
+    """What a function of Python that is translated here gives: a number of Python, or a symbolic one when one of *numbers* is."""
+    result = TRANSLATIONS[function].function(op, *numbers)
+    return Number(result) if isinstance(result, ir.Value) else result
 
 
 def integer(op: Emitter, x: Scalar) -> Scalar:

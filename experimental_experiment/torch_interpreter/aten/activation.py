@@ -6,6 +6,7 @@ Source of semantics: https://pytorch.org/docs/stable/nn.functional.html.
 from __future__ import annotations
 
 import math
+import operator
 
 import onnx_ir as ir
 import torch
@@ -16,6 +17,8 @@ from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote_to_float, rounded_once
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_static
+from experimental_experiment.torch_interpreter.symbolic import Scalar, calculated
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
@@ -42,12 +45,14 @@ def relu6(op, self):
 @translates(aten.hardtanh.default)
 def hardtanh(op, self, min_val, max_val):
     """Between *min_val* and *max_val*, which integers truncate."""
-    return clamp(op, self, fitted(self, min_val), fitted(self, max_val))
+    return clamp(op, self, fitted(op, self, min_val), fitted(op, self, max_val))
 
 
 @translates(aten.leaky_relu.default)
 def leaky_relu(op, self, negative_slope):
     """Scaled by *negative_slope* where negative."""
+    if not is_static(negative_slope):
+        return rounded_once(scaled_where_negative)(op, self, negative_slope)
     return op.LeakyRelu(self, alpha=float(negative_slope))
 
 
@@ -70,7 +75,8 @@ def scaled_where_negative(op, self, weight):
 def rrelu(op, self, lower, upper, training):
     """leaky_relu with the middle slope, or a random one for each element while training."""
     if not training:
-        return leaky_relu(op, self, (lower + upper) / 2)
+        middle = calculated(op, operator.truediv, calculated(op, operator.add, lower, upper), 2)
+        return leaky_relu(op, self, middle)
     return op.Mul(self, random_slopes(op, self, lower, upper))
 
 
@@ -98,13 +104,13 @@ def random_slopes(op, self: ir.Value, lower: float, upper: float) -> ir.Value:
 @translates(aten.threshold.default)
 def threshold(op, self, threshold, value):
     """*value* where the elements are not above the threshold; NaN stays."""
-    value = op.constant(fitted(self, value), self.dtype)
-    return op.Where(op.LessOrEqual(self, fitted(self, threshold)), value, self)
+    value = op.constant(fitted(op, self, value), self.dtype)
+    return op.Where(op.LessOrEqual(self, fitted(op, self, threshold)), value, self)
 
 
-def fitted(self: ir.Value, number: float) -> float:
+def fitted(op, self: ir.Value, number: Scalar) -> Scalar:
     """A number in the kind of *self*: integers truncate it."""
-    return number if self.dtype.is_floating_point() else int(number)
+    return number if self.dtype.is_floating_point() else calculated(op, torch.sym_int, number)
 
 
 # ---- exponential units
@@ -113,7 +119,7 @@ def fitted(self: ir.Value, number: float) -> float:
 @translates(aten.elu.default)
 def elu(op, self, alpha, scale, input_scale):
     """``scale * x`` where positive, ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
-    if scale == 1 and input_scale == 1:
+    if is_static(alpha) and scale == 1 and input_scale == 1:
         return op.Elu(self, alpha=float(alpha))
     return composed_elu(op, self, alpha, scale, input_scale)
 
@@ -121,13 +127,16 @@ def elu(op, self, alpha, scale, input_scale):
 @rounded_once
 def composed_elu(op, self, alpha, scale, input_scale):
     """elu with any scales; Min keeps the branch that is not taken finite."""
-    negative = op.Mul(expm1(op, op.Mul(op.Min(self, 0), input_scale)), alpha * scale)
+    factor = calculated(op, operator.mul, alpha, scale)
+    negative = op.Mul(expm1(op, op.Mul(op.Min(self, 0), input_scale)), factor)
     return op.Where(op.LessOrEqual(self, 0), negative, op.Mul(self, scale))
 
 
 @translates(aten.celu.default)
 def celu(op, self, alpha):
     """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere."""
+    if not is_static(alpha):
+        return composed_elu(op, self, alpha, 1, calculated(op, operator.truediv, 1, alpha))
     return op.Celu(self, alpha=float(alpha))
 
 
@@ -158,7 +167,7 @@ def mish(op, self):
 @translates(aten.softplus.default)
 def softplus(op, self, beta, threshold):
     """``log(1 + exp(beta * x)) / beta``, and x itself above the threshold, which from 20 on only float64 shows."""
-    if beta == 1 and threshold >= 20 and self.dtype != DOUBLE:
+    if is_static(threshold) and beta == 1 and threshold >= 20 and self.dtype != DOUBLE:
         return op.Softplus(self)
     return composed_softplus(op, self, beta, threshold)
 
@@ -208,7 +217,7 @@ def hardshrink(op, self, lambd):
 @translates(aten.softshrink.default)
 def softshrink(op, self, lambd):
     """Nearer to 0 by *lambd*, and 0 between; NaN stays."""
-    return op.Sub(self, clamp(op, self, -lambd, lambd))
+    return op.Sub(self, clamp(op, self, calculated(op, operator.neg, lambd), lambd))
 
 
 @translates(aten.glu.default)

@@ -14,6 +14,7 @@ from experimental_experiment.torch_interpreter.emitter import INT64_MAX
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_static
 
 aten = torch.ops.aten
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
@@ -38,10 +39,12 @@ def histc(op, self, bins, min, max):
     """How many elements fall in each of *bins* equal intervals, in the dtype of *self*; the last one is closed."""
     flat = op.Reshape(self, [-1])
     low, high = (op.CastLike(bound, flat) for bound in (min, max))
-    if not isinstance(min, ir.Value) and min == max:
-        low, high = op.ReduceMin(flat, keepdims=0), op.ReduceMax(flat, keepdims=0)
-        single = op.Equal(low, high)
-        low, high = op.Where(single, op.Sub(low, 1), low), op.Where(single, op.Add(high, 1), high)
+    if not is_static(min, max):
+        is_range_of_data = op.Equal(low, high)
+        least, most = range_of(op, flat)
+        low, high = op.Where(is_range_of_data, least, low), op.Where(is_range_of_data, most, high)
+    elif min == max:
+        low, high = range_of(op, flat)
     inside = op.And(op.GreaterOrEqual(flat, low), op.LessOrEqual(flat, high))
     low, high, x = (op.Cast(part, to=wide(part.dtype)) for part in (low, high, flat))
     place = op.Div(op.Mul(op.Sub(x, low), op.CastLike(bins, x)), op.Sub(high, low))
@@ -104,6 +107,13 @@ def _histogramdd_from_bin_tensors(op, self, bins, weight, density):
 
 
 # ---- helpers
+
+
+def range_of(op, flat) -> tuple[ir.Value, ir.Value]:
+    """The least and the largest element, one less and one more when they are equal."""
+    low, high = op.ReduceMin(flat, keepdims=0), op.ReduceMax(flat, keepdims=0)
+    single = op.Equal(low, high)
+    return op.Where(single, op.Sub(low, 1), low), op.Where(single, op.Add(high, 1), high)
 
 
 def coordinates(op, self) -> list[ir.Value]:

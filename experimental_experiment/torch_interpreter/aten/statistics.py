@@ -12,6 +12,7 @@ from experimental_experiment.torch_interpreter.aten.reduction import axes_of, co
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_static
 
 aten = torch.ops.aten
 
@@ -111,10 +112,10 @@ def variance_and_mean(op, self, dim, correction, keepdim) -> tuple[ir.Value, ir.
         variance = mean_dim(op, op.Mul(distance, distance), dim, keepdim, None)
         return rounded(op, variance, self.dtype), rounded(op, mean, self.dtype)
     number = count(op, self, dim)
-    if isinstance(number, int):
+    if is_static(number, correction):
         divisor = op.CastLike(float(max(number - correction, 0)), wide)
     else:
-        divisor = op.Max(op.Sub(op.CastLike(number, wide), op.CastLike(float(correction), wide)), 0.0)
+        divisor = op.Max(op.Sub(op.CastLike(number, wide), op.CastLike(correction, wide)), 0.0)
     # ReduceSumSquare, a node less, takes two to ten times as long in onnxruntime along one of several axes
     squares = reduce(op, "ReduceSum", op.Mul(distance, distance), dim, keepdim)
     return rounded(op, op.Div(squares, divisor), self.dtype), rounded(op, mean, self.dtype)

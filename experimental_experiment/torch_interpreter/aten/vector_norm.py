@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.aten.reduction import reduce
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import Number, is_static
 
 aten = torch.ops.aten
 
@@ -61,8 +62,9 @@ def renorm(op, self, p, dim, maxnorm):
     wider = raised(op, self)
     others = [axis for axis in range(rank(self)) if axis != dim % rank(self)]
     norm = vector_norm(op, wider, p, others, True, None)
-    factor = op.Div(op.CastLike(float(maxnorm), norm), op.Add(norm, 1e-7))
-    factor = op.Where(op.Greater(norm, float(maxnorm)), factor, op.CastLike(1.0, norm))
+    largest = op.constant(maxnorm, norm.dtype)
+    factor = op.Div(largest, op.Add(norm, 1e-7))
+    factor = op.Where(op.Greater(norm, largest), factor, op.CastLike(1.0, norm))
     return rounded(op, op.Mul(wider, factor), self.dtype)
 
 
@@ -70,6 +72,8 @@ def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.
     """``sum(|self| ** order) ** (1 / order)``; extrema for infinite orders, the number of nonzeros for 0."""
     self = self if dtype is None else op.Cast(self, to=dtypes.onnx_dtype(dtype))
     order = 2 if order is None else order
+    if not is_static(order):
+        return norm_of_symbolic_order(op, self, order, dim, keepdim)
     if order in (1, 2):
         return reduce(op, f"ReduceL{int(order)}", self, dim, keepdim)
     if math.isinf(order):
@@ -79,3 +83,12 @@ def vector_norm(op, self, order, dim, keepdim, dtype: torch.dtype | None) -> ir.
         return op.CastLike(reduce(op, "ReduceSum", nonzero, dim, keepdim), self)
     total = reduce(op, "ReduceSum", op.Pow(op.Abs(raised(op, self)), float(order)), dim, keepdim)
     return rounded(op, op.Pow(total, 1.0 / order), self.dtype)
+
+
+def norm_of_symbolic_order(op, self, order: Number, dim, keepdim) -> ir.Value:
+    """`vector_norm` where sizes tell the order: the formula, and the number of nonzeros where it is 0; torch asks whether it is infinite."""
+    x = op.Abs(raised(op, self))
+    power = op.Cast(order, to=x.dtype)
+    total = reduce(op, "ReduceSum", op.Pow(x, power), dim, keepdim)
+    norm = rounded(op, op.Pow(total, op.Reciprocal(power)), self.dtype)
+    return op.Where(op.Equal(power, 0.0), vector_norm(op, self, 0, dim, keepdim, None), norm)
