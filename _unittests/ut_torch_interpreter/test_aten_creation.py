@@ -110,6 +110,23 @@ class TestCreation(ExporterTestCase):
 
         self.assert_same_as_eager(created, floats(3), others=[(floats(8),), (floats(2),)])
 
+    def test_into_a_tensor_whose_dtype_is_kept(self):
+        def created(x):
+            n = x.shape[0]
+            made = [torch.empty(n, dtype=torch.int64), torch.empty(n), torch.empty(4, dtype=torch.float64)]
+            torch.arange(n, out=made[0])
+            torch.arange(0.5, n, out=made[1])
+            torch.linspace(0, n, 4, out=made[2])
+            square = torch.empty(n, n, dtype=torch.int32)
+            torch.eye(n, out=square)
+            filled, zeros, none = torch.empty(n, 2), torch.ones(n).half(), torch.empty(0)
+            torch.full((n, 2), 1 / n, out=filled)
+            torch.zeros(n, out=zeros)
+            torch.arange(1, n, 2, out=none)
+            return *made, square, filled, zeros, none
+
+        self.assert_same_as_eager(created, floats(3), others=[(floats(8),), (floats(2),)])
+
     def test_whole_floats_count_as_integers(self):
         def counted(x):
             n = x.shape[0]

@@ -171,6 +171,8 @@ class TestTwins(unittest.TestCase):
             aten.relu_.default: aten.relu.default,
             aten.add.out: aten.add.Tensor,
             aten.sum.IntList_out: aten.sum.dim_IntList,
+            aten.arange.start_out: aten.arange.start_step,
+            aten.zeros.out: aten.zeros.default,
             aten.copy_.default: aten.copy.default,
             aten.index_put_.default: aten.index_put.default,
             aten.add.Tensor: None,

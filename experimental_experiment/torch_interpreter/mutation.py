@@ -164,6 +164,8 @@ class Mutation:
             names = set(registry.schema_names(twin))
             omitted = dict(registry.defaults(target)[len(args) :])  # its twin may have no default
             kwargs = {name: value for name, value in {**omitted, **kwargs}.items() if name in names}
+            if "dtype" in names and "dtype" not in registry.schema_names(target):
+                kwargs["dtype"] = written[0].meta["val"].dtype
         results = registry.invoke(translation, self.walk.op, twin or target, args, kwargs)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         returned = [] if twin is not None else results[: len(results) - len(views)]

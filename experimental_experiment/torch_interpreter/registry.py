@@ -34,6 +34,9 @@ HARMLESS = frozenset(
 )
 """Arguments that change where a tensor is stored or how fast it is computed, never its values: ignored when not listed."""
 
+OPTIONS = frozenset({"device", "dtype", "layout", "pin_memory"})
+"""What a function that makes a tensor is told of it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
@@ -322,12 +325,15 @@ def find_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     if packet is None:
         return None
     inputs = [argument.name for argument in schema.arguments if not argument.is_out]
+    has_out = len(inputs) < len(schema.arguments)
     preferred = [schema.overload_name or "default", "default"]
     for overload_name in [*preferred, *packet.overloads()]:
         candidate = getattr(packet, overload_name, None)
         if candidate is None or candidate._schema.is_mutable:
             continue
         names = schema_names(candidate)  # the first one may be called input or self
+        if has_out:  # torch.arange(n, out=t) is told them by t
+            names = [name for name in names if name in inputs or name not in OPTIONS]
         if len(names) == len(inputs) and names[1:] == inputs[1:]:
             return candidate
     return None
