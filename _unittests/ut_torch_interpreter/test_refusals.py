@@ -78,6 +78,10 @@ class TestRefusals(ExporterTestCase):
             lambda x, n: x * round(n / 3, 30), X, 7, {"dynamic_shapes": (None, DYNAMIC)}),
         "an integer to the power of a size: a float if that is negative": (
             lambda x, n: x * 3**n, X, 7, {"dynamic_shapes": (None, DYNAMIC)}),
+        "take its result in the place of out=, or leave the dimension static": (
+            lambda x, i: torch.gather(x, 1, i, out=torch.empty(i.shape)), X, INTS.reshape(2, 3) % 4,
+            {"dynamic_shapes": (None, {0: DYNAMIC})}),
+        "torch.linalg.pinv(a) @ b is its solution": (lambda x: torch.linalg.lstsq(x, x).solution, X),
         "a region under torch.vmap writes a tensor from outside": (
             lambda x, y: (torch.vmap(lambda row: torch.ones(3).add_(y.add_(1).sum()))(x), y)[1], X, X[0]),
     }  # fmt: skip

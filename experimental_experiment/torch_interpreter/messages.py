@@ -93,6 +93,14 @@ HINTS = (
         "a carry keeps its shape from turn to turn, in a list for torch.ops.higher_order.scan: collect what grows with experimental_experiment.higher_order_ops.simple_loop_for",
     ),
     (
+        r"linalg_lstsq",
+        "torch.export does not follow torch.linalg.lstsq, whose ranks depend on the data: torch.linalg.pinv(a) @ b is its solution",
+    ),
+    (
+        r"Cannot call numel\(\) on tensor with symbolic sizes",
+        "an operator of torch takes no dynamic sizes in this form: take its result in the place of out=, or leave the dimension static",
+    ),
+    (
         DATA.pattern,
         DECIDED,
     ),
