@@ -1,5 +1,6 @@
 """Functions that ask for sizes or values which their result does not need."""
 
+import math
 import unittest
 
 import torch
@@ -39,6 +40,25 @@ FUNCTIONS = {
     ),
     "diagonal": lambda x, k: (x.clone().fill_diagonal_(3), x[:, :2].clone().t().fill_diagonal_(k[0, 0])),
     "covariances": lambda x, k: (torch.cov(x), x.T.cov(correction=0), torch.cov(x[0]), torch.cov(x[:1])),
+    "norms of matrices": lambda x, k: (
+        torch.linalg.norm(x, 1),
+        torch.linalg.norm(x, -math.inf, keepdim=True),
+        torch.linalg.norm(x[None], -1, (1, 2), dtype=torch.float64),
+        torch.linalg.matrix_norm(x, math.inf),
+        torch.linalg.matrix_norm(torch.stack([x, x - 1], 1), 1, (-1, 0), keepdim=True),
+    ),
+    "other norms": lambda x, k: (
+        torch.linalg.norm(x),
+        torch.linalg.norm(x[0], 1),
+        torch.linalg.norm(x, 1, 0),
+        torch.linalg.matrix_norm(x),
+        torch.linalg.norm(x, 1),
+    ),
+    "chains": lambda x, k: (
+        torch.linalg.multi_dot([x, x.T]),
+        torch.linalg.multi_dot((x[:, 0], x, x.T, x[:, 0])),
+        torch.chain_matmul(x, x.T, x),
+    ),
     "correlations": lambda x, k: (torch.corrcoef(x), x.double().corrcoef(), torch.corrcoef(x[0])),
 }
 

@@ -38,6 +38,16 @@ class Numbers(torch.nn.Module):
         return [torch.full((2,), torch.sym_ite(condition, rows, columns + 10)) for condition in conditions]
 
 
+class Bits(torch.nn.Module):
+    """The bits that differ, of two sizes, of a size and a number of either sign."""
+
+    def forward(self, x):
+        rows, columns = x.shape
+        return [
+            torch.full((2,), bits) for bits in (rows ^ columns, rows ^ 3, -2 ^ columns, (rows - 4) ^ True)
+        ]
+
+
 class Compared(torch.nn.Module):
     """Conditions on sizes beside numbers: True is 1, False is 0, and neither is another number."""
 
@@ -93,6 +103,22 @@ class TestConditions(ExporterTestCase):
         self.export_and_compare(
             Numbers(), (torch.randn(2, 6),), others=others, dynamic_shapes={"x": {0: "rows", 1: "columns"}}
         )
+
+    def test_bits_of_sizes(self):
+        others = [(torch.randn(*sizes),) for sizes in ((5, 5), (2, 3), (12, 7), (3, 4))]
+        shapes = {"x": {0: "rows", 1: "columns"}}
+        for strict in (False, True):
+            options = ExportOptions(strict=strict)
+            self.export_and_compare(
+                Bits(), (torch.randn(2, 6),), others=others, dynamic_shapes=shapes, export_options=options
+            )
+        with self.assertRaisesRegex(CaptureError, "xor"):
+            to_onnx(
+                Bits(),
+                (torch.randn(2, 6),),
+                dynamic_shapes=shapes,
+                export_options=ExportOptions(patches=False),
+            )
 
     @unittest.skipIf(numbers(torch.__version__) >= numbers("2.14"), "torch 2.14 captures it")
     def test_refused_without_the_patch(self):

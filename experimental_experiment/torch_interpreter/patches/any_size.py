@@ -29,6 +29,10 @@ LOGSUMEXP = torch.ops.aten.logsumexp.default
             for name in ("take_along_dim", "cov", "corrcoef")
             for owner in ("", "Tensor.")
         ),
+        "torch.linalg.matrix_norm",
+        "torch.linalg.norm",
+        "torch.linalg.multi_dot",
+        "torch.chain_matmul",
         "the decomposition of logsumexp",
     ),
     default=True,
@@ -36,7 +40,7 @@ LOGSUMEXP = torch.ops.aten.logsumexp.default
 def functions_of_any_size() -> Iterator[None]:
     """``torch.take_along_dim(x, i, 1)`` and ``torch.unravel_index`` fix sizes to the example's; ``torch.cov`` is refused for any size.
 
-    So do ``fill_diagonal_`` and ``torch.corrcoef``. ``similarity[mask].view(n, -1).logsumexp(1)`` is refused, because it asks whether the
+    So do ``fill_diagonal_`` and ``torch.corrcoef``; ``torch.linalg.norm(x, 1)`` and ``torch.linalg.multi_dot`` fix sizes, too. ``similarity[mask].view(n, -1).logsumexp(1)`` is refused, because it asks whether the
     data select anything.
     """
     with contextlib.ExitStack() as stack:
@@ -47,6 +51,13 @@ def functions_of_any_size() -> Iterator[None]:
             for owner in (torch, torch.Tensor):
                 name = wrap.__name__
                 stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
+        for owner, name, wrap in (
+            (torch.linalg, "matrix_norm", matrix_norm),
+            (torch.linalg, "norm", matrix_norm),
+            (torch.linalg, "multi_dot", products),
+            (torch, "chain_matmul", products),
+        ):
+            stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
         entry(stack, decomposition_table, LOGSUMEXP, logsumexp(decomposition_table[LOGSUMEXP]))
         yield
 
@@ -174,3 +185,54 @@ def covariance(input: torch.Tensor, correction: int) -> torch.Tensor:
     rows = input.reshape(1, -1) if input.dim() < 2 else input
     rows = rows - rows.mean(1, keepdim=True)
     return (rows @ rows.T / torch.sym_max(rows.shape[1] - correction, 0)).squeeze()
+
+
+def matrix_norm(of_numbers: Callable) -> Callable:
+    """`torch.linalg.matrix_norm`, and `torch.linalg.norm` of matrices, where `largest_sums` knows them."""
+    is_for_batches = of_numbers is torch.linalg.matrix_norm
+
+    @functools.wraps(of_numbers)
+    def called(*args: Any, **options: Any) -> torch.Tensor:
+        is_matrix = bool(args) and args[0].dim() >= 2 and (is_for_batches or args[0].dim() == 2)
+        norm = largest_sums(is_matrix, *args, **options) if args and is_symbolic(args[0].shape) else None
+        return of_numbers(*args, **options) if norm is None else norm
+
+    return called
+
+
+def largest_sums(
+    is_matrix: bool,
+    x: torch.Tensor,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor | None:
+    """A norm of matrices that is the largest, or the smallest, sum of a column or of a row; None for any other.
+
+    *is_matrix*: whether the last axes are those of the matrices when *dim* says nothing.
+    """
+    axes = (-2, -1) if dim is None and is_matrix else dim
+    is_sum = isinstance(ord, (int, float)) and abs(ord) in (1, math.inf) and x.dtype.is_floating_point
+    if not is_sum or out is not None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        return None
+    summed, other = axes if abs(ord) == 1 else reversed(axes)
+    sums = x.to(dtype or x.dtype).abs().sum(summed, keepdim=True)
+    norm = (torch.amax if ord > 0 else torch.amin)(sums, other, keepdim=True)
+    return norm if keepdim else norm.squeeze(tuple(axes))
+
+
+def products(of_numbers: Callable) -> Callable:
+    """`torch.linalg.multi_dot` and `torch.chain_matmul`, which order the products by sizes: from left to right."""
+    is_list = of_numbers is torch.linalg.multi_dot
+
+    @functools.wraps(of_numbers)
+    def called(*args: Any, **options: Any) -> torch.Tensor:
+        tensors = args[0] if is_list and args else args
+        if options or len(tensors) < 2 or not is_symbolic([size for x in tensors for size in x.shape]):
+            return of_numbers(*args, **options)
+        return functools.reduce(torch.matmul, tensors)
+
+    return called

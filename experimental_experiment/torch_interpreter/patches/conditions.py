@@ -14,12 +14,16 @@ from experimental_experiment.torch_interpreter.patches.indices import HANDLER
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
 
-@patch("torch", replaces=("^ of SymBool",), default=True)
+@patch("torch", replaces=("^ of SymBool", "^ of SymInt"), default=True)
 def exclusive_conditions() -> Iterator[None]:
-    """``is_short ^ (height < width)``, as Kornia resizes, is a TypeError: the conditions that torch follows know ``&`` and ``|`` only."""
+    """``is_short ^ (height < width)``, as Kornia resizes, is a TypeError: the conditions that torch follows know ``&`` and ``|`` only.
+
+    So do the numbers that a program holds: ``x.shape[0] ^ 3`` is refused.
+    """
     with contextlib.ExitStack() as stack:
         for name in ("__xor__", "__rxor__"):
             stack.enter_context(replaced(torch.SymBool, name, exclusive))
+            stack.enter_context(replaced(torch.SymInt, name, exclusive_bits))
         yield
 
 
@@ -31,6 +35,15 @@ def exclusive(self: torch.SymBool, other: Any) -> Any:
     if isinstance(other, bool):
         return torch.sym_not(self) if other else self
     return (self | other) & torch.sym_not(self & other)
+
+
+def exclusive_bits(self: torch.SymInt, other: Any) -> Any:
+    """The bits that one of two integers has and the other one has not: those of any less those of both."""
+    if not isinstance(other, (int, torch.SymInt)):
+        return NotImplemented
+    exclusive_conditions.used()
+    other = int(other) if isinstance(other, bool) else other
+    return (self | other) - (self & other)
 
 
 @patch("torch", replaces=("== of SymBool",), default=True)
