@@ -38,6 +38,13 @@ UNITS = each(
     by_rows(lambda x, rows, part: F.hardtanh(x, -part, rows)),
     by_rows(lambda x, rows, part: F.leaky_relu_(x.clone(), part)),
 )
+GRADIENTS = each(
+    by_rows(lambda x, rows, part: aten.elu_backward.default(x, part, rows, 0.5, False, x + 1)),
+    by_rows(lambda x, rows, part: aten.elu_backward.default(x, rows, 1, part, True, F.elu(x, rows, False))),
+    by_rows(lambda x, rows, part: aten.leaky_relu_backward.default(x, x + 1, part, False)),
+    by_rows(lambda x, rows, part: aten.softplus_backward.default(x, x + 1, part, rows)),
+    by_rows(lambda x, rows, part: aten.threshold_backward.default(x, x + 1, part)),
+)
 NORMS = each(
     by_rows(lambda x, rows, part: x.norm(p=rows, dim=1)),
     by_rows(lambda x, rows, part: x.norm(p=rows - 1, dim=1, keepdim=True)),
@@ -55,6 +62,7 @@ NORMS = each(
 class TestSymbolicParameters(ExporterTestCase):
     CASES = {
         **of_each_float(UNITS, X, of="activations of"),
+        **of_each_float(GRADIENTS, X, of="gradients of"),
         **of_each_float(NORMS, X, of="norms of"),
     }
     INTEGERS = {

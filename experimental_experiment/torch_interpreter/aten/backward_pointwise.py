@@ -6,6 +6,7 @@ Source of semantics: ``tools/autograd/derivatives.yaml`` and ``torch._decomp.dec
 from __future__ import annotations
 
 import math
+import operator
 
 import onnx_ir as ir
 import torch
@@ -15,6 +16,7 @@ from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, promote_to_float, rounded_once, wide
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.symbolic import calculated
 
 aten = torch.ops.aten
 
@@ -103,10 +105,11 @@ def rrelu_with_noise_backward(op, grad_output, self, noise, lower, upper, traini
 def elu_backward(op, grad_output, alpha, scale, input_scale, is_result, self_or_result):
     """The derivative of elu, from its input or from its result."""
     if is_result:
-        slope = op.Mul(op.Add(self_or_result, alpha * scale), input_scale)
+        slope = op.Mul(op.Add(self_or_result, calculated(op, operator.mul, alpha, scale)), input_scale)
     else:
         grown = op.Exp(op.Mul(op.Min(self_or_result, 0), input_scale))
-        slope = op.Mul(grown, input_scale * alpha * scale)
+        factor = calculated(op, operator.mul, calculated(op, operator.mul, input_scale, alpha), scale)
+        slope = op.Mul(grown, factor)
     negative, positive = op.Mul(grad_output, slope), op.Mul(grad_output, scale)
     return op.Where(op.Greater(self_or_result, 0), positive, negative)
 
