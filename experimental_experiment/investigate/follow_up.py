@@ -17,6 +17,7 @@ from experimental_experiment.comparison import (
     new_values,
     run,
     session,
+    tensor_leaves,
 )
 from experimental_experiment.investigate.page import page
 from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
