@@ -14,10 +14,10 @@ from experimental_experiment.comparison import (
     Difference,
     called,
     difference,
+    leaves_of,
     new_values,
     run,
     session,
-    tensor_leaves,
 )
 from experimental_experiment.investigate.page import page
 from experimental_experiment.investigate.replay import as_onnx, ordered_leaves
@@ -55,7 +55,9 @@ def refuse_no_values(mod: Any, args: Any, kwargs: Mapping[str, Any] | None, are_
             weights_of(mod if isinstance(mod, torch.export.ExportedProgram) else module_of(mod))[0]
         )
     tensors.update(
-        (f"input {number} of the example", leaf) for number, leaf in enumerate(tensor_leaves((args, kwargs)))
+        (f"input {number} of the example", leaf)
+        for number, leaf in enumerate(leaves_of((args, kwargs)))
+        if isinstance(leaf, torch.Tensor)
     )
     empty = next((name for name, tensor in tensors.items() if is_empty(tensor)), None)
     if empty is not None:
