@@ -40,8 +40,8 @@ LOGSUMEXP = torch.ops.aten.logsumexp.default
 def functions_of_any_size() -> Iterator[None]:
     """``torch.take_along_dim(x, i, 1)`` and ``torch.unravel_index`` fix sizes to the example's; ``torch.cov`` is refused for any size.
 
-    So do ``fill_diagonal_`` and ``torch.corrcoef``; ``torch.linalg.norm(x, 1)`` and ``torch.linalg.multi_dot`` fix sizes, too. ``similarity[mask].view(n, -1).logsumexp(1)`` is refused, because it asks whether the
-    data select anything.
+    So do ``fill_diagonal_`` and ``torch.corrcoef``; ``torch.linalg.norm(x, 1)`` and ``torch.linalg.multi_dot`` fix sizes, too.
+    ``similarity[mask].view(n, -1).logsumexp(1)`` is refused, because it asks whether the data select anything.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(torch, "unravel_index", unravel_index(torch.unravel_index)))
@@ -218,10 +218,10 @@ def largest_sums(
     is_sum = isinstance(ord, (int, float)) and abs(ord) in (1, math.inf) and x.dtype.is_floating_point
     if not is_sum or out is not None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
         return None
-    summed, other = axes if abs(ord) == 1 else reversed(axes)
-    sums = x.to(dtype or x.dtype).abs().sum(summed, keepdim=True)
-    norm = (torch.amax if ord > 0 else torch.amin)(sums, other, keepdim=True)
-    return norm if keepdim else norm.squeeze(tuple(axes))
+    summed, other = (axis % x.dim() for axis in (axes if abs(ord) == 1 else reversed(axes)))
+    sums = torch.linalg.vector_norm(x, 1, summed, keepdim, dtype=dtype)
+    left = other if keepdim or other < summed else other - 1
+    return (torch.amax if ord > 0 else torch.amin)(sums, left, keepdim)
 
 
 def products(of_numbers: Callable) -> Callable:
