@@ -349,16 +349,17 @@ class Emitter:
     def numbers_typed(self, kinds: dtypes.Constraints | None, inputs: Sequence[Any]) -> list[Any]:
         """The inputs without symbolic numbers: each is a value, cast where a tensor beside it is a float, or both are integers."""
         plain = sizes.all_plain(inputs)
-        if kinds is None or kinds.mixed:
+        symbolic = [position for position, value in enumerate(inputs) if plain[position] is not value]
+        if not symbolic or kinds is None or kinds.mixed:
             return plain
         known: dict[str, ir.DataType] = {}
         for position, value in enumerate(inputs):
             if type(value) is ir.Value:
                 known.setdefault(kinds.variable(position), value.dtype)
-        for position, (value, held) in enumerate(zip(inputs, plain)):
-            dtype = known.get(kinds.variable(position)) if held is not value else None
-            if dtype in dtypes.FLOATS or (dtype is not None and held.dtype not in dtypes.FLOATS):
-                plain[position] = self.Cast(held, to=dtype)
+        for position in symbolic:
+            number, dtype = plain[position], known.get(kinds.variable(position))
+            if dtype in dtypes.FLOATS or (dtype is not None and number.dtype not in dtypes.FLOATS):
+                plain[position] = self.Cast(number, to=dtype)
         return plain
 
     # ---- constants
