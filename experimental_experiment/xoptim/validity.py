@@ -52,11 +52,10 @@ def check_nodes(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> None:
     for node in nodes:
         if node.domain:
             continue
-        attributes = tuple(
-            [(name, None if item.is_ref() else item.type.name) for name, item in node.attributes.items()]
-        )
+        attributes = node.attributes.data.items()
+        kinds = tuple([(name, None if item.is_ref() else item.type) for name, item in attributes])
         given = tuple([value is not None for value in node.inputs])
-        problem = contradiction(node.op_type, opset, given, len(node.outputs), attributes)
+        problem = contradiction(node.op_type, opset, given, len(node.outputs), kinds)
         if problem:
             raise ValueError(f"{title(node)} {problem}")
 
@@ -73,7 +72,7 @@ def contradiction(
     opset: int,
     inputs: tuple[bool, ...],
     outputs: int,
-    attributes: tuple[tuple[str, str | None], ...],
+    attributes: tuple[tuple[str, ir.AttributeType | None], ...],
 ) -> str:
     """What a node has that its operator has not, or lacks; ``""`` when it is as ONNX describes it, or when ONNX does not.
 
@@ -95,8 +94,8 @@ def contradiction(
         known = schema.attributes.get(name)
         if known is None and not name.startswith("__"):
             return f"has the attribute {name!r}, which ONNX does not know in opset {opset}"
-        if known is not None and kind not in (None, known.type.name):
-            return f"has the attribute {name!r} of the type {kind}, and ONNX wants {known.type.name}"
+        if known is not None and kind is not None and kind.name != known.type.name:
+            return f"has the attribute {name!r} of the type {kind.name}, and ONNX wants {known.type.name}"
     names = {name for name, _ in attributes}
     missing = [name for name, known in schema.attributes.items() if known.required and name not in names]
     return f"lacks the attribute {missing[0]!r}" if missing else ""
