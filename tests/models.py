@@ -40,13 +40,13 @@ from transformers.models.auto import modeling_auto
 from experimental_experiment.comparison import (
     compare,
     difference,
-    known_caches,
     leaves_of,
     run,
     session,
     tensor_leaves,
 )
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, guess_dynamic_shapes, to_onnx
+from experimental_experiment.torch_interpreter.patches.caches import known_caches
 from tests.small_models import FORMS, WORDS, inputs_of, small_model
 
 DOCUMENT = os.path.join(os.path.dirname(__file__), "..", "docs", "models.md")
