@@ -1,6 +1,7 @@
 """The pages of the documentation: their blocks of Python run, one after the other."""
 
 import contextlib
+import importlib
 import inspect
 import io
 import os
@@ -57,6 +58,11 @@ class TestPages(unittest.TestCase):
         text = self.printed("howto/extend.md")
         self.assertIn("Could not", text)
         self.assertRegex(text, r"\[.*'ReduceMax'.*\]")
+
+    def test_sweeps_start(self):
+        """The commands of docs/conformance.md and docs/models.md, whose whole runs take hours."""
+        for name in ("tests.sweep", "tests.models"):
+            self.assertTrue(callable(importlib.import_module(name).main))
 
 
 if __name__ == "__main__":
