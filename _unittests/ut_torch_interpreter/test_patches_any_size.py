@@ -70,6 +70,26 @@ class TestAnySize(ExporterTestCase):
                 self.export_and_compare(Model(function), ARGS)
                 self.export_and_compare(Model(function), ARGS, others=OTHERS, dynamic_shapes=SHAPES)
 
+    def test_chains_of_other_tensors(self):
+        """What eager refuses, and torch.matmul takes."""
+        for function in (
+            lambda x, k: torch.linalg.multi_dot([x[None], x.T]),
+            lambda x, k: torch.linalg.multi_dot([x, x[0], x.T]),
+            lambda x, k: torch.chain_matmul(x, x[0]),
+        ):
+            with self.assertRaises(CaptureError):
+                to_onnx(Model(function), ARGS, dynamic_shapes=SHAPES)
+
+    def test_axes_of_no_matrix(self):
+        """What eager refuses: one axis twice, one that is not there."""
+        for axes in ((0, 0), (1, -1), (0, 2)):
+            with self.subTest(axes), self.assertRaises(CaptureError):
+                to_onnx(
+                    Model(lambda x, k, axes=axes: torch.linalg.matrix_norm(x, 1, axes)),
+                    ARGS,
+                    dynamic_shapes=SHAPES,
+                )
+
     def test_without_the_patch(self):
         options = ExportOptions(patches=False)
         for promise, function in FUNCTIONS.items():

@@ -218,7 +218,10 @@ def largest_sums(
     is_sum = isinstance(ord, (int, float)) and abs(ord) in (1, math.inf) and x.dtype.is_floating_point
     if not is_sum or out is not None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
         return None
-    summed, other = (axis % x.dim() for axis in (axes if abs(ord) == 1 else reversed(axes)))
+    places = [range(x.dim())[axis] for axis in axes if -x.dim() <= axis < x.dim()]
+    if len({*places}) != 2:
+        return None  # torch says so
+    summed, other = places if abs(ord) == 1 else reversed(places)
     sums = torch.linalg.vector_norm(x, 1, summed, keepdim, dtype=dtype)
     left = other if keepdim or other < summed else other - 1
     return (torch.amax if ord > 0 else torch.amin)(sums, left, keepdim)
@@ -231,7 +234,11 @@ def products(of_numbers: Callable) -> Callable:
     @functools.wraps(of_numbers)
     def called(*args: Any, **options: Any) -> torch.Tensor:
         tensors = args[0] if is_list and args else args
-        if options or len(tensors) < 2 or not is_symbolic([size for x in tensors for size in x.shape]):
+        ranks = [x.dim() for x in tensors]
+        if is_list and ranks:  # the first and the last one may be vectors
+            ranks[0], ranks[-1] = (2 if rank == 1 else rank for rank in (ranks[0], ranks[-1]))
+        are_matrices = len(ranks) > 1 and set(ranks) == {2}
+        if options or not are_matrices or not is_symbolic([size for x in tensors for size in x.shape]):
             return of_numbers(*args, **options)
         return functools.reduce(torch.matmul, tensors)
 
