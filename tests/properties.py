@@ -5,18 +5,21 @@ A program is drawn from a `random.Random` of a seed, which a failure names: what
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import logging
 import os
 import random
 import unittest
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
 import torch
 
 from experimental_experiment.comparison import compare, difference, leaves_of, session
+from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, to_onnx
 
 
@@ -91,6 +94,19 @@ def is_as_near(
         return True
     ours, eagers = (float((x.double() - exact).abs().max()) for x in (got, expected))
     return ours <= 2 * max(eagers, usual) < float("inf")
+
+
+@contextlib.contextmanager
+def told() -> Iterator[list[str]]:
+    """The warnings of the exporter."""
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
 
 
 class Written(torch.nn.Module):

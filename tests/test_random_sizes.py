@@ -6,6 +6,7 @@ of another one. A model runs on the example and on sizes 1 and 2, larger ones, a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 import unittest
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from experimental_experiment.comparison import run, session, tensor_leaves
 from experimental_experiment.torch_interpreter import ExportOptions
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce
-from tests.properties import RandomPrograms, Written, numbers
+from tests.properties import RandomPrograms, Written, numbers, told
 
 MOST_ELEMENTS, MOST_AXES = 600, 5
 REFUSES = (
@@ -244,6 +245,29 @@ class Drawing:
         return f"written({v}, lambda y: y[{where}].{self.pick('fill_', 'mul_', 'add_')}({value}))"
 
 
+class BeyondTheExample(Drawing):
+    """Draws slices whose bounds the example does not reach, too."""
+
+    def bounds(self) -> str:
+        """A slice of an axis."""
+        n = self.pick(4, 5, 6, 7, 8)
+        return self.pick(f":{n}", f"-{n}:", f"{n}:", f"1:{n}", f"-{n}:-1", f":-{n}", f":{n}:2")
+
+    def cut(self, v: str, x: torch.Tensor) -> str | None:
+        """A part."""
+        if not x.dim() or self.random.random() < 0.6:
+            return super().cut(v, x)
+        return f"{v}[{':, ' * self.random.randrange(x.dim())}{self.bounds()}]"
+
+    def write(self, v: str, x: torch.Tensor) -> str | None:
+        """A copy whose part is written in place."""
+        if not x.dim() or self.random.random() < 0.6:
+            return super().write(v, x)
+        self.namespace["written"] = written
+        where = ":, " * self.random.randrange(x.dim()) + self.bounds()
+        return f"written({v}, lambda y: y[{where}].mul_(2))"
+
+
 def written(x: torch.Tensor, write) -> torch.Tensor:
     """A copy of a tensor after a write."""
     y = x.clone()
@@ -284,6 +308,7 @@ class TestSizes(RandomPrograms):
 
     EXAMPLES = 30
     REFUSED = ("as_strided of a tensor of symbolic sizes that is not contiguous",)
+    LONGER = ({"b": 2, "s": 3, "h": 6}, {"b": 2, "s": 8, "h": 6}, {"b": 2, "s": 12, "h": 11})
 
     def check(self, random: random.Random) -> bool:
         """Draw one, and compare.
@@ -345,6 +370,47 @@ class TestSizes(RandomPrograms):
 
     def test_random_sizes(self):
         self.assert_programs(self.check)
+
+    def check_beyond_guards(self, random: random.Random) -> bool:
+        """Draw one; where nothing is told, it gives what eager gives for all sizes that eager takes, those that a guard of torch refuses, too."""
+        named = {"b": random.choice((2, 3)), "s": random.choice((4, 5, 6)), "h": 6}
+        axes = random.choice(
+            ((("b", 4, "s"),), (("b", "s"), ("b", "s")), (("b", 4, "s", "h"),), (("b", "s"), ("s", "h")),
+             (("b", "s", 6), ("b", 1, 6)), (("b", "s"), ("b", "s+1")))
+        )  # fmt: skip
+
+        def made(sizes: dict[str, int]) -> tuple[torch.Tensor, ...]:
+            shapes = [[eval(str(axis), {}, sizes) for axis in of_tensor] for of_tensor in axes]
+            return tuple(numbers(random, shape, torch.float32) for shape in shapes)
+
+        buffers = {
+            "k3": numbers(random, (4, 4, 2), torch.float32),
+            "k4": numbers(random, (4, 4, 2, 3), torch.float32),
+        }
+        example = made(named)
+        drawing = BeyondTheExample(random, example, buffers)
+        for _ in range(random.randint(1, 5)):
+            drawing.step()
+        names = list(drawing.values)[len(axes) :]
+        if not names:
+            return True
+        program = Written(drawing.source(f"{', '.join(names)},"), drawing.namespace, buffers)
+        with told() as messages:
+            model = self.assert_as_eager(program, example, dynamic_shapes=self.left_to_torch(axes))
+        if model is None or messages:
+            return model is not None
+        calls = []
+        for sizes in [*self.calls(named), *self.LONGER]:
+            call = made(sizes)
+            if fits(model.graph.input, call):
+                with contextlib.suppress(*REFUSES):
+                    if all(x.double().isfinite().all() for x in tensor_leaves(program(*copy.deepcopy(call)))):
+                        calls.append((call, {}))
+        self.assert_calls(model, program, calls)
+        return True
+
+    def test_sizes_beyond_guards(self):
+        self.assert_programs(self.check_beyond_guards)
 
     @staticmethod
     def said(random: random.Random, axes: Sequence[tuple], sizes: dict[str, int]) -> tuple:
