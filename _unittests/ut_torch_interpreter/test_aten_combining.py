@@ -101,6 +101,15 @@ class TestCombining(ExporterTestCase):
 
         self.assert_same_as_eager(grown, floats(2, 3), floats(2, 4), others=[(floats(5, 2), floats(5, 7))])
 
+    def test_chunks_of_any_size(self):
+        for dim, chunks in ((0, 2), (-1, 5)):
+            with self.subTest(dim=dim, chunks=chunks):
+                sizes = ((4, 7), (4, 2)), ((5, 1), (5, 10)), ((1, 15), (1, 3))
+                calls = [tuple(map(floats, *zip(*pair))) for pair in sizes]
+                self.assert_same_as_eager(
+                    joining(aten._chunk_cat.default, dim, chunks), *calls[0], others=calls[1:]
+                )
+
     def test_elements_of_any_axis_are_repeated(self):
         def repeated(x):
             return [x.repeat_interleave(3, axis) for axis in range(3)]

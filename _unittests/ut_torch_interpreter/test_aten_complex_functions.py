@@ -6,7 +6,8 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import Call, ExporterTestCase, each
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 torch.manual_seed(0)
 
@@ -145,6 +146,14 @@ class TestComplexFunctions(ExporterTestCase):
             )
 
         self.assert_same_as_eager(function, X, others=[(Z[:10].reshape(2, 5).to(torch.complex64),)])
+
+    def test_a_decomposition_that_is_chosen_by_sizes_is_refused(self):
+        def chunks(x):
+            return aten._chunk_cat.default([x], 0, 2)
+
+        self.assert_same_as_eager(chunks, X, dynamic=False)
+        with self.assertRaisesRegex(ExportError, "torch's decomposition of it is that of sizes where .* != "):
+            to_onnx(Call(chunks, (X,), {}), (X,), dynamic_shapes=(({0: "rows"},),))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ never tried on an operator that is not declared.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -142,7 +142,22 @@ def traced_call(
     if mode is None:
         raise Untranslatable("a composite operator without tensors")
     context = contextlib.nullcontext() if region is None else region.tracing()
-    with mode, context:
+    with mode, context, no_branch_on_sizes():
         return make_fx(call, tracing_mode="real", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)(
             *fakes
+        )
+
+
+@contextlib.contextmanager
+def no_branch_on_sizes() -> Iterator[None]:
+    """Raise Untranslatable when a decomposition branches on sizes: what the program assumes of them was judged before."""
+    from experimental_experiment.torch_interpreter.decisions import Decisions  # it imports sympy
+
+    decisions = Decisions()
+    with decisions.recorded():
+        yield
+    assumed = decisions.of_decompositions()
+    if assumed:
+        raise Untranslatable(
+            f"torch's decomposition of it is that of sizes where {' and '.join(assumed)}, as in the example"
         )

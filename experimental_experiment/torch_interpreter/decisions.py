@@ -31,6 +31,7 @@ from experimental_experiment.torch_interpreter.frames import (
     asking_frame,
     is_asked_by_check,
     is_called_by,
+    is_decomposition,
     is_library,
     model_line,
 )
@@ -70,6 +71,7 @@ class Decision:
         is_branch: whether that line asked itself, rather than an operator that it calls, and the answer matters to it.
         is_check: whether ``torch._check`` asked, which raises for the other answer, whatever the data are.
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
+        is_decomposition: whether the decomposition of an operator asked, which is followed node by node.
         asker: the name of the function that asked.
     """
 
@@ -81,6 +83,7 @@ class Decision:
     is_branch: bool
     is_check: bool = False
     is_gradient: bool = False
+    is_decomposition: bool = False
     asker: str = ""
 
     @property
@@ -140,6 +143,7 @@ class Decisions:
                 is_branch and not settled,
                 is_check=is_asked_by_check(asking),
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
+                is_decomposition=is_decomposition(frame),
                 asker=frame.f_code.co_name,
             )
             return result
@@ -184,6 +188,16 @@ class Decisions:
     def pins_sizes_of_one(self) -> bool:
         """Whether a guard keeps a size of an input at 1, as it is in the example."""
         return any(1 in constants_of(environment).values() for environment in self.environments())
+
+    def of_decompositions(self) -> list[str]:
+        """What decompositions assume of sizes, in words, where eager computes something else for others, as torch knows the sizes."""
+        return [
+            in_torchs_names(decision.environment, decision.condition)
+            for decision in self
+            if decision.is_decomposition
+            and not decision.is_check
+            and not Known(decision.ranges).makes_certain(decision.environment, decision.condition)
+        ]
 
     def environments(self) -> Collection[Any]:
         """The ShapeEnvs that were asked."""
@@ -313,18 +327,21 @@ def refuse_contradictions(
     assumed = [(guard, decisions.source_of(guard)) for guard in guards]
     assumed += [(condition, source) for _, condition, source in kept]
     assumed += [(branch.condition, branch.source) for branch in branches]
-    names = {
-        symbol: sympy.Symbol(source_name(sources[0]))
-        for symbol, sources in environment.var_to_sources.items()
-        if sources
-    }
     for condition, source in assumed:
         if condition.free_symbols <= set(example) and condition.xreplace(example) == sympy.false:
             raise CaptureError(
-                f"the program of torch.export assumes {written(condition, names)}, which the example contradicts",
+                f"the program of torch.export assumes {in_torchs_names(environment, condition)}, which the example contradicts",
                 hint="give an example whose sizes called dynamic are larger than 1",
                 source=source,
             )
+
+
+def in_torchs_names(environment: Any, condition: sympy.Basic) -> str:
+    """A condition in words, its sizes called what torch's messages call them."""
+    sources = environment.var_to_sources.items()
+    return written(
+        condition, {symbol: sympy.Symbol(source_name(of_it[0])) for symbol, of_it in sources if of_it}
+    )
 
 
 def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> None:

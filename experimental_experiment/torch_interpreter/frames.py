@@ -42,6 +42,12 @@ ASKING = (
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
 
+DECOMPOSITIONS = tuple(os.path.join(TORCH, name, "") for name in ("_decomp", "_refs"))
+"""Operators that torch writes in Python with others."""
+
+FAKE_RESULTS = TORCH + os.path.join("_subclasses", "fake_tensor.py")
+"""What computes the fake result of an operator, by its decomposition too."""
+
 BODIES = (
     os.path.join(TORCH, "_higher_order_ops", ""),
     os.path.join(TORCH, "_dynamo", "variables", "higher_order_ops.py"),
@@ -82,6 +88,11 @@ def is_called_by(frame: FrameType | None, file: str) -> bool:
     while frame is not None and frame.f_code.co_filename != file:
         frame = frame.f_back
     return frame is not None
+
+
+def is_decomposition(frame: FrameType) -> bool:
+    """Whether a frame is a decomposition of torch's that is being followed, not one that computes a fake result."""
+    return frame.f_code.co_filename.startswith(DECOMPOSITIONS) and not is_called_by(frame, FAKE_RESULTS)
 
 
 def computes_numbers(frame: FrameType) -> bool:

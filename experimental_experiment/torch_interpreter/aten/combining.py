@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, merged, reshaped
-from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along, short_of
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
@@ -202,7 +202,16 @@ def repeat_interleave_tensor(op, self, repeats, dim, output_size):
     return op.Gather(self, repeat_interleave_positions(op, repeats, output_size), axis=dim)
 
 
-composite(aten._chunk_cat.default)
+@translates(aten._chunk_cat.default)
+def _chunk_cat(op, tensors, dim, num_chunks):
+    """Chunk i of every tensor in row i of an axis, what is behind the axis flat; zeros fill the last chunks up."""
+    axis, rows = dim % rank(tensors[0]), []
+    for tensor in tensors:
+        missing = short_of(op, op.size(tensor, axis), num_chunks)
+        filled = padded_along(op, tensor, [axis], [0], [missing])
+        rows.append(reshaped(op, filled, [*sizes_of(op, tensor)[:axis], num_chunks, -1]))
+    return op.Concat(*rows, axis=axis + 1)
+
 
 # ---- helpers
 

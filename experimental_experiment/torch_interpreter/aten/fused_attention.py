@@ -13,9 +13,9 @@ import torch
 from experimental_experiment.torch_interpreter.aten.attention import scaled_dot_product_attention, with_sums
 from experimental_experiment.torch_interpreter.aten.backward_attention import attention_gradients
 from experimental_experiment.torch_interpreter.aten.embedding import reads_result, unread
+from experimental_experiment.torch_interpreter.aten.spatial import short_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import is_static
 
 aten = torch.ops.aten
 
@@ -34,8 +34,7 @@ def efficient_attention(op, query, key, value, attn_bias, compute_log_sumexp, dr
     """The attended values and the logarithms of the sums (batch, heads, queries rounded up), none when not asked for."""
 
     def rounded_up(sums):
-        queries = op.size(query, -2)
-        missing = -queries % ALIGNMENT if is_static(queries) else op.Mod(op.Neg(queries), ALIGNMENT)
+        missing = short_of(op, op.size(query, -2), ALIGNMENT)
         return op.Pad(sums, op.shape([0, 0, 0, 0, 0, missing]), op.constant(math.inf, sums.dtype))
 
     return fused(

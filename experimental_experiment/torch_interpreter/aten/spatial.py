@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     Size,
     counted,
     is_int,
+    is_static,
     minus,
     plus,
     quotient,
@@ -99,6 +100,11 @@ def columns(op, x: ir.Value, kernel: Sequence[Size], stride: Sequence[int], dila
 
 
 # ---- edges
+
+
+def short_of(op, size: Size, factor: int) -> Size:
+    """How much a size lacks to a multiple of *factor*."""
+    return -size % factor if is_static(size) else op.Mod(op.Neg(size), factor)
 
 
 def padded(op, x: ir.Value, begin: Sequence[Size], end: Sequence[Size], value: float = 0) -> ir.Value:
