@@ -80,7 +80,7 @@ class TestFolding(RuleTestCase):
                     ["Gemm"],
                 ),
                 "Gemm of a weight that is not transposed, without a bias": (
-                    graph(f"{numbers(3, 4, name='w')} {CHANNELS} p = Gemm(x, w) {NORM}", *ROWS),
+                    graph(f"{numbers(3, 4, name='w')} {CHANNELS} p = Gemm<beta=0.0>(x, w) {NORM}", *ROWS),
                     ["Gemm"],
                 ),
                 "a bias for each row": (
@@ -178,7 +178,7 @@ class TestFolding(RuleTestCase):
                     ["Gemm"],
                 ),
                 "Gemm of a weight that is not transposed": (
-                    graph(f"{numbers(4, 6, name='w')} {channels} {norm} y = Gemm(a, w)", *rows),
+                    graph(f"{numbers(4, 6, name='w')} {channels} {norm} y = Gemm<beta=0.0>(a, w)", *rows),
                     ["Gemm"],
                 ),
                 "zeros around": (
@@ -446,6 +446,10 @@ class TestFolding(RuleTestCase):
                 ),
                 "Gemm": (
                     graph(f"{GEMM} {FACTORS} p = Gemm<transB=1, beta=2.0>(x, w, b) y = Add(p, f)", *ROWS),
+                    ["Gemm"],
+                ),
+                "Gemm without a bias": (
+                    graph(f"{GEMM} {FACTORS} p = Gemm<transB=1, beta=0.0>(x, w) y = Add(p, f)", *ROWS),
                     ["Gemm"],
                 ),
                 "a weight that another reads stays as it is": (

@@ -6,6 +6,8 @@ reads go into its padding.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 
@@ -109,7 +111,7 @@ def product_of_batch_norm(op, x, norm, product, weight, bias, scale, shift, mean
     summed = tuple(axis for axis in range(len(weight.shape)) if axis != channel_axis(product))
     added = (constant_of(weight).numpy() * term).sum(axis=summed) * attribute_of(product, "alpha", 1.0)
     attributes = {name: item.value for name, item in product.attributes.items()}
-    old = 0.0 if bias is None else constant_of(bias).numpy().astype(np.float64) * attributes.pop("beta", 1.0)
+    old = taken_bias(attributes, bias)
     new = with_dtype(op, bias, weight, old + added)
     return op.append(product.op_type, [x, times(op, weight, factor), new], attributes, 1).outputs[0]
 
@@ -294,12 +296,18 @@ def scaled(op, product: ir.Node, weight, bias, factor, term, dtypes=FLOATS) -> i
     if reason is not None:
         return reason
     attributes = {name: item.value for name, item in product.attributes.items()}
-    old = 0.0 if bias is None else constant_of(bias).numpy().astype(np.float64) * attributes.pop("beta", 1.0)
+    old = taken_bias(attributes, bias)
     if factor is not None:
         weight = times(op, weight, along_results(product, weight, factor))
         old = old * factor
     new = with_dtype(op, bias, weight, np.broadcast_to(old + term, channels))
     return op.append(product.op_type, [product.inputs[0], weight, new], attributes, 1).outputs[0]
+
+
+def taken_bias(attributes: dict[str, Any], bias: ir.Value | None) -> np.ndarray | float:
+    """What a product adds, with the factor of a Gemm, which leaves the *attributes*: without a bias it says nothing."""
+    beta = attributes.pop("beta", 1.0)
+    return 0.0 if bias is None else constant_of(bias).numpy().astype(np.float64) * beta
 
 
 def along_results(product: ir.Node, weight: ir.Value, factor: np.ndarray) -> np.ndarray:
