@@ -90,6 +90,33 @@ class TestKnownConditions(unittest.TestCase):
         for expected, result in zip((np.exp(x) + 5, np.cos(x) * 7), results, strict=True):
             np.testing.assert_allclose(result, expected, rtol=1e-6)
 
+    def test_weights_of_branches(self):
+        """The caller's model keeps its names; in a local function they become Constants."""
+        branches = """a, b = If(c) <then_branch = yes () => (s, k) { s = Add(v, k) },
+            else_branch = no () => (t, k) { t = Sub(v, k) }>"""
+        texts = {
+            "the graph": f"agraph (float[N] v) => (float[N] a, float[N] b) <{YES}> {{ {branches} }}",
+            "a function": f"""agraph (float[N] v) => (float[N] a, float[N] b) {{ a, b = local.f(v) }}
+                <domain: "local", opset_import: ["" : 20]>
+                f (v) => (a, b) {{ c = Constant <value = bool {{1}}> () {branches} }}""",
+        }
+        for promise, text in texts.items():
+            with self.subTest(promise):
+                model = onnx.parser.parse_model(
+                    f'<ir_version: 10, opset_import: ["" : 20, "local" : 1]> {text}'
+                )
+                nodes = model.functions[0].node if model.functions else model.graph.node
+                for attribute in nodes[-1].attribute:
+                    weight = onnx.numpy_helper.from_array(np.ones(3, np.float32), "k")
+                    attribute.g.initializer.append(weight)
+                    attribute.g.output[1].CopyFrom(
+                        onnx.helper.make_tensor_value_info("k", onnx.TensorProto.FLOAT, [3])
+                    )
+                before = model.SerializeToString()
+                names = self.same(model)
+                self.assertEqual(before, model.SerializeToString())
+                self.assertNotIn("If", names)
+
     def test_inside_a_loop(self):
         model = parsed(
             f"""agraph (float[N] x, int64 m) => (float[N] y) <{YES}> {{

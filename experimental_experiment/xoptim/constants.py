@@ -35,12 +35,16 @@ def constant_of(node: ir.Node) -> ir.TensorProtocol | None:
         texts = [value] if name == "value_string" else value
         shape = () if name == "value_string" else (len(texts),)
         return ir.StringTensor([text.encode() for text in texts], shape=ir.Shape(shape))
-    # it takes the name of the initializer, the caller's stays
-    if isinstance(value, ir.serde.TensorProtoTensor):
-        proto = onnx.TensorProto()
-        proto.CopyFrom(value.raw)
-        return ir.serde.TensorProtoTensor(proto)
-    return value
+    return nameable(value)
+
+
+def nameable(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """A tensor for an initializer of another name: that of a ModelProto is copied, as its name is the caller's."""
+    if not isinstance(tensor, ir.serde.TensorProtoTensor):
+        return tensor
+    proto = onnx.TensorProto()
+    proto.CopyFrom(tensor.raw)
+    return ir.serde.TensorProtoTensor(proto)
 
 
 def lift_constants(nodes: Iterable[ir.Node]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.xoptim.constants import nameable
 from experimental_experiment.xoptim.pattern import P, const, number_of
 from experimental_experiment.xoptim.rules import no, rule
 
@@ -19,9 +20,12 @@ def if_of_known_condition(op, condition, node):
     results = list(branch.outputs)
     branch.outputs.clear()
     for weight in list(branch.initializers.values()):
+        tensor = nameable(weight.const_value)
+        tensor.name = unique(weight.name)
+        here = op.initializer(tensor.name, tensor)
+        weight.replace_all_uses_with(here)
+        results = [here if value is weight else value for value in results]
         del branch.initializers[weight.name]
-        weight.name = unique(weight.name)
-        op.context.root.register_initializer(weight)
     inner = list(branch)
     branch.remove(inner)
     for member in inner:
