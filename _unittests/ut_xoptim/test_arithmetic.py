@@ -102,11 +102,15 @@ class TestNumbers(RuleTestCase):
             ("float", number("a", 0.3) + number("b", 0.5) + "t = Mul(x, a) y = Mul(b, t)", ["Mul"]),
             ("float", number("a", 3.0) + number("b", 5.0) + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
             ("int64", number("a", 3, "int64") + number("b", 5, "int64") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
+            ("int32", number("a", 65537, "int32") + number("b", 65537, "int32") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),  # it wraps as they do
             ("float16", number("a", 0.25, "float16") + number("b", 3.0, "float16") + "t = Mul(x, a) y = Mul(t, b)", ["Mul"]),
         ],
         "QuotientOfConstants": [("float", number("a", 0.3) + number("b", 8.0) + "t = Mul(x, a) y = Div(t, b)", ["Mul"])],
         "FactorOfQuotient": [("float", number("a", 8.0) + number("b", 0.3) + "t = Div(x, a) y = Mul(t, b)", ["Mul"])],
-        "DivisorOfQuotient": [("float", number("a", 3.0) + number("b", 5.0) + "t = Div(x, a) y = Div(t, b)", ["Div"])],
+        "DivisorOfQuotient": [
+            ("float", number("a", 3.0) + number("b", 5.0) + "t = Div(x, a) y = Div(t, b)", ["Div"]),
+            ("int8", number("a", -16, "int8") + number("b", 8, "int8") + "t = Div(x, a) y = Div(t, b)", ["Div"]),
+        ],
         "FactorsOfMatmul": [
             ("float", number("a", 0.3) + number("b", 0.7) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", ["Transpose", "Mul", "MatMul"], "[N,N]"),
         ],
@@ -158,7 +162,11 @@ class TestNumbers(RuleTestCase):
             ("float", number("a", 1.0) + number("b", 3.0) + "t = Mul(x, a) y = Div(t, b)"),
             ("int64", number("a", 4, "int64") + number("b", 2, "int64") + "t = Mul(x, a) y = Div(t, b)"),
         ],
-        "DivisorOfQuotient": [("int64", number("a", 3, "int64") + number("b", 5, "int64") + "t = Mul(x, a) y = Div(t, b)")],
+        "DivisorOfQuotient": [
+            ("int64", number("a", 3, "int64") + number("b", 5, "int64") + "t = Mul(x, a) y = Div(t, b)"),
+            ("int8", number("a", 16, "int8") + number("b", 8, "int8") + "t = Div(x, a) y = Div(t, b)"),  # 128 is -128
+            ("int32", number("a", 65536, "int32") + number("b", 65536, "int32") + "t = Div(x, a) y = Div(t, b)"),
+        ],
         "FactorsOfMatmul": [
             ("float16", number("a", 0.3, "float16") + number("b", 0.7, "float16") + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[N,N]"),
             ("float", "a = Constant<value=float[1,1,1]{0.3}>() " + number("b", 0.7) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[1,N,N]"),

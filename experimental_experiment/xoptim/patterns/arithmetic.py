@@ -147,7 +147,11 @@ def exact(
         return None
     left, right = a.const_value.numpy(), b.const_value.numpy()
     if a.dtype not in FLOATS:
-        return left * right if function is np.multiply else None
+        with np.errstate(over="ignore"):
+            product = np.multiply(left, right)
+        # a product of products wraps as they do, a divisor that wraps is another one
+        is_whole = np.array_equal(product, left.astype(object) * right.astype(object))
+        return product if function is np.multiply and (a_multiplies or is_whole) else None
     if a.dtype == ir.DataType.DOUBLE and not is_power_of_two(right):
         return None
     with np.errstate(all="ignore"):
