@@ -88,6 +88,9 @@ class TestSimplifiedLayerNormalization(RuleTestCase):
             "the root is a result": norm_of(
                 "(float[B,4] x) => (float[B,4] y, float[B,1] r)", f"{NORM} y = Relu (d)"
             ),
+            "the exponent adds axes": norm_of(
+                "(float[4] x) => (float[1,4] y)", f"{NORM} y = Relu (d)"
+            ).replace("float {2.0}", "float[1,1] {2.0}"),
             "the norm of another value": norm_of(
                 self.X, f"{NORM} y = Relu (d)".replace("Div (x, r)", "Div (p, r)")
             ),

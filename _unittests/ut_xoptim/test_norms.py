@@ -14,6 +14,7 @@ epsilon = Constant <value_float=1e-5> () last = Constant <value_ints=[-1]> () se
 both = Constant <value_ints=[2,1]> ()
 """
 SCALE = "w = Constant <value = float[4] {1.5,-2,0.25,3}> ()"
+VECTOR = "float[1,4] y", "float[4] x"
 BIAS = "b = Constant <value = float[4] {1,-2,0,0.5}> ()"
 ONES = "o = Constant <value = float[4] {1,1,1,1}> ()"
 MEAN = "m = ReduceMean(x, last) c = Sub(x, m)"
@@ -25,6 +26,11 @@ SQUARES = f"p = Mul(x, x) {ROOT} n = Div(x, s)"
 def graph(nodes, result="float[N,3,4] y", inputs="float[N,3,4] x"):
     """The text of a model."""
     return f"agraph ({inputs}) => ({result}) {{ {CONSTANTS} {nodes} }}"
+
+
+def exponent(number):
+    """A number of two axes."""
+    return f"wide = Constant <value = float[1,1] {{{number}}}> ()"
 
 
 class NormTestCase(RuleTestCase):
@@ -98,6 +104,14 @@ class TestLayers(NormTestCase):
                         "float y",
                         "float[1,N,3,4] g",
                     ),
+                    None,
+                ),
+                "an exponent adds axes": (
+                    graph(f"{exponent(2)} {LAYER} y = Abs(n)".replace("c, two", "c, wide"), *VECTOR),
+                    None,
+                ),
+                "that of the root adds axes": (
+                    graph(f"{exponent(0.5)} {LAYER} y = Abs(n)".replace("Sqrt(e)", "Pow(e, wide)"), *VECTOR),
                     None,
                 ),
                 "float64": (
@@ -235,6 +249,11 @@ class TestSquares(NormTestCase):
                     23,
                 ),
                 "before opset 23": (graph(f"{SQUARES} y = Abs(n)"), None, 22),
+                "an exponent adds axes": (
+                    graph(f"{exponent(2)} p = Pow(x, wide) {ROOT} n = Div(x, s) y = Abs(n)", *VECTOR),
+                    None,
+                    23,
+                ),
                 "another numerator": (graph(f"z = Abs(x) p = Mul(x, x) {ROOT} y = Div(z, s)"), None, 23),
                 "another axis": (graph(f"{SQUARES} y = Abs(n)".replace("last", "second")), None, 23),
             },
@@ -315,6 +334,14 @@ class TestSquares(NormTestCase):
         positive = text.replace("q = Add(w, epsilon)", "a = Abs(w) q = Add(a, epsilon)")
         self.assert_becomes(positive, ["Abs", "Add", "Sqrt", "Div"], rule="MulReciprocalRoot")
         self.assert_stays(positive.replace("minus_half)", "half)"), rule="MulReciprocalRoot")
+        added = f"{exponent(-0.5)} a = Abs(x) r = Pow(a, wide) y = Mul(x, r)"
+        cases = {
+            "the exponent adds axes": graph(added, *VECTOR),
+            "integers": graph("r = Pow(x, minus_half) y = Mul(x, r)", "int32[N] y", "int32[N] x"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, rule="MulReciprocalRoot")
 
 
 class TestHalves(NormTestCase):
