@@ -75,6 +75,10 @@ class TestLayers(NormTestCase):
                     ["LayerNormalization", "Abs"],
                     17,
                 ),
+                "of all axes": (
+                    graph(f"{LAYER} y = Abs(n)".replace(", last)", ")"), "float[2,3,4] y", "float[2,3,4] x"),
+                    ["LayerNormalization", "Abs"],
+                ),
                 "before opset 17": (
                     graph(f"{LAYER} y = Abs(n)")
                     .replace("ReduceMean(", "ReduceMean<axes=[2]>(")
@@ -321,6 +325,46 @@ class TestSquares(NormTestCase):
     def run_by_onnxruntime(self, opset):
         """The operators after onnxruntime's own rewriting of an optimized norm."""
         return executed(optimize(parsed(graph(f"{SCALE} {SQUARES} y = Mul(w, n)"), opset)))
+
+    def test_mean_of_vector(self):
+        self.assert_table(
+            "MeanOfVector",
+            {
+                "a vector": (graph("y = ReduceMean(x, last)", "float[1] y", "float[N] x"), ["ReduceMean"]),
+                "the axis as an attribute": (
+                    graph("y = ReduceMean<axes=[0], keepdims=0>(x)", "float y", "float[N] x"),
+                    ["ReduceMean"],
+                    17,
+                ),
+                "no axis": (graph("y = ReduceMean(x)", "float[1] y", "float[N] x"), None),
+                "no axis, of which the operator makes nothing": (
+                    graph("y = ReduceMean<noop_with_empty_axes=1>(x)", "float[N] y", "float[N] x"),
+                    None,
+                ),
+                "rows": (graph("y = ReduceMean(x, last)", "float[N,3,1] y"), None),
+                "an axis that is not known": (
+                    graph("k = Sub(g, g) y = ReduceMean(x, k)", "float[M] y", "float[N] x, int64[1] g"),
+                    None,
+                ),
+            },
+        )
+
+    def test_norms_of_vectors_load(self):
+        """onnxruntime 1.31 does not load some of them as they are written, and takes no mean of all axes for that of a norm."""
+        vectors = "float[4] y", "float[4] x"
+        root = ROOT.replace("s = Sqrt(e)", "")
+        cases = {
+            "a product": f"p = Mul(x, x) {ROOT} d = Div(x, s) y = Mul(w, d)",
+            "a power": f"p = Pow(x, two) {ROOT} d = Div(x, s) y = Mul(w, d)",
+            "a reciprocal": f"p = Pow(x, two) {ROOT} r = Reciprocal(s) d = Mul(x, r) y = Mul(w, d)",
+            "a power of minus one half": f"p = Pow(x, two) {root} r = Pow(e, minus_half) d = Mul(x, r) y = Mul(w, d)",
+        }
+        for promise, nodes in cases.items():
+            with self.subTest(promise):
+                model = optimize(parsed(graph(f"{SCALE} {nodes}", *vectors)))
+                x = np.array([1, -2, 0.5, 3], np.float32)
+                expected = x / np.sqrt((x * x).mean() + 1e-5) * np.array([1.5, -2, 0.25, 3], np.float32)
+                np.testing.assert_allclose(session(model).run(None, {"x": x})[0], expected, rtol=1e-6)
 
     def test_another_runtime(self):
         """The square stays a product in the plain standard."""

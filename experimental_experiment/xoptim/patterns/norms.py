@@ -36,12 +36,23 @@ def centered(name):
 
 def first_axis(x: ir.Value, mean: ir.Node) -> int | None:
     """The first axis of a mean over the last ones, as a negative number; None when they are others or not known."""
-    given = ints_of(mean.inputs[1]) if len(mean.inputs) > 1 else attribute_of(mean, "axes")
-    if not given or x.shape is None or not attribute_of(mean, "keepdims", 1):
+    if x.shape is None or not attribute_of(mean, "keepdims", 1):
         return None
     width = len(x.shape)
+    given = given_axes(mean)
+    if given == [] and not attribute_of(mean, "noop_with_empty_axes", 0):
+        given = [*range(width)]
+    if not given:
+        return None
     same = sorted(axis % width for axis in given) == list(range(width - len(given), width))
     return -len(given) if same and all(isinstance(size, int) for size in x.shape[-len(given) :]) else None
+
+
+def given_axes(mean: ir.Node) -> list[int] | None:
+    """The axes that a mean is told, none for all of them; None when they are not known."""
+    if len(mean.inputs) > 1 and mean.inputs[1] is not None:
+        return ints_of(mean.inputs[1])
+    return attribute_of(mean, "axes", [])
 
 
 def number_for(x: ir.Value, epsilon: ir.Value) -> float | None:
@@ -114,11 +125,24 @@ def square_of_norm(op, x, root):
         return no("onnxruntime alone tells them apart")
     if x.dtype not in (FLOAT, FLOAT16) or first_axis(x, root) != -1:
         return no("onnxruntime knows norms of the last axis, in float32 and float16")
+    if len(x.shape) == 1:
+        return no("onnxruntime does not load a norm of a vector as one kernel")
     if not is_scaled_norm(x, root.outputs[0]):
         return no("no norm with a scale follows")
     if is_cast_of_bfloat16_for_itself(x):
         return no("the kernel of CUDA would read the bfloat16, and there is none with a scale of float32")
     return {root.inputs[0]: op.append("Pow", [x, op.constant(2.0, x.dtype)], {}, 1).outputs[0]}
+
+
+@rule(P.ReduceMean(x, optional("axes")), set="default")
+def mean_of_vector(op, x, root):
+    """The mean of a vector along its axis is that of all axes, which onnxruntime takes for no norm: it does not load those of vectors."""
+    axes = given_axes(root)
+    if not axes:
+        return no("it is told no axes, or they are unknown")
+    if x.shape is None or len(x.shape) != 1:
+        return no("it is no vector")
+    return op.append("ReduceMean", [x], {"keepdims": attribute_of(root, "keepdims", 1)}, 1).outputs[0]
 
 
 def is_scaled_norm(x: ir.Value, mean: ir.Value) -> bool:
