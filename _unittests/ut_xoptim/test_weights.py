@@ -207,6 +207,25 @@ class TestComputedWeights(unittest.TestCase):
         model = model_of("(float[N,2] x) => (float[N,1] y)", nodes, w=(2000, 1))
         self.assert_optimized(model, ["MatMul"])
 
+    def test_slices_from_before_the_first_element(self):
+        """Backwards onnxruntime begins with the first one, where numpy's are empty; forwards both do."""
+        nodes = """s = Constant <value=int64[1]{-10}> () e = Constant <value=int64[1]{%s}> () a = Constant <value=int64[1]{1}> ()
+        t = Constant <value=int64[1]{%s}> () c = Slice (w, s, e, a, t) y = Add (x, c)"""
+        last = "-9223372036854775808"
+        for end, step, expected in ((last, -1, ["Slice", "Add"]), ("3", 1, ["Add"])):
+            with self.subTest(step):
+                size = 1 if step < 0 else 3
+                model = model_of(f"(float[4,1] x) => (float[4,{size}] y)", nodes % (end, step), w=(4, 5))
+                self.assert_optimized(model, expected)
+
+    def test_powers_of_integers(self):
+        """numpy refuses negative ones."""
+        nodes = "b = Constant <value=int64[3]{2,1,-1}> () e = Constant <value=int64{%d}> () p = Pow (b, e) y = Add (x, p)"
+        for exponent, expected in ((-1, ["Pow", "Add"]), (3, ["Add"])):
+            with self.subTest(exponent):
+                model = model_of("(int64[3] x) => (int64[3] y)", nodes % exponent)
+                self.assert_optimized(model, expected)
+
     def test_what_stays(self):
         wide = "(float[N,40] x) => (float[N,40] y)"
         tie = "(float[N,130] x) => (float[N,130] y, float[N,130] z)"

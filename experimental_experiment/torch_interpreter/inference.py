@@ -352,7 +352,25 @@ def is_beyond_numpy(node: ir.Node) -> bool:
     if node.op_type == "Pad":  # numpy cuts nothing
         pads = node.inputs[1].const_value if len(node.inputs) > 1 else None  # an attribute before opset 11
         return pads is None or bool(np.any(pads.numpy() < 0))
+    if node.op_type == "Pow" and not any(value.dtype.is_floating_point() for value in node.inputs):
+        exponent = node.inputs[1].const_value
+        return exponent is None or bool(np.any(exponent.numpy() < 0))
+    if node.op_type == "Slice":
+        return starts_before_its_axis(node)
     return node.op_type in INDEXED and names_missing_elements(node)
+
+
+def starts_before_its_axis(node: ir.Node) -> bool:
+    """Whether a Slice may go backwards from before the first element: that one is its result, numpy's is empty."""
+    data, starts, _, axes, steps = (*node.inputs, None, None, None, None)[:5]
+    if steps is None:
+        return False
+    if any(value is not None and value.const_value is None for value in (starts, axes, steps)):
+        return True
+    first, step = starts.const_value.numpy(), steps.const_value.numpy()
+    along = range(len(first)) if axes is None else axes.const_value.numpy()
+    sizes = np.array([data.shape[axis] for axis in along])
+    return bool(np.any((step < 0) & (first < -sizes)))
 
 
 def names_missing_elements(node: ir.Node) -> bool:
