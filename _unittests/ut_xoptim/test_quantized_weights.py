@@ -183,9 +183,48 @@ class TestQuantizeWeights(unittest.TestCase):
                     built(text, W=weight), [indices], expected, 8, symmetric=symmetric
                 )
                 self.assertEqual(found["com.microsoft"], ["GatherBlockQuantized"])
-                self.assertEqual(found[""], ["Gather"] * (2 if symmetric else 3) + ["DequantizeLinear"])
+                dequantized = (
+                    ["Gather", "Gather", "DequantizeLinear"]
+                    if symmetric
+                    else ["Unsqueeze", "Gather", "Gather", "Gather", "DequantizeLinear", "Squeeze"]
+                )
+                self.assertEqual(found[""], dequantized)
                 (got,) = run(quantize_weights(built(text, W=weight), symmetric=symmetric), indices)
                 np.testing.assert_allclose(got, rounded(weight, 4, symmetric)[indices], rtol=1e-5, atol=1e-5)
+
+    def test_one_row_in_one_block(self):
+        """onnxruntime 1.31 takes it for a tensor of one scale; where the rank of the position is known or not."""
+        weight = drawn(64, 48)
+        known = "agraph (int64 i) => (float[48] y) { y = Gather(W, i) }"
+        cases = {
+            known: np.array(3),
+            known.replace("int64 i", "int64[1] j").replace("{", "{ i = Squeeze(j)"): [3],
+        }
+        for text, position in cases.items():
+            for symmetric in (True, False):
+                with self.subTest(text, symmetric=symmetric):
+                    found = self.assert_quantized(
+                        built(text, W=weight),
+                        [np.array(position)],
+                        rounded(weight, 8, symmetric, 128)[3],
+                        8,
+                        block_size=128,
+                        symmetric=symmetric,
+                    )
+                    self.assertEqual(found[""][-2:], ["DequantizeLinear", "Squeeze"])
+
+    def test_products_of_embeddings(self):
+        """onnxruntime 1.31 makes those of rows with zero points products of integers, and refuses to compute them."""
+        weight, indices = drawn(50, 64), np.array([[3, 0, 1], [49, 2, 7]])
+        same, text = (
+            rounded(weight, 8, False),
+            TIED.replace("x = Gather(W, i)", "g = Gather(W, i) x = Identity(g)"),
+        )
+        for nodes in (TIED, text):
+            with self.subTest(nodes):
+                self.assert_quantized(
+                    built(nodes, W=weight), [indices], same[indices] @ same.T, 8, symmetric=False
+                )
 
     def test_embeddings_of_the_standard_keep_8_bits(self):
         text = "agraph (int64[2,2] i) => (float[2,2,70] y) { y = Gather(W, i) }"

@@ -145,19 +145,33 @@ def write_standard(place: Place, blocks: Blocks, readers: Sequence[Reader]) -> N
     if offsets is not None:
         arrays["zero_points"] = typed(offsets, blocks)
     tables = [place.tensor(suffix, array) for suffix, array in arrays.items()]
+    first: ir.Value | None = None
     for reader in readers:
         node = reader.node
         if gathers:
-            picked = [place.before(node, "Gather", [table, node.inputs[1]], axis=0) for table in tables]
-            replace(
-                node,
-                place.before(node, "DequantizeLinear", picked, axis=-1, block_size=blocks.block_size),
-            )
+            rows = node.inputs[1]
+            apart = needs_an_axis(rows, blocks)
+            if apart and first is None:
+                first = place.tensor("axis", np.array([0]))
+            if apart:
+                rows = place.before(node, "Unsqueeze", [rows, first])
+            picked = [place.before(node, "Gather", [table, rows], axis=0) for table in tables]
+            value = place.before(node, "DequantizeLinear", picked, axis=-1, block_size=blocks.block_size)
+            replace(node, place.before(node, "Squeeze", [value, first]) if apart else value)
         else:
             weight = place.before(node, "DequantizeLinear", tables, axis=0, block_size=blocks.block_size)
             weight.type, weight.shape = place.weight.type, ir.Shape(codes.shape)
             node.replace_input_with(1, weight)
             node.attributes.pop("transB", None)
+
+
+def needs_an_axis(rows: ir.Value, blocks: Blocks) -> bool:
+    """Whether what is gathered has one more axis until it is dequantized.
+
+    onnxruntime 1.31 takes a row in one block for a tensor of one scale, and makes a product of rows with zero points one of integers,
+    which it refuses to compute; a Squeeze between them keeps it from that.
+    """
+    return blocks.zero_points is not None or (blocks.scales.shape[1] == 1 and not rows.shape)
 
 
 def typed(codes: np.ndarray, blocks: Blocks) -> ir.TensorProtocol:
