@@ -26,6 +26,7 @@ from experimental_experiment.xoptim.graphs import (
     remove_unused_weights,
     share_expressions,
 )
+from experimental_experiment.xoptim.hidden import has_type, hidden, is_misread, is_refused, know_hidden, shown
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
@@ -42,13 +43,6 @@ Nodes = dict[ir.Graph | ir.Function, list[ir.Node]]
 
 COPYING = frozenset(("Identity", "OptionalGetElement"))
 """Operators whose results may be no tensors either, as their inputs."""
-
-
-MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))
-"""Operators that read or write maps."""
-
-READS_TYPE = frozenset(("EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"))
-"""Operators whose inference ends the process where their input has no type, as the result of a Scaler: measured with onnx 1.23.2."""
 
 
 @contextlib.contextmanager
@@ -257,14 +251,17 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     before = size_names(nodes) | size_names(model.graph.inputs)
     made_up.clear()
     given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
-    # a node that is refused stays as it is
-    inference = ShapeInferencePass(check_type=False, strict_mode=False)
     everywhere = [*nodes, *(node for function in model.functions.values() for node in nodes_of(function))]
-    goes_on = True
+    # dtypes first: they tell what inference may misread
+    follows = not any(is_misread(node) and not has_type(node) for node in nodes)
+    opset, goes_on = model.graph.opset_imports.get("", 1), True
     while goes_on:
-        with hidden(everywhere) as untyped:
-            inference(model)
-        goes_on = any(map(has_type, untyped))
+        with hidden(everywhere, follows) as kept, shown(model.graph, nodes):
+            # a node that is refused stays as it is
+            ShapeInferencePass(check_type=False, strict_mode=False, data_prop=follows)(model)
+        goes_on = not follows or know_hidden(kept, opset)
+        goes_on |= any(not (is_refused(node) or is_misread(node)) for node in kept)
+        follows = True
     while any([has_restored(node, given) for node in nodes]):
         pass  # until no other reads what has changed
     made_up |= size_names(nodes) - before
@@ -330,28 +327,6 @@ def correct_ranks(graph: ir.Graph) -> None:
         if value.shape is None or len(value.shape) == rank:
             for output, kind, shape in declared:
                 output.type, output.shape = kind, shape
-
-
-def has_type(node: ir.Node) -> bool:
-    """Whether the type of the first input of a node is known."""
-    return bool(node.inputs) and node.inputs[0] is not None and node.inputs[0].type is not None
-
-
-@contextlib.contextmanager
-def hidden(nodes: list[ir.Node]) -> Iterator[list[ir.Node]]:
-    """While this lasts, inference does not know the operators that it cannot take: of maps, whose type onnx-ir cannot read, and
-    those of `READS_TYPE` without a type, which are returned.
-    """
-    untyped = [node for node in nodes if node.op_type in READS_TYPE and not has_type(node)]
-    names = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
-    names += [(node, node.op_type) for node in untyped]
-    for node, operator in names:
-        node.op_type = f"{operator}Hidden"
-    try:
-        yield untyped
-    finally:
-        for node, operator in names:
-            node.op_type = operator
 
 
 def rewrite(

@@ -1,0 +1,127 @@
+"""Sizes that onnx's inference would know wrongly, and those that it knows in bodies."""
+
+import unittest
+
+import numpy as np
+import onnx
+
+from _unittests.ut_xoptim.cases import operators
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import Report, optimize
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+CONSTANTS = "int64[1] zero={0}, int64[1] one={1}, int64[1] two={2}, int64[1] minus={-1}"
+
+
+class InferenceTestCase(unittest.TestCase):
+    def same(self, text, *feeds):
+        """The optimized model: the same results; twice is once."""
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18, "f": 1]> {text}')
+        optimized = optimize(model)
+        for item in feeds:
+            np.testing.assert_equal(
+                session(model).run(None, item), session(optimized).run(None, item), f"{item}"
+            )
+        again = Report()
+        optimize(optimized, report=again)
+        self.assertEqual([], again.applications)
+        return optimized
+
+
+class TestMisread(InferenceTestCase):
+    STARTS = [{"x": X, "start": np.array([start])} for start in (1, 0, -1)]
+
+    def sized(self, nodes, *feeds, inputs="float[2,3] x", constants=CONSTANTS):
+        """The elements of a tensor whose shape the *nodes* give from that of ``x``, which they call ``sizes``."""
+        head = "exp = Exp(x) sizes = Shape(exp)"
+        tail = "filled = ConstantOfShape(shape) y = Size(filled)"
+        return self.same(f"agraph ({inputs}) => (int64 y) <{constants}> {{ {head} {nodes} {tail} }}", *feeds)
+
+    def test_a_slice_from_an_input(self):
+        for axis in ("", ", zero"):
+            self.sized(
+                f"shape = Slice(sizes, start, two{axis})",
+                *self.STARTS[:2],
+                inputs="float[2,3] x, int64[1] start",
+            )
+
+    def test_a_slice_from_a_computed_place(self):
+        nodes = "place = Abs(start) shape = Slice(sizes, place, two, zero)"
+        self.sized(nodes, *self.STARTS, inputs="float[2,3] x, int64[1] start")
+
+    def test_a_slice_from_a_default(self):
+        inputs, constants = "float[2,3] x, int64[1] start", f"{CONSTANTS}, int64[1] start = {{0}}"
+        nodes = "shape = Slice(sizes, start, two, zero)"
+        self.sized(nodes, {"x": X}, *self.STARTS, inputs=inputs, constants=constants)
+
+    def test_a_slice_of_a_vector_whose_type_is_inferred(self):
+        """The dtype of ``given`` is known only after a first inference."""
+        nodes = "given = Abs(sizes) shape = Slice(given, start, two)"
+        self.sized(nodes, *self.STARTS, inputs="float[2,3] x, int64[1] start")
+
+    def test_a_slice_in_a_local_function(self):
+        body = (
+            "two = Constant<value = int64[1] {2}>() sizes = Shape(x) shape = Slice(sizes, start, two) "
+            "filled = ConstantOfShape(shape) y = Size(filled)"
+        )
+        function = f'<domain: "f", opset_import: ["": 18]> tail (x, start) => (y) {{ {body} }}'
+        text = "agraph (float[2,3] x, int64[1] start) => (int64 y) { y = f.tail(x, start) } "
+        self.same(text + function, *self.STARTS)
+
+    def test_numbers_that_a_cast_changes(self):
+        self.sized("cast = Cast<to=9>(sizes) shape = Cast<to=7>(cast)", {"x": X})
+        constants = "int64[1] many = {257}"
+        self.sized("cast = Cast<to=3>(many) shape = Cast<to=7>(cast)", {"x": X}, constants=constants)
+
+    def test_rows_of_a_matrix(self):
+        nodes = (
+            "rows = Unsqueeze(sizes, zero) first = Slice(rows, zero, one, zero) shape = Squeeze(first, zero)"
+        )
+        self.sized(nodes, {"x": X})
+        constants = f"{CONSTANTS}, int64 row = {{1}}, int64[2] few = {{1, 2}}, int64[2] others = {{3, 1}}"
+        nodes = "rows = Unsqueeze(few, one) sums = Add(rows, others) shape = Gather(sums, row)"
+        self.sized(nodes, {"x": X}, constants=constants)
+
+    def test_a_slice_of_constants_is_known(self):
+        optimized = self.sized("shape = Slice(sizes, one, two)", {"x": X})
+        self.assertEqual(["Identity"], operators(optimized))
+
+
+class TestBodies(InferenceTestCase):
+    CALLS = [{"x": X, "c": np.array(c)} for c in (True, False)]
+
+    def branch(self, nodes, other, result, *around):
+        """An If whose first branch has the *nodes*; ``exp`` and constants stand *around* it."""
+        constants = ", ".join([CONSTANTS, *around])
+        branches = f"then_branch = t () => (p) {{ {nodes} }}, else_branch = e () => (q) {{ {other} }}"
+        text = f"agraph (float[2,3] x, bool c) => ({result} y) <{constants}> {{ exp = Exp(x) row = Unsqueeze(x, zero) "
+        optimized = self.same(text + f"y = If(c) <{branches}> }}", *self.CALLS)
+        return [node.op_type for node in optimized.graph.node[-1].attribute[0].g.node]
+
+    def test_a_slice_whose_end_is_a_constant_of_the_branch(self):
+        nodes = "sizes = Shape(exp) end = Constant<value = int64[1] {2}>() shape = Slice(sizes, one, end) "
+        self.branch(nodes + "filled = ConstantOfShape(shape) p = Size(filled)", "q = Size(exp)", "int64")
+        nodes += "all = Concat<axis=0>(minus, shape) p = Reshape(exp, all)"
+        self.branch(nodes, "q = Identity(exp)", "float[A,B]")
+
+    def test_a_branch_reads_constants_around_it(self):
+        """Inference knows what the Reshape gives: the nodes before it are gone at once, not the next time."""
+        nodes = "flat = Flatten(row) p = Reshape(flat, target)"
+        around = "int64[3] target = {0, 2, 3}"
+        found = self.branch(nodes, "e = Unsqueeze(exp, zero) q = Neg(e)", "float[1,2,3]", around)
+        self.assertEqual(["Reshape"], found)
+
+    def test_constants_stay_where_they_are(self):
+        """What inference is shown in a body is not kept there."""
+        text = (
+            f"agraph (float[2,3] x, bool c) => (float[A,B] y) <{CONSTANTS}, int64[2] target = {{3, 2}}> {{ y = If(c) "
+            "<then_branch = t () => (p) { p = Reshape(x, target) }, else_branch = e () => (q) { q = Neg(x) }> }"
+        )
+        optimized = self.same(text, *self.CALLS)
+        self.assertEqual(["target"], [item.name for item in optimized.graph.initializer])
+        (node,) = optimized.graph.node
+        self.assertEqual([], [item.name for body in node.attribute for item in body.g.initializer])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,131 @@
+"""What onnx's inference of whole models is not shown, as it would end the process or know sizes that are others; what it is shown in bodies.
+
+Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import onnx
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import infer, is_small
+from experimental_experiment.xoptim.pattern import attribute_of, constant_of, numbers_of
+
+MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))
+"""Operators that read or write maps, whose type onnx-ir cannot read."""
+
+READS_TYPE = frozenset(("EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"))
+"""Operators whose inference ends the process where their input has no type, as the result of a Scaler: measured with onnx 1.23.2."""
+
+SIZES = frozenset((None, ir.DataType.INT32, ir.DataType.INT64))
+"""The dtypes of what inference takes for sizes."""
+
+WIDE = frozenset((ir.DataType.DOUBLE, ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64))
+"""The dtypes that hold every size: a Cast to another one is, to inference, the same number."""
+
+FOLLOWED = frozenset(
+    "Add Cast Concat Constant Gather Identity Mul Shape Size Slice Squeeze Sub Unsqueeze".split()
+)
+"""Operators whose results inference computes, where these are sizes."""
+
+IN_A_ROW = frozenset(("Add", "Concat", "Mul", "Slice", "Sub"))
+"""Those of which it takes the elements of a matrix for those of a vector."""
+
+
+@contextlib.contextmanager
+def hidden(nodes: Sequence[ir.Node], follows: bool) -> Iterator[list[ir.Node]]:
+    """While this lasts, inference does not know the operators that it cannot take, nor, where it *follows* sizes, those that it misreads.
+
+    Returns the nodes, but for those of `MAPS`.
+    """
+    found = [node for node in nodes if is_refused(node) or (follows and is_misread(node))]
+    names = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
+    names += [(node, node.op_type) for node in found]
+    for node, operator in names:
+        node.op_type = f"{operator}Hidden"
+    try:
+        yield found
+    finally:
+        for node, operator in names:
+            node.op_type = operator
+
+
+def is_refused(node: ir.Node) -> bool:
+    """Whether onnx's inference would end the process here."""
+    return node.op_type in READS_TYPE and not has_type(node)
+
+
+def has_type(node: ir.Node) -> bool:
+    """Whether the type of the first input of a node is known."""
+    return bool(node.inputs) and node.inputs[0] is not None and node.inputs[0].type is not None
+
+
+def is_misread(node: ir.Node) -> bool:
+    """Whether inference may take other numbers for what the node gives, where these are sizes."""
+    if node.op_type not in ("Cast", "Gather", "Slice", "Squeeze") or node.domain or not node.inputs:
+        return False
+    data = node.inputs[0]
+    if data is None or data.dtype not in SIZES:
+        return False
+    producer = data.producer()
+    operator = None if producer is None else producer.op_type
+    if data.dtype is None and operator is not None and operator not in FOLLOWED:
+        return False
+    rank = None if data.shape is None else len(data.shape)
+    if node.op_type in ("Gather", "Squeeze"):
+        return operator in IN_A_ROW and rank not in (0, 1)
+    if rank is not None and rank > 1:
+        return False
+    if node.op_type == "Cast":
+        return attribute_of(node, "to") not in WIDE
+    return not is_shown(node)
+
+
+def is_shown(node: ir.Node) -> bool:
+    """Whether inference knows where a Slice begins and ends; its steps are 1: of others it takes an end of 2 ** 63 - 1 for another one than
+    onnxruntime.
+    """
+    for value in filter(None, node.inputs[1:]):
+        producer = value.producer()
+        if constant_of(value) is None or (producer is not None and producer.graph is not node.graph):
+            return False
+    return len(node.inputs) < 5 or node.inputs[4] is None or set(numbers_of(node.inputs[4]) or ()) == {1}
+
+
+@contextlib.contextmanager
+def shown(graph: ir.Graph, nodes: Iterable[ir.Node]) -> Iterator[None]:
+    """While this lasts, bodies have the small constants of graphs around them that their *nodes* read: inference looks for them there only."""
+    added: list[ir.Value] = []
+    for node in nodes:
+        if node.graph is graph or not isinstance(node.graph, ir.Graph):
+            continue
+        own = node.graph.initializers
+        for value in node.inputs:
+            if value is None or value.name in own or value.producer() is not None or not is_small(value, 64):
+                continue
+            tensor = value.const_value
+            copy = ir.Value(name=value.name, type=value.type, shape=value.shape, const_value=tensor)
+            node.graph.register_initializer(copy)
+            added.append(copy)
+    try:
+        yield
+    finally:
+        for copy in added:
+            del copy.graph.initializers[copy.name]
+
+
+def know_hidden(nodes: Iterable[ir.Node], opset: int) -> bool:
+    """Give the results of nodes that were hidden the types and the shapes that each alone tells; whether one is new."""
+    known = False
+    for node in nodes:
+        before = [(value.type, value.shape) for value in node.outputs]
+        if not has_type(node) or all(shape is not None for _, shape in before):
+            continue
+        with contextlib.suppress(Untranslatable, onnx.checker.ValidationError):
+            infer(node, opset)
+        known |= before != [(value.type, value.shape) for value in node.outputs]
+    return known
