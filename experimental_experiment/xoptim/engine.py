@@ -363,6 +363,8 @@ class Engine:
                     op = self.op = Rewriter(root, context)
                 elif op.anchor is not root:
                     op.stand_before(root)
+                if op.graph is not context.root and not stand_together(found[""], op.graph):
+                    continue
                 repaired = context.repaired
                 try:
                     result = member.rewrite(op, found, root)
@@ -469,6 +471,11 @@ class Engine:
                     self.push(self.users_within_reach(value))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)
+
+
+def stand_together(nodes: Iterable[ir.Node], graph: ir.Graph | ir.Function) -> bool:
+    """Whether the nodes that a rule replaces are all of one graph: what stands around a Loop runs once, what is written in it at each turn."""
+    return all([node.graph is graph for node in nodes])
 
 
 def may_be_sizes(value: ir.Value) -> bool:
