@@ -13,7 +13,7 @@ from _unittests.ut_xoptim.cases import drawn, operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.protos import load, to_proto, type_of
 from experimental_experiment.torch_interpreter.files import save
-from experimental_experiment.xoptim import bisect, optimize, quantize_weights
+from experimental_experiment.xoptim import OptimizationOptions, bisect, optimize, quantize_weights
 
 FLOAT, INT64, STRING = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.STRING
 ML = "ai.onnx.ml"
@@ -52,6 +52,36 @@ class TestForeignFiles(unittest.TestCase):
         x = np.arange(6, dtype=np.float32).reshape(2, 3)
         optimized = self.same(model, {"x": x}, {"x": x, "s": np.array([3, 2])})
         self.assertEqual(["s"], [item.name for item in optimized.graph.initializer])
+
+    def test_a_number_for_a_size_that_is_dynamic(self):
+        """torch writes the length of the example behind an LSTM: what stands behind its node takes any length."""
+        text = (
+            "agraph (float[batch,length,2] x) => (int64[1] y, float[length,batch,2] z) <float[batch,7,2] e> "
+            "{ e = Exp(x) t = Transpose<perm=[1,0,2]>(e) y = Shape<start=0, end=1>(t) z = Neg(t) }"
+        )
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+        feeds = [{"x": np.ones((2, length, 2), np.float32)} for length in (7, 5)]
+        optimized = self.same(model, *feeds)
+        self.assertIn("Shape", operators(optimized))
+
+    def test_a_number_that_nothing_contradicts(self):
+        text = "agraph (float[batch,length] x) => (int64[2] y) <float[batch,7] k> { i = Softsign(x) k = f.cut(i) y = Shape(k) }"
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 20, "f": 1]> {text}')
+        (value,) = (item for item in optimize(model).graph.value_info if item.name == "k")
+        self.assertEqual(7, type_of(value).tensor_type.shape.dim[1].dim_value)
+
+    def test_weights_keep_their_order(self):
+        """Also the large ones, which inference is not shown."""
+        text = "agraph (float[batch,300] x) => (float[batch,300] y) <float[batch,300] e> { e = Mul(x, w) f = Add(e, b) y = Div(f, c) }"
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+        values = {
+            "w": np.arange(300, dtype=np.float32),
+            "b": np.float32(2),
+            "c": np.arange(1, 301, dtype=np.float32),
+        }
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(np.array(value), name) for name, value in values.items())  # fmt: skip
+        optimized = optimize(model, OptimizationOptions([]))
+        self.assertEqual([*values], [item.name for item in optimized.graph.initializer])
 
     def test_outputs_keep_the_sizes_that_the_file_does_not_tell(self):
         self.same(

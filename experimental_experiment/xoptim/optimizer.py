@@ -215,10 +215,40 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
     unknown = [value for node in nodes for value in node.outputs if value.shape is None]
+    if model.producer_name != PRODUCER and size_names_of(model.graph.inputs):
+        forget_examples(model, nodes, made_up)
     if any(value.producer().graph is model.graph for value in unknown):
         infer_shapes(model, made_up)
     correct_ranks(model.graph)
     return nodes, unknown
+
+
+def size_names_of(values: Iterable[ir.Value]) -> set[str]:
+    """The names of sizes of some values, but those that onnx's inference makes up."""
+    sizes = [size for value in values if value.shape is not None for size in value.shape]
+    return {size.value for size in sizes if not isinstance(size, int) and not is_open(size)}
+
+
+def forget_examples(model: ir.Model, nodes: Iterable[ir.Node], made_up: set[str]) -> None:
+    """Where a file gives a number for a size, and its nodes give the name of one of an input, it is unknown from now on.
+
+    torch.onnx.export writes the length of the example behind an LSTM whose length is dynamic.
+    """
+    given = {value: value.shape for node in nodes for value in node.outputs if value.shape is not None}
+    given = {value: shape for value, shape in given.items() if any(isinstance(size, int) for size in shape)}
+    if not given:
+        return
+    for value in given:
+        value.shape = None
+    infer_shapes(model, made_up)
+    names = size_names_of(model.graph.inputs)
+    for value, shape in given.items():
+        found, sizes = value.shape, list(shape)
+        if found is not None and len(found) == len(shape):
+            for axis, size in enumerate(found):
+                if isinstance(sizes[axis], int) and not isinstance(size, int) and size.value in names:
+                    sizes[axis] = ir.SymbolicDim(None)
+        value.shape = ir.Shape(sizes)
 
 
 def has_open_sizes(graph: ir.Graph, new: Container[ir.Node]) -> bool:
@@ -255,6 +285,8 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     # dtypes first: they tell what inference may misread
     follows = not any(is_misread(node) and not has_type(node) for node in nodes)
     opset, goes_on = model.graph.opset_imports.get("", 1), True
+    initializers = model.graph.initializers
+    in_order = list(initializers.values())
     while goes_on:
         with hidden(everywhere, follows) as kept, shown(model.graph, nodes):
             # a node that is refused stays as it is
@@ -262,6 +294,8 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
         goes_on = not follows or know_hidden(kept, opset)
         goes_on |= any(not (is_refused(node) or is_misread(node)) for node in kept)
         follows = True
+    for value in in_order:  # onnx-ir leaves the large ones behind the small ones
+        initializers.add(initializers.pop(value.name))
     while any([has_restored(node, given) for node in nodes]):
         pass  # until no other reads what has changed
     made_up |= size_names(nodes) - before
