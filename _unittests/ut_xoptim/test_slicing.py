@@ -64,6 +64,13 @@ class TestSlicing(RuleTestCase):
         "SplitOfConcat": [
             ("float[N,2] x, float[N,3] w", "float[N,2]", constants(p=[2, 3]) + "c = Concat<axis=-1>(x, w) a, b = Split<axis=1>(c, p) y = Neg(a) z = Abs(b)", ["Neg", "Abs"], "float[N,3] z"),
         ],
+        "SplitWithoutSequence": [
+            ("float[N,6] x", "float[N,3]", constants(k=[1, 3, 2], i=-2, j=0) + "s = SplitToSequence<axis=-1>(x, k) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "float[N,1] z"),
+            ("float[5,N] x", "float[1,N]", constants(k=2, i=-1, j=0) + "s = SplitToSequence(x, k) z = SequenceAt(s, j) b = SequenceAt(s, i) y = Neg(b)", ["Split", "Neg"], "float[2,N] z"),
+            ("float[2,N] x", "float[1,N]", constants(i=1, j=0) + "s = SplitToSequence<axis=0>(x) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "float[1,N] z"),
+            ("float[N,2] x", "float[N]", constants(i=-1, j=0) + "s = SplitToSequence<axis=1,keepdims=0>(x) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Gather", "Gather"], "float[N] z"),
+            ("bool[4] x", "bool[2]", constants(k=2, i=1, j=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "bool[2] z"),
+        ],
         "SplitNothing": [("float[N,2] x", "float[N,2]", constants(p=[2]) + "c = Split<axis=1>(x, p) y = Neg(c)", ["Neg"])],
         "PadNothing": [("float[N,2] x", "float[N,2]", constants(p=[0, 0, 0, 0]) + "c = Pad(x, p) y = Neg(c)", ["Neg"])],
         "TileOnce": [("float[N,2] x", "float[N,2]", constants(p=[1, 1]) + "c = Tile(x, p) y = Neg(c)", ["Neg"])],
@@ -137,6 +144,12 @@ class TestSlicing(RuleTestCase):
         "SplitOfConcat": [
             ("float[N,2] x, float[N,2] w", "float[N,1]", constants(p=[1, 3]) + "c = Concat<axis=-1>(x, w) y, b = Split<axis=1>(c, p) z = Abs(b)", "float[N,3] z"),
         ],
+        "SplitWithoutSequence": [
+            ("float[4,N] x", "float[2,N]", constants(k=2, i=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i) z = SequenceLength(s)", "int64 z"),
+            ("float[M,N] x", "float[K,N]", constants(k=2, i=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i)"),
+            ("float[4,N] x", "float[2,N]", constants(k=2, i=0, j=1) + "a = Size(x) b = Mul(a, i) s = SplitToSequence(x, k) y = SequenceAt(s, i) z = SequenceAt(s, b)", "float[2,N] z"),
+            ("float[2,N] x", "float[1,N]", constants(k=1, i=0) + "s = SplitToSequence<keepdims=0>(x, k) c = SequenceAt(s, i) a = Constant<value=int64[2]{1, -1}>() y = Reshape(c, a)"),
+        ],
         "PadNothing": [("float[N,2] x", "float[N,3]", constants(p=[0, 0, 0, 1]) + "y = Pad(x, p)")],
         "GatherNothing": [
             ("float[N,3] x", "float[N,3]", constants(i=[0, 2, 1]) + "y = Gather<axis=-1>(x, i)"),
@@ -161,6 +174,24 @@ class TestSlicing(RuleTestCase):
         "GatherOfShape": [("float[N,M,2] x", "int64[2]", constants(i=[1, 0]) + "s = Shape(x) y = Gather(s, i)")],
         "SliceOfShape": [("float[N,M,K] x", "int64[2]", constants(b=[0], e=[ALL], a=[0], t=[2]) + "s = Shape(x) y = Slice(s, b, e, a, t)")],
     }  # fmt: skip
+
+    def test_a_sequence_that_is_a_result_stays(self):
+        nodes = constants(k=2, i=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i)"
+        model = parsed(f"agraph (float[4,N] x) => (float[2,N] y, seq(float[2,N]) s) {{ {nodes} }}")
+        self.assertEqual(["SplitToSequence", "SequenceAt"], operators(optimize(model)))
+
+    def test_a_sequence_that_a_branch_reads_stays(self):
+        branches = "then_branch = t () => (float[2,3] a) { a = SequenceAt(s, j) }, else_branch = e () => (float[2,3] b) { b = Neg(y) }"
+        nodes = (
+            constants(k=2, i=0, j=1)
+            + f"s = SplitToSequence(x, k) y = SequenceAt(s, i) z = If(c) <{branches}>"
+        )
+        model = parsed(f"agraph (float[4,3] x, bool c) => (float[2,3] y, float[2,3] z) {{ {nodes} }}")
+        feeds = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "c": np.array(True)}
+        optimized = optimize(model)
+        self.assertEqual(["SplitToSequence", "SequenceAt", "If"], operators(optimized))
+        for a, b in zip(*(session(item).run(None, feeds) for item in (model, optimized))):
+            np.testing.assert_equal(a, b)
 
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)

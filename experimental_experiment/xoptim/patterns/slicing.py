@@ -284,6 +284,45 @@ def split_nothing(op, x, node):
     return x if len(node.outputs) == 1 else None
 
 
+@rule(
+    P.SequenceAt(
+        P.SplitToSequence(x, optional("sizes"), name="split", shared=True), const("position"), name="node"
+    ),
+    set="default",
+)
+def split_without_sequence(op, x, sizes, position, split, node):
+    """A sequence of pieces that are read one by one is a Split, without their axis Gathers: torch.onnx.export writes ``chunk`` and ``unbind`` so."""
+    axis, has_axis = attribute_of(split, "axis", 0), attribute_of(split, "keepdims", 1)
+    (sequence,) = split.outputs
+    readers = [user for user, _ in sequence.uses()]
+    if sequence.is_graph_output() or any(reader.op_type != "SequenceAt" for reader in readers):
+        return no("the sequence is read otherwise")
+    if not has_axis:
+        return op.Gather(x, position, axis=axis) if sizes is None else no("onnxruntime heeds keepdims here")
+    pieces = pieces_of(split)
+    if not pieces or any(other.graph is not node.graph for other in (split, *readers)):
+        return no("the sizes are not known, or the sequence is read in a body")
+    places = [number_of(reader.inputs[1]) for reader in readers]
+    if any(place is None or not -len(pieces) <= place < len(pieces) for place in places):
+        return no("a position is unknown, or that of no piece")
+    parts = op.Split(x, pieces, axis=axis, outputs=len(pieces))
+    op.move_after(split)
+    return {reader.outputs[0]: parts[place] for reader, place in zip(readers, places)}
+
+
+def pieces_of(split: ir.Node) -> list[int] | None:
+    """The sizes of the pieces of a SplitToSequence along its axis, None when they are not known."""
+    given = split.inputs[1] if len(split.inputs) > 1 else None
+    sizes = [1] if given is None else ints_of(given)
+    if sizes is None or (given is not None and len(given.shape)):
+        return sizes
+    shape = split.inputs[0].shape
+    whole = None if shape is None else shape[attribute_of(split, "axis", 0)]
+    if not isinstance(whole, int) or sizes[0] < 1:
+        return None
+    return [min(sizes[0], whole - start) for start in range(0, whole, sizes[0])]
+
+
 @rule(P.Pad(x, const("pads"), optional("value"), optional("axes")), set="default")
 def pad_nothing(op, x, pads):
     """A Pad that adds nothing."""
