@@ -132,6 +132,8 @@ class TestNumbers(RuleTestCase):
             ("int64", "a = Constant<value=int64[1]{-1}>() " + number("b", 2, "int64") + "t = Min(x, b) y = Max(t, a)", ["Clip"]),
         ],
         "MaxZero": [("float", number("a", 0.0) + "y = Max(x, a)", ["Relu"])],
+        "MinRelu": [("float", number("b", 0.5) + "t = Relu(x) y = Min(b, t)", ["Clip"])],
+        "ReluMin": [("float", number("b", 0.5) + "t = Min(b, x) y = Relu(t)", ["Clip"])],
         "ReluOfClip": [
             ("float", number("a", -0.5) + number("b", 0.5) + "t = Clip(x, a, b) y = Relu(t)", ["Clip"]),
             ("float", number("a", 0.1) + number("b", 0.5) + "t = Clip(x, a, b) y = Relu(t)", ["Clip"]),
@@ -185,6 +187,11 @@ class TestNumbers(RuleTestCase):
             ("float", "a = Constant<value=float[4]{1.0,2.0,3.0,4.0}>() " + number("b", 9.0) + "t = Max(x, a) y = Min(b, t)"),
         ],
         "MaxZero": [("float", number("a", 0.5) + "y = Max(x, a)")],
+        "MinRelu": [
+            ("float", number("b", -0.5) + "t = Relu(x) y = Min(b, t)"),
+            ("float", number("b", 0.5) + "t = Relu(x) u = Min(b, t) y = Add(u, t)"),
+        ],
+        "ReluMin": [("float", number("b", -0.5) + "t = Min(b, x) y = Relu(t)")],
         "ReluOfClip": [("float", number("a", -0.5) + number("b", -0.1) + "t = Clip(x, a, b) y = Relu(t)")],
         "ClipOfRelu": [("float", number("a", 0.5) + "t = Relu(x) y = Clip(t, a)")],
         "ClipOfClip": [

@@ -328,6 +328,23 @@ def max_min(op, x, a, b):
     return clipped(op, x, a, b)
 
 
+@rule(P.Min(P.Relu(x), b), set="default", special_values=False)
+def min_relu(op, x, b):
+    """The smaller of b and Relu of x is x clipped at zero and b."""
+    return clipped(op, x, zero_like(op, b), b)
+
+
+@rule(P.Relu(P.Min(x, b)), set="default", special_values=False)
+def relu_min(op, x, b):
+    """The same in the other order."""
+    return clipped(op, x, zero_like(op, b), b)
+
+
+def zero_like(op, number: ir.Value) -> ir.Value:
+    """The constant 0 of the dtype of another constant."""
+    return op.constant(np.zeros((), constant_of(number).numpy().dtype), number.dtype)
+
+
 def clipped(op, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
     """Clip, when the limits are numbers in order."""
     least, most = number_of(low), number_of(high)
@@ -369,8 +386,7 @@ def clipped_at_zero(op, x: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
     low, high = number_of(a), number_of(b)
     if low is None or high is None or not low <= high or high < 0:
         return no("the limits are negative or no numbers")
-    zero = np.zeros((), constant_of(a).numpy().dtype)
-    return op.Clip(x, a if low >= 0 else op.constant(zero, a.dtype), b)
+    return op.Clip(x, a if low >= 0 else zero_like(op, a), b)
 
 
 @rule(P.Clip(P.Clip(x, a, b), const("low"), const("high")), set="default")
