@@ -55,24 +55,28 @@ class TestForeignFiles(unittest.TestCase):
 
     def test_a_number_for_a_size_that_is_dynamic(self):
         """torch writes the length of the example behind an LSTM: what stands behind its node takes any length."""
+        weights = "float[1,2,2] w = {1, 2, 3, 4}"
         text = (
-            "agraph (float[batch,length,2] x) => (int64[1] y, float[length,batch,2] z) <float[batch,7,2] e> "
-            "{ e = Exp(x) t = Transpose<perm=[1,0,2]>(e) y = Shape<start=0, end=1>(t) z = Neg(t) }"
+            f"agraph (float[length,batch,2] x) => (int64[1] y, float[length,1,batch,2] z) <float[7,1,batch,2] r, {weights}> "
+            "{ r = RNN<hidden_size=2>(x, w, w) y = Shape<start=0, end=1>(r) z = Neg(r) }"
         )
         model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
-        feeds = [{"x": np.ones((2, length, 2), np.float32)} for length in (7, 5)]
+        feeds = [{"x": np.ones((length, 3, 2), np.float32)} for length in (7, 5)]
         optimized = self.same(model, *feeds)
         self.assertIn("Shape", operators(optimized))
 
     def test_a_number_that_nothing_contradicts(self):
-        text = "agraph (float[batch,length] x) => (int64[2] y) <float[batch,7] k> { i = Softsign(x) k = f.cut(i) y = Shape(k) }"
+        text = (
+            "agraph (float[batch,length] x) => (int64[2] y, float[A,B,C,D] z) <float[batch,7] k, float[1,2,2] w = {1, 2, 3, 4}, int64[3] s = {7, -1, 2}> "
+            "{ i = Softsign(x) k = f.cut(i) y = Shape(k) n = Reshape(x, s) z = RNN<hidden_size=2>(n, w, w) }"
+        )
         model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 20, "f": 1]> {text}')
         (value,) = (item for item in optimize(model).graph.value_info if item.name == "k")
         self.assertEqual(7, type_of(value).tensor_type.shape.dim[1].dim_value)
 
     def test_weights_keep_their_order(self):
         """Also the large ones, which inference is not shown."""
-        text = "agraph (float[batch,300] x) => (float[batch,300] y) <float[batch,300] e> { e = Mul(x, w) f = Add(e, b) y = Div(f, c) }"
+        text = "agraph (float[batch,300] x) => (float[batch,300] y) { e = Mul(x, w) f = Add(e, b) y = Div(f, c) }"
         model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
         values = {
             "w": np.arange(300, dtype=np.float32),

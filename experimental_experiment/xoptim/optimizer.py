@@ -45,6 +45,10 @@ COPYING = frozenset(("Identity", "OptionalGetElement"))
 """Operators whose results may be no tensors either, as their inputs."""
 
 
+RECURRENT = frozenset(("GRU", "LSTM", "RNN"))
+"""Operators behind which torch.onnx.export may write sizes of its example."""
+
+
 @contextlib.contextmanager
 def open_defaults(graph: ir.Graph) -> Iterator[None]:
     """While this lasts, the initializers that are inputs too hold nothing: who runs the model may give another value."""
@@ -206,7 +210,8 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
 
     Adds the names of sizes that inference makes up. Returns the *nodes* of the main graph that stay, and the values that had no shape.
     """
-    if "Constant" in {node.op_type for node in nodes}:
+    operators = {node.op_type for node in nodes}
+    if "Constant" in operators:
         lift_constants(nodes)
         nodes = nodes_of(model.graph)
     for value in model.graph.initializers.values():
@@ -215,7 +220,8 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
     unknown = [value for node in nodes for value in node.outputs if value.shape is None]
-    if model.producer_name != PRODUCER and size_names_of(model.graph.inputs):
+    is_foreign = model.producer_name != PRODUCER
+    if is_foreign and not RECURRENT.isdisjoint(operators) and size_names_of(model.graph.inputs):
         forget_examples(model, nodes, made_up)
     if any(value.producer().graph is model.graph for value in unknown):
         infer_shapes(model, made_up)
