@@ -146,6 +146,17 @@ class TestRegistered(ExporterTestCase):
         self.assertEqual([*map(id, held)], [id(x) for x in (*model.parameters(), *model.buffers())])
         self.assertEqual({torch.Tensor, torch.nn.Parameter}, set(map(type, held)))
 
+    def test_a_layer_under_two_names(self):
+        """Its weights and running statistics are those that it had, whatever stood for them meanwhile."""
+        layer = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+        model = torch.nn.Sequential(layer, layer).eval()
+        held = [*model.parameters(), *model.buffers()]
+        for options in (ExportOptions(), ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
+            with self.subTest(options):
+                self.export_and_compare(model, (X,), export_options=options)
+                self.assertEqual([*map(id, held)], [id(x) for x in (*model.parameters(), *model.buffers())])
+                self.assertEqual({torch.Tensor, torch.nn.Parameter}, set(map(type, held)))
+
 
 class TestPlainObjects(ExporterTestCase):
     def assert_new(self, scheduler):

@@ -109,6 +109,16 @@ class TestWeights(ExporterTestCase):
         self.assertTrue(all(tensor.is_meta for tensor in model.state_dict().values()))
         self.assertIs(model.tied.weight, model.inner.weight)
 
+    def test_a_layer_under_two_names_stays_on_the_meta_device(self):
+        with torch.device("meta"):
+            layer = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+        model = nn.Sequential(layer, layer).eval()
+        values = {name: torch.rand(weight.shape) for name, weight in layer.state_dict().items()}
+        proto = to_onnx(model, (X,), weights={f"0.{name}": value for name, value in values.items()})
+        self.assertEqual({"meta"}, {weight.device.type for weight in model.state_dict().values()})
+        layer.load_state_dict(values, assign=True)
+        self.assert_matches(proto, model, (X,))
+
     def test_other_values_of_a_model_that_has_some(self):
         model = Network()
         self.assert_is(to_onnx(Network(), (X,), dynamic_shapes=ROWS, weights=model.state_dict()), model)

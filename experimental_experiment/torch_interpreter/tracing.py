@@ -134,7 +134,7 @@ def running(module: torch.nn.Module, fakes: dict[str, torch.Tensor], mode: FakeT
         torch._guards.tracing(torch._guards.TracingContext(mode)),
         non_strict_utils._NonStrictTorchFunctionHandler(),
         non_strict_utils._override_builtin_ops(),
-        torch.nn.utils.stateless._reparametrize_module(module, fakes, tie_weights=True),
+        torch.nn.utils.stateless._reparametrize_module(module, fakes, tie_weights=True, stack_weights=True),
         ignored_warning(r"The tensor attributes? self\.[\w.]*_flat_weights"),
         _detect_attribute_assignment(module),
         _compiling_state_context(),

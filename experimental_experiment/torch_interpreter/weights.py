@@ -169,7 +169,7 @@ def off_the_meta_device(module: torch.nn.Module) -> Iterator[None]:
         return
     with FakeTensorMode():
         fakes = {name: on_cpu(tensor) for name, tensor in on_meta.items()}
-    with torch.nn.utils.stateless._reparametrize_module(module, fakes, tie_weights=True):
+    with torch.nn.utils.stateless._reparametrize_module(module, fakes, tie_weights=True, stack_weights=True):
         yield
 
 
