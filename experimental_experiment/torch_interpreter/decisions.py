@@ -32,7 +32,7 @@ from experimental_experiment.torch_interpreter.frames import (
     is_asked_by_check,
     is_called_by,
     is_decomposition,
-    is_library,
+    is_library_code,
     model_line,
 )
 from experimental_experiment.torch_interpreter.operands import is_settled
@@ -127,7 +127,7 @@ class Decisions:
         def evaluate_expr(environment, expression, *args, **kwargs):
             asking = sys._getframe(1)
             frame = asking_frame(asking)
-            settled = not is_library(frame.f_code.co_filename) and is_settled(frame)
+            settled = not is_library_code(frame.f_code) and is_settled(frame)
             key = (id(environment), expression, frame.f_code, frame.f_lineno, settled)
             if key in self.found or not getattr(expression, "free_symbols", None):
                 return evaluate(environment, expression, *args, **kwargs)

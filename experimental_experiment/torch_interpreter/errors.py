@@ -67,7 +67,7 @@ class ShapeContradiction(ExportError):
 def located(source: Source) -> str:
     """A line of the user's in a message, as Python shows it in a traceback."""
     file, line, function, code = source
-    return f'  File "{file}", line {line}, in {function}\n  {code}'
+    return f'  File "{file}", line {line}, in {function}\n  {code}'.rstrip()
 
 
 def target_name(target: object) -> str:

@@ -8,7 +8,7 @@ import os
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 
 import torch
 
@@ -63,6 +63,15 @@ VARIABLES = os.path.join(TRACER, "variables", "")
 POLYFILLS = os.path.join(TRACER, "polyfills", "")
 """Python's own functions, ``all`` for example, as it follows them."""
 
+TEXT = "<string>"
+"""The file of what is compiled from a text, by ``python -c``, ``exec`` and ``eval``."""
+
+METHODS = frozenset(
+    ("__init__", "__repr__", "__hash__", "__setattr__", "__delattr__")
+    + ("__eq__", "__lt__", "__le__", "__gt__", "__ge__")
+)
+"""What Python writes for dataclasses."""
+
 
 def asking_frame(frame: FrameType) -> FrameType:
     """The frame that asked a symbolic number for its value."""
@@ -108,17 +117,17 @@ def model_line(frame: FrameType) -> tuple[Source | None, bool]:
     """The innermost line of the model around a frame, and whether that frame, or the one that calls Python's own function there, is it."""
     if frame.f_code.co_filename.startswith(TRACER):
         stack = torch._guards.TracingContext.extract_stack()
-        stack = [entry for entry in stack if not entry.filename.startswith(POLYFILLS)]
-        lines = [entry for entry in stack if not is_library(entry.filename)]
+        stack = [entry for entry in stack if not is_followed(entry)]
+        lines = [entry for entry in stack if entry.filename == TEXT or not is_library(entry.filename)]
         if not lines:
             return None, False
         line = lines[-1]
         asked_by_code = frame.f_code.co_filename.startswith(VARIABLES) or computes_numbers(frame)
         return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
-    while is_python(frame.f_code.co_filename) and frame.f_back is not None:
+    while is_python_code(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
-    is_branch = not is_library(frame.f_code.co_filename)
-    while frame is not None and is_library(frame.f_code.co_filename):
+    is_branch = not is_library_code(frame.f_code)
+    while frame is not None and is_library_code(frame.f_code):
         frame = frame.f_back
     if frame is None:
         return None, False
@@ -149,15 +158,36 @@ def lines_of_helpers() -> Iterator[None]:
             tracer._filter_traceback_frames = original
 
 
+def is_followed(entry: traceback.FrameSummary) -> bool:
+    """Whether TorchDynamo follows a function of Python's for a line of the model there."""
+    return entry.filename.startswith(POLYFILLS) or (entry.filename == TEXT and entry.name in METHODS)
+
+
 def is_library(file: str) -> bool:
-    """Whether a file is torch's, Python's or this package's own, not the model's."""
+    """Whether a file is torch's, Python's or this package's own, not the model's: of a text it is not known."""
     return (
-        file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", "<string>"))
-        or is_python(file)
-        or SYMPY in file
+        file.startswith((TORCH, HERE, "<eval_with_key", "<frozen", TEXT)) or is_python(file) or SYMPY in file
     )
+
+
+def is_library_code(code: CodeType) -> bool:
+    """Whether code is torch's, Python's or this package's own, not the model's."""
+    return is_generated(code) if code.co_filename == TEXT else is_library(code.co_filename)
 
 
 def is_python(file: str) -> bool:
     """Whether a file is one of Python's own."""
     return file.startswith(PYTHON) and not file.startswith(PACKAGES)
+
+
+def is_python_code(code: CodeType) -> bool:
+    """Whether code is Python's own, or a text that stands for a line of the function around it."""
+    return is_generated(code) if code.co_filename == TEXT else is_python(code.co_filename)
+
+
+def is_generated(code: CodeType) -> bool:
+    """Whether code that is compiled from a text is no function of the user's: a method of a dataclass, what ``eval`` computes,
+    ``lambda x: fn(x)`` of make_fx, the guard that TorchDynamo checks.
+    """
+    is_guard = code.co_name == "guard" and code.co_varnames[: code.co_argcount] == ("L",)
+    return code.co_name in METHODS or code.co_name == "<module>" or code.co_names == ("fn",) or is_guard

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source
-from experimental_experiment.torch_interpreter.frames import TORCH, is_library
+from experimental_experiment.torch_interpreter.frames import TEXT, TORCH, is_library, is_library_code
 
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.decisions import Decision, Decisions
@@ -317,16 +317,20 @@ def advice(text: str) -> str:
 
 def model_line(error: BaseException) -> Source | None:
     """The line of the model that raised: the innermost one outside of torch, in the traceback or in TorchDynamo's text."""
-    lines = [
-        (frame.filename, frame.lineno, frame.name, frame.line or "")
-        for frame in traceback.extract_tb(error.__traceback__)
-    ]
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    summaries = traceback.extract_tb(error.__traceback__)
+    lines = [(entry.filename, entry.lineno, entry.name, entry.line or "") for entry in summaries]
+    raised = list(zip(lines, map(is_library_code, codes)))
     # the first frames are those of the caller of to_onnx's capture: the model comes after torch's
     entered = next((place for place, line in enumerate(lines) if line[0].startswith(TORCH)), len(lines))
     told = re.split("from user code:|User stack:", str(error))[1:]
-    quoted = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', "".join(told))
-    lines = [(file, int(line), function, code) for file, line, function, code in quoted] or lines[entered:]
-    found = [line for line in lines if not is_library(line[0])] or [
-        line for line in lines if line[0].startswith(LAYERS) and os.path.basename(line[0]) != "module.py"
+    quoted = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n[ \t]*(.*)', "".join(told))
+    followed = [
+        ((file, int(line), *others), is_library(file) and file != TEXT) for file, line, *others in quoted
+    ]
+    found = [line for line, is_other in followed or raised[entered:] if not is_other] or [
+        line
+        for line, _ in followed or raised[entered:]
+        if line[0].startswith(LAYERS) and os.path.basename(line[0]) != "module.py"
     ]
     return found[-1] if found else None

@@ -22,7 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.frames import TORCH, is_library
+from experimental_experiment.torch_interpreter.frames import TORCH, is_library_code
 from experimental_experiment.torch_interpreter.patches.choices import (
     ALL,
     ANY,
@@ -158,7 +158,7 @@ def forget_marks(args: tuple, kwargs: dict[str, Any]) -> None:
 def asking_line(error: BaseException) -> tuple[types.CodeType, int] | None:
     """The code and the line of the model that asked for the truth of data."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    found = [place for place in frames if not is_library(place[0].co_filename)]
+    found = [place for place in frames if not is_library_code(place[0])]
     return found[-1] if found else None
 
 

@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributions import constraints
 
-from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_library
+from experimental_experiment.torch_interpreter.frames import TORCH, asking_frame, is_library_code
 from experimental_experiment.torch_interpreter.patches.choices import only_notes
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -285,7 +285,7 @@ def always_raises(steps: list[dis.Instruction], position: int, again: bool = Fal
 def is_caught(frame: FrameType | None) -> bool:
     """Whether the model itself may go on after an exception in a frame: it, or a caller up to the export, has a ``try``."""
     while frame is not None and not frame.f_code.co_filename.startswith(CAPTURE):
-        if not is_library(frame.f_code.co_filename) and has_handler(frame):
+        if not is_library_code(frame.f_code) and has_handler(frame):
             return True
         frame = frame.f_back
     return False

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, set_proxy_slot
 
-from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.frames import is_library_code
 from experimental_experiment.torch_interpreter.patches.numbers import is_same
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
@@ -60,7 +60,7 @@ def data_of_tensors() -> Iterator[None]:
 def is_recorded(tensor: torch.Tensor, frame: FrameType) -> bool:
     """Whether a frame is the model's, and what it does with a tensor is recorded."""
     is_asked = isinstance(tensor, FakeTensor) and get_proxy_mode() is not None
-    return is_asked and not is_library(frame.f_code.co_filename)
+    return is_asked and not is_library_code(frame.f_code)
 
 
 def is_given(tensor: torch.Tensor, tracer: Any) -> bool:

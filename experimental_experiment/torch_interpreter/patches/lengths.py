@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.frames import is_library_code
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import modeling_modules
 
@@ -41,7 +41,7 @@ def shape(self: torch.Tensor) -> Any:
     """``Tensor.shape``, which is a `Shape` for functions of a model that call a ``numel``."""
     sizes = torch.Tensor.shape.__get__(self)
     code = sys._getframe(1).f_code
-    if "numel" in code.co_names and not is_library(code.co_filename):
+    if "numel" in code.co_names and not is_library_code(code):
         if any(isinstance(size, torch.SymInt) for size in sizes):
             return Shape(sizes)
     return sizes

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.frames import asking_frame, is_library
+from experimental_experiment.torch_interpreter.frames import asking_frame, is_library_code
 from experimental_experiment.torch_interpreter.patches.maxima import least
 from experimental_experiment.torch_interpreter.patches.paddings import missing
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -49,7 +49,7 @@ def always_padding(bool_: Callable) -> Callable:
 
     def __bool__(self: torch.SymBool | torch.SymInt) -> bool:
         frame = asking_frame(sys._getframe())
-        if not is_library(frame.f_code.co_filename) and self.node.has_hint() and only_pads(frame):
+        if not is_library_code(frame.f_code) and self.node.has_hint() and only_pads(frame):
             optional_paddings.used()
             return True
         return bool_(self)

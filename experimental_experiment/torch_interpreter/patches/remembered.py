@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.frames import is_library_code
 from experimental_experiment.torch_interpreter.memories import SYMBOLS, is_left
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, replaced
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
@@ -62,7 +62,7 @@ def replace_memories(model: torch.nn.Module, stack: contextlib.ExitStack) -> Non
 def remembers(value: Any) -> bool:
     """Whether a value is a function, of no library, that remembers its results."""
     function = value.__wrapped__ if type(value) is Remembering else None
-    return isinstance(function, types.FunctionType) and not is_library(function.__code__.co_filename)
+    return isinstance(function, types.FunctionType) and not is_library_code(function.__code__)
 
 
 def apart(function: Any, memories: dict[Any, Callable]) -> Callable:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library
+from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
@@ -265,7 +265,7 @@ def reached(
         if id(value) in known:
             continue
         known.add(id(value))
-        if isinstance(value, types.FunctionType) and not is_library(value.__code__.co_filename):
+        if isinstance(value, types.FunctionType) and not is_library_code(value.__code__):
             own = found[value] = words(value.__code__)
             waiting.extend(named(value, own))
             for name in own - names:
@@ -349,7 +349,7 @@ def is_near(module: types.ModuleType, name: str) -> bool:
 def names_calls(function: types.FunctionType) -> bool:
     """Whether a function of a model, or one in it, names one of `NAMES` for what this patch changes."""
     code = function.__code__
-    return not is_library(code.co_filename) and asks_in(words(code))
+    return not is_library_code(code) and asks_in(words(code))
 
 
 def asks_in(found: set[str]) -> bool:
