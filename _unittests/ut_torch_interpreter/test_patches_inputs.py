@@ -6,12 +6,18 @@ import tempfile
 import unittest
 
 import torch
+from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.comparison import compare, session
 from experimental_experiment.investigate import discrepancies, piece_by_piece
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import (
+    CaptureError,
+    ExportOptions,
+    guess_dynamic_shapes,
+    to_onnx,
+)
 
 
 @dataclasses.dataclass
@@ -112,6 +118,16 @@ class TestDataclasses(ExporterTestCase):
                 model = kind()
                 self.assertTrue(discrepancies(model, call()).agrees)
                 self.assertEqual([], piece_by_piece(model, [call(2), call(4)]).failures)
+
+    def test_guessed_sizes(self):
+        shapes = guess_dynamic_shapes([(given(2), torch.ones(2)), (given(4), torch.ones(2))])
+        self.assertEqual(([{0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}, None], None), shapes)
+        for promise, (kind, call) in MODELS.items():
+            with self.subTest(promise):
+                others = [call(5)]
+                self.export_and_compare(
+                    kind(), call(), others=others, dynamic_shapes=guess_dynamic_shapes([call(), call(4)])
+                )
 
     def test_dynamic_sizes_by_keyword(self):
         model = Sum()

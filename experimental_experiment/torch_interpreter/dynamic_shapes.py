@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import advice
+from experimental_experiment.torch_interpreter.patches.inputs import known_containers
 
 UNUSUAL = 5
 """A size that models seldom ask for, as they do for 2 and 3."""
@@ -158,10 +159,11 @@ def guess_dynamic_shapes(calls: Sequence[Any]) -> Any:
     args, kwargs = given[0]
     if any(len(other) != len(args) or set(named) != set(kwargs) for other, named in given):
         raise ValueError("the calls do not have the same arguments")
-    positional = [
-        guessed([other[place] for other, _ in given], f"args[{place}]") for place in range(len(args))
-    ]
-    named = {name: guessed([other[name] for _, other in given], name) for name in kwargs}
+    with known_containers(given):
+        positional = [
+            guessed([other[place] for other, _ in given], f"args[{place}]") for place in range(len(args))
+        ]
+        named = {name: guessed([other[name] for _, other in given], name) for name in kwargs}
     return named if kwargs and not args else (*positional, *named.values())
 
 
