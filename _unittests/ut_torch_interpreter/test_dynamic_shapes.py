@@ -359,6 +359,36 @@ class TestGuessing(ExporterTestCase):
                 target_opset=20,
             )
 
+    def test_keywords_in_another_order_than_forward(self):
+        def call(rows, columns, seed):
+            kwargs = {"queries": torch.ones(seed, 8), "mask": torch.ones(rows, columns)}
+            return (torch.ones(rows, columns),), kwargs
+
+        rows, both = {0: Dim.DYNAMIC}, {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+        calls = [call(2, 16, 5), call(3, 20, 7)]
+        (x,), kwargs = calls[0]
+        shapes = guess_dynamic_shapes(calls)
+        self.assertEqual((both, rows, both), shapes)
+        refused = "a tuple does not tell queries, mask apart, which forward has in another order: "
+        models = {
+            "mask, queries": Function(
+                lambda x, mask=None, queries=None: queries.sum(0) + x.sum() + mask.sum()
+            ),
+            "mask": Function(lambda x, mask, **more: more["queries"].sum(0) + x.sum() + mask.sum()),
+        }
+        for declared, model in models.items():
+            for given in (shapes, list(shapes), (both, both, rows)):
+                with (
+                    self.subTest(declared, given=given),
+                    self.assertRaisesRegex(CaptureError, refused + declared),
+                ):
+                    to_onnx(model, (x,), kwargs, dynamic_shapes=given)
+            to_onnx(model, (x,), kwargs, dynamic_shapes=(both, rows, rows))  # either order says the same
+            ordered = [(args, {name: named[name] for name in ("mask", "queries")}) for args, named in calls]
+            by_name = {"x": both, "queries": rows, "mask": both}
+            for (first, *others), given in ((calls, by_name), (ordered, (both, both, rows))):
+                self.export_and_compare(model, *first, others=others, dynamic_shapes=given, target_opset=20)
+
     def test_calls_that_do_not_fit(self):
         x = torch.randn(2, 3)
         for message, calls in {

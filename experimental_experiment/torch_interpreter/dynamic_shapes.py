@@ -148,8 +148,9 @@ def guess_dynamic_shapes(calls: Sequence[Any]) -> Any:
     """The ``dynamic_shapes`` of several example calls: what has another size in two of them is dynamic, the rest is not.
 
     A call is a tuple of arguments, a dict of keyword arguments, or both as a pair. The result has the structure of the
-    arguments: a tuple, the keyword arguments last, or a dict when there are only those. Dimensions have no names: sizes
-    that agree in every call may differ in the next one.
+    arguments: a dict when there are only keyword arguments, otherwise a tuple, the keyword arguments last. These must have the order of
+    forward in the first call, as torch.export.export and to_onnx refuse a tuple for those in another one. Dimensions have no names: sizes that
+    agree in every call may differ in the next one.
 
     Raises ValueError for less than two calls, and for calls whose arguments are not of one structure.
     """
@@ -205,7 +206,11 @@ def guessed(values: list[Any], path: str) -> Any:
 def by_argument(
     signature: inspect.Signature, args: tuple, kwargs: dict[str, Any], shapes: Any
 ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
-    """(name, entry) of each positional argument, and the entries of the others by name: None where nothing is said."""
+    """(name, entry) of each positional argument, and the entries of the others by name: None where nothing is said.
+
+    A tuple has the order of forward's arguments. Keyword arguments of a call in another order are refused when that would give one of them
+    another entry, as torch.export does, which reads the tuple in both orders.
+    """
     arguments: dict[Any, Any] = dict(signature.bind(*args, **kwargs).arguments)
     gathering = {
         parameter.kind: name for name, parameter in signature.parameters.items() if name in arguments
@@ -216,7 +221,8 @@ def by_argument(
     if rest is not None:
         names += [f"{rest}[{position}]" for position in range(len(args) - len(names))]
     if isinstance(shapes, (list, tuple)):
-        flat = [*names, *kwargs]
+        declared = [name for name in arguments if name in kwargs]
+        flat = [*names, *declared, *(name for name in kwargs if name not in declared)]
         as_bound = dict(zip(arguments, shapes))
         if len(shapes) == len(arguments) and gathers(as_bound.get(rest), as_bound.get(more)):
             shapes = as_bound
@@ -224,6 +230,12 @@ def by_argument(
             shapes = dict(zip(flat, shapes))
         else:
             raise Misfit(f"it has {len(shapes)} entries for the arguments {', '.join(arguments)}")
+        called = iter([name for name in kwargs if name in shapes])
+        as_called = [next(called) if name in kwargs else name for name in shapes]
+        if dict(zip(as_called, shapes.values())) != shapes:
+            raise Misfit(
+                f"a tuple does not tell {', '.join(kwargs)} apart, which forward has in another order: {', '.join(declared)}"
+            )
     elif not isinstance(shapes, Mapping):
         raise Misfit(f"it is {shapes!r}, not a dict of arguments, a tuple or a list")
     shapes = dict(shapes)

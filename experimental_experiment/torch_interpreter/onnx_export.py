@@ -52,7 +52,8 @@ def to_onnx(
         mod: an ``nn.Module``, a function, an ExportedProgram, or a GraphModule whose nodes carry ``meta["val"]``.
         args: positional arguments of an example call; inputs of the model are the tensors among their leaves.
         kwargs: keyword arguments of that call.
-        dynamic_shapes: as ``torch.export.export`` takes it; a string names a dynamic dimension.
+        dynamic_shapes: as ``torch.export.export`` takes it; a string names a dynamic dimension. A tuple has the order of
+            ``forward``; one is refused where keyword arguments in another order would make it ambiguous.
         input_names: names of the inputs, instead of those of forward's parameters.
         output_names: names of the outputs, instead of the path of each leaf of the result.
         target_opset: version of ai.onnx, 13 to 26, 20 by default; or versions by domain, ``{"": 20, "com.microsoft": 1}``.
