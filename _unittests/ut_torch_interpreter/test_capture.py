@@ -320,6 +320,33 @@ class TestOptions(ExporterTestCase):
                     others=[(torch.randn(5, 3),)],
                 )
 
+    def test_the_type_of_a_tensor(self):
+        """A capture without TorchDynamo runs forward with tensors of a class of its own."""
+
+        def is_tensor(x, y):
+            for value in (x, y):
+                if type(value) is list:
+                    raise TypeError("a list")
+                elif type(value) is not torch.Tensor:
+                    raise TypeError("no tensor")
+            return x + y
+
+        def other(x, y):
+            if isinstance(x, torch.Tensor):
+                raise TypeError("never a tensor")
+            return x
+
+        x = torch.randn(2, 3)
+        hint = r"write isinstance\(x, torch.Tensor\), or capture with ExportOptions\(strict=True\)"
+        with self.assertRaisesRegex(CaptureError, rf"no tensor(.|\n)*{hint}"):
+            to_onnx(is_tensor, (x, x))
+        self.assert_matches(
+            to_onnx(is_tensor, (x, x), export_options=ExportOptions(strict=True)), is_tensor, (x, x)
+        )
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(other, (x, x))
+        self.assertNotIn("isinstance(x", str(caught.exception).partition("hint")[2])
+
     def test_decompositions(self):
         table = {torch.ops.aten.gelu.default: by_erf}
         for decomposition_table, has_gelu in ((None, True), ("default", False), (table, False)):

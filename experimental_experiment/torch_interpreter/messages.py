@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import os
 import re
 import traceback
@@ -203,6 +204,15 @@ EARLIER_CALLS = (
 )
 """The advice for a size that such a line asked to be the one of the example."""
 
+TYPE = re.compile(r"\btype\(.*\)\s*(is|==|!=|in|not)(?!\w)[^:]*\bTensor\b")
+"""A line of a model that compares the type of something with ``torch.Tensor``."""
+
+TYPES = (
+    "type(x) is torch.Tensor is false of the tensors of a capture, whose class is derived from it: write isinstance(x, torch.Tensor), or "
+    "capture with ExportOptions(strict=True)"
+)
+"""The advice for what is raised after such a line."""
+
 SHORTCUT = re.compile(
     r"^(if|elif|while)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
 )
@@ -297,7 +307,17 @@ def hint(error: BaseException, source: Source | None = None) -> str:
             return TYPED_TENSORS
         if REMEMBERED.search(source[3]):
             return EARLIER_CALLS
+    if source is not None and is_after_type(error, source):
+        return TYPES
     return advice(evidence(error))
+
+
+def is_after_type(error: BaseException, source: Source) -> bool:
+    """Whether a line of the model raised itself, at or after one of its function that compares a type with ``torch.Tensor``."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    if (frame.f_code.co_filename, line) != source[:2]:
+        return False
+    return any(map(TYPE.search, linecache.getlines(source[0])[frame.f_code.co_firstlineno - 1 : line]))
 
 
 def evidence(error: BaseException) -> str:
