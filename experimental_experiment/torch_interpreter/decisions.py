@@ -71,7 +71,7 @@ class Decision:
         is_branch: whether that line asked itself, rather than an operator that it calls, and the answer matters to it.
         is_check: whether ``torch._check`` asked, which raises for the other answer, whatever the data are.
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
-        is_decomposition: whether the decomposition of an operator asked, which is followed node by node.
+        is_decomposition: whether the decomposition of an operator asked itself, which is followed node by node.
         asker: the name of the function that asked.
     """
 
@@ -143,7 +143,7 @@ class Decisions:
                 is_branch and not settled,
                 is_check=is_asked_by_check(asking),
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
-                is_decomposition=is_decomposition(frame),
+                is_decomposition=is_decomposition(asking),
                 asker=frame.f_code.co_name,
             )
             return result
@@ -397,7 +397,11 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
     for decision in asked:
         before.setdefault(decision.condition, known)
         condition = settled(decision.condition)
-        is_told = decision.is_branch and condition.free_symbols and condition.free_symbols <= set(names)
+        is_told = (
+            (decision.is_branch or decision.is_decomposition)
+            and condition.free_symbols
+            and condition.free_symbols <= set(names)
+        )
         if is_told and not decision.is_check:  # where a check does not hold, eager raises
             assume(condition, known, decision.source)
         if is_told or decision.is_check:

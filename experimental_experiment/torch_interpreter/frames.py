@@ -42,6 +42,9 @@ ASKING = (
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""
 
+SYM_NODE = TORCH + os.path.join("fx", "experimental", "sym_node.py")
+"""What operators in C++ call, where Python asks a number of torch itself."""
+
 DECOMPOSITIONS = tuple(os.path.join(TORCH, name, "") for name in ("_decomp", "_refs"))
 """Operators that torch writes in Python with others."""
 
@@ -100,8 +103,16 @@ def is_called_by(frame: FrameType | None, file: str) -> bool:
 
 
 def is_decomposition(frame: FrameType) -> bool:
-    """Whether a frame is a decomposition of torch's that is being followed, not one that computes a fake result."""
-    return frame.f_code.co_filename.startswith(DECOMPOSITIONS) and not is_called_by(frame, FAKE_RESULTS)
+    """Whether the question of a frame of a symbolic number is that of a decomposition of torch's, which is being followed.
+
+    Not what its operators in C++ ask, of the memory for example, and not where it computes a fake result.
+    """
+    is_cpp = False
+    while frame.f_code.co_filename in ASKING and frame.f_back is not None:
+        is_cpp = frame.f_code.co_filename == SYM_NODE
+        frame = frame.f_back
+    is_here = frame.f_code.co_filename.startswith(DECOMPOSITIONS)
+    return is_here and not is_cpp and not is_called_by(frame, FAKE_RESULTS)
 
 
 def computes_numbers(frame: FrameType) -> bool:

@@ -1,18 +1,26 @@
-"""Decompositions of torch's that do not compute what their operator does.
+"""Decompositions of torch's that do not compute what their operator does, or what it does for the sizes of the example only.
 
-Source of semantics: ATen's LossMultiLabelMargin.cpp.
+Source of semantics: ATen's LossMultiLabelMargin.cpp, TensorShape.cpp and SpectralOps.cpp.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 
+from experimental_experiment.torch_interpreter.memory import is_known
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch
+
+aten = torch.ops.aten
+
+Size = int | torch.SymInt
 
 FORWARD = torch.ops.aten.multilabel_margin_loss_forward.default
 
@@ -55,4 +63,81 @@ def margin_of_ended_classes() -> Iterator[None]:
         entry(stack, FORWARD.py_kernels, DispatchKey.Autograd, multilabel_margin_loss_forward)
         entry(stack, decomposition_table, FORWARD, multilabel_margin_loss_forward)
         FORWARD._dispatch_cache.clear()
+        yield
+
+
+# ---- what the size of the example decides
+
+
+def tensor_split(self: torch.Tensor, sections: Size, dim: int = 0) -> list[torch.Tensor]:
+    """Pieces of an axis, the first ones longer by one element where they cannot be equal."""
+    size = self.shape[dim] if self.dim() else 0
+    if isinstance(size, int) or not isinstance(sections, int) or sections < 1:
+        return composite(aten.tensor_split.sections, self, sections, dim)
+    sizes_of_composites.used()
+    each, longer = size // sections, size % sections
+    cuts = [piece * each + torch.sym_min(longer, piece) for piece in range(sections + 1)]
+    return [aten.slice.Tensor(self, dim, *bounds) for bounds in itertools.pairwise(cuts)]
+
+
+def transformed(
+    transform: torch._ops.OpOverload,
+    self: torch.Tensor,
+    n: Size | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+) -> torch.Tensor:
+    """A Fourier transform of *n* elements: of half of them when the result is real, zeros in the place of those that lack."""
+    if isinstance(n, torch.SymInt) or (
+        n is not None and self.dim() and isinstance(self.shape[dim], torch.SymInt)
+    ):
+        is_half = transform in HALVES
+        self = resized(self, n // 2 + 1 if is_half else n, dim)
+        n = n if is_half else None
+    return composite(transform, self, n, dim, norm)
+
+
+def resized(self: torch.Tensor, size: Size, dim: int) -> torch.Tensor:
+    """The first *size* elements of an axis, zeros behind it where it has less."""
+    held = self.shape[dim]
+    if not is_known(size <= held):
+        behind = self.dim() - 1 - dim % self.dim()
+        self = torch.nn.functional.pad(self, [0, 0] * behind + [0, size])  # enough, whatever lacks
+    if self.shape[dim] is not held or not is_known(size >= held):
+        sizes_of_composites.used()
+        self = aten.slice.Tensor(self, dim, 0, size)
+    return self
+
+
+def composite(operator: torch._ops.OpOverload, *args: Any) -> Any:
+    """What torch makes of an operator in C++."""
+    return operator._op_dk(DispatchKey.CompositeImplicitAutograd, *args)
+
+
+HALVES = aten.fft_irfft.default, aten.fft_hfft.default
+"""Transforms of half a signal."""
+
+TRANSFORMS = (
+    aten.fft_fft.default,
+    aten.fft_ifft.default,
+    aten.fft_rfft.default,
+    aten.fft_ihfft.default,
+    *HALVES,
+)
+
+COMPOSITES: dict[torch._ops.OpOverload, Callable] = {
+    aten.tensor_split.sections: tensor_split,
+    **{transform: functools.partial(transformed, transform) for transform in TRANSFORMS},
+}
+"""What is followed in Python."""
+
+
+@patch("torch", replaces=tuple(f"torch.ops.{operator}" for operator in COMPOSITES), default=True)
+def sizes_of_composites() -> Iterator[None]:
+    """make_fx follows `tensor_split` and `torch.fft.rfft(x, n)` as the size of the example asks: the model is wrong for others."""
+    with contextlib.ExitStack() as stack:
+        for operator, function in COMPOSITES.items():
+            stack.callback(operator._dispatch_cache.clear)
+            entry(stack, operator.py_kernels, DispatchKey.CompositeImplicitAutograd, function)
+            operator._dispatch_cache.clear()
         yield
