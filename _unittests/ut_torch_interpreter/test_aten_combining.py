@@ -5,7 +5,9 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions
 
+MAKE_FX = ExportOptions(tracing="make_fx")
 aten = torch.ops.aten
 
 
@@ -85,7 +87,12 @@ class TestCombining(ExporterTestCase):
                 self.assert_same_as_eager(repeated, floats(3, 2), torch.tensor(repeats), dynamic=False)
         flat = aten.repeat_interleave.self_Tensor
         self.assert_same_as_eager(flat, floats(3), torch.tensor([1, 0, 2]), None, dynamic=False)
-        self.assert_same_as_eager(aten.repeat_interleave.Tensor, torch.tensor([2, 0, 3]), dynamic=False)
+        for dtype in (torch.int64, torch.int32):
+            repeats = torch.tensor([2, 0, 3], dtype=dtype)
+            self.assert_same_as_eager(aten.repeat_interleave.Tensor, repeats, dynamic=False)
+            self.assert_same_as_eager(
+                lambda x, n: x.repeat_interleave(n, 0), floats(3, 2), repeats, export_options=MAKE_FX
+            )
         self.assert_same_as_eager(
             lambda x, n: torch.repeat_interleave(x, n, 1, output_size=4), floats(2, 2), torch.tensor([3, 1])
         )

@@ -120,5 +120,20 @@ class TestSizesOfComposites(ExporterTestCase):
             )
 
 
+class TestComplexNumbers(ExporterTestCase):
+    def test_means_over_axes_of_any_size(self):
+        def means(z):
+            return z.mean(0), torch.view_as_real(z.mean()), z.mean((0, 1), keepdim=True)
+
+        z, other = torch.randn(3, 4, dtype=torch.complex64), torch.randn(7, 4, dtype=torch.complex64)
+        for options in (ExportOptions(), MAKE_FX, ExportOptions(strict=True)):
+            with self.subTest(options):
+                self.export_and_compare(
+                    means, (z,), others=[(other,)], dynamic_shapes=ROWS, export_options=options
+                )
+        with self.assertRaisesRegex(CaptureError, r"specialized it to be a constant \(3\)"):
+            to_onnx(means, (z,), dynamic_shapes=ROWS, export_options=ExportOptions(patches=False))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -182,16 +182,8 @@ def repeat_interleave(op, self, repeats, dim, output_size):
 
 @translates(aten.repeat_interleave.Tensor)
 def repeat_interleave_positions(op, repeats, output_size):
-    """Position i as often as ``repeats[i]`` says: a cumulative sum of marks where each position ends."""
-    ends = op.CumSum(op.Cast(repeats, to=INT64), 0)
-    total = output_size
-    if total is None:
-        total = op.ReduceSum(op.Cast(repeats, to=INT64), [0], keepdims=0)
-    marks = op.Expand(op.constant([0]), op.shape([op.Add(op.constant(total), 1)]))
-    marks = op.ScatterElements(
-        marks, ends, op.Expand(op.constant([1]), op.shape_of(ends)), axis=0, reduction="add"
-    )
-    return op.Slice(op.CumSum(marks, 0), [0], [-1], [0])
+    """Position i as often as ``repeats[i]`` says, of their dtype."""
+    return op.CastLike(repeated_positions(op, repeats, output_size), repeats)
 
 
 @translates(aten.repeat_interleave.self_Tensor)
@@ -199,7 +191,7 @@ def repeat_interleave_tensor(op, self, repeats, dim, output_size):
     """Every element as often as its own entry of *repeats* says."""
     self, dim = along(op, self, dim)
     repeats = expanded(op, reshaped(op, repeats, [-1]), [op.size(self, dim)])
-    return op.Gather(self, repeat_interleave_positions(op, repeats, output_size), axis=dim)
+    return op.Gather(self, repeated_positions(op, repeats, output_size), axis=dim)
 
 
 @translates(aten._chunk_cat.default)
@@ -235,3 +227,16 @@ def repeated(op, x: ir.Value, repeats: list[int | ir.Value]) -> ir.Value:
             op, x, [count if is_one else size for is_one, size, count in zip(single, sizes, repeats)]
         )
     return op.Tile(op.Unsqueeze(x, list(range(new))), op.shape(repeats))
+
+
+def repeated_positions(op, repeats, output_size):
+    """Position i as often as ``repeats[i]`` says: a cumulative sum of marks where each position ends."""
+    ends = op.CumSum(op.Cast(repeats, to=INT64), 0)
+    total = output_size
+    if total is None:
+        total = op.ReduceSum(op.Cast(repeats, to=INT64), [0], keepdims=0)
+    marks = op.Expand(op.constant([0]), op.shape([op.Add(op.constant(total), 1)]))
+    marks = op.ScatterElements(
+        marks, ends, op.Expand(op.constant([1]), op.shape_of(ends)), axis=0, reduction="add"
+    )
+    return op.Slice(op.CumSum(marks, 0), [0], [-1], [0])

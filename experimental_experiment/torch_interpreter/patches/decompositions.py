@@ -16,7 +16,7 @@ from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 
 from experimental_experiment.torch_interpreter.memory import is_known
-from experimental_experiment.torch_interpreter.patches.patch import entry, patch
+from experimental_experiment.torch_interpreter.patches.patch import entry, patch, wrapped
 
 aten = torch.ops.aten
 
@@ -140,4 +140,27 @@ def sizes_of_composites() -> Iterator[None]:
             stack.callback(operator._dispatch_cache.clear)
             entry(stack, operator.py_kernels, DispatchKey.CompositeImplicitAutograd, function)
             operator._dispatch_cache.clear()
+        yield
+
+
+TYPES = "torch._prims_common.dtype_to_type_ctor"
+
+
+@patch("torch", replaces=(TYPES,), default=True)
+def sizes_among_complex_numbers() -> Iterator[None]:
+    """The mean of complex numbers over an axis of a dynamic size is refused: its decomposition divides by ``complex(size)``."""
+
+    def with_sizes(type_of: Callable[[torch.dtype], Callable]) -> Callable[[torch.dtype], Callable]:
+        def type_or_size(dtype: torch.dtype) -> Callable:
+            return number if dtype.is_complex else type_of(dtype)
+
+        return type_or_size
+
+    def number(value: Any) -> Any:
+        if not isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return complex(value)
+        sizes_among_complex_numbers.used()
+        return torch.sym_float(value)
+
+    with wrapped({TYPES: with_sizes}):
         yield
