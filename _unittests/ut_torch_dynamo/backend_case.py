@@ -26,13 +26,15 @@ class BackendTestCase(ExporterTestCase):
         """What was compiled."""
         return self.storage.get("instance", [])
 
-    def compiled(self, model: Callable, dynamic: bool | None = False, **options: Any) -> Callable:
-        """A model on the backend."""
+    def compiled(
+        self, model: Callable, dynamic: bool | None = False, fullgraph: bool = True, **options: Any
+    ) -> Callable:
+        """A model on the backend, in one graph unless *fullgraph* says that there may be several."""
 
         def backend(*args):  # errors show the backend: the storage is long
             return onnx_custom_backend(*args, storage=self.storage, **options)
 
-        return torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic)
+        return torch.compile(model, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
 
     def assert_same_gradients(
         self, model: torch.nn.Module, calls: Sequence[tuple], dynamic: bool | None = False, **options: Any

@@ -3,10 +3,13 @@
 import unittest
 
 import torch
+import torch._inductor.inductor_prims  # adds to torch.ops.prims
 
-from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.testing import ExporterTestCase, each, of_each_float
+from experimental_experiment.torch_interpreter import ExportOptions
 
 aten, prims = torch.ops.aten, torch.ops.prims
+fma = prims.fma.default
 torch.manual_seed(0)
 X, Y = torch.rand(2, 3) + 0.1, torch.rand(2, 3) + 0.1
 SIGNED = torch.randn(2, 3, 4)
@@ -232,6 +235,17 @@ class TestPrims(ExporterTestCase):
         "copy_to": (lambda x, y: (prims.copy_to.default(x.clone(), y), y), X, Y.double()),
         "a written copy": (written, X, Y),
     }  # fmt: skip
+    FUSED = {
+        "a number": (lambda x, y: fma(x, 0.1, y), X, Y),
+        "tensors that broadcast": (lambda x, y, z: fma(x, y, z), X, Y[0], SIGNED[:, :1, :1]),
+        "a number without axes": (lambda x, y, z: fma(x, y, z), X, torch.tensor(0.1, dtype=torch.float64), Y),
+        "integers": (lambda x, y: fma(x, 3, y), INTS, OTHERS),
+        "integers times a float": (lambda x, y: fma(x, 0.5, y), INTS, OTHERS),
+        "integers times a float beside float16": (lambda x, y: fma(x, 0.1, y), INTS, Y.half()),
+        "complex": (lambda x, y: fma(x, 0.1, y), Z, W),
+        "complex and real": (lambda x, y, z: fma(x, y, z), X, Z, Y),
+        **of_each_float(lambda x, y: fma(x, 0.1, y), X, Y, of="a product of"),
+    }
     STATIC = {
         "moved": (shapes, X),
         "moved complex": (shapes, Z),
@@ -240,6 +254,18 @@ class TestPrims(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_products_that_are_added(self):
+        self.assert_cases(self.FUSED)
+
+    def test_written_by_torchdynamo(self):
+        def function(x, y):
+            return x.clone().addcmul_(y, y, value=0.1), x.clone().addcdiv_(x, y, value=2)
+
+        model = self.assert_same_as_eager(function, X, Y, export_options=ExportOptions(strict=True))
+        self.assertEqual(
+            sorted(node.op_type for node in model.graph.node), ["Add", "Add", "Div", "Mul", "Mul", "Mul"]
+        )
 
     def test_the_bits(self):
         self.assert_same_as_eager(prims.view_of_dtype.default, X, torch.int32, target_opset=26)

@@ -17,8 +17,9 @@ from experimental_experiment.torch_interpreter.aten.random import (
     normal_of_numbers,
     uniform_between,
 )
-from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.composite import composite, decomposed
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
+from experimental_experiment.torch_interpreter.promotion import cast, result_dtype, rounded_operands, wide
 from experimental_experiment.torch_interpreter.registry import (
     COMPLEX,
     TRANSLATIONS,
@@ -27,6 +28,7 @@ from experimental_experiment.torch_interpreter.registry import (
     schema_names,
     takes,
     translates,
+    translates_complex,
 )
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -215,6 +217,23 @@ TORCH = {
 for _prim, _function in TORCH.items():
     composite(_prim, function=_function)
     composite(_prim, function=_function, table=COMPLEX)
+
+
+# ---- the one of TorchDynamo, which torch defines when it first compiles: what addcmul_ and addcdiv_ with a value become
+
+
+@translates("prims::fma")
+def fma(op, a, b, c):
+    """``a * b + c``, rounded once in float16 and bfloat16."""
+    dtype = result_dtype(a, b, c)
+    a, b, c = (cast(op, x, wide(dtype)) for x in rounded_operands(op, dtype, a, b, c))
+    return cast(op, op.Add(op.Mul(a, b), c), dtype)
+
+
+@translates_complex("prims::fma")
+def fma_of_complex(op, a, b, c):
+    """``a * b + c``."""
+    return decomposed(op.context.node.target, lambda a, b, c: a * b + c)(op, a=a, b=b, c=c)
 
 
 # ---- those that take no tensor, or that write
