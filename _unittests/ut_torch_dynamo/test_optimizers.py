@@ -27,6 +27,20 @@ OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
 }
 
+OVER_LISTS = {  # torch's default on a GPU
+    "Adadelta": lambda p: torch.optim.Adadelta(p, foreach=True),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, 0.1, foreach=True),
+    "Adam": lambda p: torch.optim.Adam(p, 0.1, foreach=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, 0.1, amsgrad=True, foreach=True),
+    "Adamax": lambda p: torch.optim.Adamax(p, foreach=True),
+    "ASGD": lambda p: torch.optim.ASGD(p, foreach=True),
+    "NAdam": lambda p: torch.optim.NAdam(p, foreach=True),
+    "RAdam": lambda p: torch.optim.RAdam(p, foreach=True),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, 0.1, momentum=0.9, foreach=True),
+    "Rprop": lambda p: torch.optim.Rprop(p, foreach=True),
+    "SGD": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.1, foreach=True),
+}
+
 
 class TestOptimizers(BackendTestCase):
     def assert_same_steps(self, optimizer: Callable, steps: int = 3) -> None:
@@ -47,6 +61,28 @@ class TestOptimizers(BackendTestCase):
             with self.subTest(name):
                 torch._dynamo.reset()
                 self.assert_same_steps(optimizer)
+
+    def test_steps_over_lists(self):
+        for name, optimizer in OVER_LISTS.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                self.assert_same_steps(optimizer)
+
+    def test_norms_that_are_clipped(self):
+        parameters = [torch.nn.Parameter(start) for start in STARTS]
+        for maximum in (0.1, 100.0):
+
+            def clipped(gradients, maximum=maximum):
+                for parameter, gradient in zip(parameters, gradients):
+                    parameter.grad = gradient.clone()
+                norm = torch.nn.utils.clip_grad_norm_(parameters, maximum)
+                return norm, [parameter.grad for parameter in parameters]
+
+            with self.subTest(maximum):
+                compiled = self.compiled(clipped)
+                for _ in range(2):
+                    gradients = [normal(4, 3), normal(3)]
+                    self.assert_close(compiled(gradients), clipped(gradients), "gradients")
 
 
 if __name__ == "__main__":

@@ -155,6 +155,8 @@ class Mutation:
             return views[0]
         for argument in written:
             self.refuse_shared_input(storage_of(argument.meta["val"]))
+        if "self" in registry.written_arguments(target) and isinstance(node.args[0], (list, tuple)):
+            refuse_shared_entries(node)
         if target in METADATA_TWINS:
             return self.change_metadata(node, views[0])
         twin = None if self.has_own(target) else registry.twin(target)
@@ -239,6 +241,26 @@ def viewed_in(given: dict[str, Any], viewed: torch.fx.Node, position: int | None
         return Viewed(viewed, name)
     is_paired = position is not None and position < len(argument) and argument[position] is viewed
     return Viewed(viewed, name, position if is_paired else list(argument).index(viewed))
+
+
+def refuse_shared_entries(node: torch.fx.Node) -> None:
+    """Raise Untranslatable when an entry of an operator over lists is what an earlier one writes: eager takes one after the other."""
+    written, *others = node.args
+    places: dict[int | None, list[tuple[int, torch.fx.Node]]] = {}
+    for position, entry in enumerate(written):
+        places.setdefault(storage_of(entry.meta["val"]), []).append((position, entry))
+    lists = [written, *(other for other in others if isinstance(other, (list, tuple)))]
+    read = [item for each in lists for item in enumerate(each)]
+    read += [(len(written), other) for other in others if isinstance(other, torch.fx.Node)]
+    for position, entry in read:
+        fake = entry.meta.get("val") if isinstance(entry, torch.fx.Node) else None
+        if not isinstance(fake, torch.Tensor):
+            continue
+        for earlier, other in places.get(storage_of(fake), []):
+            if earlier < position and not are_disjoint(fake, other.meta["val"]):
+                raise Untranslatable(
+                    f"it writes {other.name} before it reads {entry.name}, which shares its memory: clone it before"
+                )
 
 
 def holds(argument: Any, viewed: torch.fx.Node) -> bool:
