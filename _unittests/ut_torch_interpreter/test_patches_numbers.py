@@ -332,5 +332,89 @@ class TestAdaptiveMaxPool(ExporterTestCase):
             self.assert_matches(written, Function(greatest_of_windows), (torch.randn(2, 3, 16, 25),))
 
 
+def diagonals(x):
+    """Diagonals that are read, written and made."""
+    rows, columns = x.shape
+    written = x.clone()
+    written.diagonal(columns // 4).fill_(7)
+    torch.diagonal(written, -(columns // 3), 1, 0).mul_(2)
+    return (
+        x.diagonal(columns - rows),
+        x.diagonal(offset=-columns),
+        torch.diagonal(x[None], columns // 4, dim1=-1, dim2=1),
+        x.diag(columns // 4),
+        torch.diag(x[0], -(columns // 4)),
+        torch.diag_embed(x, columns // 8),
+        (x > 0).diag_embed(rows - columns, 0, 1),
+        x.diagonal(1),
+        torch.diag_embed(x, -1),
+        torch.diag(x),
+        written,
+    )
+
+
+def seen_through_windows(x):
+    """Windows that overlap, or leave elements out; the tensor is written after they are taken."""
+    columns, doubled = x.shape[1], x * 2
+    found = doubled.unfold(1, columns // 2, 2)
+    doubled.add_(1)
+    return (
+        found,
+        x.unfold(-1, 5, columns // 4),
+        x.unfold(1, columns - 3, 1),
+        x[0].unfold(0, columns // 3, columns // 5),
+        x[:-1].unfold(1, 3, columns // 4)[..., 0],
+    )
+
+
+def averages(x):
+    columns = x.shape[-1]
+    return (
+        functional.adaptive_avg_pool1d(x, columns // 2),
+        functional.adaptive_avg_pool1d(x[None], [columns - 1]),
+        torch.nn.AdaptiveAvgPool1d(columns + 3)(x),
+        torch.adaptive_avg_pool1d(x, (3,)),
+    )
+
+
+def parts(x):
+    rows, columns = x.shape
+    return (
+        *x.hsplit([2, columns // 2]),
+        *torch.vsplit(x, (1, rows // 2)),
+        *x[None].dsplit([columns // 3]),
+        *x[0].hsplit([columns // 3]),
+        *torch.hsplit(torch.cat([x, x], 1), 2),
+    )
+
+
+class TestNumbersBesideTensors(ExporterTestCase):
+    """A distance from a diagonal, a size of windows, places to split at that are sizes."""
+
+    FUNCTIONS = diagonals, seen_through_windows, averages, parts
+
+    def test_any_size(self):
+        others = [(torch.randn(size),) for size in ((5, 23), (23, 12), (3, 9), (18, 17))]
+        shapes = ({0: "rows", 1: "columns"},)
+        for function in self.FUNCTIONS:
+            with self.subTest(function.__name__), self.assertNoLogs("experimental_experiment", "WARNING"):
+                self.export_and_compare(
+                    Function(function), (torch.randn(10, 16),), others=others, dynamic_shapes=shapes
+                )
+
+    def test_fixed_without_the_patch(self):
+        shapes, options = ({0: "rows", 1: "columns"},), ExportOptions(patches=False)
+        for function in self.FUNCTIONS:
+            model = Function(function)
+            with (
+                self.subTest(function.__name__),
+                self.assertRaises((CaptureError, AssertionError)),
+            ):
+                written = to_onnx(
+                    model, (torch.randn(10, 16),), dynamic_shapes=shapes, export_options=options
+                )
+                self.assert_matches(written, model, (torch.randn(5, 23),))
+
+
 if __name__ == "__main__":
     unittest.main()

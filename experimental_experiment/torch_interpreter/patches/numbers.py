@@ -23,6 +23,9 @@ NAMES = ("cos", "exp", "log", "log10", "log2", "sin", "sqrt")
 
 SYMBOLS = (torch.SymInt, torch.SymFloat)
 
+SPLITS = {"dsplit": (2, 3), "hsplit": (1, 1), "vsplit": (0, 2)}
+"""Functions that split one axis, and the least number of axes; ``hsplit`` splits the only one of a vector."""
+
 
 @patch(
     "torch",
@@ -36,6 +39,14 @@ SYMBOLS = (torch.SymInt, torch.SymFloat)
         "torch.kron",
         "torch.Tensor.kron",
         "torch.Tensor.unfold",
+        *(
+            f"{owner}.{name}"
+            for name in ("diag", "diagonal", "diag_embed")
+            for owner in ("torch", "torch.Tensor")
+        ),
+        *(f"{owner}.{name}" for name in SPLITS for owner in ("torch", "torch.Tensor")),
+        "torch.adaptive_avg_pool1d",
+        "torch.nn.functional.adaptive_avg_pool1d",
         *(f"torch.nn.functional.{name}_pool{axes}d" for name in ("avg", "max") for axes in (1, 2, 3)),
         *(f"torch.nn.functional.adaptive_max_pool{axes}d" for axes in (1, 2, 3)),
         "torch.SymInt.__round__",
@@ -50,9 +61,9 @@ SYMBOLS = (torch.SymInt, torch.SymFloat)
 def numbers_of_sizes() -> Iterator[None]:
     """``torch.linspace(0, 1, x.shape[1])`` fixes the size to the example's: some functions take Python's numbers only.
 
-    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.one_hot``, the scale of an
-    attention, pools over all of an axis, ``x.unfold(1, n // 4, n // 4)``, ``math.sqrt``, ``math.log``, ``numpy.sqrt`` and others, and the
-    divergences of distributions. An attention asks whether there are tokens at all, which the data may decide.
+    So do ``torch.fft.fftfreq``, ``torch.istft(length=)``, ``F.max_pool1d``, ``F.adaptive_max_pool2d``, ``F.adaptive_avg_pool1d``,
+    ``F.one_hot``, the scale of an attention, pools over all of an axis, ``x.unfold(1, n // 4, 2)``, ``x.diagonal(n // 4)``,
+    ``torch.diag_embed``, ``x.hsplit``, ``math.sqrt``, ``math.log``, ``numpy.sqrt`` and others, and the divergences of distributions. An attention asks whether there are tokens at all, which the data may decide.
     """
     functions = (
         (torch, "linspace", linspace),
@@ -68,6 +79,18 @@ def numbers_of_sizes() -> Iterator[None]:
         (torch, "kron", kron),
         (torch.Tensor, "kron", kron),
         (torch.Tensor, "unfold", unfold),
+        (torch, "adaptive_avg_pool1d", adaptive_avg_pool1d),
+        (torch.nn.functional, "adaptive_avg_pool1d", adaptive_avg_pool1d),
+        *(
+            (owner, wrap.__name__, wrap)
+            for wrap in (diag, diagonal, diag_embed)
+            for owner in (torch, torch.Tensor)
+        ),
+        *(
+            (owner, name, functools.partial(split, axis=axis, least=least))
+            for name, (axis, least) in SPLITS.items()
+            for owner in (torch, torch.Tensor)
+        ),
         *((math, name, wrap) for name, wrap in FLOATS.items()),
         *((cls, name, functools.partial(method, name)) for cls in SYMBOLS for name in NAMES),
         *(
@@ -371,16 +394,93 @@ def first_maximum(input: torch.Tensor, dim: Sequence[int], keepdim: bool) -> tor
     return input.max(dim[0], keepdim=keepdim).values
 
 
+def adaptive_avg_pool1d(of_numbers: Callable) -> Callable:
+    """`F.adaptive_avg_pool1d` to a size: that of images of one row, which takes sizes."""
+
+    def adaptive_avg_pool1d(input: torch.Tensor, output_size: Any) -> torch.Tensor:
+        sizes = output_size if isinstance(output_size, (tuple, list)) else [output_size]
+        if len(sizes) != 1 or not is_symbolic(sizes[0]):
+            return of_numbers(input, output_size)
+        return torch.nn.functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, sizes[0])).squeeze(-2)
+
+    return functools.wraps(of_numbers)(adaptive_avg_pool1d)
+
+
+def diag(of_numbers: Callable) -> Callable:
+    """`torch.diag` at a distance that is a size."""
+
+    def diag(input: torch.Tensor, diagonal: Any = 0, **options: Any) -> torch.Tensor:
+        if options or not is_symbolic(diagonal):
+            return of_numbers(input, diagonal, **options)
+        return (
+            torch.diag_embed(input, diagonal) if input.dim() == 1 else torch.diagonal(input, diagonal).clone()
+        )
+
+    return functools.wraps(of_numbers)(diag)
+
+
+def diagonal(of_numbers: Callable) -> Callable:
+    """`torch.diagonal` at a distance that is a size: the diagonal of what is right of so many columns, or below so many rows."""
+
+    def diagonal(
+        input: torch.Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1, **options: Any
+    ) -> torch.Tensor:
+        if options or not is_symbolic(offset):
+            return of_numbers(input, offset, dim1, dim2, **options)
+        for axis, skipped in ((dim1, torch.sym_max(-offset, 0)), (dim2, torch.sym_max(offset, 0))):
+            input = torch.ops.aten.slice.Tensor(input, axis, skipped)
+        return of_numbers(input, 0, dim1, dim2)
+
+    return functools.wraps(of_numbers)(diagonal)
+
+
+def diag_embed(of_numbers: Callable) -> Callable:
+    """`torch.diag_embed` at a distance that is a size: in the middle, then columns go round."""
+
+    def diag_embed(input: torch.Tensor, offset: Any = 0, dim1: int = -2, dim2: int = -1) -> torch.Tensor:
+        if not is_symbolic(offset):
+            return of_numbers(input, offset, dim1, dim2)
+        right, below = torch.sym_max(offset, 0), torch.sym_max(-offset, 0)
+        middle = of_numbers(torch.nn.functional.pad(input, (below, right)), 0, dim1, dim2)
+        return middle.roll(offset, dim2)
+
+    return functools.wraps(of_numbers)(diag_embed)
+
+
+def split(of_numbers: Callable, axis: int, least: int) -> Callable:
+    """`torch.hsplit`, `torch.vsplit`, `torch.dsplit` at places that are sizes."""
+
+    @functools.wraps(of_numbers)
+    def called(input: torch.Tensor, *args: Any, **options: Any) -> Any:
+        places = args[0] if args and isinstance(args[0], (tuple, list)) else ()
+        if input.dim() < least or not any([is_symbolic(place) for place in places]):
+            return of_numbers(input, *args, **options)
+        return torch.tensor_split(input, places, min(axis, input.dim() - 1))
+
+    return called
+
+
 def unfold(of_numbers: Callable) -> Callable:
-    """`torch.Tensor.unfold` into windows that are sizes and do not overlap: the axis, without its rest, is split in two."""
+    """`torch.Tensor.unfold` into windows, or at steps, that are sizes.
+
+    Windows that do not overlap are the axis, without its rest, split in two. Others are seen in the memory of a contiguous tensor.
+    """
 
     @functools.wraps(of_numbers)
     def called(self: torch.Tensor, dimension: int, size: Any, step: Any) -> torch.Tensor:
-        if self.dim() == 0 or not is_same(size, step) or not is_symbolic(size):
+        if self.dim() == 0 or not any([is_symbolic(size), is_symbolic(step)]):
             return of_numbers(self, dimension, size, step)
-        count = self.shape[dimension] // size
-        whole = self.narrow(dimension, 0, count * size)
-        return whole.unflatten(dimension, (count, size)).movedim(dimension % self.dim() + 1, -1)
+        axis = dimension % self.dim()
+        length, distance = self.shape[axis], self.stride(axis)
+        if is_same(size, step):
+            count = length // size
+            return self.narrow(axis, 0, count * size).unflatten(axis, (count, size)).movedim(axis + 1, -1)
+        if self.is_complex() or not is_same(self.storage_offset(), 0) or not self.is_contiguous():
+            return of_numbers(self, dimension, size, step)
+        torch._check(size <= length, lambda: f"windows of {size} elements in {length}")
+        sizes, strides = list(self.shape), list(self.stride())
+        sizes[axis], strides[axis] = (length - size) // step + 1, distance * step
+        return self.as_strided([*sizes, size], [*strides, distance], self.storage_offset())
 
     return called
 
