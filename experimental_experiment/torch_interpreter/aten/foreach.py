@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from experimental_experiment.torch_interpreter.composite import composite
-from experimental_experiment.torch_interpreter.registry import COMPLEX, TRANSLATIONS
+from experimental_experiment.torch_interpreter.registry import COMPLEX
 
 aten = torch.ops.aten
 
@@ -79,6 +79,12 @@ ENTRIES = {
 }
 """What an operator does to the entries of its lists."""
 
+OF_REALS = frozenset(
+    "_foreach_ceil _foreach_clamp_max _foreach_clamp_min _foreach_erf _foreach_erfc _foreach_floor _foreach_frac _foreach_lgamma "
+    "_foreach_max _foreach_maximum _foreach_minimum _foreach_round _foreach_sign _foreach_trunc".split()
+)
+"""Operators that torch refuses for complex tensors."""
+
 
 def of_each(function: Callable) -> Callable:
     """*function* over the entries of the lists among its arguments; what is no list is for all of them."""
@@ -109,5 +115,6 @@ def captured(name: str) -> list[torch._ops.OpOverload]:
 
 
 for _name, _function in ENTRIES.items():
-    for _table in (TRANSLATIONS, COMPLEX):
-        composite(*captured(_name), function=of_each(_function), table=_table)
+    composite(*captured(_name), function=of_each(_function))
+    if _name not in OF_REALS:
+        composite(*captured(_name), function=of_each(_function), table=COMPLEX)
