@@ -202,6 +202,33 @@ class TestIndices(ExporterTestCase):
                 args = X, torch.tensor(1), torch.tensor([0, 2])
                 self.export_and_compare(Model(function), args, others=others, dynamic_shapes=self.SHAPES)
 
+    def test_lists_with_sizes(self):
+        def lists(x):
+            rows, columns = x.shape
+            y = x.clone()
+            y[:, [0, columns - 1]] = 7
+            y[[0, rows - 1], [columns - 1, -1]] = 9
+            return x[:, [0, columns - 1, -1]], x[[0, rows - 1]], x[[1, rows // 2], [columns - 1, 0]], y
+
+        others = [(torch.randn(*sizes),) for sizes in ((3, 9), (7, 2), (2, 1))]
+        dynamic_shapes = ({0: "rows", 1: "columns"},)
+        for options in (ExportOptions(), ExportOptions(tracing="make_fx")):
+            with self.subTest(options):
+                self.export_and_compare(
+                    lists,
+                    (torch.randn(4, 6),),
+                    others=others,
+                    dynamic_shapes=dynamic_shapes,
+                    export_options=options,
+                )
+        with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
+            to_onnx(
+                lists,
+                (torch.randn(4, 6),),
+                dynamic_shapes=dynamic_shapes,
+                export_options=ExportOptions(strict=True),
+            )
+
     def test_positions_that_are_mapped(self):
         args = X, torch.tensor(1), torch.tensor([0, 2])
         for function in (read_mapped, write_mapped):

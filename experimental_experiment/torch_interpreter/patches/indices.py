@@ -1,4 +1,4 @@
-"""``x[i]`` and ``x[i] = y`` where *i* is a size or a tensor of one number.
+"""``x[i]`` and ``x[i] = y`` where *i* is a size, a list with one, or a tensor of one number.
 
 Source of semantics: torch/csrc/autograd/python_variable_indexing.cpp.
 """
@@ -37,7 +37,9 @@ WRITE = "torch._dynamo.variables.tensor.TensorVariable.method___setitem__"
 def indices_of_one_axis() -> Iterator[None]:
     """``x[rows, x.shape[1] - 1]`` and ``cache[:, n] = y`` hold the example's index; where it is a 0-d tensor, torch.export refuses them.
 
-    Such an index is a view, as it is alone: ``x[:, n]``, of which the others are taken, or which is written. What ``torch.vmap`` maps
+    A list of positions with a size in it, ``x[:, [0, n - 1]]``, holds the example's, too; it becomes a tensor, not under TorchDynamo.
+
+    A number is a view, as it is alone: ``x[:, n]``, of which the others are taken, or which is written. What ``torch.vmap`` maps
     are many positions, no number.
     """
     importlib.import_module("torch._export.non_strict_utils")  # it brings TorchDynamo
@@ -55,6 +57,12 @@ def with_views(override: Callable) -> Callable:
             return override(self, func, args, kwargs)
         tensor, index, *values = args
         items = index if isinstance(index, tuple) else (index,)
+        if any(map(is_list_with_sizes, items)):
+            indices_of_one_axis.used()
+            index = items = tuple(
+                called(*override(self, torch.tensor, (item,), {})) if is_list_with_sizes(item) else item
+                for item in items
+            )
         if any(map(is_small_mask, items)):
             indices_of_one_axis.used()
             index = items = tuple(item.bool() if is_small_mask(item) else item for item in items)
@@ -70,6 +78,17 @@ def with_views(override: Callable) -> Callable:
         return write if values else read, (tensor, index, *values), {}
 
     return _override
+
+
+def called(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What a function gives that the handler puts in the place of another one."""
+    return function(*args, **kwargs)
+
+
+def is_list_with_sizes(item: Any) -> bool:
+    """Whether positions are listed, ``[0, n - 1]``, and one of them is a symbol: a tensor of them is asked for no number."""
+    is_list = isinstance(item, list) and all(isinstance(position, (int, torch.SymInt)) for position in item)
+    return is_list and any(isinstance(position, torch.SymInt) for position in item)
 
 
 def traced_reads(call_function: Callable) -> Callable:
