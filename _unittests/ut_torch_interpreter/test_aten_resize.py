@@ -275,6 +275,34 @@ class TestResize(ExporterTestCase):
                     kinds = [node.op_type for node in model.graph.node if node.op_type != "Cast"]
                     self.assertEqual(resizes, kinds == ["Resize"])
 
+    def test_sizes_that_are_a_multiple(self):
+        """``size=(x.shape[2] * 2, ...)`` is what ``scale_factor=2`` is, up to the factors that float32 keeps apart."""
+
+        def resized(factor, mode, x):
+            images = (x, x[:, :, ::2])
+            sizes = [[factor * size for size in image.shape[2:]] for image in images]
+            return [torch.nn.functional.interpolate(*pair, mode=mode) for pair in zip(images, sizes)]
+
+        modes = {1: ["linear"], 2: ["bilinear", "bicubic"], 3: ["trilinear"]}
+        for dims, own in modes.items():
+            for mode in ("nearest", "nearest-exact", *own):
+                for factor in (1, 2, 41, 64, 65) if dims == 1 else (3,):
+                    with self.subTest(dims=dims, mode=mode, factor=factor):
+                        written = self.export_and_compare(
+                            functools.partial(resized, factor, mode),
+                            (normal(1, 2, *(5, 4, 3)[:dims]),),
+                            dynamic_shapes=({axis: f"size_{axis}" for axis in range(2, 2 + dims)},),
+                            others=[(normal(1, 2, *sizes[:dims]),) for sizes in ((9, 1, 2), (1, 3, 7))],
+                        )
+                        kinds = {node.op_type for node in written.graph.node} - {
+                            "Slice",
+                            "Identity",
+                            "Squeeze",
+                            "Unsqueeze",
+                        }
+                        is_one = factor < 65 and (factor != 41 or mode != "nearest")
+                        self.assertEqual(is_one, kinds <= {"Resize"}, kinds)
+
     def test_axes_that_a_factor_keeps_or_doubles(self):
         """ATen's kernel of two axes reads whole elements then, those of one and of three axes do not."""
 

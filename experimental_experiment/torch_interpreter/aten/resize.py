@@ -27,6 +27,7 @@ from experimental_experiment.torch_interpreter.aten.resize_sizes import (
     step_of,
     stretch,
     target,
+    whole_factor,
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -157,6 +158,9 @@ def resized(op, x, sizes, scales, align_corners: bool, copied: bool, **attribute
     attributes["coordinate_transformation_mode"] = "align_corners" if align_corners else "half_pixel"
     axes = [(op.size(x, axis), *item) for axis, item in enumerate(zip(sizes, scales), 2)]
     told = all(is_told(op, *axis) for axis in axes)
+    if not any(scales):
+        factors = [whole_factor(op, size, out) for size, out, _ in axes]
+        axes = axes if None in factors else [(*axis[:2], factor) for axis, factor in zip(axes, factors)]
     if align_corners:  # positions depend on the sizes alone: their quotient gives a whole length
         axes = [(size, out, None if is_static(size, out) else scale) for size, out, scale in axes]
     found = [stretch(*axis, copied and not align_corners) for axis in axes] if told else [None]

@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.aten.resize_sizes import (
     step_of,
     stretch,
     target,
+    whole_factor,
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
@@ -92,7 +93,7 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
     if fits:
         scales = [None if keeps_or_doubles(*axis) else axis[2] for axis in zip(inner, sizes, scales)]
     axes = list(zip(inner, sizes, scales))
-    factors = [repetitions(*axis, shift) for axis in axes]
+    factors = [repetitions(op, *axis, shift) for axis in axes]
     if None in factors and shift == 0 and x.dtype != DOUBLE and all(is_told(op, *axis) for axis in axes):
         dtype = computing_dtype(x).numpy().type
         factors = [sampling(dtype, *axis, fits) for axis in axes]
@@ -116,8 +117,9 @@ def keeps_or_doubles(size: Size, out: Size, scale: float | None) -> bool:
     return is_static(size, out) and out in (size, 2 * size)
 
 
-def repetitions(size: Size, out: Size, scale: float | None, shift: float) -> int | None:
+def repetitions(op, size: Size, out: Size, scale: float | None, shift: float) -> int | None:
     """The whole number of times that every element of an axis is repeated, None when this is not so."""
+    scale = scale or whole_factor(op, size, out)
     if is_static(size, out):
         repeats, count = out // size if size else 0, out
     elif scale is not None and scale == int(scale):

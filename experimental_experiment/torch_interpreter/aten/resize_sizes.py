@@ -9,6 +9,7 @@ import dataclasses
 
 import numpy as np
 import onnx_ir as ir
+from sympy import expand
 from torch.utils._sympy.functions import ToFloat, TruncToInt
 
 from experimental_experiment.torch_interpreter import dtypes
@@ -27,6 +28,9 @@ FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType
 
 LARGEST = 2**17
 """Sizes below are verified to be stretched as torch does, when they are symbolic."""
+
+LARGEST_FACTOR = 64
+"""Whole factors up to this one give sizes below `LARGEST` exactly, in float32 too."""
 
 
 def check_float(x: ir.Value) -> None:
@@ -47,6 +51,23 @@ def target(op, x, output_size, scale_factors) -> tuple[list[Size], list[float | 
         else:
             sizes.append(op.Cast(op.Mul(op.Cast(size, to=DOUBLE), float(scale)), to=INT64))
     return sizes, list(scale_factors)
+
+
+def whole_factor(op, size: Size, out: Size) -> float | None:
+    """The number of times that an axis of any size is as long as before, as in ``x.shape[2] * 3``; None when it is not known to be whole.
+
+    The step is that of the factor: the quotient of the sizes and one by the factor are one number of float32.
+    """
+    if is_static(size) or is_static(out):
+        return None
+    before, after = (op.context.dimensions.expressions.get(label(item)) for item in (size, out))
+    if before is None or after is None:
+        return None
+    terms, others = (expand(expression).as_coefficients_dict() for expression in (before, after))
+    factors = {others.get(term, 0) / count for term, count in terms.items()}
+    factor = factors.pop()
+    is_whole = not factors and terms.keys() == others.keys() and factor.is_Integer
+    return float(factor) if is_whole and 0 < factor <= LARGEST_FACTOR else None
 
 
 def computing_dtype(x: ir.Value) -> ir.DataType:
