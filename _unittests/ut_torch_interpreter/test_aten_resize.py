@@ -303,6 +303,29 @@ class TestResize(ExporterTestCase):
                         is_one = factor < 65 and (factor != 41 or mode != "nearest")
                         self.assertEqual(is_one, kinds <= {"Resize"}, kinds)
 
+    def test_the_precision_of_nearest_neighbours(self):
+        """Bytes are found in float32; float64 is, too, where it is floored, and its gradient everywhere."""
+
+        def resized(x):
+            for factor in (41, 47, 49, 55, 61):
+                yield torch.nn.functional.interpolate(x, factor * x.shape[2] if factor != 47 else 5 * 47)
+                yield torch.nn.functional.interpolate(x, scale_factor=factor)
+
+        def shared(gradient, factor):
+            sizes = [gradient.shape[2]], [1, 1, gradient.shape[2] // factor]
+            return torch.ops.aten.upsample_nearest1d_backward(gradient, *sizes)
+
+        for dtype in (torch.uint8, torch.float64):
+            with self.subTest(dtype=dtype):
+                x, other = (torch.arange(size).to(dtype).reshape(1, 1, size) for size in (5, 7))
+                self.assert_same_as_eager(lambda x: list(resized(x)), x)
+                self.assert_same_as_eager(
+                    lambda x: torch.nn.functional.interpolate(x, 5 * 49), x, others=[(other,)]
+                )
+        for factor in (41, 49):
+            gradient = normal(1, 1, 5 * factor, dtype=torch.float64)
+            self.assert_same_as_eager(functools.partial(shared, factor=factor), gradient, dynamic=False)
+
     def test_axes_that_a_factor_keeps_or_doubles(self):
         """ATen's kernel of two axes reads whole elements then, those of one and of three axes do not."""
 

@@ -323,9 +323,9 @@ def nearest_back(op, grad_output, output_size, input_size, scales, shift: float)
 
     def matrix(axis, dtype):
         size = input_size[axis + 2]
-        # positions are computed in the precision of the forward operator
+        # positions are computed in float32, whatever the forward operator does
         place = [size], [output_size[axis]], [scales[axis]]
-        (index,) = nearest_indices(op, dtype, *place, shift, fits=shift == 0)
+        (index,) = nearest_indices(op, ir.DataType.FLOAT, *place, shift, fits=shift == 0)
         return from_taps(op, [(index, None)], size, dtype)
 
     return carried_back(op, grad_output, len(output_size), matrix)

@@ -15,9 +15,9 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.resize_sizes import (
     DOUBLE,
+    FLOAT,
     INT64,
     LARGEST,
-    computing_dtype,
     is_told,
     step_of,
     stretch,
@@ -95,8 +95,7 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
     axes = list(zip(inner, sizes, scales))
     factors = [repetitions(op, *axis, shift) for axis in axes]
     if None in factors and shift == 0 and x.dtype != DOUBLE and all(is_told(op, *axis) for axis in axes):
-        dtype = computing_dtype(x).numpy().type
-        factors = [sampling(dtype, *axis, fits) for axis in axes]
+        factors = [sampling(*axis, fits) for axis in axes]
     if None not in factors:
         return op.Resize(
             x,
@@ -106,7 +105,7 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
             coordinate_transformation_mode="asymmetric",
             nearest_mode="floor",
         )
-    indices = nearest_indices(op, computing_dtype(x), inner, sizes, scales, shift, fits)
+    indices = nearest_indices(op, DOUBLE if x.dtype == DOUBLE else FLOAT, inner, sizes, scales, shift, fits)
     for axis, index in reversed(list(enumerate(indices, 2))):
         x = op.Gather(x, index, axis=axis)
     return x
@@ -130,7 +129,7 @@ def repetitions(op, size: Size, out: Size, scale: float | None, shift: float) ->
     return repeats if repeats and np.array_equal(read, np.arange(count) // repeats) else None
 
 
-def sampling(dtype: type, size: Size, out: Size, scale: float | None, fits: bool) -> np.float32 | None:
+def sampling(size: Size, out: Size, scale: float | None, fits: bool) -> np.float32 | None:
     """The factor with which Resize reads what torch reads of an axis, in float32 and in float64; None when there is none.
 
     *fits*: as in `nearest_indices`.
@@ -138,13 +137,13 @@ def sampling(dtype: type, size: Size, out: Size, scale: float | None, fits: bool
     if is_static(size, out):
         if not size or not out:
             return None
-        found, read = stretch(size, out, None, False), elements_read(dtype, size, out, scale, 0.0)
+        found, read = stretch(size, out, None, False), elements_read(np.float32, size, out, scale, 0.0)
         last = size - 1
     else:
         found = stretch(size, out, scale, False)
         if found is None or (fits and not keeps_or_doubles_alike(scale)):
             return None
-        read, last = elements_read(dtype, size, LARGEST, scale, 0.0), math.inf
+        read, last = elements_read(np.float32, size, LARGEST, scale, 0.0), math.inf
     same = all(
         np.array_equal(
             np.minimum(np.floor(np.arange(len(read), dtype=kind) / kind(found.factor)), last), read
@@ -162,9 +161,10 @@ def keeps_or_doubles_alike(scale: float) -> bool:
 
 
 def elements_read(dtype: type, size: Size, out: int, scale: float | None, shift: float) -> np.ndarray:
-    """The element of an axis that each of *out* outputs reads, in the precision of ATen."""
+    """The element of an axis that each of *out* outputs reads, in the precision of ATen, whose floor is that of float32."""
     step = dtype(1 / scale) if scale else dtype(size) / dtype(out or 1)
-    read = np.floor((np.arange(out, dtype=dtype) + dtype(shift)) * step).astype(np.int64)
+    place = (np.arange(out, dtype=dtype) + dtype(shift)) * step
+    read = np.floor(place.astype(np.float32)).astype(np.int64)
     return np.minimum(read, size - 1) if is_static(size) else read
 
 
@@ -202,7 +202,8 @@ def nearest_indices(
     indices = []
     for size, count, step, scale in zip(sizes, counts, steps, scales):
         number = op.Range(op.constant(0, dtype), count, op.constant(1, dtype))
-        index = op.Cast(op.Mul(op.Add(number, shift) if shift else number, step), to=INT64)
+        place = op.Mul(op.Add(number, shift) if shift else number, step)
+        index = op.Cast(op.Cast(place, to=FLOAT), to=INT64)  # ATen's floor is that of float32
         indices.append(op.Min(index, minus(op, size, 1)) if scale else index)
     return indices
 
