@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import functools
+import importlib.util
 import os
 import tempfile
 import unittest
@@ -346,6 +347,28 @@ class TestOptions(ExporterTestCase):
         with self.assertRaises(CaptureError) as caught:
             to_onnx(other, (x, x))
         self.assertNotIn("isinstance(x", str(caught.exception).partition("hint")[2])
+
+    def test_sizes_for_einx(self):
+        """The function of einx that asks for them stands in its package, the one that calls it does not."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "einx", "torch.py")
+            os.mkdir(os.path.dirname(file))
+            with open(file, "w") as stream:
+                stream.write("def get_shape(x):\n    return tuple(int(size) for size in x.shape)\n")
+            spec = importlib.util.spec_from_file_location("stand_in_for_einx", file)
+            einx = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(einx)
+            for strict in (False, True):
+                with (
+                    self.subTest(strict=strict),
+                    self.assertRaisesRegex(CaptureError, "write the call with einops"),
+                ):
+                    to_onnx(
+                        lambda x: x.reshape(einx.get_shape(x)) + torch.ones(2, 1),
+                        (torch.randn(2, 3),),
+                        dynamic_shapes=({0: "rows", 1: "columns"},),
+                        export_options=ExportOptions(strict=strict),
+                    )
 
     def test_decompositions(self):
         table = {torch.ops.aten.gelu.default: by_erf}

@@ -178,6 +178,12 @@ NUMBERS = (
 )
 """The advice for a size that Python itself asked to be a number."""
 
+EINX = re.compile(r"[\\/]einx[\\/]|\beinx\.")
+"""The file or the line of a call of einx."""
+
+EINX_SIZES = "einx makes numbers of Python of all sizes: write the call with einops or with torch's functions, or leave the dimensions static"
+"""The advice for a size in such a call; a strict capture makes numbers of them, too."""
+
 LOOPS = (
     "a Python loop over a size has as many turns as for the example: torch._higher_order_ops.scan, or "
     "experimental_experiment.higher_order_ops.simple_loop_for, has those of any size"
@@ -297,6 +303,8 @@ def hint(error: BaseException, source: Source | None = None) -> str:
     if source is not None and DATA.search(f"{type(error).__name__}: {error}") and BRANCH.search(source[3]):
         return BRANCHES
     if source is not None and "specialized" in str(error):
+        if EINX.search(f"{source[0]}:{source[3]}"):
+            return EINX_SIZES
         if ".tolist()" in source[3]:
             return LISTS
         if LOOP.search(source[3]):
