@@ -1,11 +1,13 @@
 """Conditions on sizes that exclude one another, and conditions of bytes."""
 
+import sys
 import unittest
 
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.patches import conditions
 from experimental_experiment.versions import numbers
 
 
@@ -165,6 +167,53 @@ class TestConditions(ExporterTestCase):
         self.export_and_compare(Bytes(), call(4), dynamic_shapes=shapes, export_options=options)
         with self.assertRaisesRegex(CaptureError, "predicate to be bool"):
             to_onnx(Bytes(), call(4), export_options=ExportOptions(patches=False))
+
+    def test_numbers_or_zero(self):
+        class Counted(torch.nn.Module):
+            def forward(self, index):
+                size = index.max().item() + 1
+                return torch.bincount(index, minlength=size or 0)
+
+        class Asked(torch.nn.Module):
+            def forward(self, index):
+                size = index.max().item()
+                return index + (1 if size or 0 else 2)
+
+        indices = [torch.tensor(values) for values in ([0, 2, 1], [0], [4, 4, 0, 1])]
+        shapes = {"index": {0: "count"}}
+        for index in indices:
+            self.export_and_compare(
+                Counted(), (index,), others=[(other,) for other in indices], dynamic_shapes=shapes
+            )
+        for model, options in ((Counted(), ExportOptions(patches=False)), (Asked(), None)):
+            with self.assertRaisesRegex(CaptureError, "data-dependent"):
+                to_onnx(model, indices[:1], dynamic_shapes=shapes, export_options=options)
+
+    def test_the_code_of_a_number_or_zero(self):
+        class Number:
+            def __bool__(self):
+                frame = sys._getframe(1)
+                asked.append(conditions.is_or_zero(frame.f_code, frame.f_lasti))
+                return False
+
+        def values(n):
+            return [n or 0, abs(n or 0), (n or 0) + 1]
+
+        def others(n):
+            for _ in range(1):
+                if not n:
+                    return n or 1, n or 0.0, n or False, n and 0, (n or 0) and 3, 0 if n or 0 else 1
+            return 0
+
+        def left(n):
+            for _ in range(1):
+                if not n:
+                    return 0
+
+        for function, expected in ((values, True), (others, False), (left, False)):
+            asked = []
+            function(Number())
+            self.assertEqual({expected}, set(asked))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
-"""Conditions as torch.export does not take them: ``is_short ^ (height < width)``, compared with numbers, bytes in the place of booleans."""
+"""Conditions as torch.export does not take them: ``is_short ^ (height < width)``, compared with numbers, bytes in the place of booleans,
+numbers that are themselves or zero."""
 
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
 
+from experimental_experiment.torch_interpreter.frames import asking_frame
 from experimental_experiment.torch_interpreter.patches.indices import HANDLER
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
 
@@ -98,3 +103,43 @@ def with_booleans(override: Callable) -> Callable:
         return override(self, func, args, kwargs)
 
     return _override
+
+
+JUMPS = ("TO_BOOL", "POP_JUMP_IF_TRUE", "JUMP_IF_TRUE_OR_POP", "NOT_TAKEN", "POP_TOP")
+"""How Python goes on to the second operand of an ``or`` whose first one is nothing."""
+
+
+@patch("torch", replaces=("torch.SymInt.__bool__",), default=True)
+def numbers_or_zero() -> Iterator[None]:
+    """``minlength=dim_size or 0`` of a number that the data decide, as in PyTorch Geometric, is refused: torch cannot say whether it is zero.
+
+    It is the number either way.
+    """
+    with replaced(torch.SymInt, "__bool__", kept_or_zero(torch.SymInt.__bool__)):
+        yield
+
+
+def kept_or_zero(bool_: Callable) -> Callable:
+    """``SymInt.__bool__`` that answers yes where the other answer takes a zero in its place."""
+
+    def __bool__(self: torch.SymInt) -> bool:
+        frame = asking_frame(sys._getframe())
+        if is_or_zero(frame.f_code, frame.f_lasti):
+            numbers_or_zero.used()
+            return True
+        return bool_(self)
+
+    return __bool__
+
+
+@functools.cache
+def is_or_zero(code: CodeType, offset: int) -> bool:
+    """Whether the question at an offset of a function is that of ``number or 0``, which is there for its value, not for its truth."""
+    steps = list(dis.get_instructions(code))
+    at = next((place for place, step in enumerate(steps) if step.offset == offset), 0)
+    if steps[at].opname != "JUMP_IF_TRUE_OR_POP" and steps[at - 1].opname != "COPY":  # from 3.12 on
+        return False
+    zero, *others = [step for step in steps[at : at + 8] if step.opname not in JUMPS]
+    is_zero = zero.opname.startswith("LOAD_") and type(zero.argval) is int and zero.argval == 0
+    # what is asked again may be the other side of the first question
+    return is_zero and bool(others) and "JUMP" not in others[0].opname and others[0].opname != "COPY"
