@@ -286,7 +286,8 @@ class TestClasses(ExporterTestCase):
 
     def test_same_as_eager(self):
         def classes(x):
-            return functional.one_hot(x), torch.nn.functional.one_hot(x[:, 0] + 2, -1) * 2
+            several = functional.one_hot(x[:, 0], x.max() + 2)  # a number that is a tensor
+            return functional.one_hot(x), torch.nn.functional.one_hot(x[:, 0] + 2, -1) * 2, several
 
         others = [(torch.zeros(1, 2, dtype=torch.int64),), (torch.randint(0, 9, (5, 2)),)]
         example = (torch.tensor([[0, 3], [2, 1]]),)

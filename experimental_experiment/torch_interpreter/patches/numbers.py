@@ -258,7 +258,9 @@ def one_hot(of_numbers: Callable) -> Callable:
     """`torch.nn.functional.one_hot` of any number of classes, also of as many as the data have."""
 
     def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
-        if num_classes == -1 and isinstance(tensor, FakeTensor):
+        if isinstance(num_classes, FakeTensor):
+            num_classes = num_classes.item()
+        if not is_symbolic(num_classes) and num_classes == -1 and isinstance(tensor, FakeTensor):
             num_classes = tensor.max().item() + 1
         if not is_symbolic(num_classes):
             return of_numbers(tensor, num_classes)
