@@ -14,9 +14,11 @@ CONSTANTS = "int64[1] zero={0}, int64[1] one={1}, int64[1] two={2}, int64[1] min
 
 
 class InferenceTestCase(unittest.TestCase):
-    def same(self, text, *feeds):
-        """The optimized model: the same results; twice is once."""
-        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18, "f": 1]> {text}')
+    def same(self, text, *feeds, opset=18, is_inferred=False):
+        """The optimized model: the same results; twice is once. With *is_inferred*, the file has the shapes that onnx infers."""
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}, "f": 1]> {text}')
+        if is_inferred:
+            model = onnx.shape_inference.infer_shapes(model)
         optimized = optimize(model)
         for item in feeds:
             np.testing.assert_equal(
@@ -85,6 +87,53 @@ class TestMisread(InferenceTestCase):
     def test_a_slice_of_constants_is_known(self):
         optimized = self.sized("shape = Slice(sizes, one, two)", {"x": X})
         self.assertEqual(["Identity"], operators(optimized))
+
+
+class TestNamesOfParts(InferenceTestCase):
+    """In opset 10, what a Slice leaves of an axis of unknown size has the name of all of it."""
+
+    FEEDS = [{"x": np.arange(size, dtype=np.float32)} for size in (5, 2)]
+    CONSTANTS = "<int64[1] zero={0}, int64[1] two={2}>"
+
+    def test_a_slice_stays(self):
+        nodes = "s = Exp(x) n = Slice(s, zero, two) y = Neg(n)"
+        text = f"agraph (float[N] x) => (float[A] y) {self.CONSTANTS} {{ {nodes} }}"
+        for is_inferred in (False, True):
+            with self.subTest(is_inferred=is_inferred):
+                optimized = self.same(text, *self.FEEDS, opset=10, is_inferred=is_inferred)
+                self.assertEqual(["Exp", "Slice", "Neg"], operators(optimized))
+
+    def test_other_nodes_do_not_know_the_name(self):
+        """The size of a part is not that of all, which a Shape behind it gives."""
+        nodes = "n = Slice(x, zero, two) e = Exp(n) f = Shape(e) z = Shape(x) t = Expand(e, f) y = ConstantOfShape(f)"
+        text = f"agraph (float[N] x) => (float[A] y, float[B] t, int64[1] z) {self.CONSTANTS} {{ {nodes} }}"
+        for is_inferred in (False, True):
+            with self.subTest(is_inferred=is_inferred):
+                self.same(text, *self.FEEDS, opset=10, is_inferred=is_inferred)
+
+    def test_a_slice_that_a_rule_writes(self):
+        nodes = "s = Slice(x, zero, minus) n = Slice(s, zero, two) y = Neg(n)"
+        text = f"agraph (float[N] x) => (float[A] y) <{CONSTANTS}> {{ {nodes} }}"
+        self.same(text, *self.FEEDS, opset=10)
+
+    def test_a_slice_in_a_local_function(self):
+        """The operator set is the function's."""
+        body = "one = Constant<value = int64[1] {1}>() zero = Constant<value = int64[1] {0}>() y = Slice(x, zero, one)"
+        function = f'<domain: "f", opset_import: ["": 10]> head (x) => (y) {{ {body} }}'
+        nodes = "h = f.head(x) z = Shape(x) t = Expand(h, z) y = Neg(t)"
+        text = f"agraph (float[N] x) => (float[A] y) {{ {nodes} }} "
+        self.same(text + function, *self.FEEDS)
+
+    def test_known_sizes_are_inferred(self):
+        nodes = "s = Exp(x) n = Slice(s, zero, five) y = Neg(n)"
+        text = f"agraph (float[5] x) => (float[A] y) <int64[1] zero={{0}}, int64[1] five={{5}}> {{ {nodes} }}"
+        self.assertEqual(["Exp", "Neg"], operators(self.same(text, self.FEEDS[0], opset=10)))
+
+    def test_attributes_of_the_first_version(self):
+        text = (
+            "agraph (float[N] x) => (float[A] y) { s = Exp(x) n = Slice<starts=[0], ends=[2]>(s) y = Neg(n) }"
+        )
+        self.assertEqual(["Exp", "Slice", "Neg"], operators(self.same(text, *self.FEEDS, opset=9)))
 
 
 class TestBodies(InferenceTestCase):

@@ -78,8 +78,8 @@ The frequencies of sinusoidal positions are such numbers: their last bit, times 
 """
 
 
-INFERRED_SINCE = {"GreaterOrEqual": 16, "LessOrEqual": 16, "Reshape": 14}
-"""Operators whose first versions infer no rank, and the version that does, which says the same otherwise."""
+INFERRED_SINCE = {"GreaterOrEqual": 16, "LessOrEqual": 16, "Reshape": 14, "Slice": 11}
+"""Operators whose first versions infer no rank, or names of sizes that are cut, and the version that does not, which says the same otherwise."""
 
 
 COMPARED = frozenset(
@@ -108,8 +108,12 @@ def schema_of(op_type: str, opset: int, domain: str) -> onnx.defs.OpSchema | Non
 @functools.cache
 def inferred_as(op_type: str, opset: int, domain: str) -> tuple[int, onnx.defs.OpSchema | None]:
     """The version of an operator by which its results are inferred, and its schema."""
-    version = max(opset, INFERRED_SINCE.get(op_type, 0))
-    return version, schema_of(op_type, version, domain)
+    schema, since = schema_of(op_type, opset, domain), INFERRED_SINCE.get(op_type, 0)
+    newer = schema_of(op_type, since, domain) if since > opset else None
+    if schema is None or newer is None:
+        return opset, schema
+    has_inputs = schema.max_input == newer.max_input  # which were attributes once
+    return (since, newer) if has_inputs else (opset, schema)
 
 
 def type_proto(value: ir.Value) -> onnx.TypeProto:

@@ -1,12 +1,13 @@
 """What onnx's inference of whole models is not shown, as it would end the process or know sizes that are others; what it is shown in bodies.
 
-Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0.
+Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0. In opset 10, what a Slice leaves of an axis
+has the name of all of it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 import onnx_ir as ir
@@ -37,12 +38,12 @@ IN_A_ROW = frozenset(("Add", "Concat", "Mul", "Slice", "Sub"))
 
 
 @contextlib.contextmanager
-def hidden(nodes: Sequence[ir.Node], follows: bool) -> Iterator[list[ir.Node]]:
+def hidden(nodes: Mapping[ir.Node, int], follows: bool) -> Iterator[list[ir.Node]]:
     """While this lasts, inference does not know the operators that it cannot take, nor, where it *follows* sizes, those that it misreads.
 
-    Returns the nodes, but for those of `MAPS`.
+    *nodes*: the operator set of each. Returns the nodes, but for those of `MAPS`.
     """
-    found = [node for node in nodes if is_refused(node) or (follows and is_misread(node))]
+    found = [node for node, opset in nodes.items() if is_hidden(node, opset, follows)]
     names = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
     names += [(node, node.op_type) for node in found]
     for node, operator in names:
@@ -52,6 +53,19 @@ def hidden(nodes: Sequence[ir.Node], follows: bool) -> Iterator[list[ir.Node]]:
     finally:
         for node, operator in names:
             node.op_type = operator
+
+
+def is_hidden(node: ir.Node, opset: int, follows: bool = True) -> bool:
+    """Whether inference is not shown a node."""
+    return is_refused(node) or keeps_names(node, opset) or (follows and is_misread(node))
+
+
+def keeps_names(node: ir.Node, opset: int) -> bool:
+    """Whether inference may give a part of an axis the name of all of it, as it does in one version of Slice."""
+    if opset != 10 or node.op_type != "Slice" or node.domain or not node.inputs:
+        return False
+    data = node.inputs[0]
+    return data is None or data.shape is None or not data.shape.is_static()
 
 
 def is_refused(node: ir.Node) -> bool:

@@ -26,7 +26,15 @@ from experimental_experiment.xoptim.graphs import (
     remove_unused_weights,
     share_expressions,
 )
-from experimental_experiment.xoptim.hidden import has_type, hidden, is_misread, is_refused, know_hidden, shown
+from experimental_experiment.xoptim.hidden import (
+    has_type,
+    hidden,
+    is_hidden,
+    is_misread,
+    keeps_names,
+    know_hidden,
+    shown,
+)
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
@@ -219,8 +227,10 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
         # a file may tell another shape of it, with which inference learns nothing at all
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
-    unknown = [value for node in nodes for value in node.outputs if value.shape is None]
     is_foreign = model.producer_name != PRODUCER
+    if is_foreign:
+        forget_kept_names(nodes, model.graph.opset_imports.get("", 1))
+    unknown = [value for node in nodes for value in node.outputs if value.shape is None]
     if is_foreign and not RECURRENT.isdisjoint(operators) and size_names_of(model.graph.inputs):
         forget_examples(model, nodes, made_up)
     if any(value.producer().graph is model.graph for value in unknown):
@@ -233,6 +243,16 @@ def size_names_of(values: Iterable[ir.Value]) -> set[str]:
     """The names of sizes of some values, but those that onnx's inference makes up."""
     sizes = [size for value in values if value.shape is not None for size in value.shape]
     return {size.value for size in sizes if not isinstance(size, int) and not is_open(size)}
+
+
+def forget_kept_names(nodes: Sequence[ir.Node], opset: int) -> None:
+    """Where inference may have given a part of an axis the name of all of it, sizes of a file have no names from now on."""
+    parts = [node.outputs[0] for node in nodes if keeps_names(node, opset)]
+    if parts:
+        values = (value for node in nodes for value in node.outputs)
+        forget_sizes(values, lambda size: not isinstance(size, int))
+    for value in parts:
+        value.shape = None
 
 
 def forget_examples(model: ir.Model, nodes: Iterable[ir.Node], made_up: set[str]) -> None:
@@ -287,7 +307,8 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     before = size_names(nodes) | size_names(model.graph.inputs)
     made_up.clear()
     given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
-    everywhere = [*nodes, *(node for function in model.functions.values() for node in nodes_of(function))]
+    roots = (model.graph, *model.functions.values())
+    everywhere = {node: root.opset_imports.get("", 1) for root in roots for node in nodes_of(root)}
     # dtypes first: they tell what inference may misread
     follows = not any(is_misread(node) and not has_type(node) for node in nodes)
     opset, goes_on = model.graph.opset_imports.get("", 1), True
@@ -298,7 +319,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
             # a node that is refused stays as it is
             ShapeInferencePass(check_type=False, strict_mode=False, data_prop=follows)(model)
         goes_on = not follows or know_hidden(kept, opset)
-        goes_on |= any(not (is_refused(node) or is_misread(node)) for node in kept)
+        goes_on |= any(not is_hidden(node, everywhere[node]) for node in kept)
         follows = True
     for value in in_order:  # onnx-ir leaves the large ones behind the small ones
         initializers.add(initializers.pop(value.name))
