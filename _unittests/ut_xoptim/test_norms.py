@@ -11,6 +11,7 @@ from experimental_experiment.xoptim import optimize
 CONSTANTS = """
 two = Constant <value_float=2.0> () half = Constant <value_float=0.5> () minus_half = Constant <value_float=-0.5> ()
 epsilon = Constant <value_float=1e-5> () last = Constant <value_ints=[-1]> () second = Constant <value_ints=[1]> ()
+third = Constant <value_ints=[2]> ()
 both = Constant <value_ints=[2,1]> ()
 """
 SCALE = "w = Constant <value = float[4] {1.5,-2,0.25,3}> ()"
@@ -74,6 +75,18 @@ class TestLayers(NormTestCase):
                     .replace(", last)", ")"),
                     ["LayerNormalization", "Abs"],
                     17,
+                ),
+                "axes from the first and from the last one": (
+                    graph(f"{LAYER} y = Abs(n)".replace("ReduceMean(x, last)", "ReduceMean(x, third)")),
+                    ["LayerNormalization", "Abs"],
+                ),
+                "axes that one mean is told": (
+                    graph(
+                        f"{LAYER} y = Abs(n)".replace("ReduceMean(x, last)", "ReduceMean(x)"),
+                        "float[4] y",
+                        "float[4] x",
+                    ),
+                    ["LayerNormalization", "Abs"],
                 ),
                 "of all axes": (
                     graph(f"{LAYER} y = Abs(n)".replace(", last)", ")"), "float[2,3,4] y", "float[2,3,4] x"),

@@ -8,7 +8,7 @@ from _unittests.ut_xoptim.cases import RuleTestCase, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import optimize
 
-NUMBERS = "s = Constant<value=float{0.037}>() z = Constant<value=uint8{3}>() k = Constant<value=uint8{4}>() "
+NUMBERS = "s = Constant<value=float{0.037}>() z = Constant<value=uint8{3}>() k = Constant<value=uint8{4}>() n = Constant<value=uint8{0}>() "
 BOTH = "v = Constant<value=float[2]{0.037,0.5}>() w = Constant<value=uint8[2]{3,4}>() "
 
 
@@ -18,6 +18,8 @@ class TestQuantization(RuleTestCase):
             ("uint8", "d = DequantizeLinear(x, s, z) q = QuantizeLinear(d, s, z) y = Identity(q)", ["Identity"]),
             ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) q = QuantizeLinear<axis=1>(d, v, w) y = Identity(q)", ["Identity"]),
             ("uint8", "d = DequantizeLinear(x, s) q = QuantizeLinear(d, s) y = Identity(q)", ["Identity"]),
+            ("uint8", "d = DequantizeLinear(x, s) q = QuantizeLinear(d, s, n) y = Identity(q)", ["Identity"]),
+            ("uint8", "d = DequantizeLinear(x, s, n) q = QuantizeLinear(d, s) y = Identity(q)", ["Identity"]),
         ],
         "QuantizeMoved": [
             ("uint8", "d = DequantizeLinear(x, s, z) t = Transpose(d) u = Transpose(t) y = QuantizeLinear(u, s, z)", ["Transpose", "Transpose"]),
@@ -27,12 +29,17 @@ class TestQuantization(RuleTestCase):
         "QuantizeDequantized": [
             ("uint8", "d = DequantizeLinear(x, s, z) y = QuantizeLinear(d, s, k)"),
             ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) y = QuantizeLinear<axis=0>(d, v, w)"),
+            ("uint8", "d = DequantizeLinear(x, s) y = QuantizeLinear(d, s, z)"),
+            ("uint8", "d = DequantizeLinear(x, s, z) y = QuantizeLinear(d, s)"),
+            ("uint8", "a = Max(x, z) c = ReduceMax<keepdims=0>(a) d = DequantizeLinear(x, s) y = QuantizeLinear(d, s, c)"),
             ("uint8", "d = DequantizeLinear(x, s, z) y = QuantizeLinear(d, s, z) f = Neg(d)", "float[2,2] f"),
             ("uint8", "t = Constant<value=float{0.000000000000000000000000000000000000001}>() d = DequantizeLinear(x, t, z) y = QuantizeLinear(d, t, z)"),
             ("float", "q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z)"),
         ],
         "QuantizeMoved": [
             ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) t = Transpose(d) y = QuantizeLinear<axis=1>(t, v, w)"),
+            ("uint8", "d = DequantizeLinear(x, s, z) t = Transpose(d) y = QuantizeLinear(t, s)"),
+            ("uint8", "d = DequantizeLinear(x, s) t = Transpose(d) y = QuantizeLinear(t, s, z)"),
         ],
     }  # fmt: skip
 

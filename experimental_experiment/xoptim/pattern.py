@@ -42,7 +42,7 @@ Found = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Var:
-    """Any value; the same one wherever the name stands again.
+    """Any value; the same one wherever the name stands again, absent everywhere if it is absent once.
 
     Attributes:
         name: parameter of the rule's function.
@@ -61,8 +61,7 @@ class Var:
     def matches(self, value: ir.Value | None, found: Found) -> Sequence[Found]:
         """What is found with this value, or nothing."""
         if value is None and self.is_optional:
-            found[self.name] = None
-            return (found,)
+            return (found,) if found.setdefault(self.name, None) is None else ()
         if value is None or (self.is_constant and constant_of(value) is None):
             return ()
         return (found,) if found.setdefault(self.name, value) is value else ()
@@ -397,13 +396,13 @@ def finder_of(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> Finder:
         """What is found with the inputs in one order, or in both."""
         inputs, results = root.inputs, []
         for order in orders if len(orders) < 2 or inputs[0] is not inputs[1] else orders[:1]:
-            values = inputs[::order]
+            values = inputs[::order] + absent
             found = dict(zip(names, values))
             found[""] = () if pattern.is_shared else (root,)
             if pattern.name:
                 found[pattern.name] = root
             if asked:
-                matches = matches_all(asked, values + absent, found)
+                matches = matches_all(asked, values, found)
                 results += [match for match in matches if is_whole(root, match[""])]
             else:
                 results.append(found)

@@ -31,7 +31,7 @@ def squared(value):
 
 def centered(name):
     """``x - mean(x)``, the mean as *name*."""
-    return P.Sub(x, P.ReduceMean(x, optional("axes"), name=name))
+    return P.Sub(x, P.ReduceMean(x, optional(f"{name}_axes"), name=name))
 
 
 def first_axis(x: ir.Value, mean: ir.Node) -> int | None:

@@ -14,10 +14,10 @@ x, scale = var("x"), var("scale")
 DEQUANTIZED = P.DequantizeLinear(x, scale, optional("zero"), name="inner")
 
 
-@rule(P.QuantizeLinear(DEQUANTIZED, scale, optional("zero"), name="outer"), set="default")
-def quantize_dequantized(op, x, scale, inner, outer):
+@rule(P.QuantizeLinear(DEQUANTIZED, scale, optional("other_zero"), name="outer"), set="default")
+def quantize_dequantized(op, x, scale, zero, other_zero, inner, outer):
     """What is dequantized and quantized again with the same numbers is what it was; the other order rounds, and stays."""
-    if not is_undone(x, scale, inner, outer):
+    if not is_same_zero(zero, other_zero) or not is_undone(x, scale, inner, outer):
         return no("other numbers, or a scale that may be tiny")
     return x
 
@@ -26,23 +26,31 @@ def quantize_dequantized(op, x, scale, inner, outer):
     P.QuantizeLinear(
         movement(DEQUANTIZED, "first") | movement(movement(DEQUANTIZED, "first"), "second"),
         scale,
-        optional("zero"),
+        optional("other_zero"),
         name="outer",
     ),
     set="default",
 )
-def quantize_moved(op, x, scale, inner, first, second, outer):
+def quantize_moved(op, x, scale, zero, other_zero, inner, first, second, outer):
     """Elements that are moved between the two, with one scale for all, are moved as they are."""
     steps = [node for node in (first, second) if node is not None]
     if scale.shape is None or any(size != 1 for size in scale.shape):
         return no("several scales")
-    if not is_undone(x, scale, inner, outer) or not all(
-        computes(op, node.op_type, x.dtype) for node in steps
-    ):
-        return no("other numbers, or integers that are not moved")
+    if not is_same_zero(zero, other_zero) or not is_undone(x, scale, inner, outer):
+        return no("other numbers, or a scale that may be tiny")
+    if not all(computes(op, node.op_type, x.dtype) for node in steps):
+        return no("integers that are not moved")
     for node in steps:
         x = again(op, node, [x, *node.inputs[1:]])
     return x
+
+
+def is_same_zero(zero: ir.Value | None, other: ir.Value | None) -> bool:
+    """Whether two zero points are known to be the same: an absent one is 0."""
+    if zero is None or other is None:
+        tensors = [constant_of(value) for value in (zero, other) if value is not None]
+        return all(tensor is not None and not tensor.numpy().astype(np.int64).any() for tensor in tensors)
+    return zero is other
 
 
 def is_undone(x: ir.Value, scale: ir.Value, inner: ir.Node, outer: ir.Node) -> bool:
