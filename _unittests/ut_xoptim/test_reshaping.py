@@ -218,6 +218,19 @@ class TestReshaping(RuleTestCase):
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
 
+    def test_attributes_that_are_inputs_now(self):
+        """The rows of the runtime are for the inputs."""
+        sizes = "i = Constant <value=int64[3] {1,-1,1}> () j = Constant <value=int64[1] {-1}> ()"
+        for rule, opset, result, nodes, expected in (
+            ("SqueezedReduction", 11, "float[7]", "p = ReduceSum<axes=[0,2]>(x) q = Squeeze<axes=[0,2]>(p) y = Neg(q)", ["ReduceSum", "Neg"]),
+            ("SqueezedReduction", 12, "float[7]", f"{sizes} p = ReduceSum<axes=[0,2]>(x) q = Reshape(p, j) y = Neg(q)", ["ReduceSum", "Neg"]),
+            ("UnsqueezedReduction", 12, "float[1,7,1]", f"{sizes} p = ReduceSum<axes=[0,2], keepdims=0>(x) q = Reshape(p, i) y = Neg(q)", ["ReduceSum", "Neg"]),
+            ("ReshapeElementwiseReshape", 10, "float[3,7,4]", "u = Unsqueeze<axes=[0]>(x) k = Clip<min=-1.0, max=1.0>(u) y = Squeeze<axes=[0]>(k)", ["Clip"]),
+        ):  # fmt: skip
+            with self.subTest(nodes):
+                text = f"agraph (float[3,7,4] x) => ({result} y) {{ {nodes} }}"
+                self.assert_becomes(text, expected, rule=rule, opset=opset)
+
 
 if __name__ == "__main__":
     unittest.main()

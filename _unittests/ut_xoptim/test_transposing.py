@@ -152,6 +152,16 @@ class TestTransposing(RuleTestCase):
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
 
+    def test_attributes_that_are_inputs_now(self):
+        """The rows of the runtime are for the inputs."""
+        for rule, opset, result, nodes, expected in (
+            ("TransposeElementwiseTranspose", 10, "float[3,B]", "t = Transpose(x) k = Clip<min=-1.0, max=1.0>(t) y = Transpose(k)", ["Clip"]),
+            ("ReducedTranspose", 11, "float[B]", "t = Transpose(x) k = ReduceSum<axes=[1], keepdims=0>(t) y = Neg(k)", ["ReduceSum", "Neg"]),
+        ):  # fmt: skip
+            with self.subTest(nodes):
+                text = f"agraph (float[3,B] x) => ({result} y) {{ {nodes} }}"
+                self.assert_becomes(text, expected, rule=rule, opset=opset)
+
 
 WEIGHT = "w = Constant<value=float[3,2]{1.0,2.0,3.0,4.0,5.0,6.0}>()"
 

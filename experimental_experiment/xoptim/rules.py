@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.inference import schema_of
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives, needed_by
 
@@ -35,11 +37,20 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
     """
     attributes = {name: attribute.value for name, attribute in node.attributes.items()} | changed
     rows = () if node.domain else op.context.rows.get(node.op_type, ())
-    is_newest = all(row.before is None for row in rows)
+    is_newest = all(row.before is None for row in rows) and attributes.keys() <= newest_attributes(
+        node.op_type
+    )
     repaired = table.rewritten(op, rows, inputs, attributes, None) if is_newest else None
     if repaired is not None:
         return repaired
     return op.append(node.op_type, inputs, attributes, len(node.outputs), node.domain).outputs[0]
+
+
+@functools.cache
+def newest_attributes(op_type: str) -> frozenset[str]:
+    """The attributes of the newest form of an operator of ONNX; an older one may have attributes in the place of inputs."""
+    schema = schema_of(op_type, onnx.defs.onnx_opset_version(), "")
+    return frozenset() if schema is None else frozenset(schema.attributes)
 
 
 def computes(op: Any, op_type: str, dtype: ir.DataType | None) -> bool:
