@@ -144,6 +144,8 @@ class TestNumbers(RuleTestCase):
         ],
         "DoneBefore": [
             ("float", "t = Relu(x) u = Abs(t) y = Neg(u)", ["Relu", "Neg"]),
+            ("float", "t = Abs(x) u = Relu(t) y = Neg(u)", ["Abs", "Neg"]),
+            ("int32", "t = Relu(x) u = Abs(t) y = Neg(u)", ["Relu", "Neg"]),
             ("float", "t = Floor(x) u = Round(t) v = Ceil(u) y = Neg(v)", ["Floor", "Neg"]),
         ],
     }  # fmt: skip
@@ -197,7 +199,11 @@ class TestNumbers(RuleTestCase):
         "ClipOfClip": [
             ("float", number("a", -0.5) + number("b", 0.5) + number("c", 0.6) + number("d", 0.9) + "t = Clip(x, a, b) y = Clip(t, c, d)"),
         ],
-        "DoneBefore": [("float", "t = Abs(x) y = Round(t)")],
+        "DivOne": [("int32", number("a", 1, "int32") + number("b", 2, "int32") + "t = Max(x, b) y = Div(a, t)")],
+        "DoneBefore": [
+            ("float", "t = Abs(x) y = Round(t)"),
+            ("int32", "t = Abs(x) y = Relu(t)"),
+        ],
     }  # fmt: skip
 
     def test_they_fire(self):

@@ -219,11 +219,27 @@ class TestComputedWeights(unittest.TestCase):
                 self.assert_optimized(model, expected)
 
     def test_powers_of_integers(self):
-        """numpy refuses negative ones."""
-        nodes = "b = Constant <value=int64[3]{2,1,-1}> () e = Constant <value=int64{%d}> () p = Pow (b, e) y = Add (x, p)"
-        for exponent, expected in ((-1, ["Pow", "Add"]), (3, ["Add"])):
+        """numpy refuses negative ones, and wraps those beyond the dtype, which onnxruntime does not."""
+        nodes = "b = Constant <value={0}[3]{{2,1,-1}}> () e = Constant <value={0}{{{1}}}> () p = Pow (b, e) y = Add (x, p)"
+        for dtype, exponent, expected in (
+            ("int64", -1, ["Pow", "Add"]),
+            ("int64", 3, ["Add"]),
+            ("int64", 62, ["Add"]),
+            ("int64", 64, ["Pow", "Add"]),
+            ("int32", 30, ["Add"]),
+            ("int32", 31, ["Pow", "Add"]),
+        ):
+            with self.subTest(dtype, exponent=exponent):
+                model = model_of(f"({dtype}[3] x) => ({dtype}[3] y)", nodes.format(dtype, exponent))
+                self.assert_optimized(model, expected)
+
+    def test_powers_of_a_large_weight(self):
+        for exponent, expected in ((2, ["Add"]), (64, ["Pow", "Add"])):
             with self.subTest(exponent):
-                model = model_of("(int64[3] x) => (int64[3] y)", nodes % exponent)
+                nodes = f"e = Constant <value=int64{{{exponent}}}> () p = Pow (b, e) y = Add (x, p)"
+                model = parsed_without_check("(int64[40,41] x) => (int64[40,41] y)", nodes, 20)
+                weight = onnx.numpy_helper.from_array(np.arange(1640).reshape(40, 41), "b")
+                model.graph.initializer.append(weight)
                 self.assert_optimized(model, expected)
 
     def test_what_stays(self):

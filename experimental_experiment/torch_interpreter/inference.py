@@ -364,6 +364,18 @@ def is_beyond_numpy(node: ir.Node) -> bool:
     return node.op_type in INDEXED and names_missing_elements(node)
 
 
+def leaves_its_dtype(node: ir.Node) -> bool:
+    """Whether a power of integers may be beyond their dtype: eager's and numpy's wrap, onnxruntime's is the smallest number."""
+    if node.op_type != "Pow" or node.inputs[0].dtype not in dtypes.INTEGERS:
+        return False
+    if any(value.const_value is None for value in node.inputs):
+        return True
+    base, exponent = (value.const_value.numpy().astype(np.float64) for value in node.inputs)
+    with np.errstate(all="ignore"):
+        powers = np.abs(np.power(base, exponent))
+    return not np.all(powers < dtypes.INTEGERS[node.inputs[0].dtype][1])
+
+
 def starts_before_its_axis(node: ir.Node) -> bool:
     """Whether a Slice may go backwards from before the first element: that one is its result, numpy's is empty."""
     data, starts, _, axes, steps = (*node.inputs, None, None, None, None)[:5]

@@ -17,7 +17,14 @@ import onnx_ir as ir
 from experimental_experiment.progress import nothing
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import FOLDED, fold, infer, is_shared, is_small
+from experimental_experiment.torch_interpreter.inference import (
+    FOLDED,
+    fold,
+    infer,
+    is_shared,
+    is_small,
+    leaves_its_dtype,
+)
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
@@ -46,7 +53,9 @@ FEW = 2
 def constant_folding(op, root):
     """The value of a node whose inputs are small constants."""
     arrays = fold(root, op.opset)
-    return None if arrays is None else [op.constant(array) for array in arrays]
+    if arrays is None or leaves_its_dtype(root):
+        return None
+    return [op.constant(array) for array in arrays]
 
 
 class OptimizationError(RuntimeError):

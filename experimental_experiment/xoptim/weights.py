@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.inference import (
     NUMPY,
     evaluated,
     is_beyond_numpy,
+    leaves_its_dtype,
     type_proto,
 )
 from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS
@@ -136,7 +137,7 @@ def is_computed(node: ir.Node) -> bool:
     exact = NUMPY | dtypes.HALVES if node.op_type in MOVES or is_continuous(node) else NUMPY
     if any(value is not None and value.dtype not in exact for value in node.inputs):
         return False
-    return not is_beyond_numpy(node) and all(
+    return not (is_beyond_numpy(node) or leaves_its_dtype(node)) and all(
         value.dtype in exact
         and value.shape is not None
         and value.shape.is_static()

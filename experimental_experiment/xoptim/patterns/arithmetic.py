@@ -27,6 +27,8 @@ def mul_reciprocal(op, x, y):
 def div_one(op, y, quotient):
     """1 / y is the Reciprocal of y."""
     one = quotient.inputs[0]
+    if y.dtype not in FLOATS:
+        return no("integers have no Reciprocal")
     if y.shape is None or one.shape is None or len(one.shape) > len(y.shape):
         return no("the number 1 may have more axes")
     return op.Reciprocal(y)
@@ -421,7 +423,10 @@ UNCHANGED = {
 )
 def done_before(op, inner, outer):
     """What changes nothing in the result of another operator, such as the Relu of a Relu."""
-    return inner.outputs[0] if outer.op_type in UNCHANGED[inner.op_type] else None
+    result = inner.outputs[0]
+    if inner.op_type == "Abs" and outer.op_type == "Relu" and result.dtype not in FLOATS:
+        return no("the smallest integer has no absolute value")
+    return result if outer.op_type in UNCHANGED[inner.op_type] else None
 
 
 # ---- conditions
