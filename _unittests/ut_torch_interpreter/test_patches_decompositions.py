@@ -102,6 +102,19 @@ class TestSizesOfComposites(ExporterTestCase):
         self.assertEqual([(2, 5)], [got.shape for got in run(session(proto), [SCORES])])
         self.assertEqual([(3, 5)], [got.shape for got in run(session(proto), [SCORES.repeat(2, 1)])])
 
+    def test_what_no_node_holds_is_not_told(self):
+        """torch.export keeps the operator, whose translation is right for all sizes."""
+        sizes = ({2: "height", 3: "width"},)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            for function in (
+                resized,
+                lambda x: F.interpolate(x, scale_factor=0.6, mode="bilinear", align_corners=True),
+            ):
+                others = [(torch.randn(1, 2, 2, 3),), (torch.randn(1, 2, 30, 9),)]
+                self.export_and_compare(
+                    function, (torch.randn(1, 2, 5, 8),), others=others, dynamic_shapes=sizes
+                )
+
     def test_other_branches_of_decompositions_are_told(self):
         image = torch.randn(1, 2, 5, 8)
         dynamic_shapes = ({2: "height", 3: "width"},)

@@ -154,7 +154,7 @@ def no_branch_on_sizes() -> Iterator[None]:
     from experimental_experiment.torch_interpreter.decisions import Decisions  # it imports sympy
 
     decisions = Decisions()
-    with decisions.recorded():
+    with decisions.recorded(follows=True):
         yield
     assumed = decisions.of_decompositions()
     if assumed:

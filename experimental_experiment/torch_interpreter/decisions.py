@@ -119,8 +119,11 @@ class Decisions:
         return iter(self.found.values())
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Write down what every ShapeEnv is asked."""
+    def recorded(self, follows: bool = False) -> Iterator[None]:
+        """Write down what every ShapeEnv is asked.
+
+        *follows*: whether decompositions are followed node by node; where the program holds the operator, what they ask is no matter.
+        """
         environments = importlib.import_module("torch.fx.experimental.symbolic_shapes").ShapeEnv
         evaluate = environments.evaluate_expr
 
@@ -143,7 +146,7 @@ class Decisions:
                 is_branch and not settled,
                 is_check=is_asked_by_check(asking),
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
-                is_decomposition=is_decomposition(asking),
+                is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
             )
             return result

@@ -208,7 +208,7 @@ def observed(name: str, decisions: Decisions) -> Iterator[None]:
     """A capture, of torch's function *name*: what it decides is recorded, what refuses it said in our words, what it need not do twice left out."""
     with (
         stage(name, decisions),
-        decisions.recorded(),
+        decisions.recorded(follows=name == "make_fx"),
         without_remarks(),
         lines_of_helpers(),
         made_once(),
