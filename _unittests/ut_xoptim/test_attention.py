@@ -178,6 +178,25 @@ class TestCausal(RuleTestCase):
             with self.subTest(promise):
                 self.assert_stays(self.after(mask), opset=23)
 
+    def test_positions_that_are_not_those_of_the_queries(self):
+        text = """agraph (float[B,H,Q,8] q, float[B,H,K,8] k, float[B,H,K,8] v) => (float[B,H,Q,8] y)
+            <int64 zero = {0}, int64 one = {1}, int64[AXES] axes = {LIST}> {
+            of_keys = Shape <start=2, end=3> (k) n = Squeeze (of_keys) keys = Range (zero, n, one)
+            others = Shape <start=AXIS, end=NEXT> (q) m = Squeeze (others) counted = Range (zero, m, one)
+            across = Unsqueeze (counted, axes) mask = LessOrEqual (keys, across)
+            sizes = Shape <end=3> (q) all = Concat <axis=0> (sizes, of_keys) expanded = Expand (mask, all)
+            y = Attention (q, k, v, expanded) }"""
+
+        def along(axis: int, *axes: int) -> str:
+            """With the size of an axis of the queries, counted and unsqueezed."""
+            taken = text.replace("AXIS", str(axis)).replace("NEXT", str(axis + 1))
+            return taken.replace("AXES", str(len(axes))).replace("LIST", ",".join(map(str, axes)))
+
+        self.assert_stays(along(1, 1, 2), opset=23)
+        self.assert_stays(along(0, 1, 2, 3), opset=23)
+        self.assert_becomes(along(2, 1), ["Attention"], opset=23)
+        self.assert_stays(along(1, 1), opset=23)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -164,8 +164,8 @@ def causal_attention(op, q, k, v, mask, past_key, past_value, attention):
     found = causal_of(source_of(mask, {"Expand"}))
     if found is None or not starts_at_zero(found[0]) or rows is None:
         return None
-    if not counts(found[1], None if past_key is None else past_key.shape):
-        return no("the positions are counted from elsewhere")
+    if not counts(found[1], rows[-2], None if past_key is None else past_key.shape):
+        return no("the positions are counted from elsewhere, or are not those of the queries")
     results = again(
         op, attention, q, k, v, None, past_key, past_value, outputs=len(attention.outputs), is_causal=1
     )
@@ -198,17 +198,25 @@ def is_row_of(rows: ir.Shape, heads: ir.Shape) -> bool:
     return is_same(rows[0], heads[0]) and is_same(rows[1], heads[2]) and rows[2] == heads[1] * heads[3]
 
 
-def counts(queries: ir.Value, past: ir.Shape | None) -> bool:
-    """Whether the positions of queries are 0, 1, 2… after those of the past."""
-    position = source_of(queries, {"Unsqueeze"})
-    node = position.producer()
-    if past is None:
-        return is_range(position) and starts_at_zero(position)
-    if node is None or node.op_type != "Add":
+def counts(positions: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
+    """Whether positions are 0, 1, 2… after those of the past, one for each of *count* queries, along the axis before the last one alone."""
+    shape = list(positions.shape)
+    if len(shape) < 2:
         return False
+    size = shape.pop(-2)
+    if any(other != 1 for other in shape):
+        return False  # those of heads or of the batch
+    position = source_of(positions, {"Unsqueeze"})
+    node = position.producer()
+    found = [position]
+    if past is not None:
+        is_sum = node is not None and node.op_type == "Add"
+        found = [counted for counted, before in pairs(node) if is_size(before, past[2])] if is_sum else []
     return any(
-        is_range(counted) and starts_at_zero(counted) and is_size(before, past[2])
-        for counted, before in pairs(node)
+        is_range(counted)
+        and starts_at_zero(counted)
+        and (is_same(size, count) or is_size(counted.producer().inputs[1], count))
+        for counted in found
     )
 
 

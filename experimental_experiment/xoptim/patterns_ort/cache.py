@@ -299,10 +299,9 @@ def closes_later_keys(mask: ir.Value, count: int | ir.SymbolicDim, past: ir.Valu
             conditions += node.inputs
             continue
         positions = causal_of(mask)
-        if positions is None or not starts_at_zero(positions[0]) or not counts(positions[1], size):
+        if positions is None or not starts_at_zero(positions[0]):
             continue
-        shape = list(positions[1].shape)
-        if len(shape) == 4 and shape[0] == shape[1] == shape[3] == 1 and is_same(shape[2], count):
+        if len(positions[1].shape) == 4 and counts(positions[1], count, size):
             return True
     return False
 
