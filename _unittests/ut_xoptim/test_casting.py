@@ -51,6 +51,16 @@ class TestCasting(RuleTestCase):
             rule="CastCast",
         )
 
+    def test_a_text_of_another_dtype(self):
+        text = "agraph (int32[N,M] x) => (string[{sizes}] y) {{ a = Cast<to=11>(x) {moved} }}"
+        cases = {
+            "CastCast": text.format(sizes="N,M", moved="y = Cast<to=8>(a)"),
+            "CastMovementCast": text.format(sizes="M,N", moved="t = Transpose(a) y = Cast<to=8>(t)"),
+        }
+        for rule, case in cases.items():
+            with self.subTest(rule):
+                self.assert_stays(case, rule=rule)
+
     def test_to_the_dtype_it_has(self):
         self.assert_becomes(
             "agraph (float[3] x) => (float[3] y) { a = Cast<to=1>(x) y = Neg(a) }",

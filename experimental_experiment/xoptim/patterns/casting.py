@@ -34,7 +34,14 @@ def cast_cast(op, x, inner, outer):
         return no("the first cast loses digits")
     if {x.dtype, first, second} & dtypes.FLOAT8:
         return no("float8 overflows in its own way")
+    if is_written(x, first, second):
+        return no("a text shows of which dtype the number is")
     return op.Cast(x, to=second)
+
+
+def is_written(x: ir.Value, middle: ir.DataType, last: ir.DataType) -> bool:
+    """Whether a Cast writes numbers of another dtype than that of *x* as texts: an integer as 2000000000, a float64 as 2e+09."""
+    return last is ir.DataType.STRING and middle is not x.dtype
 
 
 def is_size(x: ir.Value) -> bool:
@@ -71,6 +78,8 @@ def cast_movement_cast(op, x, inner, first, second, outer):
         return no("the dtype is unknown, or the first cast loses digits")
     if {x.dtype, middle, last} & dtypes.FLOAT8:
         return no("float8 overflows in its own way")
+    if is_written(x, middle, last):
+        return no("a text shows of which dtype the number is")
     steps = [node for node in (first, second) if node is not None]
     if not all(computes(op, node.op_type, x.dtype) for node in steps):
         return no("onnxruntime does not move this dtype")
