@@ -197,6 +197,27 @@ class TestSlicing(RuleTestCase):
         self.assert_table(self.BECOME, self.STAY)
 
 
+class TestOutside(RuleTestCase):
+    """Indices of no element, in a branch that is not taken."""
+
+    def test_they_stay(self):
+        joined, parted = "s = Concat<axis=1>(x, x)", constants(p=[0, 3, 2]) + "s = Reshape(r, p)"
+        cases = {
+            "an axis that is not there": ("GatherOfShape", "int64", "s = Shape(x)", 2, 0),
+            "axes that are not there": ("GatherOfShape", "int64[1]", "s = Shape(x)", [-3], 0),
+            "one of two values": ("GatherOfConcat", "float[N]", joined, 2, 1),
+            "several of two values": ("GatherOfConcat", "float[N,1]", joined, [-3], 1),
+            "a piece that is not there": ("GatherOfPartedAxis", "float[N,2]", parted, 3, 1),
+        }
+        for promise, (rule, result, nodes, index, axis) in cases.items():
+            with self.subTest(promise):
+                text = f"""agraph (float[N,1] x, float[N,6] r, {result} w) => ({result} y) {{
+                    {constants(zero=0)} n = Size(x) never = Less(n, zero) y = If(never) <
+                        then_branch = one () => ({result} a) {{ {nodes} {constants(i=index)} a = Gather<axis={axis}>(s, i) }},
+                        else_branch = two () => ({result} b) {{ b = Identity(w) }}> }}"""
+                self.assert_stays(text, rule=rule)
+
+
 class TestComposed(unittest.TestCase):
     def test_it_takes_what_two_slices_take(self):
         """Every pair of small slices, for sizes known and unknown, against numpy."""

@@ -368,8 +368,15 @@ def gather_of_concat(op, concat, indices, gather):
         return no("a value has several elements along the axis")
     if len(indices.shape) == 0 and op.opset < 13:
         return no("Squeeze takes no axes as an input yet")
+    if not are_inside(picked, len(concat.inputs)):
+        return no("an index is outside")
     value = concat.inputs[picked[0]]
     return value if len(indices.shape) == 1 else op.Squeeze(value, [axis])
+
+
+def are_inside(indices: Iterable[int], size: int) -> bool:
+    """Whether indices are those of elements: a branch that is not taken may hold others."""
+    return all(-size <= index < size for index in indices)
 
 
 @rule(P.Gather(x, const("indices"), name="node"), set="default")
@@ -382,7 +389,7 @@ def gather_of_neighbours(op, x, indices, node):
     if not picked or axis is None or x.shape is None or len(indices.shape) != 1 or op.opset < 10:
         return None
     size = x.shape[axis]
-    if not isinstance(size, int) or not all(-size <= index < size for index in picked):
+    if not isinstance(size, int) or not are_inside(picked, size):
         return no("an index may be outside")
     first = picked[0] % size
     if [index % size for index in picked] != list(range(first, first + len(picked))):
@@ -473,6 +480,8 @@ def gather_of_parted_axis(op, x, index, reshape, gather):
     if len(parted) != len(x.shape) + 1 or not all(isinstance(size, int) for size in parted[axis:]):
         return no("the sizes of the pieces are unknown")
     count, size = parted[axis:]
+    if not are_inside([number], count):
+        return no("an index is outside")
     start = number % count * size
     return sliced(op, x, {axis: (start, start + size, 1)})
 
@@ -501,7 +510,10 @@ def gather_of_shape(op, x, shape, indices):
     span, picked = shape_span(shape), ints_of(indices)
     if span is None or not picked:
         return no("the rank or the axes are unknown")
-    axes = [range(*span)[index] for index in picked]
+    told = range(*span)
+    if not are_inside(picked, len(told)):
+        return no("an index is outside")
+    axes = [told[index] for index in picked]
     if len(indices.shape) == 0 and isinstance(x.shape[axes[0]], int):
         return op.constant(x.shape[axes[0]])
     known = known_sizes(op, x, axes)
