@@ -233,6 +233,14 @@ class TestConstants(EmitterTestCase):
         self.op.Pad(x, [0, -1, 0, 1])
         self.assertEqual(["Pad"], self.kinds())
 
+    def test_nothing_in_rows(self):
+        x = self.op.constant(np.zeros((2, 0, 3), np.float32))
+        for axis, shape in {0: (1, 0), 1: (2, 0), 2: (0, 3), 3: (0, 1), -1: (0, 3)}.items():
+            with self.subTest(axis):
+                self.assertEqual(shape, self.op.Flatten(x, axis=axis).const_value.numpy().shape)
+        y = self.op.Flatten(self.op.constant(np.arange(12, dtype=np.float32).reshape(2, 2, 3)), axis=-1)
+        self.assertEqual([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], y.const_value.numpy().tolist())
+
     def test_elements_at_constant_positions(self):
         """Many along the axis, many positions, negative ones, fewer of the other axes."""
         for shape, indices, axis in (

@@ -430,7 +430,15 @@ def new_operators() -> list[type]:
             read = tuple(slice(None if of == axis else size) for of, size in enumerate(indices.shape))
             return (np.take_along_axis(data[read], indices, axis),)
 
-    return [GatherElements, *map(rounded_as_eager, ROUNDED)]
+    class Flatten(base):
+        """Its own divides by the number of rows, of which there may be none."""
+
+        op_domain = ""
+
+        def _run(self, data, axis=1):
+            return (data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:])),)
+
+    return [Flatten, GatherElements, *map(rounded_as_eager, ROUNDED)]
 
 
 def rounded_as_eager(operator: str) -> type:
