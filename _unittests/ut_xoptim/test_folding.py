@@ -590,6 +590,15 @@ class TestFolding(RuleTestCase):
                     ),
                     None,
                 ),
+                "a number that adds an axis to one element": (
+                    graph(
+                        f"{numbers(3, 1, name='w')} s = Constant <value=int64[0]{{}}> () f = Constant <value=float[1]{{2}}> () "
+                        "m = MatMul(x, w) r = Reshape(m, s) y = Mul(r, f)",
+                        "float[1] y",
+                        "float[3] x",
+                    ),
+                    None,
+                ),
                 "heads that another reads": (
                     graph(
                         f"{heads} {three} y = Mul(h, f) z = Neg(h)",

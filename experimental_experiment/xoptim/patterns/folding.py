@@ -21,6 +21,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
+from experimental_experiment.xoptim.patterns.casting import adds_no_axes
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
 
 x, weight, constant = var("x"), const("weight"), const("constant")
@@ -241,6 +242,8 @@ def scale_of_heads(op, x, weight, transpose, bias, constant, heads, moved, root)
     factor = one_factor(constant, weight.shape[0 if transpose is not None else -1])
     if isinstance(factor, Declined):
         return factor
+    if constant.shape and not adds_no_axes(root, root.inputs[root.inputs[0] is constant]):
+        return no("the number may add an axis")
     if root.op_type == "Div":
         factor = 1 / factor
     result = linear(op, x, weight, transpose, bias, factor, 0.0)
