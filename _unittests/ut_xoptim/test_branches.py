@@ -117,6 +117,21 @@ class TestKnownConditions(unittest.TestCase):
                 self.assertEqual(before, model.SerializeToString())
                 self.assertNotIn("If", names)
 
+    def test_constants_that_are_outputs_keep_the_names_of_the_caller(self):
+        numbers = "Constant <value=float[2]{1,2}> ()"
+        cases = {
+            "of the graph": f"agraph (float[N] x) => (float[2] y, float[2] z) {{ y = {numbers} z = Identity(y) }}",
+            "of a branch": f"""agraph (float[N] x) => (float[2] z) <{YES}> {{
+                y = If(c) <then_branch = yes () => (float[2] a) {{ a = {numbers} }},
+                           else_branch = no () => (float[2] b) {{ b = {numbers} }}> z = Neg(y) }}""",
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                model = parsed(text)
+                before = model.SerializeToString()
+                self.same(model)
+                self.assertEqual(before, model.SerializeToString())
+
     def test_inside_a_loop(self):
         model = parsed(
             f"""agraph (float[N] x, int64 m) => (float[N] y) <{YES}> {{

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.constants import nameable
+from experimental_experiment.xoptim.constants import lift_constants, nameable
 from experimental_experiment.xoptim.pattern import P, const, number_of
 from experimental_experiment.xoptim.rules import no, rule
 
@@ -19,6 +19,8 @@ def if_of_known_condition(op, condition, node):
     unique = op.context.names.unique
     results = list(branch.outputs)
     branch.outputs.clear()
+    lift_constants(list(branch))  # those that were outputs
+    results = [branch.initializers.get(value.name, value) for value in results]
     for weight in list(branch.initializers.values()):
         tensor = nameable(weight.const_value)
         tensor.name = unique(weight.name)
