@@ -56,6 +56,14 @@ class TestComputedWeights(unittest.TestCase):
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
         return optimized
 
+    def test_one_that_holds_what_a_constant_holds(self):
+        """They are one, and so are the nodes that read them."""
+        nodes = """z = Constant <value=float[1,3]{0,0,0}> () m = Constant <value=bool[1,3]{1,1,1}> ()
+            w = Where (m, z, k) b = Neg (x) a = Add (b, z) d = Add (b, w) y = Mul (a, d)"""
+        model = model_of("(float[N,3] x) => (float[N,3] y)", nodes, k=(1,))
+        optimized = self.assert_optimized(model, ["Neg", "Add", "Mul"])
+        self.assertEqual(["z"], [weight.name for weight in optimized.graph.initializer])
+
     def test_frequencies(self):
         """Those of thousands of elements have the bits that eager computes, as small constants have."""
         for dtype in (torch.float32, torch.float64):

@@ -413,19 +413,20 @@ def rewrite(
     if options.common_subexpressions and share_expressions(root):
         nodes, has_changed = nodes_of(root), True
     computes = folds and isinstance(root, ir.Graph)
-    if computes and compute_weights(root, context.names, report, options.stop_after):
+    if computes and compute_weights(root, context, report, options.stop_after):
         nodes, has_changed = nodes_of(root), True
     waiting: Sequence[ir.Node] = nodes
+    before = start  # expressions may be the same that read the weights computed now
     while waiting:
-        before = len(report.applications)
         engine.run(waiting, options.stop_after, step)
         waiting, step = [], nothing
         if len(report.applications) > before:
+            before = len(report.applications)
             changed: list[ir.Value] = []
             if options.common_subexpressions:
                 changed += [value for node in share_expressions(root) for value in node.outputs]
             if computes:
-                changed += compute_weights(root, context.names, report, options.stop_after)
+                changed += compute_weights(root, context, report, options.stop_after)
             waiting = [use.node for value in changed for use in value.uses()]
     return has_changed or len(report.applications) > start, engine.may_tell_sizes, engine.written
 

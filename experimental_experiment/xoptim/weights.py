@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.emitter import Names
+from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.inference import (
     FOLDED,
     LIMIT,
@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.inference import (
     NUMPY,
     evaluated,
     is_beyond_numpy,
+    is_shared,
     leaves_its_dtype,
     type_proto,
 )
@@ -41,7 +42,7 @@ MEMBERS = 256
 
 
 def compute_weights(
-    graph: ir.Graph, names: Names, report: Report, stop_after: int | None = None
+    graph: ir.Graph, context: Context, report: Report, stop_after: int | None = None
 ) -> list[ir.Value]:
     """Replace nodes that read weights alone by what they give, where this takes no more room than the weights that are read no more.
 
@@ -51,9 +52,9 @@ def compute_weights(
     They are computed whenever they are read, which takes no memory before the model is written. Weights of other files stay there, so
     do the nodes of bodies, and Transposes of what is computed: rules store the results transposed, or have a Gemm read them.
 
-    Each result is a rewriting of the report, ComputedWeight; *stop_after* so many in all, none more. Returns the new weights.
+    Each result is a rewriting of the report, ComputedWeight; *stop_after* so many in all, none more. Returns what is read instead.
     """
-    new: list[ir.Value] = []
+    new: dict[ir.Value, None] = {}
     nodes = [*computed_nodes(graph)]
     for members in groups(nodes) if nodes else ():
         inside = set(members)
@@ -65,15 +66,15 @@ def compute_weights(
             results = parts_of(results) if len(members) <= MEMBERS else []
         for value in results:
             if stop_after is not None and len(report.applications) >= stop_after:
-                return new
+                return list(new)
             known, given = ancestors(value)
             source = max([weight for weight in spared if weight in given] or given, key=size_of)
             report.applications.append(("ComputedWeight", value.name or ""))
-            new.append(replaced(graph, value, source, names))
+            new[replaced(graph, value, source, context)] = None
             for node in reversed(known):
                 if not is_used(node):
                     graph.remove(node, safe=True)
-    return new
+    return list(new)
 
 
 def parts_of(results: Iterable[ir.Value]) -> list[ir.Value]:
@@ -191,8 +192,11 @@ def room(values: Sequence[ir.Value]) -> int:
     return sum(size_of(value) * value.dtype.bitwidth // 8 for value in values if size_of(value) > LIMIT)
 
 
-def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> ir.Value:
-    """A weight that is computed as *old* is, named after one of those that it is computed from, which all read instead."""
+def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, context: Context) -> ir.Value:
+    """A weight that is computed as *old* is, named after one of those that it is computed from, which all read instead.
+
+    Of small ones, the constant that holds the same, if there is one.
+    """
     nodes, given = ancestors(old)
     imports = [onnx.helper.make_opsetid("", graph.opset_imports[""])]
     model = onnx.helper.make_model(
@@ -207,7 +211,7 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
     )
     raise_halves(model.graph)
     tensors = {value.name: value.const_value for value in given}
-    name, dtype, shape = names.unique(f"{source.name}_computed"), old.dtype, old.shape.numpy()
+    name, dtype, shape = context.names.unique(f"{source.name}_computed"), old.dtype, old.shape.numpy()
     is_resampled = any(node.op_type in RESAMPLING for node in nodes)
 
     def compute() -> ir.Tensor:
@@ -223,7 +227,10 @@ def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, names: Names) -> 
     is_small = size_of(old) <= POSITIONS  # rules ask for masks once a layer
     tensor = ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape), name=name, cache=is_small)
     new = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(dtype), const_value=tensor)
-    graph.register_initializer(new)
+    if is_shared(size_of(old), dtype) and all(size_of(weight) <= LIMIT for weight in given):
+        new = context.constants.setdefault(content_of(tensor.numpy()), new)
+    if new.graph is None:
+        graph.register_initializer(new)
     old.replace_all_uses_with(new)
     return new
 
