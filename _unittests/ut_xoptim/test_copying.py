@@ -34,6 +34,15 @@ class TestIdentity(RuleTestCase):
             ["Neg", "Identity"],
         )
 
+    def test_two_copies_of_an_output(self):
+        """Neither is a copy of the other: optimizing again would turn them."""
+        text = (
+            "agraph (float[N] x) => (float[N] y, float[N] u, float[N] k) { y = Neg(x) u = Neg(x) k = Neg(x) }"
+        )
+        once = optimize(parsed(text))
+        self.assertEqual([["x"], ["y"], ["y"]], [list(node.input) for node in once.graph.node])
+        self.assertEqual(once, optimize(once))
+
     def test_in_bodies(self):
         """An output of a branch is no outer value."""
         text = """agraph (bool c, float[2] x) => (float[2] y) {

@@ -138,8 +138,8 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
         if not outer and here.setdefault(brief, node) is node:
             continue  # as most nodes
         first = first_like(node, brief, scope)
-        if first is None:
-            continue
+        if first is None or (operator == "Identity" and node.outputs[0].is_graph_output()):
+            continue  # as it is, it is a copy for an output
         for value, same in zip(node.outputs, first.outputs):
             if not same.name:  # a result that nothing read so far
                 same.name = f"{value.name}_shared"
