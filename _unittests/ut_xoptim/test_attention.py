@@ -196,6 +196,8 @@ class TestCausal(RuleTestCase):
         self.assert_stays(along(0, 1, 2, 3), opset=23)
         self.assert_becomes(along(2, 1), ["Attention"], opset=23)
         self.assert_stays(along(1, 1), opset=23)
+        of_batch = "few = Shape <end=1> (k) n = Squeeze (few)"  # a batch of one opens all keys
+        self.assert_stays(along(2, 1).replace("n = Squeeze (of_keys)", of_batch), opset=23, sizes=1)
 
 
 if __name__ == "__main__":

@@ -162,8 +162,10 @@ def causal_attention(op, q, k, v, mask, past_key, past_value, attention):
         return None
     rows = attention.inputs[0].shape
     found = causal_of(source_of(mask, {"Expand"}))
-    if found is None or not starts_at_zero(found[0]) or rows is None:
+    if found is None or not starts_at_zero(found[0]) or rows is None or k.shape is None:
         return None
+    if past_key is None and not are_as_many(found[0], k.shape[-2]):
+        return no("the positions are not those of the keys")
     if not counts(found[1], rows[-2], None if past_key is None else past_key.shape):
         return no("the positions are counted from elsewhere, or are not those of the queries")
     results = again(
@@ -201,10 +203,7 @@ def is_row_of(rows: ir.Shape, heads: ir.Shape) -> bool:
 def counts(positions: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | None) -> bool:
     """Whether positions are 0, 1, 2… after those of the past, one for each of *count* queries, along the axis before the last one alone."""
     shape = list(positions.shape)
-    if len(shape) < 2:
-        return False
-    size = shape.pop(-2)
-    if any(other != 1 for other in shape):
+    if len(shape) < 2 or any(size != 1 for size in (*shape[:-2], shape[-1])):
         return False  # those of heads or of the batch
     position = source_of(positions, {"Unsqueeze"})
     node = position.producer()
@@ -215,9 +214,15 @@ def counts(positions: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | No
     return any(
         is_range(counted)
         and starts_at_zero(counted)
-        and (is_same(size, count) or is_size(counted.producer().inputs[1], count))
+        and (is_same(shape[-2], count) or are_as_many(counted, count))
         for counted in found
     )
+
+
+def are_as_many(positions: ir.Value, count: int | ir.SymbolicDim) -> bool:
+    """Whether a Range, unsqueezed or not, has so many positions along its last axis."""
+    end, shape = source_of(positions, {"Unsqueeze"}).producer().inputs[1], positions.shape
+    return is_size(end, count) or (shape is not None and is_same(shape[-1], count))
 
 
 def is_size(value: ir.Value, size: int | ir.SymbolicDim) -> bool:
