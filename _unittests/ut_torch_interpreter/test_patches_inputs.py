@@ -1,11 +1,10 @@
-"""Dataclasses among the arguments and the results: exported, compared, investigated; arrays that a model holds."""
+"""Dataclasses among the arguments and the results: exported, compared, investigated."""
 
 import dataclasses
 import os
 import tempfile
 import unittest
 
-import numpy
 import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -15,13 +14,10 @@ from experimental_experiment.investigate import discrepancies, piece_by_piece
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import (
     CaptureError,
-    ExportError,
     ExportOptions,
     guess_dynamic_shapes,
     to_onnx,
 )
-from experimental_experiment.torch_interpreter.patches.inputs import arrays_of_models
-from experimental_experiment.versions import numbers
 
 
 @dataclasses.dataclass
@@ -151,39 +147,6 @@ class TestDataclasses(ExporterTestCase):
     def test_refused_without_the_patch(self):
         with self.assertRaisesRegex(CaptureError, "Result"):
             to_onnx(lambda x: Result(x + 1, x), (torch.ones(2),), export_options=ExportOptions(patches=False))
-
-
-class Tables(torch.nn.Module):
-    """Holds arrays of numpy: what is added, and columns that are picked."""
-
-    def __init__(self):
-        super().__init__()
-        self.shift = numpy.arange(6, dtype=numpy.float32)
-        self.columns = numpy.array([[0, 2], [5, 1]])
-
-    def forward(self, x):
-        return x + torch.from_numpy(self.shift * 2), x[:, torch.from_numpy(self.columns)[1]]
-
-
-@unittest.skipIf(
-    numbers(torch.__version__) < numbers(arrays_of_models.since), "other versions of torch refuse it"
-)
-class TestArraysOfModels(ExporterTestCase):
-    def test_with_torch_dynamo(self):
-        x, others = torch.randn(3, 6), [(torch.randn(5, 6),)]
-        for strict in (True, False):
-            with self.subTest(strict=strict):
-                self.export_and_compare(
-                    Tables(),
-                    (x,),
-                    others=others,
-                    dynamic_shapes=({0: "rows"},),
-                    export_options=ExportOptions(strict=strict),
-                )
-
-    def test_without_values_without_the_patch(self):
-        with self.assertRaisesRegex(ExportError, "the weight _captured_1 has no values"):
-            to_onnx(Tables(), (torch.randn(3, 6),), export_options=ExportOptions(strict=True, patches=False))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Inputs, and arrays of models, that torch.export does not take as they are."""
+"""Inputs that torch.export does not take as they are."""
 
 from __future__ import annotations
 
@@ -135,36 +135,3 @@ def numpy_inputs() -> Iterator[Convert]:
         return torch.from_numpy(value) if isinstance(value, numpy.ndarray) else value.item()
 
     yield convert
-
-
-WRAPPING = "torch._dynamo.variables.builder.VariableBuilder.wrap_numpy_ndarray"
-CAPTURED = "torch._dynamo.functional_export.DynamoGraphTransformer.placeholder"
-
-
-@patch("torch", replaces=(WRAPPING, CAPTURED), since="2.13", default=True)
-def arrays_of_models() -> Iterator[None]:
-    """With ``strict=True``, an array of numpy that the model holds becomes a constant without values."""
-    for path in (WRAPPING, CAPTURED):
-        importlib.import_module(path.rsplit(".", 2)[0])
-    arrays: dict[str, numpy.ndarray] = {}
-
-    def with_values(wrap: Callable) -> Callable:
-        def wrap_numpy_ndarray(builder: Any, value: numpy.ndarray) -> Any:
-            variable = wrap(builder, value)
-            arrays[variable.as_proxy().node.target] = value
-            return variable
-
-        return wrap_numpy_ndarray
-
-    def of_values(make: Callable) -> Callable:
-        def placeholder(transformer: Any, target: str, *args: Any) -> Any:
-            proxy = make(transformer, target, *args)
-            if proxy.node.op == "get_attr" and target in arrays:
-                arrays_of_models.used()
-                transformer.module.register_buffer(proxy.node.target, torch.from_numpy(arrays[target].copy()))
-            return proxy
-
-        return placeholder
-
-    with wrapped({WRAPPING: with_values, CAPTURED: of_values}):
-        yield
