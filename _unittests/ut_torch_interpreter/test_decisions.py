@@ -124,6 +124,7 @@ class TestBranches(ExporterTestCase):
         r"\(batch % 2\) == 1|\(batch % 2\) != 0": (when_even, (X,), ROWS),
         r"\(\(batch \+ 7\)//8\) == 1": (in_one_block, (X,), ROWS),
         "left != right": (when_equal, (X, X[:2]), ({0: "left"}, {0: "right"})),
+        "left == right": (when_equal, (X, X), ({0: "left"}, {0: "right"})),
         r"\(1 / batch\) == 0\.33+": (by_step, (X,), ROWS),
         r"\(2 / batch\) == 0\.66+": (by_both, (X, X), ROWS * 2),  # torch finds that both have one size
         r"batch\*width == 12": (by_area, (X,), ({0: "batch", 1: "width"},)),

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import importlib
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -54,6 +55,9 @@ SQUEEZES = tuple(
 
 SLICES = torch.ops.aten.slice.Tensor, torch.ops.aten.slice_copy.Tensor
 
+COMPUTED = re.compile(r"(?:-?\d+\*)?([^\W\d]\w*)(?: [+-] \d+)?")
+"""A name of a size, or what ``2 * rows + 1`` is called, of the Dim ``rows``."""
+
 Assumed = tuple[torch.SymInt, sympy.Basic, Source | None]
 """A symbolic size, what the program takes for granted of it, and the line that this matters to."""
 
@@ -92,6 +96,15 @@ class Decision:
         if not isinstance(self.result, (bool, BooleanAtom)):
             return sympy.Eq(self.expression, self.result)
         return self.expression if self.result else sympy.Not(self.expression)
+
+    @property
+    def makes_sizes_one(self) -> bool:
+        """Whether a branch of the model found that one size is another one, or computed from it, which torch takes for granted since."""
+        if not self.is_branch or self.is_check or not isinstance(self.condition, sympy.Eq):
+            return False
+        replaced = self.environment.replace
+        symbols = self.condition.free_symbols
+        return replaced(self.condition) == sympy.true and all(replaced(x).free_symbols for x in symbols)
 
     def is_named(self, symbol: sympy.Symbol, text: str) -> bool:
         """Whether a message of torch names a size."""
@@ -385,6 +398,7 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
     same = {symbol: firsts.setdefault(name, symbol) for symbol, name in names.items()}
     asked = [decision for decision in decisions if decision.environment is environment]
     declared = Known(declared_ranges(environment, inputs, asked))
+    declared_sizes = sizes_in_the_users_words(inputs)
     found: dict[str, str] = {}
     told: list[sympy.Basic] = []
 
@@ -407,6 +421,10 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
         )
         if is_told and not decision.is_check:  # where a check does not hold, eager raises
             assume(condition, known, decision.source)
+        if decision.makes_sizes_one:
+            equation = decision.condition.xreplace(declared_sizes)
+            if equation != sympy.true:
+                found.setdefault(written(equation, {}), located(decision.source) if decision.source else "")
         if is_told or decision.is_check:
             # a convolution raises unless all sizes of its result are positive, torch's check of it when none is
             is_any = decision.asker == CONVOLUTION and isinstance(condition, sympy.Or)
@@ -448,6 +466,24 @@ def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
             name = entry.dims.get(axis) or place(entry, axis)
             names.setdefault(size.node.expr, sympy.Symbol(name, integer=True))
     return names
+
+
+def sizes_in_the_users_words(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Basic]:
+    """What the user calls the sizes of the inputs, ``2*rows`` for example, as torch had them before it found some to be others."""
+    sizes: dict[sympy.Symbol, sympy.Basic] = {}
+    for entry, axis, size in symbolic_sizes(inputs):
+        if size.node._expr.is_Symbol:
+            sizes.setdefault(size.node._expr, in_sympy(entry.dims.get(axis) or place(entry, axis)))
+    return sizes
+
+
+def in_sympy(text: str) -> sympy.Basic:
+    """A size by its name, or one that torch.export.Dim computes from another one."""
+    computed = COMPUTED.fullmatch(text)
+    if computed is None:
+        return sympy.Symbol(text, integer=True)
+    name = computed[1]
+    return sympy.sympify(text.replace(name, "size"), {"size": sympy.Symbol(name, integer=True)})
 
 
 def declared_ranges(
