@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import random
 import unittest
 from collections.abc import Sequence
@@ -275,6 +276,22 @@ def written(x: torch.Tensor, write) -> torch.Tensor:
     return y
 
 
+def drawn(
+    random: random.Random, axes: Sequence[tuple], dtypes: Sequence[torch.dtype], sizes: dict[str, int]
+) -> tuple[torch.Tensor, ...]:
+    """A tensor of each dtype, whose axes are names of *sizes*, sums and multiples of them, or numbers."""
+    shapes = [[eval(str(axis), {}, sizes) for axis in of_tensor] for of_tensor in axes]
+    return tuple(numbers(random, shape, dtype) for shape, dtype in zip(shapes, dtypes))
+
+
+def kernels(random: random.Random) -> dict[str, torch.Tensor]:
+    """The weights of convolutions, by name."""
+    return {
+        "k3": numbers(random, (4, 4, 2), torch.float32),
+        "k4": numbers(random, (4, 4, 2, 3), torch.float32),
+    }
+
+
 def fits(values: Sequence[onnx.ValueInfoProto], tensors: Sequence[torch.Tensor]) -> bool:
     """Whether the sizes of tensors are those that a model declares of its inputs or outputs, where it declares numbers."""
     declared = [value.type.tensor_type.shape.dim for value in values]
@@ -323,15 +340,8 @@ class TestSizes(RandomPrograms):
         )  # fmt: skip
         dtypes = [random.choice((torch.float32, torch.float32, torch.float32, torch.int64)) for _ in axes]
 
-        def made(sizes: dict[str, int]) -> tuple[torch.Tensor, ...]:
-            shapes = [[eval(str(axis), {}, sizes) for axis in of_tensor] for of_tensor in axes]
-            return tuple(numbers(random, shape, dtype) for shape, dtype in zip(shapes, dtypes))
-
-        buffers = {
-            "k3": numbers(random, (4, 4, 2), torch.float32),
-            "k4": numbers(random, (4, 4, 2, 3), torch.float32),
-        }
-        example = made(named)
+        made = functools.partial(drawn, random, axes, dtypes)
+        buffers, example = kernels(random), made(named)
         drawing = Drawing(random, example, buffers)
         for _ in range(random.randint(2, 9)):
             drawing.step()
@@ -379,15 +389,8 @@ class TestSizes(RandomPrograms):
              (("b", "s", 6), ("b", 1, 6)), (("b", "s"), ("b", "s+1")))
         )  # fmt: skip
 
-        def made(sizes: dict[str, int]) -> tuple[torch.Tensor, ...]:
-            shapes = [[eval(str(axis), {}, sizes) for axis in of_tensor] for of_tensor in axes]
-            return tuple(numbers(random, shape, torch.float32) for shape in shapes)
-
-        buffers = {
-            "k3": numbers(random, (4, 4, 2), torch.float32),
-            "k4": numbers(random, (4, 4, 2, 3), torch.float32),
-        }
-        example = made(named)
+        made = functools.partial(drawn, random, axes, [torch.float32] * len(axes))
+        buffers, example = kernels(random), made(named)
         drawing = BeyondTheExample(random, example, buffers)
         for _ in range(random.randint(1, 5)):
             drawing.step()
