@@ -14,6 +14,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import (
     COMPLEX,
     TRANSLATIONS,
+    Translation,
     bind,
     check_names,
     keys,
@@ -137,7 +138,7 @@ class TestCases(unittest.TestCase):
 
 class TestBinding(unittest.TestCase):
     def bound(self, function, *args, target=aten.sum.dim_IntList, **kwargs):
-        return bind(target, function, list(args), kwargs)
+        return bind(target, Translation(target, function), list(args), kwargs)
 
     def test_arguments_by_name_with_atens_defaults(self):
         found = self.bound(lambda op, dim, self, keepdim, dtype: None, "x", [1])

@@ -113,9 +113,9 @@ class TestLaws(unittest.TestCase):
             graph.inputs.append(ir.Value(name=name, type=kind, shape=ir.Shape(tensor.shape)))
         b, v, w = graph.inputs
         translation = registry.TRANSLATIONS[target]
-        given = registry.bind(target, translation.function, [b, *arguments], {})
+        given = registry.bind(target, translation, [b, *arguments], {})
         viewed = Node(base)
-        place = Viewed(viewed, registry.parameters(translation.function)[0])
+        place = Viewed(viewed, translation.names[0])
         lens = lens_of(translation, Node(result, viewed), target, given, place, position=position)
         put = lens.put(op, b, v)
         laws = [

@@ -127,8 +127,8 @@ class Mutation:
         The operator may be *target* where *node* is its in-place version.
         """
         translation = self.walk.translation(node, target)
-        arguments = registry.bind(target, translation.function, args, kwargs)
-        given = registry.bind(target, translation.function, list(node.args), node.kwargs)
+        arguments = registry.bind(target, translation, args, kwargs)
+        given = registry.bind(target, translation, list(node.args), node.kwargs)
         name = node.name if position is None else f"{node.name}_{position}"
 
         def stamp(value: ir.Value) -> ir.Value:

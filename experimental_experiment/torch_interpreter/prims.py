@@ -131,7 +131,7 @@ def called(prim: torch._ops.OpOverload, translation: Translation) -> Callable:
 
     def renamed(op, **arguments):
         args = [arguments.pop(name) for name in positional]
-        return function(op, **bind(target, function, args, arguments))
+        return function(op, **bind(target, translation, args, arguments))
 
     renamed.__name__, renamed.__doc__ = function.__name__, function.__doc__
     return takes(renamed, prim)

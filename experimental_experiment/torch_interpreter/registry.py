@@ -54,6 +54,11 @@ class Translation:
     views: bool = False
     registered: tuple[str, int] | None = None
 
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The arguments that the function lists: kept here, a table of functions would keep those of one export, and its model."""
+        return parameters(self.function)
+
     @property
     def place(self) -> str:
         """File and line that registers the function."""
@@ -203,7 +208,6 @@ def takes(function: Callable, names: torch._ops.OpOverload | Sequence[str]) -> C
     return function
 
 
-@functools.cache
 def parameters(function: Callable) -> list[str]:
     """Names of the parameters of a translation after the emitter."""
     names = getattr(function, "takes", None)
@@ -276,15 +280,15 @@ def invoke(translation: Translation, op: Any, target: Any, args: list, kwargs: M
     """Call a translation: by name for an operator with a schema, as the program does for the others."""
     if getattr(target, "_schema", None) is None:
         return translation.function(op, *args, **kwargs)
-    return translation.function(op, **bind(target, translation.function, args, kwargs))
+    return translation.function(op, **bind(target, translation, args, kwargs))
 
 
-def bind(target: Any, function: Callable, args: list, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that *function* lists, by name; any other argument must hold its default.
+def bind(target: Any, translation: Translation, args: list, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a translation lists, by name; any other argument must hold its default.
 
     Raises Untranslatable when the program gives an argument that the translation does not list.
     """
-    wanted = parameters(function)
+    wanted = translation.names
     bound = {}
     for position, (name, default) in enumerate(defaults(target)):
         if position < len(args):

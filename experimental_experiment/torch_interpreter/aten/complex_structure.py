@@ -87,8 +87,8 @@ def real_call(op, target, arguments: dict[str, Any]) -> Any:
     dtype = arguments.get("dtype")
     if isinstance(dtype, torch.dtype) and dtype.is_complex:
         arguments = arguments | {"dtype": dtype.to_real()}
-    function = registry.TRANSLATIONS[target].function
-    return function(op, **registry.bind(target, function, [], arguments))
+    translation = registry.TRANSLATIONS[target]
+    return translation.function(op, **registry.bind(target, translation, [], arguments))
 
 
 def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
