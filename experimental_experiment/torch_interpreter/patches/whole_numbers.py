@@ -184,20 +184,20 @@ class Owner(NamedTuple):
     """What a module or a class held when it was looked at.
 
     Attributes:
-        held: which values, by their identity.
-        functions: its functions that name one of `NAMES`.
-        classes: the classes that a module of Python defines.
+        held: the names of its attributes, and their values by their identity.
+        asking: the attributes whose functions name one of `NAMES`.
+        classes: the attributes that are classes, which a module of Python defines.
         files: where the functions that it holds are defined, and the modules of Python that it holds, but those of other packages.
     """
 
-    held: tuple[int, ...]
-    functions: list[types.FunctionType]
-    classes: list[type]
+    held: tuple[tuple[str, ...], tuple[int, ...]]
+    asking: list[str]
+    classes: list[str]
     files: set[str]
 
 
 OWNERS: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
-"""Modules and classes as they were last: few change from one capture to the next."""
+"""Modules and classes as they were last: few change from one capture to the next. Names alone: a function holds its class."""
 
 
 def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
@@ -205,7 +205,9 @@ def functions(model: torch.nn.Module) -> dict[types.FunctionType, None]:
     owners, reachable = looked_into(model)
     found = dict.fromkeys(function for function, names in reachable.items() if asks_in(names))
     for owner in owners:
-        found.update(dict.fromkeys(looked_at(owner).functions))
+        values = vars(owner)
+        asking = (function for name in looked_at(owner).asking for function in functions_of(values[name]))
+        found.update(dict.fromkeys(filter(names_calls, asking)))
     return found
 
 
@@ -235,7 +237,7 @@ def owners_and_functions(model: torch.nn.Module) -> Found:
     files.update(dict.fromkeys(filter(None, map(file_of, names))))
     own = dict.fromkeys(filter(is_own, classes))
     reachable = reached(given, own)
-    own.update(dict.fromkeys(cls for file in files for cls in looked_at(file).classes))
+    own.update(dict.fromkeys(vars(file)[name] for file in files for name in looked_at(file).classes))
     return {**files, **own}, reachable
 
 
@@ -319,23 +321,22 @@ def is_own(cls: type) -> bool:
 
 def looked_at(owner: Any) -> Owner:
     """What a module or a class holds now."""
-    values = list(vars(owner).values())
-    held = tuple(map(id, values))
+    values = dict(vars(owner))
+    held = tuple(values), tuple(map(id, values.values()))
     known = OWNERS.get(owner)
     if known is None or known.held != held:
-        found = dict.fromkeys(function for value in values for function in functions_of(value))
-        name = getattr(owner, "__name__", None)
-        classes = [value for value in values if isinstance(value, type) and value.__module__ == name]
+        found = {name: list(functions_of(value)) for name, value in values.items()}
+        own = getattr(owner, "__name__", None)
+        classes = [
+            name for name, value in values.items() if isinstance(value, type) and value.__module__ == own
+        ]
+        modules = [value for value in values.values() if isinstance(value, types.ModuleType)]
         known = OWNERS[owner] = Owner(
             held,
-            list(filter(names_calls, found)),
+            [name for name, functions in found.items() if any(map(names_calls, functions))],
             classes if isinstance(owner, types.ModuleType) else [],
-            {function.__module__ for function in found}
-            | {
-                value.__name__
-                for value in values
-                if isinstance(value, types.ModuleType) and is_near(value, name)
-            },
+            {function.__module__ for functions in found.values() for function in functions}
+            | {module.__name__ for module in modules if is_near(module, own)},
         )
     return known
 
