@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import enum
 import inspect
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -247,7 +248,8 @@ def put_together(
     remaining, found = collections.deque(expected), []
     for name, value in zip(names, got):
         parts = [remaining.popleft()] if remaining else []
-        while f"_{name}".endswith(("_all", "_0")) and remaining and sum(map(len, parts)) < len(value):
+        may_be_joined = bool(parts) and parts[0].dim() > 0 and f"_{name}".endswith(("_all", "_0"))
+        while may_be_joined and remaining and sum(map(len, parts)) < len(value):
             if not remaining[0].shape[1:] == value.shape[1:] == parts[0].shape[1:]:
                 break
             parts.append(remaining.popleft())
@@ -287,12 +289,27 @@ def compare(
     inputs = inputs_among(model, args, kwargs, [name for name in names if name not in written])
     inputs += [buffers[name] for name in written]  # they are the last ones
     got = run(runner, [tensor.clone() for tensor in tensor_leaves(inputs)])
-    if expected is None:
-        expected = called(model, args, kwargs)
-        after = new_values(model, dict(zip(names, inputs)))
-        expected += tensor_leaves([after[name] for name in outputs[len(expected) :] if name in after])
-    if len(expected) > len(got):
-        expected = put_together(expected, outputs, got)
+    if expected is not None:
+        return differences(outputs, expected, {}, got, scale)
+    expected = called(model, args, kwargs)
+    return differences(outputs, expected, new_values(model, dict(zip(names, inputs))), got, scale)
+
+
+def differences(
+    names: Sequence[str],
+    expected: Sequence[torch.Tensor],
+    after: Mapping[str, Any],
+    got: Sequence[torch.Tensor],
+    scale: float = 1.0,
+) -> list[Difference]:
+    """Every output beside eager's, in order: results, those put together that the model gives as one, then the *new_values* that it returns.
+
+    Raises ValueError when there are more of one than of the other.
+    """
+    written = len(list(itertools.takewhile(after.__contains__, reversed(names))))
+    if len(expected) + written > len(got):
+        expected = put_together(expected, names, got)
+    expected = [*expected, *tensor_leaves([after[name] for name in names[len(expected) :] if name in after])]
     if len(expected) != len(got):
         raise ValueError(f"eager gives {len(expected)} outputs, the ONNX model {len(got)}")
-    return [difference(name, a, b, scale) for name, a, b in zip(outputs, expected, got)]
+    return [difference(name, a, b, scale) for name, a, b in zip(names, expected, got)]

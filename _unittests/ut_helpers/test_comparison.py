@@ -12,6 +12,7 @@ from experimental_experiment.comparison import (
     array_from_ort,
     array_to_ort,
     compare,
+    differences,
     from_ort,
     session,
     to_ort,
@@ -99,6 +100,23 @@ class TestNewValues(ExporterTestCase):
         proto = to_onnx(Written(), call, mutated_buffers="outputs")
         wrong = [item.name for item in compare(Twice(), session(proto), call) if not item.within]
         self.assertEqual(["calls_out"], wrong)
+
+    def test_results_that_are_one_beside_a_buffer(self):
+        """Whatever their number is: as many as the buffers, too."""
+        rows, number = torch.ones(2, 3), torch.tensor(3.0)
+        names = ["first", "state_all", "total_out", "calls_out"]
+        for count in (1, 2, 3, 5):
+            with self.subTest(count):
+                expected, got = [number, *[rows] * count], [number, torch.ones(2 * count, 3), rows, number]
+                found = differences(names, expected, {"total_out": rows, "calls_out": number}, got)
+                self.assertEqual(
+                    [(name, True) for name in names], [(item.name, item.within) for item in found]
+                )
+
+    def test_a_number_of_the_name_of_joined_results(self):
+        number = torch.tensor(3.0)
+        found = differences(["output_0", "x_out"], [number, number], {"x_out": number}, [number, number])
+        self.assertEqual([True, True], [item.within for item in found])
 
 
 class TestDtypes(ExporterTestCase):

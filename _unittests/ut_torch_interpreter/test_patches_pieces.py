@@ -134,7 +134,7 @@ class TestPieces(ExporterTestCase):
         self.export_and_compare(model, example, others=[other], dynamic_shapes=patches)
         shapes = ({0: "patches"}, {0: "images"})
         with self.assertLogs("experimental_experiment", "WARNING") as logged:
-            written = to_onnx(model, example, dynamic_shapes=shapes)
+            written = to_onnx(model, example, dynamic_shapes=shapes, verify=True)
         self.assertIn("the ONNX model has one result for all, ..._all", "".join(logged.output))
         self.assertEqual(1, len(logged.output))
         self.assertEqual(["all"], [item.name for item in written.graph.output])

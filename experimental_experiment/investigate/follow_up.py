@@ -13,7 +13,7 @@ import torch
 from experimental_experiment.comparison import (
     Difference,
     called,
-    difference,
+    differences,
     leaves_of,
     new_values,
     run,
@@ -133,8 +133,5 @@ def compared(
     runner = session(model)
     got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
     expected = called(eager, *given)
-    after = new_values(eager, held)
     names = [argument.name for argument in runner.get_outputs()]
-    for name in names[len(expected) :]:
-        expected.append(as_onnx(after[name]))
-    return [difference(name, a, b) for name, a, b in zip(names, expected, got, strict=True)]
+    return differences(names, expected, new_values(eager, held), got)
