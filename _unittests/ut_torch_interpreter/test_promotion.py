@@ -50,6 +50,17 @@ THREE = each(
     lambda a, b: aten.addcdiv.default(b.sign(), b, a),
 )
 
+FLOATS = each(
+    lambda x: x * 1.5,
+    lambda x: 1.5 - x,
+    aten.sin.default,
+    aten.sigmoid.default,
+    aten.lgamma.default,
+    lambda x: x / 2,
+    lambda x: aten.atan2.default(x, x),
+    lambda x: x.logsumexp(0),
+)
+
 
 class TestZeroDimensions(ExporterTestCase):
     def check(self, function, numbers, both=True):
@@ -73,6 +84,18 @@ class TestZeroDimensions(ExporterTestCase):
 
     def test_three_operands(self):
         self.check(THREE, NUMBERS, both=False)
+
+
+class TestDefaultDtype(ExporterTestCase):
+    """Integers become floats of torch's default dtype, whatever it was before."""
+
+    def test_as_it_is_now(self):
+        x = torch.arange(1, 5)
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        for default in (torch.float32, torch.float64, torch.float32):
+            with self.subTest(default):
+                torch.set_default_dtype(default)
+                self.assert_same_as_eager(FLOATS, x)
 
 
 if __name__ == "__main__":

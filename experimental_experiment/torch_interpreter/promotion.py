@@ -27,13 +27,13 @@ def result_dtype(*operands: Any) -> ir.DataType:
     A 0-d tensor weighs less than a tensor with dimensions, a Python number (symbolic or not) less than both.
     """
     kinds = tuple(kind(operand) for operand in operands if operand is not None)
-    return dtypes.onnx_dtype(promoted(kinds))
+    return dtypes.onnx_dtype(promoted(kinds, torch.get_default_dtype()))
 
 
 def float_dtype(*operands: Any) -> ir.DataType:
-    """Like `result_dtype`, for operators that give a float for integers: torch's default float, float32."""
+    """Like `result_dtype`, for operators that give a float for integers: torch's default dtype."""
     dtype = result_dtype(*operands)
-    return dtype if dtype in dtypes.FLOATS else ir.DataType.FLOAT
+    return dtype if dtype in dtypes.FLOATS else dtypes.onnx_dtype(torch.get_default_dtype())
 
 
 def kind(operand: Any) -> tuple[Any, str]:
@@ -47,8 +47,8 @@ def kind(operand: Any) -> tuple[Any, str]:
 
 
 @functools.cache
-def promoted(kinds: tuple[tuple[Any, str], ...]) -> torch.dtype:
-    """torch.result_type over any number of operands."""
+def promoted(kinds: tuple[tuple[Any, str], ...], default: torch.dtype) -> torch.dtype:
+    """torch.result_type over any number of operands, whose answer depends on the *default* dtype."""
     samples = [
         dtype(1)
         if weight == "number"
