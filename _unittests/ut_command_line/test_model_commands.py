@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from experimental_experiment.command_line import main, weights
 from experimental_experiment.comparison import session
+from experimental_experiment.investigate.onnx_side import loaded
 
 PRODUCT = """
 <ir_version: 8, opset_import: ["" : 18]>
@@ -200,6 +201,20 @@ class TestLighten(ModelCommandsTestCase):
         for name, value in ir.load(full).graph.initializers.items():
             np.testing.assert_array_equal(value.const_value.numpy(), values[name].const_value.numpy(), name)
         self.succeeds("unlighten", light, "-o", full)
+
+    def test_what_would_be_left_out(self):
+        model, path, light = product(), self.path("model.onnx"), self.path("light.onnx")
+        model.training_info.add().algorithm.name = "none"
+        sparse = product()
+        sparse.graph.sparse_initializer.add().values.name = "unread"
+        for content, said in ((model, "the model has training_info"), (sparse, "'unread' is sparse")):
+            onnx.save(content, path)
+            self.succeeds("lighten", path, "-o", light)
+            message = f"'.*light.onnx': .*{said}, which onnx-ir does not read"
+            self.fails(message, "unlighten", light, "-o", self.path("out.onnx"))
+            self.assertFalse(os.path.exists(self.path("out.onnx")))
+            with self.assertRaisesRegex(ValueError, said):
+                loaded(content)
 
     def test_what_is_wrong(self):
         light, out = self.path("light.onnx"), self.path("out.onnx")

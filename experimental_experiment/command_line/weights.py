@@ -17,7 +17,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError, existing
-from experimental_experiment.command_line.model_file import all_graphs, sound, writable
+from experimental_experiment.command_line.model_file import all_graphs, sound, to_ir, writable
 from experimental_experiment.torch_interpreter.files import locations, put_in_place, save, workplace
 
 ALIGNMENT = 64
@@ -181,7 +181,7 @@ def unlighten(given: argparse.Namespace) -> int:
     }
     if not removed:
         raise CommandError(f"{given.model!r} is not light: all its weights are in it")
-    model = ir.serde.deserialize_model(light)
+    model = to_ir(light, given.model)
     found = from_file(given.weights, removed) if given.weights else random_weights(removed, given.seed)
     for graph in model.graphs():
         for value in graph.initializers.values():

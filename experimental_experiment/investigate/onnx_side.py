@@ -14,6 +14,7 @@ import torch
 from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.comparison import run
+from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
 from experimental_experiment.xoptim.graphs import remove_unused_nodes
@@ -37,13 +38,13 @@ UNKNOWN = (
 
 
 def loaded(model: Given, inlined: bool = False) -> ir.Model:
-    """A model of its own to change; external data stays where it is."""
+    """A model of its own to change; external data stays where it is. Raises ValueError for what onnx-ir reads with a part missing."""
     if isinstance(model, ir.Model):
-        result = ir.from_proto(ir.to_proto(model))
+        result = from_proto(to_proto(model))
     elif isinstance(model, onnx.ModelProto):
-        result = ir.from_proto(model)
+        result = from_proto(model)
     else:
-        result = ir.load(model)
+        result = load(model)
     if inlined:
         InlinePass()(result)
     return result
@@ -68,7 +69,7 @@ def session_at(
         if held <= PROTOBUF_LIMIT and len(folders) <= 1:
             for folder in folders:
                 options.add_session_config_entry(FOLDER, os.path.abspath(folder))
-            model = ir.to_proto(model)
+            model = to_proto(model)
     if isinstance(model, onnx.ModelProto):
         content = model.SerializeToString()
         return onnxruntime.InferenceSession(content, options, providers, disabled_optimizers=disabled)
