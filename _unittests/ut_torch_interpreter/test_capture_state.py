@@ -8,9 +8,11 @@ import unittest
 import warnings
 
 import torch
+from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce
 from experimental_experiment.torch_interpreter.memories import is_plain
 
 X = torch.randn(2, 3)
@@ -190,6 +192,23 @@ class TestPlainObjects(ExporterTestCase):
         kinds = (Scheduler, enum.Enum("Kind", "a b"), slotted, torch.nn.Linear, torch.Tensor, torch.Generator)
         kinds += (type, types.FunctionType, types.ModuleType, collections.OrderedDict, dict, list, int)
         self.assertEqual([True, True] + [False] * (len(kinds) - 2), list(map(is_plain, kinds)))
+
+
+class TestOneCapture(ExporterTestCase):
+    """A capture for several uses of a model."""
+
+    def test_a_refusal_is_one_each_time(self):
+        """The sizes that its message proposes are those of another program."""
+        once = CapturedOnce(ExportOptions())
+        for _ in range(2):
+            with self.assertRaisesRegex(CaptureError, "Constraints violated(?s:.*)\n  try    dynamic_shapes"):
+                to_onnx(
+                    lambda x: x + torch.ones(3),
+                    (torch.ones(2, 3),),
+                    dynamic_shapes=({1: Dim("width")},),
+                    export_options=once,
+                )
+            self.assertIsNone(once.program)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,8 @@ def suggest(
     options: ExportOptions | CapturedOnce,
 ) -> None:
     """Add to an error about sizes what the user said of them, and what a capture that may choose makes of it, to be pasted."""
+    if isinstance(options, CapturedOnce):
+        options = options.options  # the program of other sizes is not the one to keep
     with unmarked(args, kwargs):
         pass  # the capture that failed left marks that the next one would read
     try:
@@ -372,7 +374,7 @@ def plain_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
 
 def tensors_in(module: torch.nn.Module, name: str) -> list[torch.Tensor]:
     """The tensors in an attribute of a module that are no parameters: none where it keeps buffers and submodules."""
-    value = None if name in ("_parameters", "_buffers", "_modules") else vars(module)[name]
+    value = None if name in REGISTERED else vars(module)[name]
     leaves = pytree.tree_leaves(value)
     return [x for x in leaves if isinstance(x, torch.Tensor) and not isinstance(x, torch.nn.Parameter)]
 
