@@ -262,14 +262,35 @@ class TestGroupQueryAttention(OperatorTestCase):
                 )
 
     def test_what_is_refused(self):
-        for attributes in ({"qk_output": 1}, {"causal": 0}):
-            with self.assertRaisesRegex(
-                NotImplementedError,
-                "with qk_output, causal=0, a quantized cache or norms is not handled",
+        nothing = [None] * 5
+        cases = [
+            ((), {"qk_output": 1}),
+            ((), {"causal": 0}),
+            ((), {"sliding_window_cache": 1}),
+            ((), {"v_quant_type": "PER_TENSOR"}),
+            ((*nothing, None, numbers(1)), {}),
+            ((*nothing, None, None, None, numbers(16)), {}),
+        ]
+        for more, attributes in cases:
+            with (
+                self.subTest(**attributes),
+                self.assertRaisesRegex(
+                    NotImplementedError,
+                    "causal=0, sliding_window_cache, a quantized cache or norms is not handled",
+                ),
             ):
                 self.reference(
-                    "GroupQueryAttention", *self.arguments(1, 6), num_heads=4, kv_num_heads=2, **attributes
+                    "GroupQueryAttention",
+                    *self.arguments(1, 6),
+                    *more,
+                    num_heads=4,
+                    kv_num_heads=2,
+                    **attributes,
                 )
+
+    def test_what_is_harmless(self):
+        harmless = {"k_quant_type": "NONE", "qk_norm_epsilon": 1e-5}
+        self.assert_same("GroupQueryAttention", *self.arguments(1, 6), **self.SIZES, **harmless)
 
     def test_turned_at_given_positions(self):
         places = np.array([[3, 4, 5, 6, 9], [0, 2, 4, 6, 8]])

@@ -163,12 +163,18 @@ def group_query_attention(
     cos_cache=None, sin_cache=None, position_ids=None, attention_bias=None, head_sink=None,
     k_scale=None, v_scale=None, q_norm_weight=None, k_norm_weight=None,
     *, num_heads, kv_num_heads, scale=0.0, softcap=0.0, do_rotary=0, rotary_interleaved=0, local_window_size=-1,
-    smooth_softmax=0, qk_output=0, causal=1, **others,
+    smooth_softmax=0, qk_output=0, causal=1, sliding_window_cache=0,
+    k_quant_type="NONE", v_quant_type="NONE", kv_cache_bit_width=0, qk_norm_epsilon=0.0,
 ):  # fmt: skip
-    """Causal attention with a cache that has room: sample b has seqlens_k[b] + 1 keys with those of this call."""
-    if qk_output or not causal or k_scale is not None or q_norm_weight is not None:
+    """Causal attention with a cache that has room: sample b has seqlens_k[b] + 1 keys with those of this call.
+
+    The width of quantized numbers and the epsilon of norms change nothing where there are none.
+    """
+    is_quantized = k_scale is not None or v_scale is not None or {k_quant_type, v_quant_type} != {"NONE"}
+    has_norms = q_norm_weight is not None or k_norm_weight is not None
+    if qk_output or not causal or sliding_window_cache or is_quantized or has_norms:
         raise NotImplementedError(
-            "GroupQueryAttention with qk_output, causal=0, a quantized cache or norms is not handled"
+            "GroupQueryAttention with qk_output, causal=0, sliding_window_cache, a quantized cache or norms is not handled"
         )
     if key is None:
         size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
