@@ -13,9 +13,10 @@ import dataclasses
 import enum
 import inspect
 import itertools
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -37,7 +38,7 @@ TOLERANCES = {
     torch.float16: (1e-2, 1e-3),
     torch.bfloat16: (5e-2, 1e-2),
 }
-"""Relative and absolute tolerance by dtype; integers and booleans are equal."""
+"""Relative and absolute tolerance by dtype; integers, booleans and floats of 8 bits are equal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,28 +164,52 @@ def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:
     return value.numpy()
 
 
-def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Difference:
-    """Compare one output: dtype, shape, NaN and infinities exactly, numbers within *scale* times the tolerance."""
-    kind, found = (
-        f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}" for tensor in (expected, got)
-    )
-    if kind != found:
-        return Difference(name, kind, found, float("inf"), float("inf"), False)
-    if expected.numel() == 0:
-        return Difference(name, kind, found, 0.0, 0.0, True)
-    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
-    if not expected.dtype.is_floating_point:
-        equal = torch.equal(expected, got)
-        gap = 0.0 if equal else float((expected.double() - got.double()).abs().max())
-        relative = gap / max(1.0, float(expected.double().abs().max()))
-        return Difference(name, kind, found, gap, relative, equal)
+class Elements(NamedTuple):
+    """How far each element of a result is from what was expected, in float64; inf where NaN or infinities differ.
+
+    Attributes:
+        absolute: the difference.
+        relative: the difference in what was expected.
+        excess: the difference in tolerances of the dtype: above 1 it is beyond.
+    """
+
+    absolute: torch.Tensor
+    relative: torch.Tensor
+    excess: torch.Tensor
+
+
+def elements(expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Elements:
+    """Compare two tensors of one dtype and shape: the one place where numbers are compared with *scale* times their tolerance.
+
+    Integers and booleans have none, also those that float64 does not hold: a difference of 1 is one tolerance too much.
+    """
     a, b = expected.double(), got.double()
-    same = (a == b) | (a.isnan() & b.isnan())
-    gap = torch.where(same, 0.0, (a - b).abs()).nan_to_num(float("inf"), float("inf"))
-    ratio = torch.where(same, 0.0, gap / a.abs().clamp_min(1e-30)).nan_to_num(float("inf"), float("inf"))
-    within = bool((same | (gap <= scale * (absolute + relative * a.abs()))).all())
-    is_finite = bool(gap.isfinite().all())
-    return Difference(name, kind, found, float(gap.max()), float(ratio.max()), within and is_finite)
+    if expected.is_floating_point():
+        relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
+        same, least, unit = (a == b) | (a.isnan() & b.isnan()), 0.0, 1e-30
+    else:
+        relative, absolute = 0.0, 0.5
+        same, least, unit = expected == got, 1.0, 1.0
+    apart = (a - b).abs().clamp_min(least)
+    found = apart, apart / a.abs().clamp_min(unit), apart / (scale * (absolute + relative * a.abs()))
+    # inf / inf: one of two is not finite
+    return Elements(*(torch.where(same, 0.0, item.nan_to_num(math.inf, math.inf)) for item in found))
+
+
+def described(tensor: torch.Tensor) -> str:
+    """``float32[2, 3]``."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}"
+
+
+def difference(name: str, expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Difference:
+    """Compare one output: dtype and shape exactly, `elements` within *scale* times the tolerance."""
+    kinds = described(expected), described(got)
+    if kinds[0] != kinds[1]:
+        return Difference(name, *kinds, math.inf, math.inf, False)
+    if expected.numel() == 0:
+        return Difference(name, *kinds, 0.0, 0.0, True)
+    absolute, relative, excess = (float(item.max()) for item in elements(expected, got, scale))
+    return Difference(name, *kinds, absolute, relative, excess <= 1)
 
 
 @contextlib.contextmanager

@@ -7,16 +7,19 @@ import numpy
 import torch
 from torch.export import Dim
 
+from experimental_experiment.command_line.differences import difference as differences_of_arrays
 from experimental_experiment.comparison import (
     CARRIERS,
     array_from_ort,
     array_to_ort,
     compare,
+    difference,
     differences,
     from_ort,
     session,
     to_ort,
 )
+from experimental_experiment.investigate.gaps import gap
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.dtypes import FLOAT8, onnx_dtype
@@ -117,6 +120,37 @@ class TestNewValues(ExporterTestCase):
         number = torch.tensor(3.0)
         found = differences(["output_0", "x_out"], [number, number], {"x_out": number}, [number, number])
         self.assertEqual([True, True], [item.within for item in found])
+
+
+class TestElements(ExporterTestCase):
+    """What ``verify``, ``discrepancies`` and the commands say of two tensors: all within the tolerance, or not."""
+
+    def test_all_say_the_same(self):
+        inf, nan = float("inf"), float("nan")
+        cases = {
+            "a float of 8 bits": (torch.float8_e4m3fn, 1.0, 1.25, False),
+            "the same one": (torch.float8_e5m2, 1.5, 1.5, True),
+            "a float within": (torch.float32, 1.0, 1.00005, True),
+            "a float beyond": (torch.float64, 1.0, 1.00005, False),
+            "an integer": (torch.int64, 10**6, 10**6 + 1, False),
+            "an integer that float64 rounds": (torch.int64, 2**53, 2**53 + 1, False),
+            "a boolean": (torch.bool, True, False, False),
+            "infinity": (torch.float32, inf, inf, True),
+            "another infinity": (torch.float32, inf, -inf, False),
+            "NaN": (torch.float16, nan, nan, True),
+            "NaN for a number": (torch.float32, nan, 1.0, False),
+        }
+        for promise, (dtype, first, second, within) in cases.items():
+            with self.subTest(promise):
+                a, b = (torch.tensor([0, value]).to(dtype) for value in (first, second))
+                arrays = (array_from_ort(to_ort(tensor)) for tensor in (a, b))
+                found = difference("y", a, b).within, gap(a, b).within, differences_of_arrays(*arrays)[1]
+                self.assertEqual((within, within, within), found)
+
+    def test_numbers_of_maps(self):
+        """Are float32 in the model, whatever Python makes of them."""
+        self.assertTrue(differences_of_arrays({4: 0.5}, {4: 0.50001})[1])
+        self.assertFalse(differences_of_arrays({4: 0.5}, {4: 0.51})[1])
 
 
 class TestDtypes(ExporterTestCase):

@@ -4,6 +4,7 @@ import os
 import tempfile
 import unittest
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -50,6 +51,10 @@ class TestBisection(unittest.TestCase):
         ):
             self.assertEqual(expected, array_gap(a, b))
         self.assertEqual(0.0, array_gap(a[:0], a[:0]))
+        small = np.array([1.0, 2.0], ml_dtypes.float8_e5m2)
+        self.assertEqual(0.25, array_gap(small, np.array([1.25, 2.0], ml_dtypes.float8_e5m2)))
+        large = np.array([2**53], np.int64)
+        self.assertGreater(array_gap(large, large + 1), 0.0)
         self.assertEqual(float("inf"), array_gap(np.array(["a"]), np.array(["b"])))
 
     def test_differences_of_sequences_and_maps(self):

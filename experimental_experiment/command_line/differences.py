@@ -10,18 +10,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import torch
 from tabulate import tabulate
 
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.model_file import all_graphs, session, sound
 from experimental_experiment.command_line.running import executed
 from experimental_experiment.command_line.weights import weights
+from experimental_experiment.comparison import TOLERANCES
 from experimental_experiment.helpers import dtype_text, type_text
 from experimental_experiment.reference.statistics import described
 from experimental_experiment.xoptim.bisection import array_gap
-
-TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
-"""Largest difference of an element, absolute or relative, that is none; 1e-4 for other dtypes."""
 
 MOST = 10
 """Names of a list that are printed."""
@@ -108,7 +107,7 @@ def report(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
 
 
 def difference(first: Any, second: Any) -> tuple[float, bool]:
-    """The largest difference of two arrays, numbers, sequences or maps, and whether it is within the tolerance."""
+    """The largest difference of two arrays, numbers, sequences or maps, absolute or relative, and whether it is within the relative tolerance."""
     if isinstance(first, dict):
         if not isinstance(second, dict) or list(first) != list(second):
             return float("inf"), False
@@ -118,8 +117,10 @@ def difference(first: Any, second: Any) -> tuple[float, bool]:
             return float("inf"), False
         pairs = [difference(one, other) for one, other in zip(first, second)]
         return max((gap for gap, _ in pairs), default=0.0), all(within for _, within in pairs)
+    if isinstance(first, float) and isinstance(second, float):  # of a map or a sequence: float32 in the model
+        first, second = np.float32(first), np.float32(second)
     first, second = np.asarray(first), np.asarray(second)
-    tolerance = TOLERANCES.get(first.dtype.name, 1e-4)
+    tolerance, _ = TOLERANCES.get(getattr(torch, first.dtype.name, None), (0.0, 0.0))
     if first.dtype == second.dtype == ml_dtypes.bfloat16:
         first, second = first.astype(np.float32), second.astype(np.float32)
     gap = array_gap(first, second)

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from experimental_experiment.comparison import TOLERANCES
+from experimental_experiment.comparison import described, elements
 
 QUANTILES = (0.5, 0.9, 0.99)
 """Of the absolute differences."""
@@ -57,40 +57,24 @@ class Gap:
         return text
 
 
-def described(tensor: torch.Tensor) -> str:
-    """``float32[2, 3]``."""
-    return f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}"
-
-
 def gap(expected: torch.Tensor, got: torch.Tensor, scale: float = 1.0) -> Gap:
-    """Compare two tensors: dtype, shape, NaN and infinities exactly, numbers against *scale* times the tolerance.
-
-    Integers and booleans have none: a difference of 1 is one tolerance too much.
-    """
+    """Compare two tensors: dtype and shape exactly, `elements` against *scale* times the tolerance."""
     kinds = described(expected), described(got)
     if kinds[0] != kinds[1]:
         return Gap(*kinds, math.inf, math.inf, math.inf, wrong=got.numel())
     if expected.numel() == 0 or torch.equal(expected, got):
         return Gap(*kinds, 0.0, 0.0, 0.0)
-    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.5))
-    a, b = expected.double(), got.double()
-    same = (a == b) | (a.isnan() & b.isnan())
-    difference = torch.where(same, 0.0, (a - b).abs()).nan_to_num(math.inf, math.inf)
-    ratio = torch.where(same, 0.0, difference / a.abs().clamp_min(1e-30)).nan_to_num(math.inf, math.inf)
-    excess = difference / (scale * (absolute + relative * a.abs()))
-    # inf / inf: one of two is not finite
-    excess = torch.where(same, 0.0, excess.nan_to_num(math.inf, math.inf))
-    flat = difference.flatten()
+    found = elements(expected, got, scale)
+    flat = found.absolute.flatten()
     flat = flat[:: max(1, flat.numel() // SAMPLE)]
     ordered = flat.sort().values
     quantiles = tuple(float(ordered[min(len(ordered) - 1, int(q * len(ordered)))]) for q in QUANTILES)
+    a, b = expected.double(), got.double()
     return Gap(
         *kinds,
-        float(difference.max()),
-        float(ratio.max()),
-        float(excess.max()),
+        *(float(item.max()) for item in found),
         quantiles,
-        int((excess > 1).sum()),
+        int((found.excess > 1).sum()),
         (int(a.isnan().sum()), int(b.isnan().sum())),
         (int(a.isinf().sum()), int(b.isinf().sum())),
     )

@@ -12,8 +12,9 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
+import torch
 
-from experimental_experiment.comparison import session
+from experimental_experiment.comparison import elements, session
 from experimental_experiment.protos import from_proto, load
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim.optimizer import optimize
@@ -123,18 +124,18 @@ def gap(expected: Any, got: Any) -> float:
 
 
 def array_gap(expected: np.ndarray, got: np.ndarray) -> float:
-    """The largest difference of two arrays; inf when dtypes, shapes, NaN or infinities differ."""
+    """The largest difference of two arrays, absolute or relative to the first; inf when dtypes, shapes, NaN or infinities differ."""
     if (expected.dtype, expected.shape) != (got.dtype, got.shape):
         return float("inf")
     if expected.size == 0:
         return 0.0
     if expected.dtype.kind not in "fiub":
         return 0.0 if np.array_equal(expected, got) else float("inf")
-    a, b = expected.astype(np.float64), got.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    with np.errstate(invalid="ignore"):
-        difference = np.where(same, 0.0, np.abs(a - b) / np.maximum(1.0, np.abs(a)))
-    return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max())
+    wide = (
+        np.float64 if expected.dtype.kind == "f" else expected.dtype
+    )  # one of 8 bits is no dtype of torch's arrays
+    found = elements(*(torch.from_numpy(np.array(array, wide)) for array in (expected, got)))
+    return float(found.absolute.minimum(found.relative).max())
 
 
 def random_feeds(
