@@ -1,5 +1,8 @@
 """The emitter: nodes with the right dtypes, constants folded and stored once, sizes, subgraphs."""
 
+import dataclasses
+import inspect
+import re
 import unittest
 
 import numpy as np
@@ -98,6 +101,11 @@ class TestNodes(EmitterTestCase):
 
 
 class TestContext(EmitterTestCase):
+    def test_each_attribute_is_described(self):
+        described = re.findall(r"^    (\w+): ", inspect.getdoc(Context), re.MULTILINE)
+        described.remove("rows")  # made of the others
+        self.assertEqual([field.name for field in dataclasses.fields(Context)], described)
+
     def test_the_origin_and_the_region_are_restored_after_an_error(self):
         context, x = self.op.context, self.value(3)
         origin = Origin(prefix="sine", provenance={"from": "a line"}, modules=(("", "Model", "lib"),))

@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter.arguments import opsets_by_domain
 from experimental_experiment.torch_interpreter.capture import capture, module_of
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError
-from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names
 from experimental_experiment.torch_interpreter.interface import (
@@ -75,7 +75,7 @@ def to_ir(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     target_opset: int | Mapping[str, int] | None = None,
-    export_options: ExportOptions | None = None,
+    export_options: ExportOptions | CapturedOnce | None = None,
     optimize: bool | OptimizationOptions = True,
     translations: Mapping[Any, Callable] | None = None,
     mutated_buffers: str = "drop",
@@ -115,7 +115,7 @@ def to_ir(
     model = model_of(op)
     journal.optimized = finish(model, context, options, bool(inline), classes, journal.progress)
     journal.program, journal.rows = program, context.applied
-    journal.exported = getattr(capture_options, "program", None)
+    journal.exported = capture_options.program if isinstance(capture_options, CapturedOnce) else None
     return model
 
 

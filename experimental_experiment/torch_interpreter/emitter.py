@@ -83,6 +83,7 @@ class Context:
         root: the main graph; small constants are its initializers, seen from every subgraph.
         opset: version of ai.onnx.
         domains: the other operator sets in use, name to version.
+        names: the names that are taken.
         constants: the small constants, by what they hold.
         shared: the same constants, which every graph of the model may read.
         written: what the optimizer writes once for all nodes that read it, by operator and inputs.
@@ -90,6 +91,7 @@ class Context:
         region: the autocast region translated now, which adapts the translation of each node; None outside.
         functions: local functions of the model, callees first.
         regions: the local function of each region that is translated once, see `control_flow.invoke_subgraph`.
+        translations: those of this export alone, see `registry.per_call_table`.
         warned: what was logged once already.
         dimensions: names of the symbolic sizes.
         keeps_modules: whether the calls of modules become functions, each of which reads its sizes itself.
