@@ -6,11 +6,13 @@ import torch
 import torch.nn.functional as F
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
 
 INF = float("inf")
 X = torch.tensor([-3.7, -1.5, -0.1, 0.3, 0.7, 2.5, 11.3], dtype=torch.float64)
 UNIT = torch.tensor([-0.999, -0.3, 0.1, 0.7, 0.99999], dtype=torch.float64)
 SLOPE = torch.tensor([0.1], dtype=torch.float64)
+MATRICES = X[[0, 1, 2, 3, 4, 5, 6, 1, 5, 0, 4, 2, 3, 6, 3, 2, 1, 0]].reshape(2, 3, 3)
 LARGE = torch.tensor([2**53 + 1, -(2**62) - 1, 10**18])
 
 
@@ -29,6 +31,7 @@ ROWS = {
     "Atanh.area_of_a_hyperbolic_tangent": digits(torch.atanh, UNIT),
     "Celu.scaled_exponential_where_negative": digits(lambda x: F.celu(x, 0.7), X),
     "Cosh.half_the_sum_of_exponentials": digits(torch.cosh, X),
+    "Det.product_of_pivots": digits(torch.det, MATRICES),
     "Elu.exponential_where_negative": digits(lambda x: F.elu(x, 0.7), X),
     "Erf.less_its_complement": digits(torch.erf, X),
     "Gelu.half_of_it_times_one_and_erf": (lambda x: F.gelu(x, approximate="tanh"), X.float()),
@@ -55,6 +58,10 @@ ROWS = {
 class TestFloat64(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+
+    def test_the_plain_standard_has_det(self):
+        model = to_onnx(torch.det, (MATRICES,), runtime="onnx")
+        self.assertEqual(["Det"], [node.op_type for node in model.graph.node])
 
 
 if __name__ == "__main__":

@@ -260,11 +260,8 @@ def pivots_and_sign(op, a: ir.Value) -> ir.Value:
 
 @translates(aten.det.default)
 def det(op, self):
-    """The determinant; in float64, which onnxruntime has no Det for, the product of the pivots with the sign of the permutation."""
-    if self.dtype == ir.DataType.FLOAT:
-        return op.Det(self)
-    product = op.ReduceProd(pivots_and_sign(op, op.Cast(self, to=DOUBLE)), [rank(self) - 2], keepdims=0)
-    return op.Cast(product, to=self.dtype)
+    """The determinant."""
+    return op.Det(self)
 
 
 @translates(aten.linalg_det.default)

@@ -12,12 +12,14 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.error_function import erfc
 from experimental_experiment.torch_interpreter.aten.exponential import expm1, log1p
+from experimental_experiment.torch_interpreter.aten.factorization import pivots_and_sign
+from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 
 
-def of_float64(operator: str, nodes: int, because: str = "there is no kernel") -> Callable:
+def of_float64(operator: str, nodes: int | str, because: str = "there is no kernel") -> Callable:
     """Register what replaces an operator in float64."""
 
     def register(compose: Callable) -> Callable:
@@ -198,3 +200,12 @@ def shifted_by_the_largest(op, x, *, axis=-1):
     """``x`` less its largest element, less the logarithm of the sum of the exponentials."""
     shifted = op.Sub(x, op.ReduceMax(x, [axis], keepdims=1))
     return op.Sub(shifted, op.Log(op.ReduceSum(op.Exp(shifted), [axis], keepdims=1)))
+
+
+# ---- matrices
+
+
+@of_float64("Det", "2 and a Loop over the columns")
+def product_of_pivots(op, x):
+    """The product of the pivots of an elimination, with the sign of their permutation."""
+    return op.ReduceProd(pivots_and_sign(op, x), [rank(x) - 2], keepdims=0)
