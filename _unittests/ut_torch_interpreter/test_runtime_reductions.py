@@ -57,7 +57,10 @@ ROWS = {
     "ArgMin.with_an_axis_from_the_start": (lambda x: x.argmin(-1), torch.ones(2, 4, 3), SHORTER),
 }
 
-OTHER_ROWS = {"Equal.by_the_sum_of_exponentials": "test_the_largest_of_infinities_on_a_gpu"}
+OTHER_ROWS = {
+    "Equal.by_the_sum_of_exponentials": "test_the_largest_of_infinities_on_a_gpu",
+    "Equal.less_than_zero": "test_the_largest_of_a_mask",
+}
 
 
 class Closed(torch.nn.Module):
@@ -96,7 +99,7 @@ class TestReductions(ExporterTestCase):
 
     def test_the_largest_of_infinities_on_a_gpu(self):
         """`_unittests.ut_torch_dynamo.test_gpu` has the numbers, which only a GPU gives."""
-        (row,) = OTHER_ROWS
+        row = "Equal.by_the_sum_of_exponentials"
         with FakeTensorMode():
             fakes = [torch.empty(shape, device="cuda") for shape in ((2, 3, 4, 8), (2, 1, 4, 4))]
         on_gpu = torch.export.export(Closed(), tuple(fakes))
@@ -117,6 +120,25 @@ class TestReductions(ExporterTestCase):
                     found = comparison.run(comparison.session(onx), (x, mask))
                     for ours, theirs in zip(found, Closed()(x, mask), strict=True):
                         torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+    def test_the_largest_of_a_mask(self):
+        """A model exported on a CPU runs on a GPU too: what is told there is told without the largest of minus infinities."""
+
+        def attended(x, mask):
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, mask)
+
+        x, mask = torch.randn(2, 3, 4, 8), torch.rand(2, 1, 4, 4) > 0.3
+        mask[1, 0, 1:], mask[:, :, :, 2] = False, False
+        for options in ({}, {"special_values": True}, {"target_opset": 13}):
+            for names, told in (((), "Less"), (("Equal.less_than_zero",), "Equal")):
+                with self.subTest(told=told, **options), contextlib.ExitStack() as stack:
+                    for name in names:
+                        stack.enter_context(without_row(name))
+                    model = to_onnx(attended, (x, mask), **{"target_opset": 20, **options})
+                    largest = {node.output[0] for node in model.graph.node if node.op_type == "ReduceMax"}
+                    readers = [node.op_type for node in model.graph.node if largest & {*node.input}]
+                    self.assertEqual([told], readers)
+                    self.assert_matches(model, attended, (x, mask))
 
 
 if __name__ == "__main__":

@@ -509,6 +509,13 @@ class TestConditions(RuleTestCase):
             ],
             rule="GuardWherePartlyTrue",
         )
+        plain = (
+            text.replace("{{-2.0}}", "{{-inf}}")
+            .replace("Less (l, none)", "Equal (l, closed)")
+            .format(**given)
+        )
+        optimized = optimize(parsed(plain, 20), OptimizationOptions(both))
+        self.assertEqual(["Where", "Add", "ReduceMax", "Equal", "Where"], operators(optimized))
         for change in ({"padding": "K"}, {"axis": 2, "v": "Q,K"}, {"v": "1,8"}):
             with self.subTest(change):
                 self.assert_stays(text.format(**{**given, **change}), rule="GuardWherePartlyTrue")

@@ -107,9 +107,7 @@ def weighted(op, scores, bias, value, attn_mask, dropout_p, is_causal):
     result = op.MatMul(dropout(op, weights, dropout_p, True), value)
     if attn_mask is not None and (is_causal or not attends_everywhere(attn_mask)):
         largest = op.ReduceMax(bias, [-1], keepdims=1)
-        # of a boolean mask it is 0 or minus infinity, in CUDA's provider the lowest float32 for that
-        is_mask = attn_mask.dtype == ir.DataType.BOOL
-        closed = op.Less(largest, 0.0) if is_mask else op.Equal(largest, -math.inf)
+        closed = op.Equal(largest, -math.inf)
         weights, result = (op.Where(closed, op.constant(0.0, x.dtype), x) for x in (weights, result))
     return result, weights
 

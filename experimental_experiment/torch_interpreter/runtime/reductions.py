@@ -127,36 +127,68 @@ def reduced_sizes(x: ir.Value, axes: ir.Value | None) -> list[int | ir.SymbolicD
 @repairs(
     "ReduceMax",
     "ReduceMin",
-    when="floats that hold NaN",
+    when="floats that hold NaN, but for masks of 0 and minus infinity",
     because="NaN is passed over",
     nodes=3,
     special_values=True,
 )
 def nan_wins(op, x, axes=None, *, operator, **attributes):
     """The sum of absolute values where that is NaN: it is only when an element is."""
-    if x.dtype not in dtypes.FLOATS:
+    if x.dtype not in dtypes.FLOATS or is_open_or_closed(x):
         return None
     result = op.emit(operator, (x, axes), attributes)
     nan = op.emit("ReduceL1", (x, axes), attributes)
     return op.Where(op.IsNaN(nan), nan, result)
 
 
+LOWEST = "CUDA's provider takes the lowest float32, or float64, for the largest of minus infinities"
+
+
 @repairs(
     "Equal",
-    when="the largest of floats beside minus infinity, in a model on a GPU",
-    because="CUDA's provider takes the lowest float32, or float64, for the largest of minus infinities",
+    when="the largest of zeros and minus infinities, as those of a mask, beside minus infinity",
+    because=LOWEST,
+    nodes=0,
+)
+def less_than_zero(op, x, y):
+    """Whether the largest is less than 0."""
+    node = compared_with_infinity(x, y)
+    return op.Less(x, 0.0) if node is not None and is_open_or_closed(node.inputs[0]) else None
+
+
+@repairs(
+    "Equal",
+    when="the largest of other floats beside minus infinity, in a model on a GPU",
+    because=LOWEST,
     nodes=0,
 )
 def by_the_sum_of_exponentials(op, x, y):
     """The logarithm of the sum of exponentials, which is minus infinity where all elements are."""
-    node = x.producer()
-    if node is None or node.op_type != "ReduceMax" or x.dtype not in dtypes.FLOATS or not is_on_gpu(op):
-        return None
-    if y.const_value is None or y.const_value.size != 1 or y.const_value.numpy().item() != -math.inf:
+    node = compared_with_infinity(x, y)
+    if node is None or not is_on_gpu(op):
         return None
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     axes = node.inputs[1] if len(node.inputs) > 1 else attributes.pop("axes", None)  # before ai.onnx 18
     return op.Equal(op.ReduceLogSumExp(node.inputs[0], axes, **attributes), y)
+
+
+def compared_with_infinity(x: ir.Value, y: ir.Value) -> ir.Node | None:
+    """The ReduceMax of floats that is compared, None when it is another node or when *y* is not minus infinity."""
+    node = x.producer()
+    if node is None or node.op_type != "ReduceMax" or x.dtype not in dtypes.FLOATS or y.const_value is None:
+        return None
+    return node if y.const_value.size == 1 and y.const_value.numpy().item() == -math.inf else None
+
+
+def is_open_or_closed(mask: ir.Value) -> bool:
+    """Whether elements are known to be 0 or minus infinity, as those of a boolean mask that is added to scores."""
+    if mask.const_value is not None and not mask.is_graph_input():
+        array = mask.const_value.numpy()
+        return bool(((array == 0) | (array == -math.inf)).all())
+    node = mask.producer()
+    if node is None or node.op_type != "Where" or node.domain:
+        return False
+    return all(chosen.const_value is not None and is_open_or_closed(chosen) for chosen in node.inputs[1:])
 
 
 def is_on_gpu(op) -> bool:

@@ -10,6 +10,7 @@ import math
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.runtime.reductions import is_open_or_closed
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -71,6 +72,7 @@ def add_where_true(op, x, mask, a, root):
 
 
 PARTLY = P.Where(P.And(mask, b, shared=True), a, var("c"), name="chosen", shared=True)
+PARTLY_LARGEST = P.ReduceMax(PARTLY, optional("axes"), name="largest", shared=True)
 
 
 @rule(P.Add(x, PARTLY), set="default", looks_further=True)
@@ -85,12 +87,12 @@ def add_where_partly_true(op, x, mask, b, chosen):
 
 @rule(
     P.Where(
-        P.Less(P.ReduceMax(PARTLY, optional("axes"), name="largest", shared=True), 0.0, shared=True), 0.0, x
+        P.Equal(PARTLY_LARGEST, -math.inf, shared=True) | P.Less(PARTLY_LARGEST, 0.0, shared=True), 0.0, x
     ),
     set="default",
     looks_further=True,
 )
-def guard_where_partly_true(op, x, mask, b, chosen, axes, largest):
+def guard_where_partly_true(op, x, mask, b, chosen, axes, largest, root):
     """The same for the guard of rows that such a mask closes."""
     if not is_true(mask):
         return None
@@ -102,7 +104,9 @@ def guard_where_partly_true(op, x, mask, b, chosen, axes, largest):
     if axes is None or ints_of(axes) not in ([-1], [len(shape) - 1]):
         return no("not the largest of rows")
     rows = again(op, largest, [again(op, chosen, [b, *chosen.inputs[1:]]), axes])
-    return op.Where(op.Less(rows, op.constant(0.0, rows.dtype)), op.constant(0.0, x.dtype), x)
+    compared = root.inputs[0].producer()
+    closed = op.append(compared.op_type, [rows, compared.inputs[1]], {}, 1).outputs[0]
+    return op.Where(closed, op.constant(0.0, x.dtype), x)
 
 
 def gives_no_size(mask: ir.Value) -> bool:
@@ -119,7 +123,7 @@ def is_guard(largest: ir.Node) -> bool:
         return False
     compared = [user for user, _ in largest.outputs[0].uses()]
     return not largest.outputs[0].is_graph_output() and all(
-        user.op_type == "Less"
+        user.op_type in ("Equal", "Less")
         and not user.outputs[0].is_graph_output()
         and all(
             node.op_type == "Where" and index == 0 and has_shape_of(node.inputs[2], node)
@@ -156,7 +160,7 @@ def guard_of_values(op, x, bias, axes, largest, root):
     reduced = ints_of(axes) if axes is not None else attribute_of(largest, "axes")
     if bias.shape is None or reduced not in ([-1], [len(bias.shape) - 1]) or not has_shape_of(x, root):
         return None
-    if root.inputs[0].producer().op_type == "Less" and not is_open_or_closed(bias):
+    if root.inputs[0].producer().op_type == "Less" and not is_mask(bias):
         return no("a row of the mask may be less than 0")
     return x if adds_less_than_infinity(bias) else no("a row of the mask may let nothing through")
 
@@ -261,17 +265,10 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     return is_finite(opened) and opens_each_row(mask)
 
 
-def is_open_or_closed(bias: ir.Value) -> bool:
-    """Whether a mask that is added holds nothing but 0 and minus infinity."""
+def is_mask(bias: ir.Value) -> bool:
+    """Whether what is added to scores holds nothing but 0 and minus infinity."""
     array = array_of(bias)
-    if array is not None:
-        return bool(((array == 0) | (array == -math.inf)).all())
-    node = bias.producer()
-    return (
-        node is not None
-        and node.op_type == "Where"
-        and all(number_of(value) in (0, -math.inf) for value in node.inputs[1:])
-    )
+    return is_open_or_closed(bias) if array is None else bool(((array == 0) | (array == -math.inf)).all())
 
 
 def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
