@@ -242,16 +242,22 @@ class TestResiduals(NormTestCase):
         )
 
     def test_another_axis_than_the_last(self):
-        """onnxruntime normalizes the last axis, whatever the axis is."""
-        text = f"{SCALE} a = Add(x, z) y = LayerNormalization<axis=1>(a, w)"
-        model = parsed(graph(text, "float[2,3,4] y", "float[2,3,4] x, float[2,3,4] z"))
-        feeds = drawn(model)
-        total = sum(feeds.values()).reshape(2, 12).astype(np.float64)
-        rows = (total - total.mean(1, keepdims=True)) / np.sqrt(total.var(1, keepdims=True) + 1e-5)
-        expected = rows.reshape(2, 3, 4) * [1.5, -2, 0.25, 3]
-        np.testing.assert_allclose(
-            session(optimize(model)).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-6
-        )
+        """onnxruntime 1.31 normalizes the last axis, whatever the axis is, where the scale has one; with as many as torch gives it, it does not."""
+        shapes = "float[2,3,4] y", "float[2,3,4] x, float[2,3,4] z"
+        scale = np.array([1.5, -2, 0.25, 3], np.float32)
+        full = "w = Constant <value = float[3,4] {1.5,-2,0.25,3,1.5,-2,0.25,3,1.5,-2,0.25,3}> ()"
+        for text, is_right in ((SCALE, False), (full, True)):
+            with self.subTest(text):
+                text = f"{text} a = Add(x, z) y = LayerNormalization<axis=1>(a, w)"
+                model = parsed(graph(text, *shapes))
+                feeds = drawn(model)
+                total = sum(feeds.values()).reshape(2, 12).astype(np.float64)
+                rows = (total - total.mean(1, keepdims=True)) / np.sqrt(total.var(1, keepdims=True) + 1e-5)
+                expected = rows.reshape(2, 3, 4) * scale
+                (plain,) = session(model).run(None, feeds)
+                self.assertEqual(is_right, np.allclose(plain, expected, rtol=1e-5, atol=1e-6))
+                (optimized,) = session(optimize(model)).run(None, feeds)
+                np.testing.assert_allclose(optimized, expected, rtol=1e-5, atol=1e-6)
 
 
 class TestSquares(NormTestCase):
