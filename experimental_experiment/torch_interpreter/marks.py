@@ -24,6 +24,9 @@ DATA = "data"
 NUMBERS = "numbers"
 """On a small constant: its elements as Python numbers in a row, and its rank, as rules of the optimizer read them."""
 
+REFUSED = "refused"
+"""On a value that rules of the optimizer judge by its readers: the reader that did not suit, by the name of the judgement."""
+
 BOUND = "bound"
 """On an integer computed from sizes: a number that it is never below."""
 

@@ -28,6 +28,7 @@ from experimental_experiment.torch_interpreter.inference import (
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
+    MANY,
     Finder,
     Kinds,
     P,
@@ -41,9 +42,6 @@ from experimental_experiment.xoptim.rules import Declined, Rule, no, rule
 
 BUDGET = 20
 """Rewritings for each node of the model, on average, before a rule is said not to end."""
-
-MANY = 64
-"""A value with more uses than this is not followed to what its change may allow: linear time, also on stars."""
 
 FEW = 2
 """A value that loses a user may now be inside a pattern only if this many are left."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.marks import NUMBERS
+from experimental_experiment.torch_interpreter.marks import NUMBERS, REFUSED
 
 COMMUTATIVE = frozenset(
     {
@@ -35,6 +35,12 @@ COMMUTATIVE = frozenset(
 
 SMALL = 64
 """Constants of more elements are not read as numbers."""
+
+MANY = 64
+"""A value that more nodes read is not followed to all of them: linear time, also on stars."""
+
+JUDGED = 256
+"""A value that more nodes read is not judged by each of them, as many as a mask for the layers of the deepest models has."""
 
 Found = dict[str, Any]
 """What names stand for. Who is asked for a match owns what was found so far: it may write into it, also before it finds nothing."""
@@ -440,6 +446,25 @@ def is_inside(node: ir.Node, nodes: Sequence[ir.Node]) -> bool:
 
 
 # ---- what rules ask of values and nodes
+
+
+def all_readers(value: ir.Value, suits: Callable[..., bool], *facts: Any) -> bool:
+    """Whether ``suits(node, index, *facts)`` holds for each reader of a value, which is no output; no more than `JUDGED` are asked.
+
+    The one that does not suit is asked first the next time: rules that look at each reader ask here from each reader again.
+    """
+    uses = value.uses()
+    if value.is_graph_output() or len(uses) > JUDGED:
+        return False
+    refused = value.meta.get(REFUSED, {})
+    last = refused.get(suits.__name__)
+    if last is not None and last in uses and not suits(*last, *facts):
+        return False
+    for use in uses:
+        if not suits(*use, *facts):
+            value.meta[REFUSED] = {**refused, suits.__name__: use}
+            return False
+    return True
 
 
 def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:

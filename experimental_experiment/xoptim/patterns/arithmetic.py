@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.inference import is_small
-from experimental_experiment.xoptim.pattern import P, const, constant_of, number_of, var
+from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, number_of, var
 from experimental_experiment.xoptim.rules import computes, no, rule
 
 x, y = var("x"), var("y")
@@ -435,7 +435,11 @@ def done_before(op, inner, outer):
 @rule(P.Where(P.Not(x, name="negation", shared=True), var("a"), var("b")), set="default")
 def not_where(op, x, a, b, negation):
     """Where(not c, a, b) is Where(c, b, a), when nothing but such a Where reads the negation."""
-    value = negation.outputs[0]
-    if value.is_graph_output() or any(use.node.op_type != "Where" or use.idx for use in value.uses()):
+    if not all_readers(negation.outputs[0], is_condition_of):
         return no("the negation is read otherwise")
     return op.Where(x, b, a)
+
+
+def is_condition_of(user: ir.Node, index: int) -> bool:
+    """Whether a reader is a Where, which chooses by what it reads."""
+    return user.op_type == "Where" and index == 0

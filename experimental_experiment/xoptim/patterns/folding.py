@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import (
     P,
+    all_readers,
     attribute_of,
     const,
     constant_of,
@@ -161,8 +162,7 @@ def running(op, norm: ir.Node, *given: ir.Value) -> tuple[np.ndarray, np.ndarray
 )
 def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
     """Zeros around the images that only Convs read are their own padding."""
-    (padded,) = pad.outputs
-    if padded.is_graph_output() or any(use.node.op_type != "Conv" for use in padded.uses()):
+    if not all_readers(pad.outputs[0], is_conv):
         return no("another reads what is padded")
     if attribute_of(pad, "mode", "constant") != "constant":
         return no("the padding is no constant")
@@ -186,6 +186,11 @@ def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
     attributes["pads"] = [int(size) for size in added[:, 2:].ravel() + own]
     inputs = [x, weight] if bias is None else [x, weight, bias]
     return op.append("Conv", inputs, attributes, 1).outputs[0]
+
+
+def is_conv(user: ir.Node, index: int) -> bool:
+    """Whether a reader is a Conv."""
+    return user.op_type == "Conv"
 
 
 # ---- scales and biases

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.runtime.reductions import is_open_or_closed
 from experimental_experiment.xoptim.pattern import (
     P,
+    all_readers,
     attribute_of,
     const,
     constant_of,
@@ -111,26 +112,29 @@ def guard_where_partly_true(op, x, mask, b, chosen, axes, largest, root):
 
 def gives_no_size(mask: ir.Value) -> bool:
     """Whether what reads a mask has all its sizes elsewhere: scores that it is added to, values that its largest numbers guard."""
-    return not mask.is_graph_output() and all(
-        has_shape_of(user.inputs[1 - index], user) if user.op_type == "Add" else is_guard(user)
-        for user, index in mask.uses()
-    )
+    return all_readers(mask, is_added_or_guards)
+
+
+def is_added_or_guards(user: ir.Node, index: int) -> bool:
+    """Whether a reader of a mask adds it to what has all sizes, or is a guard."""
+    return has_shape_of(user.inputs[1 - index], user) if user.op_type == "Add" else is_guard(user)
 
 
 def is_guard(largest: ir.Node) -> bool:
     """Whether the largest of each row are compared with a number, and that only chooses elements of what has all sizes."""
     if largest.op_type != "ReduceMax" or not attribute_of(largest, "keepdims", 1):
         return False
-    compared = [user for user, _ in largest.outputs[0].uses()]
-    return not largest.outputs[0].is_graph_output() and all(
-        user.op_type in ("Equal", "Less")
-        and not user.outputs[0].is_graph_output()
-        and all(
-            node.op_type == "Where" and index == 0 and has_shape_of(node.inputs[2], node)
-            for node, index in user.outputs[0].uses()
-        )
-        for user in compared
-    )
+    return all_readers(largest.outputs[0], is_compared)
+
+
+def is_compared(user: ir.Node, index: int) -> bool:
+    """Whether a reader of the largest of each row tells the rows that are closed, and that only chooses elements."""
+    return user.op_type in ("Equal", "Less") and all_readers(user.outputs[0], is_chosen_by)
+
+
+def is_chosen_by(user: ir.Node, index: int) -> bool:
+    """Whether a reader of a condition is a Where whose other elements have all its sizes."""
+    return user.op_type == "Where" and index == 0 and has_shape_of(user.inputs[2], user)
 
 
 @rule(P.Add(x, const("bias"), name="node"), set="default", special_values=False)

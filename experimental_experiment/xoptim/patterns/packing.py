@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, const, constant_of, var
+from experimental_experiment.xoptim.pattern import MANY, P, const, constant_of, var
 from experimental_experiment.xoptim.rules import no, rule
 
 x = var("x")
-
-MANY = 64
-"""A value that more nodes read is not looked at: linear time, also on stars."""
 
 
 @rule(P.MatMul(x, const("weight")), set="default")

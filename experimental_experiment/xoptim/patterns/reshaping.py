@@ -9,7 +9,16 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
-from experimental_experiment.xoptim.pattern import P, attribute_of, const, ints_of, number_of, optional, var
+from experimental_experiment.xoptim.pattern import (
+    P,
+    all_readers,
+    attribute_of,
+    const,
+    ints_of,
+    number_of,
+    optional,
+    var,
+)
 from experimental_experiment.xoptim.patterns.transposing import REDUCTIONS
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import (
@@ -321,18 +330,16 @@ def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value 
     expanded = expand.outputs[0]
     if not broadcasts_fast(x.shape, expanded.shape):
         return no("the pieces that it repeats are small")
-    if expanded.is_graph_output() or not all(
-        broadcasts(user, expanded, x.shape) for user, _ in expanded.uses()
-    ):
+    if not all_readers(expanded, broadcasts, expanded, x.shape):
         return no("a result may be smaller")
     return of_less(op, node, expand, x)
 
 
-def broadcasts(node: ir.Node, expanded: ir.Value, shape: Sequence[Size]) -> bool:
+def broadcasts(node: ir.Node, index: int, expanded: ir.Value, shape: Sequence[Size]) -> bool:
     """Whether a reader of *expanded* gives the same result with one of this *shape*; the first operand of PRelu has its shape."""
     if node.domain or node.op_type not in (*BINARY, "Where"):
         return False
-    if node.op_type == "PRelu" and node.inputs[0] is expanded:
+    if node.op_type == "PRelu" and not index:
         return False
     shapes = [shape if value is expanded else value.shape for value in node.inputs]
     return same_sizes(broadcast(shapes), node.outputs[0].shape)
@@ -368,7 +375,7 @@ def add_of_expanded(op, x, y, table, a, b, expand, node):
         return no("rows or columns are repeated, or elements in turns")
     if not broadcasts_fast(shape, value.shape):
         return no("the pieces that it repeats are small")
-    if value.is_graph_output() or not all(broadcasts(user, value, shape) for user, _ in value.uses()):
+    if not all_readers(value, broadcasts, value, shape):
         return no("a result may be smaller")
     return op.Add(y, of_less(op, node, expand, x))
 

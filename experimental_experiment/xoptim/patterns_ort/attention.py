@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import (
     P,
+    all_readers,
     const,
     constant_of,
     ints_of,
@@ -18,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.patterns.attention import is_row_of
-from experimental_experiment.xoptim.patterns.masks import is_open_or_closed
+from experimental_experiment.xoptim.patterns.masks import is_mask
 from experimental_experiment.xoptim.patterns.packing import is_like, is_turned, side_by_side
 from experimental_experiment.xoptim.patterns.reshaping import MASK, of_less, shape_of_less
 from experimental_experiment.xoptim.patterns.rotary import ROTATED, attributes_of, tables_of
@@ -158,7 +159,7 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
     if cache is None:
         return no("something else reads the heads of keys or values")
     if bias is not None and any(casts):
-        if not is_open_or_closed(bias):
+        if not is_mask(bias):
             return no("what is added may be no number of half precision")
         bias = op.Cast(bias, to=q.dtype)
     given = [op.Reshape(found[name], sizes) if sizes else found[name] for name, sizes in rows.items()]
@@ -268,11 +269,14 @@ def mask_of_batch(op, attention, x, a, b, expand, node):
         or not all(map(is_same, shape[2:], bias.shape[2:]))
     ):
         return no("the mask is not of queries and keys")
-    if bias.is_graph_output() or not all(
-        use.node.op_type == "MultiHeadAttention" and use.idx == 5 for use in bias.uses()
-    ):
+    if not all_readers(bias, is_bias_of):
         return no("another reader needs the mask as it is")
     return once_more(op, attention, [*attention.inputs[:5], of_less(op, node, expand, x)])
+
+
+def is_bias_of(user: ir.Node, index: int) -> bool:
+    """Whether a reader is a MultiHeadAttention that adds what it reads to its scores."""
+    return user.op_type == "MultiHeadAttention" and index == 5
 
 
 def once_more(

@@ -6,9 +6,8 @@ import dataclasses
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, const, var
+from experimental_experiment.xoptim.pattern import MANY, P, attribute_of, const, var
 from experimental_experiment.xoptim.patterns.packing import (
-    MANY,
     bias_of,
     is_like,
     is_one_row,
