@@ -46,7 +46,7 @@ def attention_of_grouped_heads(
     groups = groups_of(q, k, k_axes, k_expand, k_repeat), groups_of(q, v, v_axes, v_expand, v_repeat)
     if None in groups or groups[0] != groups[1]:
         return no("the heads are not repeated in place")
-    return again(op, attention, q, k, v, mask)
+    return attention_again(op, attention, q, k, v, mask)
 
 
 @rule(
@@ -75,7 +75,7 @@ def attention_with_past(op, q, k, v, mask, past_key, past_value, keys, values, a
         return no("the joined keys or values are no results, which onnxruntime asks for")
     if any(use.node is not attention for x in joined for use in x.uses()):
         return no("the joined keys or values are used elsewhere")
-    results = again(op, attention, q, k, v, mask, past_key, past_value, outputs=3)
+    results = attention_again(op, attention, q, k, v, mask, past_key, past_value, outputs=3)
     return dict(zip((attention.outputs[0], *joined), results))
 
 
@@ -115,7 +115,7 @@ def attention_of_rows(
         return no("the heads of the result are not joined")
     q, k = rotated(op, q, q_rotation, counts[0]), rotated(op, k, k_rotation, counts[1])
     sizes = {"q_num_heads": counts[0], "kv_num_heads": counts[1]}
-    results = again(
+    results = attention_again(
         op, attention, q, k, v, mask, past_key, past_value, outputs=len(attention.outputs), **sizes
     )
     return dict(zip((joined, *attention.outputs[1:]), results))
@@ -168,14 +168,17 @@ def causal_attention(op, q, k, v, mask, past_key, past_value, attention):
         return no("the positions are not those of the keys")
     if not counts(found[1], rows[-2], None if past_key is None else past_key.shape):
         return no("the positions are counted from elsewhere, or are not those of the queries")
-    results = again(
+    results = attention_again(
         op, attention, q, k, v, None, past_key, past_value, outputs=len(attention.outputs), is_causal=1
     )
     return results
 
 
-def again(op, attention: ir.Node, *inputs, outputs: int = 1, **attributes):
-    """Attention of other inputs."""
+def attention_again(op, attention: ir.Node, *inputs, outputs: int = 1, **attributes):
+    """Attention of other inputs, and of other attributes. Unlike `rules.again` it asks no row of the runtime.
+
+    What a row wants otherwise, as halves in float32, stood there before: the rules make that no worse, and rows take no past.
+    """
     given = {**attributes_of(attention), **attributes}
     node = op.append("Attention", inputs, given, outputs)
     return tuple(node.outputs)
