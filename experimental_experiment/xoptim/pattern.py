@@ -467,6 +467,14 @@ def all_readers(value: ir.Value, suits: Callable[..., bool], *facts: Any) -> boo
     return True
 
 
+def only_reader(value: ir.Value | None, operator: str | None = None) -> ir.Node | None:
+    """The one node that reads a value, which is no output; None when it is not this *operator* of ONNX, where one is asked for."""
+    uses = () if value is None or value.is_graph_output() else value.uses()
+    node = uses[0].node if len(uses) == 1 else None
+    is_it = node is not None and (operator is None or (node.op_type == operator and not node.domain))
+    return node if is_it else None
+
+
 def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of a constant or of a weight that is no input of the model, None for anything else."""
     if value is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, number_of, optional, var
+from experimental_experiment.xoptim.pattern import P, attribute_of, number_of, only_reader, optional, var
 from experimental_experiment.xoptim.patterns.heads import groups_of
 from experimental_experiment.xoptim.patterns.masks import (
     causal_of,
@@ -123,10 +123,10 @@ def attention_of_rows(
 
 def joined_heads(heads: ir.Value) -> ir.Value | None:
     """What stands after [batch, heads, positions, size] when that is only read as [batch, positions, heads * size]."""
-    back = only_user(heads)
+    back = only_reader(heads)
     if back is None or back.op_type != "Transpose" or attribute_of(back, "perm") != [0, 2, 1, 3]:
         return None
-    joined = only_user(back.outputs[0])
+    joined = only_reader(back.outputs[0])
     if (
         joined is None
         or joined.op_type != "Reshape"
@@ -136,12 +136,6 @@ def joined_heads(heads: ir.Value) -> ir.Value | None:
         return None
     rows = joined.outputs[0]
     return rows if rows.shape is not None and is_row_of(rows.shape, heads.shape) else None
-
-
-def only_user(value: ir.Value) -> ir.Node | None:
-    """The one node that reads a value."""
-    users = value.uses()
-    return users[0].node if len(users) == 1 and not value.is_graph_output() else None
 
 
 def rotated(op, rows: ir.Value, rotation: ir.Node | None, count: int) -> ir.Value:

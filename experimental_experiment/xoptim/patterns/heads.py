@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, softmax_axis, var
+from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, only_reader, softmax_axis, var
 from experimental_experiment.xoptim.patterns.reshaping import moved
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
@@ -121,9 +121,8 @@ def heads_of_one_row(op, x, split):
 
 def shown_heads(value: ir.Value) -> ir.Value | None:
     """What a Reshape to four axes makes of a value that nothing else reads, None for anything else."""
-    uses = value.uses()
-    node = uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
-    if node is None or node.op_type != "Reshape" or node.graph is not value.producer().graph:
+    node = only_reader(value, "Reshape")
+    if node is None or node.graph is not value.producer().graph:
         return None
     shape = node.outputs[0].shape
     return node.outputs[0] if shape is not None and len(shape) == 4 else None

@@ -6,7 +6,16 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
-from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
+from experimental_experiment.xoptim.pattern import (
+    P,
+    attribute_of,
+    const,
+    constant_of,
+    ints_of,
+    only_reader,
+    optional,
+    var,
+)
 from experimental_experiment.xoptim.patterns.arithmetic import unchanged
 from experimental_experiment.xoptim.rules import Declined, no, rule
 from experimental_experiment.xoptim.shapes import is_same
@@ -147,14 +156,14 @@ def mean_of_vector(op, x, root):
 
 def is_scaled_norm(x: ir.Value, mean: ir.Value) -> bool:
     """Whether ``x / sqrt(mean + epsilon)``, or the same by Reciprocal and Mul, is all that follows, then a scale."""
-    total = only_user(mean, "Add")
-    root = only_user(total, "Sqrt")
-    inverse = only_user(root, "Reciprocal")
-    result = only_user(root, "Div") if inverse is None else only_user(inverse, "Mul")
+    total = followed_by(mean, "Add")
+    root = followed_by(total, "Sqrt")
+    inverse = followed_by(root, "Reciprocal")
+    result = followed_by(root, "Div") if inverse is None else followed_by(inverse, "Mul")
     producer = None if result is None else result.producer()
     if producer is None or x not in producer.inputs:
         return False
-    scaled = only_user(only_user(result, "Cast") or result, "Mul")
+    scaled = followed_by(followed_by(result, "Cast") or result, "Mul")
     return scaled is not None and any(is_scale(value, x, -1) for value in scaled.producer().inputs)
 
 
@@ -168,12 +177,10 @@ def is_cast_of_bfloat16_for_itself(x: ir.Value) -> bool:
     return is_cast and len(x.uses()) == 3
 
 
-def only_user(value: ir.Value | None, operator: str) -> ir.Value | None:
+def followed_by(value: ir.Value | None, operator: str) -> ir.Value | None:
     """The result of the one node that reads a value, when it is of this operator."""
-    if value is None or value.is_graph_output() or len(value.uses()) != 1:
-        return None
-    (use,) = value.uses()
-    return use.node.outputs[0] if use.node.op_type == operator and not use.node.domain else None
+    reader = only_reader(value, operator)
+    return None if reader is None else reader.outputs[0]
 
 
 # ---- scales and biases beside norms

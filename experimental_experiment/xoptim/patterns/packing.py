@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import MANY, P, const, constant_of, var
+from experimental_experiment.xoptim.pattern import MANY, P, const, constant_of, only_reader, var
 from experimental_experiment.xoptim.rules import no, rule
 
 x = var("x")
@@ -69,12 +69,10 @@ def is_like(product: ir.Node, root: ir.Node) -> bool:
 def sum_after(product: ir.Node) -> ir.Node | None:
     """The Add of a bias that alone reads a product."""
     (result,) = product.outputs
-    if len(result.uses()) != 1 or result.is_graph_output():
+    node = only_reader(result, "Add")
+    if node is None or node.graph is not product.graph:
         return None
-    node, index = result.uses()[0]
-    if node.op_type != "Add" or node.domain or node.graph is not product.graph:
-        return None
-    bias = constant_of(node.inputs[1 - index])
+    bias = constant_of(node.inputs[1 if node.inputs[0] is result else 0])
     return node if bias is not None and list(bias.shape) == [product.inputs[1].shape[1]] else None
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, var
+from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, only_reader, var
 from experimental_experiment.xoptim.patterns.norms import (
     is_ones,
     is_scale,
     is_skip,
-    only_user,
     over_root_of_mean,
     squared,
     written,
@@ -62,10 +61,10 @@ def skip_simplified_layer_normalization(op, x, y, weight, residual, norm):
 def is_scaled_afterwards(norm: ir.Node) -> bool:
     """Whether a norm whose scale changes nothing is all that is multiplied by one that does: it is to become the scale of the norm."""
     x, weight = norm.inputs
-    product = only_user(norm.outputs[0], "Mul")
+    product = only_reader(norm.outputs[0], "Mul")
     if product is None or constant_of(weight) is None or not is_ones(weight):
         return False
-    scales = [value for value in product.producer().inputs if value is not norm.outputs[0]]
+    scales = [value for value in product.inputs if value is not norm.outputs[0]]
     return any(
         is_scale(value, x, -1) and (constant_of(value) is None or not is_ones(value)) for value in scales
     )

@@ -6,7 +6,7 @@ import dataclasses
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import MANY, P, attribute_of, const, var
+from experimental_experiment.xoptim.pattern import MANY, P, attribute_of, const, only_reader, var
 from experimental_experiment.xoptim.patterns.packing import (
     bias_of,
     is_like,
@@ -80,8 +80,13 @@ def heads_of_one_value(op, x, product, root):
 def heads_of(product: ir.Node, x: ir.Value) -> Heads | None:
     """The heads that a product with a weight alone is read as, None when it is read otherwise."""
     total = sum_after(product)
-    shown = only_reader(total or product, "Reshape")
-    if shown is None or shown.outputs[0].is_graph_output() or attribute_of(shown, "allowzero", 0):
+    shown = only_reader((total or product).outputs[0], "Reshape")
+    if (
+        shown is None
+        or shown.graph is not product.graph
+        or shown.outputs[0].is_graph_output()
+        or attribute_of(shown, "allowzero", 0)
+    ):
         return None
     shape, readers = shown.outputs[0].shape, [use.node for use in shown.outputs[0].uses()]
     if shape is None or len(shape) != 4 or not all(isinstance(size, int) and size for size in shape[2:]):
@@ -93,15 +98,3 @@ def heads_of(product: ir.Node, x: ir.Value) -> Heads | None:
         return None
     results = {node.outputs[0]: order == [0, 2, 3, 1] for node, order in zip(readers, orders)}
     return Heads(product, total, shape[2], shape[3], results)
-
-
-def only_reader(node: ir.Node | None, op_type: str) -> ir.Node | None:
-    """The node of this operator that alone reads what another gives, None when there are others."""
-    if node is None or node.outputs[0].is_graph_output():
-        return None
-    uses = node.outputs[0].uses()
-    reader = uses[0].node if len(uses) == 1 and uses[0].idx == 0 else None
-    is_it = (
-        reader is not None and reader.op_type == op_type and not reader.domain and reader.graph is node.graph
-    )
-    return reader if is_it else None
