@@ -14,7 +14,7 @@ def permutation(fake: torch.Tensor) -> list[int] | None:
     Also None for a tensor with gaps or repetitions: nobody can tell from its elements that it has none.
     """
     sizes, strides = fake.shape, fake.stride()
-    axes = [axis for axis in range(fake.dim()) if not is_one(sizes[axis])]
+    axes = [axis for axis in range(fake.dim()) if not is_guarded_one(sizes[axis])]
     order = sorted(axes, key=lambda axis: -hint(strides[axis]))
     if order == axes:
         return None
@@ -27,8 +27,8 @@ def permutation(fake: torch.Tensor) -> list[int] | None:
     return ones + order
 
 
-def is_one(size: int | torch.SymInt) -> bool:
-    """Whether a size is known to be 1."""
+def is_guarded_one(size: int | torch.SymInt) -> bool:
+    """Whether a size is 1: for a symbol, in the example, where TorchDynamo compiles again when it is not."""
     return guard_or_false(size == 1)
 
 

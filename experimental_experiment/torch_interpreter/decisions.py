@@ -34,7 +34,7 @@ from experimental_experiment.torch_interpreter.frames import (
     is_called_by,
     is_decomposition,
     is_library_code,
-    model_line,
+    line_around,
 )
 from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.signature import Input, Program
@@ -149,7 +149,7 @@ class Decisions:
                 return evaluate(environment, expression, *args, **kwargs)
             ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
             result = evaluate(environment, expression, *args, **kwargs)
-            source, is_branch = model_line(frame)
+            source, is_branch = line_around(frame)
             self.found[key] = Decision(
                 environment,
                 expression,

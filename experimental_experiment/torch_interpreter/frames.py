@@ -124,7 +124,7 @@ def computes_numbers(frame: FrameType) -> bool:
     return is_int_or_float or module in ("_operator", "builtins", "math")
 
 
-def model_line(frame: FrameType) -> tuple[Source | None, bool]:
+def line_around(frame: FrameType) -> tuple[Source | None, bool]:
     """The innermost line of the model around a frame, and whether that frame, or the one that calls Python's own function there, is it."""
     if frame.f_code.co_filename.startswith(TRACER):
         stack = torch._guards.TracingContext.extract_stack()

@@ -113,5 +113,5 @@ def is_static(*tensors: torch.Tensor) -> bool:
 
 
 def is_one(size: int | torch.SymInt) -> bool:
-    """Whether a size is known to be 1."""
+    """Whether a size is the number 1; a symbol, which may be 1 elsewhere, is not asked."""
     return isinstance(size, int) and size == 1

@@ -268,7 +268,7 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
     except Exception as error:
         if INTERRUPTED in str(error):
             raise KeyboardInterrupt from error
-        source, pin = model_line(error), None
+        source, pin = raising_line(error), None
         if source is None and decisions is not None:
             pin = decisions.pin(str(error)) or decisions.last_branch(str(error))
         source = pin.source if pin is not None else source
@@ -343,7 +343,7 @@ def advice(text: str) -> str:
     return ""
 
 
-def model_line(error: BaseException) -> Source | None:
+def raising_line(error: BaseException) -> Source | None:
     """The line of the model that raised: the innermost one outside of torch, in the traceback or in TorchDynamo's text."""
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     summaries = traceback.extract_tb(error.__traceback__)

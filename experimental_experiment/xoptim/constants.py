@@ -21,7 +21,7 @@ NUMBERS = {
 """Attributes of Constant that hold numbers, and the dtype that its result has."""
 
 
-def constant_of(node: ir.Node) -> ir.TensorProtocol | None:
+def given_by(node: ir.Node) -> ir.TensorProtocol | None:
     """What a Constant gives, None when a function's caller decides, or when it holds nothing, or twice."""
     if len(node.attributes) != 1:
         return None
@@ -56,7 +56,7 @@ def lift_constants(nodes: Iterable[ir.Node]) -> None:
         if node.op_type != "Constant" or node.domain:
             continue
         (old,) = node.outputs
-        tensor = constant_of(node)
+        tensor = given_by(node)
         if tensor is None:
             continue
         if old.is_graph_output():

@@ -16,7 +16,7 @@ from experimental_experiment.protos import PRODUCER, from_proto, restore_names, 
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
-from experimental_experiment.xoptim.constants import constant_of, lift_constants, lowered_constants
+from experimental_experiment.xoptim.constants import given_by, lift_constants, lowered_constants
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
     bodies_of,
@@ -463,7 +463,7 @@ def declare_constants(nodes: list[ir.Node]) -> None:
     for node in nodes:
         if node.op_type == "Constant" and not node.domain:
             (value,) = node.outputs
-            tensor = constant_of(node)
+            tensor = given_by(node)
             if tensor is not None:
                 value.const_value = tensor
                 value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape)

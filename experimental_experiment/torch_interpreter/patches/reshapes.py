@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source
-from experimental_experiment.torch_interpreter.frames import BODIES, model_line
+from experimental_experiment.torch_interpreter.frames import BODIES, line_around
 from experimental_experiment.torch_interpreter.patches.patch import (
     patch,
     replaced,
@@ -141,7 +141,7 @@ def copied_if_needed(of_numbers: Callable, copies: list[Copy]) -> Callable:
         shape = kwargs.get("shape", args[0] if len(args) == 1 else args)
         if is_copied(self, shape):
             views_of_sizes.used()
-            source, _ = model_line(sys._getframe(1))
+            source, _ = line_around(sys._getframe(1))
             tensors = self, self.clone(memory_format=torch.contiguous_format).view(shape)
             copies.append(Copy(tensors, versions_of(tensors), source))
             return tensors[1]

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import located
-from experimental_experiment.torch_interpreter.frames import asking_frame, model_line
+from experimental_experiment.torch_interpreter.frames import asking_frame, line_around
 from experimental_experiment.torch_interpreter.patches.checks import without_exception
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import is_modeling
@@ -142,6 +142,6 @@ def of_size(bool_: Callable) -> Callable:
 def tell(condition: str, frame: FrameType) -> None:
     """Warn of a branch that is taken for good."""
     shortcuts.used()
-    source, _ = model_line(frame)
+    source, _ = line_around(frame)
     place = f"\n{located(source)}" if source else ""
     logger.warning("the model holds the branch where %s, for all data%s", condition, place)
