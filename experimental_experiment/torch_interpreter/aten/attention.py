@@ -13,7 +13,6 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.activation import gelu
 from experimental_experiment.torch_interpreter.aten.dropout import dropout
-from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
@@ -21,6 +20,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import know_sizes
+from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
 

@@ -21,7 +21,6 @@ from experimental_experiment.torch_interpreter.aten.complex import (
     parts,
     quotient,
 )
-from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.factorization import (
     chosen,
     column,
@@ -41,6 +40,7 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates_complex
 from experimental_experiment.torch_interpreter.torch_versions import installed
+from experimental_experiment.torch_interpreter.unread import zeros_for_gradient
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE

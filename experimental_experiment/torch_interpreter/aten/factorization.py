@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.torch_versions import installed
+from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
 DOUBLE, INT32, INT64 = ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64

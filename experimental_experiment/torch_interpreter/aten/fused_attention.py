@@ -12,10 +12,10 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.attention import scaled_dot_product_attention, with_sums
 from experimental_experiment.torch_interpreter.aten.backward_attention import attention_gradients
-from experimental_experiment.torch_interpreter.aten.embedding import reads_result, unread
 from experimental_experiment.torch_interpreter.aten.spatial import short_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.unread import reads_result, unread
 
 aten = torch.ops.aten
 

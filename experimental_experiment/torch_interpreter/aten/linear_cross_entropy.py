@@ -8,11 +8,11 @@ from __future__ import annotations
 from torch.nn import _reduction
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.embedding import zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.loss import cross_entropy_loss
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.unread import zeros_for_gradient
 
 
 @translates("torch_nn::_linear_cross_entropy_batch_chunked")

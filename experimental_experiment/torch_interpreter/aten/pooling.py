@@ -16,7 +16,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.embedding import reads_result, zeros_for_gradient
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import (
     batched,
@@ -39,6 +38,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     times,
     volume,
 )
+from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
 

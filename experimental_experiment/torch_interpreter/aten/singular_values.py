@@ -13,7 +13,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.embedding import unread
 from experimental_experiment.torch_interpreter.aten.factorization import (
     identity_like,
     on_diagonal,
@@ -27,6 +26,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_int, larger, minus, plus, quotient, times
 from experimental_experiment.torch_interpreter.torch_versions import installed
+from experimental_experiment.torch_interpreter.unread import unread
 
 aten = torch.ops.aten
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
