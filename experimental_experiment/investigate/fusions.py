@@ -38,6 +38,9 @@ TRANSFORMERS = (
 ).split()
 """What onnxruntime 1.31 and 1.32 apply on the CPU, as its log names it."""
 
+MOST = 3
+"""Nodes that are named of those that some optimizers write."""
+
 FAILURES = (
     runtime.Fail,
     runtime.InvalidArgument,
@@ -131,8 +134,8 @@ def smallest(names: Sequence[str], repairs: Callable[[Sequence[str]], bool]) -> 
     return tuple(kept)
 
 
-def written_by(model: Given, optimizers: Sequence[str], most: int = 3) -> tuple[str, ...]:
-    """The nodes of the optimized model that are not there without some optimizers, as ``Operator name``."""
+def written_by(model: Given, optimizers: Sequence[str]) -> tuple[str, ...]:
+    """At most `MOST` nodes of the optimized model that are not there without some optimizers, as ``Operator name``."""
     counts = []
     with tempfile.TemporaryDirectory() as folder:
         for disabled in ((), optimizers):
@@ -142,4 +145,4 @@ def written_by(model: Given, optimizers: Sequence[str], most: int = 3) -> tuple[
             counts.append(
                 collections.Counter(f"{node.op_type} {node.name}".strip() for node in optimized.graph.node)
             )
-    return tuple(counts[0] - counts[1])[:most]
+    return tuple(counts[0] - counts[1])[:MOST]

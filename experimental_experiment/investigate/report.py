@@ -27,6 +27,9 @@ from experimental_experiment.torch_interpreter.runtime.table import ROWS
 
 Content = dict[str, Any]
 
+MOST = 20
+"""Rows of a table of Markdown that are told."""
+
 
 def gathered(
     journal: Journal,
@@ -190,10 +193,10 @@ def finite(number: float) -> float | str:
 # ---- Markdown
 
 
-def as_markdown(content: Content, most: int = 20) -> str:
-    """A report to paste: the node table and the differences are cut to the *most* telling rows."""
+def as_markdown(content: Content) -> str:
+    """A report to paste: the node table and the differences are cut to the `MOST` telling rows."""
     differences = content["discrepancies"]
-    worst = sorted(differences["results"], key=lambda row: -float(row[5]))[:most]
+    worst = sorted(differences["results"], key=lambda row: -float(row[5]))[:MOST]
     parts = [
         f"# {content['title']}",
         table(content["summary"], ["", ""]),
@@ -217,7 +220,7 @@ def as_markdown(content: Content, most: int = 20) -> str:
         "## Times",
         table([[stage, f"{seconds:.2f}"] for stage, seconds in content["stages"]], ["stage", "seconds"]),
         "## Operators",
-        table(content["operators"][:most], ["operator", "nodes"]),
+        table(content["operators"][:MOST], ["operator", "nodes"]),
         "## Optimizer",
         f"{optimizer_told['before']} nodes before, {optimizer_told['after']} after",
         table(optimizer_told["rules"], ["rule", "applied"]),

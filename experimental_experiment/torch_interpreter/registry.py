@@ -148,17 +148,6 @@ def writes_complex_through(*targets):
     return writes_through(*targets, table=COMPLEX_PUTS)
 
 
-def elementwise(target: torch._ops.OpOverload, op_type: str) -> None:
-    """Register a unary operator that ONNX has under another name, with the same dtype in and out."""
-
-    def translation(op, self):
-        return op.emit(op_type, (self,))
-
-    translation.__name__ = op_type.lower()
-    translation.__doc__ = f"ONNX {op_type}."
-    translates(target)(translation)
-
-
 def operator_key(target: Any) -> Any:
     """The key of a target: an overload, a packet's ``default``, the name of an operator without ``.default``.
 

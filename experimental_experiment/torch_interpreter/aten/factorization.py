@@ -64,9 +64,9 @@ def chosen(op, condition: ir.Value, x: ir.Value) -> ir.Value:
     return op.Where(condition, x, op.CastLike(0, x))
 
 
-def on_diagonal(op, x: ir.Value, offset: int = 0) -> ir.Value:
-    """Whether an element of a matrix is on a diagonal."""
-    return op.Equal(op.Add(column(op, indices(op, x, -2)), offset), row(op, indices(op, x, -1)))
+def on_diagonal(op, x: ir.Value) -> ir.Value:
+    """Whether an element of a matrix is on its diagonal."""
+    return op.Equal(column(op, indices(op, x, -2)), row(op, indices(op, x, -1)))
 
 
 def diagonal(op, x: ir.Value) -> ir.Value:

@@ -113,9 +113,9 @@ def cubic_taps(op, dtype, size: Size, out: Size, scale: float | None, align_corn
     return list(zip(indices, cubic_weights(op, op.Sub(place, floor))))
 
 
-def cubic_weights(op, part, a=-0.75):
+def cubic_weights(op, part):
     """The weights of four elements for a place at *part* between the second and the third."""
-    rest = op.Sub(1.0, part)
+    rest, a = op.Sub(1.0, part), -0.75
     return [
         far(op, op.Add(part, 1.0), a),
         near(op, part, a),
