@@ -15,6 +15,7 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, Translation, takes, translates
@@ -151,8 +152,6 @@ def traced_call(
 @contextlib.contextmanager
 def no_branch_on_sizes() -> Iterator[None]:
     """Raise Untranslatable when a decomposition branches on sizes: what the program assumes of them was judged before."""
-    from experimental_experiment.torch_interpreter.decisions import Decisions  # it imports sympy
-
     decisions = Decisions()
     with decisions.recorded(follows=True):
         yield

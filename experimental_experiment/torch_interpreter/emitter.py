@@ -20,7 +20,7 @@ import torch
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import fold, infer, is_shared
+from experimental_experiment.torch_interpreter.inference import fold, infer, is_shared, schema_of
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
@@ -203,9 +203,7 @@ class Emitter:
 
     def has(self, op_type: str) -> bool:
         """Whether the target operator set has this operator, in any of its versions."""
-        import onnx
-
-        return onnx.defs.has(op_type, self.opset, "")
+        return schema_of(op_type, self.opset, "") is not None
 
     # ---- nodes
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._prims_common import make_contiguous_strides_for
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, wrapped
 from experimental_experiment.torch_interpreter.torch_versions import compilers_of_bodies
@@ -66,9 +67,6 @@ def with_new_code(compile_and_call: Callable) -> Callable:
 
 def gradients_of(fn: Callable) -> contextlib.AbstractContextManager:
     """Nothing is kept for gradients while torch.export, which writes none, captures a scan: it may not hold dynamic sizes."""
-    # a capture has loaded it, importing this file has not
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
-
     mode = get_proxy_mode()
     is_exported = mode is not None and mode.pre_dispatch
     is_scan = getattr(fn, "__name__", "") == "run_flattened_scan"

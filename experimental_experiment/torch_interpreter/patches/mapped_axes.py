@@ -10,6 +10,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode
+
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 
 REMOVE = "torch._functorch.predispatch._remove_batch_dim_impl"
@@ -28,8 +30,6 @@ def mapped_axes() -> Iterator[None]:
 
 def untraced(remove: Callable) -> Callable:
     """What ends a batch, of which torch.export traces the call alone, not what it calls."""
-    # a capture has loaded it, importing this file has not
-    from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode
 
     @functools.wraps(remove)
     def removed(*args: Any) -> Any:
