@@ -6,6 +6,7 @@ import ast
 import collections
 import os
 import pathlib
+import re
 import sys
 import unittest
 
@@ -106,6 +107,13 @@ class TestRooms(unittest.TestCase):
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
         for room in rooms():
             self.assertIn(f"`{room}/", text)
+
+    def test_every_file_between_the_rooms_is_described(self):
+        """Those of the package itself and of `torch_interpreter`, whose rooms are files."""
+        named = set(re.findall(r"`(?:torch_interpreter/)?(\w+\.py)`", written()[0]))
+        for folder in (ROOT / PACKAGE, ROOT / PACKAGE / "torch_interpreter"):
+            files = {path.name for path in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
+            self.assertEqual(set(), files - named, folder.name)
 
 
 if __name__ == "__main__":
