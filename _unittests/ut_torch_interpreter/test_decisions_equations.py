@@ -28,6 +28,16 @@ def when_two_more(x, y):
     return x.sum() + y
 
 
+def cut_rest(x):
+    rows = x.shape[0]
+    return torch.cat([x, x[: rows % 4]])[:rows] * 2  # the branch
+
+
+def cut_padding(x):
+    columns = x.shape[1]
+    return torch.nn.functional.pad(x, (0, columns % 4))[:, :columns] * 2
+
+
 class TestEquations(ExporterTestCase):
     NAMES = ({0: "a", 1: "b"}, {0: "c", 1: "d"})
     CASES = {
@@ -68,6 +78,47 @@ class TestEquations(ExporterTestCase):
         others = [(torch.randn(5, 8), torch.randn(5, 6))]
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             self.export_and_compare(forward, (X, Y), others=others, dynamic_shapes=self.NAMES)
+
+
+class TestRemainders(ExporterTestCase):
+    """What torch leaves out where a remainder of the example is 0, and what it asks of others too."""
+
+    def test_a_slice_that_cuts_nothing(self):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(cut_rest, (torch.randn(12),), dynamic_shapes=({0: "rows"},))
+        _, told, place, code, which = logs.records[0].getMessage().splitlines()
+        self.assertEqual(["  (rows % 4) == 0", "  which are rows: 4, 8, 12, 16, ..."], [told, which])
+        self.assertRegex(place, r'^  File ".*test_decisions_equations\.py", line \d+, in ')
+        self.assertRegex(code, "# the branch$")
+
+    def test_a_remainder_beside_the_size(self):
+        """torch asks whether both sizes are one; with strict=True it leaves out the slice then."""
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(
+                cut_padding,
+                (torch.randn(2, 12),),
+                dynamic_shapes=({1: "columns"},),
+                export_options=ExportOptions(strict=True),
+            )
+        self.assertIn("  (columns % 4) == 0\n", logs.records[0].getMessage())
+
+    def test_what_a_view_needs_is_not_told(self):
+        """Eager raises for the others."""
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            for function in (lambda x: x.view(-1, 4) * 2, lambda x: x.reshape(x.shape[0] // 4, 4, -1).sum(1)):
+                self.export_and_compare(
+                    function,
+                    (torch.randn(12, 4),),
+                    others=[(torch.randn(20, 4),)],
+                    dynamic_shapes=({0: "rows"},),
+                )
+
+    def test_another_remainder_of_the_example(self):
+        others = [(torch.randn(n),) for n in (12, 15, 1)]
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                cut_rest, (torch.randn(14),), others=others, dynamic_shapes=({0: "rows"},)
+            )
 
 
 if __name__ == "__main__":

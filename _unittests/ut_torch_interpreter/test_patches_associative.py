@@ -6,7 +6,7 @@ import torch
 from torch._higher_order_ops.associative_scan import associative_scan
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportOptions
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
 
 class Weighted(torch.nn.Module):
@@ -78,6 +78,15 @@ class TestAssociative(ExporterTestCase):
                     dynamic_shapes=shapes,
                     export_options=ExportOptions(tracing=tracing),
                 )
+
+    def test_strict_refuses_another_number_of_elements(self):
+        with self.assertRaisesRegex(CaptureError, "halvings of an associative_scan .* leave out strict=True"):
+            to_onnx(
+                Recurrence(),
+                sequences(2, 8),
+                dynamic_shapes=({1: "tokens"},) * 2,
+                export_options=ExportOptions(strict=True),
+            )
 
     def test_known_sizes_are_left_to_torch(self):
         model = self.export_and_compare(Recurrence(), sequences(2, 4))

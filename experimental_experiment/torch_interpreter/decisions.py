@@ -397,6 +397,11 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
     # sizes of one name are one
     same = {symbol: firsts.setdefault(name, symbol) for symbol, name in names.items()}
     asked = [decision for decision in decisions if decision.environment is environment]
+    # where a check does not hold, eager raises: what is reshaped has to be divisible
+    rests, checked = (
+        {equation_of_remainder(decision.condition) for decision in asked if decision.is_check is is_check}
+        for is_check in (False, True)
+    )
     declared = Known(declared_ranges(environment, inputs, asked))
     declared_sizes = sizes_in_the_users_words(inputs)
     found: dict[str, str] = {}
@@ -437,9 +442,11 @@ def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decis
                 condition, known, source
             )  # where a branch or a check does not hold, the model is not the program's anyway
     for guard in environment.guards:
-        condition = settled(guard.expr)  # torch keeps the symbol of a size that it found to be another one
-        is_equation = is_equation_of_sizes(guard.expr) and condition.free_symbols
-        if is_equation and condition.free_symbols <= set(names):
+        remainder = equation_of_remainder(guard.expr)
+        # torch keeps the symbol of a size that it found to be another one
+        condition = settled(guard.expr if remainder is None else remainder)
+        is_told = is_equation_of_sizes(guard.expr) if remainder is None else remainder in rests - checked
+        if is_told and condition.free_symbols and condition.free_symbols <= set(names):
             known = before.get(guard.expr, declared)
             assume(condition, known, decisions.source_of(guard.expr))
     lines = [f"  {text}\n{line}".rstrip() for text, line in found.items()]
@@ -551,14 +558,23 @@ def calls_of(
 
 
 def is_equation_of_sizes(guard: sympy.Basic) -> bool:
-    """Whether a guard sets an expression of sizes equal to a number of the example.
-
-    Not divisibility, which the model asks for itself.
-    """
-    if not isinstance(guard, sympy.Eq) or solved(guard) is not None:
+    """Whether a guard sets an expression of sizes equal to a number of the example; a remainder is `equation_of_remainder`."""
+    if (
+        not isinstance(guard, sympy.Eq)
+        or solved(guard) is not None
+        or equation_of_remainder(guard) is not None
+    ):
         return False
-    is_rest = any(isinstance(side, (Mod, PythonMod)) for side in guard.args)
-    return any(side.is_number for side in guard.args) and not is_rest
+    return any(side.is_number for side in guard.args)
+
+
+def equation_of_remainder(condition: sympy.Basic) -> sympy.Basic | None:
+    """The equation of a remainder and a number that a condition is, ``s0 + s0 % 4 == s0`` too; None for another one."""
+    if not isinstance(condition, sympy.Eq):
+        return None
+    number, term = (condition.lhs - condition.rhs).as_coeff_Add()
+    factor, remainder = term.as_coeff_Mul()
+    return sympy.Eq(remainder, -number / factor) if isinstance(remainder, (Mod, PythonMod)) else None
 
 
 def is_inner_size(condition: sympy.Basic) -> bool:

@@ -86,6 +86,10 @@ HINTS = (
         "a strict capture takes torch._higher_order_ops.scan, torch.ops.higher_order.scan needs strict=False",
     ),
     (
+        r"static_number_of_elements",
+        "a strict capture holds as many halvings of an associative_scan as the example has: leave out strict=True, or make that dimension static",
+    ),
+    (
         r"to have same metadata but found:\s+pair\[\d+\] differ in 'stride",
         "a carry keeps the layout of its memory from turn to turn: start from init.contiguous(), and return what is contiguous",
     ),

@@ -41,7 +41,10 @@ def of_any_size(generic: Callable) -> Callable:
         dim: int = 0,
         additional_inputs: Sequence[torch.Tensor] = (),
     ) -> list[torch.Tensor]:
-        if torch.compiler.is_dynamo_compiling():  # TorchDynamo looks into it, with sizes that it may fix
+        if (
+            torch.compiler.is_dynamo_compiling()
+        ):  # TorchDynamo looks into it: the halvings are those of the example
+            static_number_of_elements(leaves[0].shape[dim])
             return generic(operator, leaves, dim, additional_inputs)
         combine = mapped(operator)
         sizes = [size for leaf in leaves for size in leaf.shape]
@@ -62,6 +65,15 @@ def of_any_size(generic: Callable) -> Callable:
         return [torch.cat([leaf[:1], other]) for leaf, other in zip(leaves, others, strict=True)]
 
     return scanned
+
+
+def static_number_of_elements(size: int) -> int:
+    """*size*, which TorchDynamo refuses when it is dynamic: the branches in torch's function would hold for few others."""
+    return size
+
+
+# what torch.compiler.assume_constant_result does, which loads TorchDynamo
+static_number_of_elements._dynamo_marked_constant = True
 
 
 def mapped(operator: Callable) -> Callable | None:
