@@ -372,9 +372,36 @@ class TestBranches(ExporterTestCase):
                 row += 2
             return given
 
-        for function in (to_the_result, to_the_operand, to_a_view):
+        def by_batch_norm(x, other):
+            mean, chosen = other.mean(0), other.sum(0)
+            if other.any():
+                chosen = mean
+            y = torch.nn.functional.batch_norm(x, mean, torch.ones(3), training=True)
+            return y + chosen
+
+        def by_batch_norm_in_a_branch(x, other):
+            mean, chosen = other.mean(0), other.sum(0)
+            if other.any():
+                chosen = mean
+            if x.sum() > 0:
+                x = torch.nn.functional.batch_norm(x, mean, torch.ones(3), training=True)
+            return x + chosen
+
+        functions = (to_the_result, to_the_operand, to_a_view, by_batch_norm, by_batch_norm_in_a_branch)
+        for function in functions:
             with self.subTest(function.__name__), torch.no_grad(), self.assertRaises(CaptureError):
                 to_onnx(Function(function), (X, X), export_options=OPTIONS)
+
+    def test_batch_norm_in_a_branch(self):
+        def normalized(x, other):
+            mean = other.mean(0)
+            if x.sum() > 0:
+                x = torch.nn.functional.batch_norm(x, mean, torch.ones(3), training=True)
+            return x + mean
+
+        self.export_and_compare(
+            Function(normalized), (X, X), others=OTHERS, dynamic_shapes=SHAPES, export_options=OPTIONS
+        )
 
     def test_a_branch_writes_to_a_copy(self):
         def of_its_own(x, other):

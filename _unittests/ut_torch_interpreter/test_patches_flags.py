@@ -138,6 +138,25 @@ def after_a_write_to_a_view(self, x):
     return x * 2 if (self.numbers > 4).any() else x + 1
 
 
+def after_a_batch_norm(self, x):
+    y = torch.nn.functional.batch_norm(x, self.numbers, torch.ones(3), training=True)
+    return y * 2 if self.numbers[1] == 1 else y
+
+
+def after_a_region_that_writes(self, x):
+    def written(x, flag):
+        flag.logical_not_()
+        return x + 1
+
+    y = torch.cond(x.sum() > 0, written, lambda x, flag: x * 3, (x, self.flag))
+    return y * 2 if self.flag else y
+
+
+def after_a_region_that_reads(self, x):
+    y = torch.cond(x.sum() > 0, lambda x, flag: x + flag, lambda x, flag: x * 3, (x, self.flag))
+    return y * 2 if self.flag else y
+
+
 def of_a_written_condition(self, x):
     large = self.numbers > 4
     large[0] = True
@@ -197,6 +216,7 @@ class TestFlags(ExporterTestCase):
         functions = (
             after_a_write,
             after_a_write_to_a_view,
+            after_a_batch_norm,
             of_a_condition_with_data,
             of_the_data,
             of_chance,
@@ -210,6 +230,14 @@ class TestFlags(ExporterTestCase):
         for function in functions:
             with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, REFUSED):
                 to_onnx(Net(function, False), (X,))
+
+    def test_a_region_that_writes_is_refused(self):
+        with torch.no_grad():
+            with self.assertRaisesRegex(CaptureError, REFUSED):
+                to_onnx(Net(after_a_region_that_writes, False), (X,))
+            self.export_and_compare(
+                Net(after_a_region_that_reads, True), (X,), others=[(-X,)], dynamic_shapes=ROWS
+            )
 
     def test_a_number_that_is_written_later(self):
         """The branch is that of the number before, as the model has it; the number that is computed with stays the buffer's."""

@@ -224,12 +224,15 @@ HIDDEN_WRITES = {
 """Operators that write arguments without saying so in their schema: the flag that makes them write, the arguments."""
 
 
-def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The nodes whose storages *node* writes: declared by the schema, hidden, or written inside a region it calls."""
+def written_nodes(node: torch.fx.Node, root: torch.nn.Module | None = None) -> list[torch.fx.Node]:
+    """The nodes whose storages *node* writes: declared by the schema, hidden, or written inside a region it calls.
+
+    *root* has the bodies of regions, the module of the graph by default: while torch traces, the graph has none yet.
+    """
     target = node.target
     schema = getattr(target, "_schema", None)
     if schema is None:
-        return region_writes(node)
+        return region_writes(node, root or node.graph.owning_module)
     flag, names = HIDDEN_WRITES.get(target, (None, registry.written_arguments(target)))
     if not names:
         return []
@@ -243,10 +246,10 @@ def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     return [item for item in found if isinstance(item, torch.fx.Node)]
 
 
-def region_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
+def region_writes(node: torch.fx.Node, root: torch.nn.Module) -> list[torch.fx.Node]:
     """The operands of a higher-order operator that one of its bodies writes, by position of the body's placeholders."""
     bodies = [
-        getattr(node.graph.owning_module, argument.target)
+        getattr(root, argument.target)
         for argument in node.args
         if isinstance(argument, torch.fx.Node) and argument.op == "get_attr"
     ]

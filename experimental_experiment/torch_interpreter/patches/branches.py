@@ -33,6 +33,7 @@ from experimental_experiment.torch_interpreter.patches.choices import (
 )
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import held_by, reached
+from experimental_experiment.torch_interpreter.storage import storages, written_nodes
 
 EXPORT = "torch.export._trace._export"
 
@@ -95,50 +96,20 @@ def writes_to_results(module: torch.fx.GraphModule) -> bool:
     What is written later, to either of them, by an operator or by another torch.cond, would be seen in the other one.
     """
     for part in module.modules():
-        shared: set[int] = set()
+        shared: set[int | None] = set()
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
-            is_cond = node.target is torch.ops.higher_order.cond
-            written = [*written_arguments(node)]
-            if is_cond and any(map(writes, branches_of(node))):
-                written = node.args[3]
-            if not shared.isdisjoint(storages(written)):
+            written = stored(written_nodes(node)) if node.op == "call_function" else set()
+            if not shared.isdisjoint(written):
                 return True
-            if is_cond:
-                shared.update(storages((node, node.args[3])))
+            if node.target is torch.ops.higher_order.cond:
+                shared |= stored([node, *node.args[3]])
     return False
 
 
-def branches_of(node: torch.fx.Node) -> list[torch.nn.Module]:
-    """Both sides of a torch.cond."""
-    return [node.graph.owning_module.get_submodule(branch.target) for branch in node.args[1:3]]
-
-
-def writes(module: torch.nn.Module) -> bool:
-    """Whether a branch, or one of its own branches, writes to what it is given, or to memory that is not known."""
-    for part in module.modules():
-        nodes = part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ()
-        given = set(storages([node for node in nodes if node.op == "placeholder"]))
-        for written in (set(storages(argument)) for node in nodes for argument in written_arguments(node)):
-            if not written or written & given:
-                return True
-    return False
-
-
-def written_arguments(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The tensors that an operator writes to."""
-    is_operator = isinstance(node.target, torch._ops.OpOverload)
-    for place, argument in enumerate(node.target._schema.arguments if is_operator else ()):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            yield from (leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.fx.Node))
-
-
-def storages(nodes: Any) -> Iterator[int]:
-    """What tells the memory of the tensors of nodes from that of others."""
-    for node in pytree.tree_leaves(nodes):
-        for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(node, torch.fx.Node) else ():
-            if isinstance(value, torch.Tensor):
-                yield value.untyped_storage()._cdata
+def stored(arguments: Iterable[Any]) -> set[int | None]:
+    """The storages of the tensors among the arguments of a node."""
+    nodes = [argument for argument in arguments if isinstance(argument, torch.fx.Node)]
+    return {storage for node in nodes for storage in storages(node.meta.get("val"))} - {None}
 
 
 def is_of_cond(error: BaseException) -> bool:

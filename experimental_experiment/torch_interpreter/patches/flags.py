@@ -18,6 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from experimental_experiment.torch_interpreter.memories import SYMBOLS
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.storage import written_nodes
 
 COMPARISONS = ("allclose", "equal")
 """Functions of two tensors whose result is a boolean of Python."""
@@ -175,7 +176,7 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
         return None
     slots = [(get_proxy_slot(fake, mode.tracer, None), real) for fake, real in known.items()]
     weights = {origin(slot.proxy.node): real for slot, real in slots if slot is not None}
-    steps = steps_to(recorded.proxy.node, weights)
+    steps = steps_to(recorded.proxy.node, weights, mode.tracer.root)
     if steps is None:
         return None
     flags_of_modules.used()
@@ -192,19 +193,19 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
 def origin(node: torch.fx.Node) -> torch.fx.Node:
     """The weight itself, where its tensor went through operators that gave it back as it was: ``weight.cpu()``."""
     while node.op == "call_function":
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or any(written(node, schema)) or not isinstance(node.args[0], torch.fx.Node):
+        has_schema = getattr(node.target, "_schema", None) is not None
+        if not has_schema or written_nodes(node) or not isinstance(node.args[0], torch.fx.Node):
             break
         node = node.args[0]
     return node
 
 
 def steps_to(
-    result: torch.fx.Node, weights: Mapping[torch.fx.Node, torch.Tensor]
+    result: torch.fx.Node, weights: Mapping[torch.fx.Node, torch.Tensor], root: torch.nn.Module
 ) -> list[torch.fx.Node] | None:
     """The nodes that compute a node of weights and constants alone, in their order; None when something else takes part.
 
-    Writes into constants are among them; a weight that the model has written to is something else.
+    Writes into constants are among them; a weight that the model has written to is something else. *root* has the bodies of regions.
     """
     found: set[torch.fx.Node] = set()
     open_nodes = [result]
@@ -213,13 +214,13 @@ def steps_to(
         if node in found:
             continue
         if node in weights and node.op != "call_function":  # that would have written to the weight
-            if any(writers(node)):
+            if any(writers(node, root)):
                 return None
             continue
         if not is_certain(node) or len(found) > STEPS:
             return None
         found.add(node)
-        open_nodes += [*node.all_input_nodes, *writers(node)]
+        open_nodes += [*node.all_input_nodes, *writers(node, root)]
     return sorted(found)
 
 
@@ -235,23 +236,13 @@ def is_certain(node: torch.fx.Node) -> bool:
     )
 
 
-def writers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The operators that write to a node, or to a view of it."""
+def writers(node: torch.fx.Node, root: torch.nn.Module) -> Iterator[torch.fx.Node]:
+    """The operators and the regions that write to a node, or to a view of it; *root* has the bodies of regions."""
     for user in node.users:
         if user.target is operator.getitem:
-            yield from writers(user)
+            yield from writers(user, root)
         schema = getattr(user.target, "_schema", None)
-        if schema is None:
-            continue
-        if any(argument is node for argument in written(user, schema)):
+        if node in written_nodes(user, root):
             yield user
-        elif any(result.alias_info for result in schema.returns):
-            yield from writers(user)
-
-
-def written(node: torch.fx.Node, schema: torch.FunctionSchema) -> Iterator[Any]:
-    """What an operator writes to."""
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = node.kwargs.get(argument.name) if position >= len(node.args) else node.args[position]
-            yield from given if isinstance(given, (list, tuple)) else [given]
+        elif schema is not None and any(result.alias_info for result in schema.returns):
+            yield from writers(user, root)
