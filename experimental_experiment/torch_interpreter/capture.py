@@ -29,7 +29,7 @@ from experimental_experiment.torch_interpreter.decisions import (
 )
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
-from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions, unmarked
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
@@ -42,6 +42,7 @@ from experimental_experiment.torch_interpreter.signature import (
     user_placeholders,
 )
 from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of, written_nodes
+from experimental_experiment.torch_interpreter.torch_state import forget_marks, unmarked
 from experimental_experiment.torch_interpreter.torch_versions import child_spec
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
 
@@ -102,7 +103,7 @@ def capture(
         keywords_in_signature(module, args, kwargs, shapes),
         restored(module),
         contextlib.nullcontext() if options.strict else known_results(module),
-        unmarked(args, kwargs),
+        unmarked((args, kwargs)),
         in_mode_of(module),
         off_the_meta_device(module),
         without_parallel_wrappers(module),
@@ -143,8 +144,7 @@ def suggest(
     """Add to an error about sizes what the user said of them, and what a capture that may choose makes of it, to be pasted."""
     if isinstance(options, CapturedOnce):
         options = options.options  # the program of other sizes is not the one to keep
-    with unmarked(args, kwargs):
-        pass  # the capture that failed left marks that the next one would read
+    forget_marks((args, kwargs))
     try:
         exported = options.capture(module, args, kwargs, shapes.relaxed(), shapes, Decisions())
     except CaptureError:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError
@@ -19,7 +18,7 @@ from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
 from experimental_experiment.torch_interpreter.signature import Program
-from experimental_experiment.torch_interpreter.torch_state import without_remarks
+from experimental_experiment.torch_interpreter.torch_state import forget_marks, without_remarks
 
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.decisions import Decisions
@@ -110,8 +109,7 @@ class ExportOptions:
             asked, number = (module, *larger[:2], dynamic_shapes), larger[2]
         elif not decisions.pins_inner_sizes():
             return found_or_raised(program, refusal)
-        with unmarked(args, kwargs):
-            pass  # the capture left marks that the next one would read
+        forget_marks((args, kwargs))
         others = type(decisions)()  # importing it would bring sympy
         try:
             general = self.captured(*asked, number is None, others)
@@ -215,20 +213,6 @@ def observed(name: str, decisions: Decisions) -> Iterator[None]:
         asked_once(),
     ):
         yield
-
-
-@contextlib.contextmanager
-def unmarked(args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
-    """Remove the marks of dynamic sizes that a capture which fails leaves on the example: the next one would read them."""
-    # imported here: it brings TorchDynamo, as torch.export does when it is called
-    from torch._export.non_strict_utils import _clean_dynamic_markers
-
-    try:
-        yield
-    finally:
-        for leaf in pytree.tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor):
-                _clean_dynamic_markers(leaf)
 
 
 class CapturedOnce:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 
@@ -36,6 +37,24 @@ def without_autocast() -> Iterator[None]:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         yield
+
+
+def forget_marks(example: Any) -> None:
+    """Remove the marks of dynamic sizes that a capture which fails leaves on the tensors of its example: the next one would read them."""
+    # brings TorchDynamo, as torch.export does when it is called
+    clean = importlib.import_module("torch._export.non_strict_utils")._clean_dynamic_markers
+    for leaf in pytree.tree_leaves(example):
+        if isinstance(leaf, torch.Tensor):
+            clean(leaf)
+
+
+@contextlib.contextmanager
+def unmarked(example: Any) -> Iterator[None]:
+    """Forget the marks on an example at the end, see `forget_marks`."""
+    try:
+        yield
+    finally:
+        forget_marks(example)
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ from experimental_experiment.torch_interpreter.patches.choices import (
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import held_by, reached
 from experimental_experiment.torch_interpreter.storage import storages, written_nodes
+from experimental_experiment.torch_interpreter.torch_state import forget_marks
 
 EXPORT = "torch.export._trace._export"
 
@@ -77,7 +78,7 @@ def again_without_branches(capture: Callable) -> Callable:
                         raise
                     refused = error
                     branches_of_data.used()
-                    forget_marks(args, kwargs)
+                    forget_marks((args, kwargs))
                 except FAILURES as error:
                     if refused is None or not (is_of_cond(error) or isinstance(error, NameError)):
                         raise
@@ -116,14 +117,6 @@ def is_of_cond(error: BaseException) -> bool:
     """Whether an error comes from a torch.cond."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     return os.path.join(TORCH, "_higher_order_ops", "cond.py") in files
-
-
-def forget_marks(args: tuple, kwargs: dict[str, Any]) -> None:
-    """Remove the marks of dynamic sizes that a capture which fails leaves on the example."""
-    clean = importlib.import_module("torch._export.non_strict_utils")._clean_dynamic_markers
-    for leaf in pytree.tree_leaves((args[1:], kwargs)):
-        if isinstance(leaf, torch.Tensor):
-            clean(leaf)
 
 
 def asking_line(error: BaseException) -> tuple[types.CodeType, int] | None:
