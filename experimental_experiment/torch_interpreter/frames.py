@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
+import inspect
 import linecache
 import os
 import sysconfig
+import textwrap
 import traceback
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -202,3 +206,21 @@ def is_generated(code: CodeType) -> bool:
     """
     is_guard = code.co_name == "guard" and code.co_varnames[: code.co_argcount] == ("L",)
     return code.co_name in METHODS or code.co_name == "<module>" or code.co_names == ("fn",) or is_guard
+
+
+@functools.cache
+def tree_of(code: CodeType) -> ast.Module | None:
+    """The source of a function, each node where it stands in the file; None where it is not known. Whoever changes it copies it first."""
+    try:
+        source, first = inspect.getsourcelines(code)
+        text = textwrap.dedent("".join(source))
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, TypeError):  # a lambda in the middle of a statement is none by itself
+        return None
+    margin = len(source[0]) - len(text.splitlines(keepends=True)[0])
+    ast.increment_lineno(tree, first - 1)
+    for node in ast.walk(tree):
+        if hasattr(node, "col_offset") and hasattr(node, "end_col_offset"):
+            node.col_offset += margin
+            node.end_col_offset += margin
+    return tree

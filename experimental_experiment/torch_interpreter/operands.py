@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 import dis
 import functools
-import inspect
 import itertools
-import textwrap
 import types
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+from experimental_experiment.torch_interpreter.frames import tree_of
 
 UNKNOWN = object()
 """The value of an operand that would have to be computed."""
@@ -54,29 +54,16 @@ def asked_place(frame: FrameType) -> Place | None:
 @functools.cache
 def chains_of(code: types.CodeType) -> dict[Place, tuple[bool, tuple[ast.expr, ...]]]:
     """By the place of an operand of an ``and`` or ``or``: what decides it, and the operands behind; none where the source is not known."""
-    try:
-        source, first = inspect.getsourcelines(code)
-        text = textwrap.dedent("".join(source))
-        tree = ast.parse(text)
-    except (OSError, SyntaxError, TypeError):
-        return {}
-    margin = len(source[0]) - len(text.splitlines(keepends=True)[0])
-    return dict(chains_in(tree, first - 1, margin))
+    tree = tree_of(code)
+    return {} if tree is None else dict(chains_in(tree))
 
 
-def chains_in(
-    tree: ast.AST, above: int, margin: int
-) -> Iterator[tuple[Place, tuple[bool, tuple[ast.expr, ...]]]]:
-    """The operands in a tree that starts below so many lines, behind so many columns."""
+def chains_in(tree: ast.AST) -> Iterator[tuple[Place, tuple[bool, tuple[ast.expr, ...]]]]:
+    """The operands in a tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.BoolOp):
             for number, operand in enumerate(node.values[:-1], 1):
-                place = (
-                    operand.lineno + above,
-                    (operand.end_lineno or operand.lineno) + above,
-                    operand.col_offset + margin,
-                    (operand.end_col_offset or 0) + margin,
-                )
+                place = operand.lineno, operand.end_lineno, operand.col_offset, operand.end_col_offset
                 yield place, (isinstance(node.op, ast.Or), tuple(node.values[number:]))
 
 

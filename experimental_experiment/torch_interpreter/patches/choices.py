@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
+import copy
 import types
 from collections.abc import Iterable, Iterator
 
 import torch
 
+from experimental_experiment.torch_interpreter.frames import tree_of
 from experimental_experiment.torch_interpreter.patches.whole_numbers import NAMES, with_symbols
 
 CHOOSE, NOT, ALL, ANY, EQUAL = "_branch of data", "_not of data", "_and of data", "_or of data", "_equal data"
@@ -21,17 +21,14 @@ CHOOSE, NOT, ALL, ANY, EQUAL = "_branch of data", "_not of data", "_and of data"
 
 def with_choices(code: types.CodeType, lines: set[int]) -> types.CodeType | None:
     """The code of a function whose branches in some lines are choices, None when it cannot be written so."""
-    try:
-        source, first = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(source)))
-    except (OSError, SyntaxError, TypeError):
+    tree = copy.deepcopy(tree_of(code))
+    if tree is None:
         return None
     function = tree.body[0]
     if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef):
         return None
     if any(is_private(node) for node in ast.walk(function)):
         return None
-    ast.increment_lineno(tree, first - 1)
     rewriter = Rewriter(function, lines)
     function.body = rewriter.block(function.body, is_tail=True)
     if rewriter.left:
@@ -49,12 +46,9 @@ def with_choices(code: types.CodeType, lines: set[int]) -> types.CodeType | None
 
 def only_notes(code: types.CodeType, line: int) -> bool:
     """Whether the condition in a line of a function is that of an ``if`` that does nothing but warn, log or print."""
-    try:
-        source, first = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(source)))
-    except (OSError, SyntaxError, TypeError):
+    tree = tree_of(code)
+    if tree is None:
         return False
-    ast.increment_lineno(tree, first - 1)
     branches = [node for node in ast.walk(tree) if isinstance(node, ast.If) and not node.orelse]
     return any(
         node.lineno <= line <= (node.test.end_lineno or node.lineno)

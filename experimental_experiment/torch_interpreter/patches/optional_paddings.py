@@ -9,10 +9,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import inspect
 import operator
 import sys
-import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
@@ -20,7 +18,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.frames import asking_frame, is_library_code
+from experimental_experiment.torch_interpreter.frames import asking_frame, is_library_code, tree_of
 from experimental_experiment.torch_interpreter.patches.maxima import least
 from experimental_experiment.torch_interpreter.patches.paddings import missing
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -93,13 +91,8 @@ class Branch:
 @functools.cache
 def branches_of(code: types.CodeType) -> tuple[Branch, ...]:
     """The branches of a function that pad or cut off; none where its source is not known, or is not what runs."""
-    try:
-        source, first = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(source)))
-    except (OSError, SyntaxError, TypeError):
-        return ()
-    ast.increment_lineno(tree, first - 1)
-    return tuple(found(tree))
+    tree = tree_of(code)
+    return () if tree is None else tuple(found(tree))
 
 
 def found(tree: ast.AST) -> Iterator[Branch]:

@@ -13,7 +13,6 @@ import functools
 import importlib
 import inspect
 import sys
-import textwrap
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code
+from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code, tree_of
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
@@ -452,9 +451,8 @@ def only_calls(code: types.CodeType, name: str) -> bool:
     loads = list(loads_of(code, name))
     if not loads or all(load == CALLED for load in loads):
         return bool(loads)
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
-    except (OSError, SyntaxError):  # a lambda in the middle of a statement is none by itself
+    tree = tree_of(code)
+    if tree is None:
         return False
     nodes = list(ast.walk(tree))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
