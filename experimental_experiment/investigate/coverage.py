@@ -31,8 +31,9 @@ from experimental_experiment.torch_interpreter.export_options import ExportOptio
 from experimental_experiment.torch_interpreter.interface import Weights, add_input, is_input, number_dtype
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, live_nodes
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
-from experimental_experiment.torch_interpreter.sizes import SYMBOLIC, Number
+from experimental_experiment.torch_interpreter.sizes import Number
 from experimental_experiment.torch_interpreter.storage import Cell, View
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
 
 
@@ -155,7 +156,7 @@ class Survey(Walk):
             kind = dtypes.TORCH_TO_ONNX.get(fake.dtype, ir.DataType.FLOAT)
             shape = ir.Shape(self.dimensions.shape(fake, node.name))
             return View(Cell(ir.Value(name=node.name, type=ir.TensorType(kind), shape=shape)))
-        if isinstance(fake, SYMBOLIC):
+        if isinstance(fake, SYMBOLS):
             value = ir.Value(name=node.name, type=ir.TensorType(number_dtype(fake)), shape=ir.Shape([]))
             return Number(value, self.dimensions.label(fake, node.name))
         return fake

@@ -14,15 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 
 CONTAINERS = (dict, list, collections.OrderedDict, collections.defaultdict)
 """The classes themselves: those that derive from them may have entries that are made when they are asked for."""
 
 TRACED = (FakeTensor, FunctionalTensor)
 """The tensors of a capture."""
-
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-"""Its numbers."""
 
 DEPTH = 3
 """So many containers in one another are looked into."""

@@ -19,12 +19,12 @@ import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS, expression_of
 
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.emitter import Emitter
 
 INT64 = ir.DataType.INT64
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Number(ir.Value):
@@ -214,11 +214,6 @@ def axis_of_data(node: torch.fx.Node) -> int | None:
     return None if is_backed(size) else dim
 
 
-def expression_of(size: Any) -> Any:
-    """The expression of a symbolic size, a number as it is."""
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
 # ---- where sizes are found
 
 
@@ -314,7 +309,7 @@ def take_sizes(op: Emitter, x: ir.Value, like: ir.Value) -> None:
 
 def known(op: Emitter, number: Any, wish: str) -> Any:
     """The value of a symbolic number that is static, or that was met before; None otherwise. Other numbers as they are."""
-    if not isinstance(number, SYMBOLIC):
+    if not isinstance(number, SYMBOLS):
         return number
     expression = number.node.expr
     if expression.is_Integer:

@@ -17,6 +17,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static
+from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
@@ -197,7 +198,7 @@ def rows_of_indices(op, indices) -> ir.Value | None:
 def size_of(item) -> sympy.Expr:
     """What torch knows of a number of the program."""
     number = item.meta["val"] if isinstance(item, torch.fx.Node) else item
-    return number.node.expr if isinstance(number, torch.SymInt) else sympy.sympify(number)
+    return sympy.sympify(expression_of(number))
 
 
 def bag_of_each(op, indices, starts):

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, wrapped
+from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.torch_versions import compilers_of_bodies
 
 MERGE = "torch._higher_order_ops.cond._merge_output"
@@ -111,7 +112,8 @@ def with_plain_strides(output: Any, mode: Any) -> Any:
             return output.new_empty(sizes)
     # from the last axis on, as torch multiplies: formulas are compared as they are written
     strides = [*itertools.accumulate(reversed(sizes[1:]), operator.mul, initial=1)][::-1]
-    if written(given) != written(make_contiguous_strides_for(sizes)):
+    contiguous = make_contiguous_strides_for(sizes)
+    if any(expression_of(one) != expression_of(other) for one, other in zip(given, contiguous)):
         return output
     with mode:
         return output.new_empty_strided(sizes, strides)
@@ -174,8 +176,3 @@ def of_inner_numbers(kernel: Callable) -> Callable:
 def is_known(sizes: Sequence[int | torch.SymInt]) -> bool:
     """Whether all sizes are numbers."""
     return not any(isinstance(size, torch.SymInt) for size in sizes)
-
-
-def written(sizes: Sequence[int | torch.SymInt]) -> list[Any]:
-    """Sizes as formulas, which compare without a guard."""
-    return [size.node.expr if isinstance(size, torch.SymInt) else size for size in sizes]

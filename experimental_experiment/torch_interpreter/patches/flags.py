@@ -16,9 +16,9 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from experimental_experiment.torch_interpreter.memories import SYMBOLS
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.storage import written_nodes
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 
 COMPARISONS = ("allclose", "equal")
 """Functions of two tensors whose result is a boolean of Python."""

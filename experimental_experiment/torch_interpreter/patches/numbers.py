@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.symbols import expression_of
 
 NAMES = ("cos", "exp", "log", "log10", "log2", "sin", "sqrt")
 """Functions of `math`; numpy asks an object that is no number of Python for a method of that name."""
@@ -489,8 +490,7 @@ def unfold(of_numbers: Callable) -> Callable:
 
 def is_same(number: Any, size: Any) -> bool:
     """Whether a number is a size, whatever that is."""
-    expressions = [value.node.expr if isinstance(value, torch.SymInt) else value for value in (number, size)]
-    return expressions[0] == expressions[1]
+    return expression_of(number) == expression_of(size)
 
 
 def gradient(of_numbers: Callable) -> Callable:

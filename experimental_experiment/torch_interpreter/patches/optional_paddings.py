@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.frames import asking_frame, is_li
 from experimental_experiment.torch_interpreter.patches.maxima import least
 from experimental_experiment.torch_interpreter.patches.paddings import missing
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.symbols import expression_of
 
 PAD = torch.nn.functional.pad
 
@@ -265,7 +266,7 @@ def vanishes(value: Any, amounts: Iterable[Any]) -> bool:
         symbolic = [amount for amount in amounts if isinstance(amount, torch.SymInt)]
         halves = [half for amount in symbolic for half in (amount // 2, amount - amount // 2)]
         zeros = {amount.node.expr: 0 for amount in symbolic}
-        return value.node.expr in map(expression, halves) or value.node.expr.subs(zeros) == 0
+        return value.node.expr in map(expression_of, halves) or value.node.expr.subs(zeros) == 0
     return type(value) is int and value == 0
 
 
@@ -278,12 +279,7 @@ def keeps(frame: FrameType, entry: ast.expr, size: Any, amounts: Iterable[Any]) 
     end = variable(frame, entry.upper.id) if isinstance(entry.upper, ast.Name) else None
     if not isinstance(end, (int, torch.SymInt)):
         return False
-    longer = expression(size - end)
+    longer = expression_of(size - end)
     return longer == 0 or any(
-        longer in (expression(amount), expression(missing(end, amount))) for amount in amounts
+        longer in (expression_of(amount), expression_of(missing(end, amount))) for amount in amounts
     )
-
-
-def expression(number: int | torch.SymInt) -> Any:
-    """A number as an expression of sizes."""
-    return number.node.expr if isinstance(number, torch.SymInt) else number

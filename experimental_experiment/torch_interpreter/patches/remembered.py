@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.frames import is_library_code
-from experimental_experiment.torch_interpreter.memories import SYMBOLS, is_left
+from experimental_experiment.torch_interpreter.memories import is_left
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, replaced
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     BEGINNINGS,
     captures_begin,
     looked_into,
 )
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 
 Remembering = type(functools.lru_cache(lambda: None))
 """What ``functools.lru_cache`` and ``functools.cache`` make of a function."""
