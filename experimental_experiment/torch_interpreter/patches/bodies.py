@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import itertools
-import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from experimental_experiment.torch_interpreter.patches.patch import entry, patch, wrapped
+from experimental_experiment.torch_interpreter.patches.reshapes import strides_in_order
 from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.torch_versions import compilers_of_bodies
 
@@ -111,7 +110,7 @@ def with_plain_strides(output: Any, mode: Any) -> Any:
         with mode:
             return output.new_empty(sizes)
     # from the last axis on, as torch multiplies: formulas are compared as they are written
-    strides = [*itertools.accumulate(reversed(sizes[1:]), operator.mul, initial=1)][::-1]
+    strides = strides_in_order(sizes)
     contiguous = make_contiguous_strides_for(sizes)
     if any(expression_of(one) != expression_of(other) for one, other in zip(given, contiguous)):
         return output
