@@ -62,14 +62,6 @@ def functions_of_any_size() -> Iterator[None]:
         yield
 
 
-def is_symbolic(sizes: Sequence[Any]) -> bool:
-    """Whether one of these is a symbol; says that the patch is used when it is."""
-    found = any(isinstance(size, torch.SymInt) for size in sizes)
-    if found:
-        functions_of_any_size.used()
-    return found
-
-
 def logsumexp(of_numbers: Callable) -> Callable:
     """The decomposition of `torch.logsumexp`, by which torch finds shapes: some elements are taken for granted where the data decide it."""
 
@@ -93,7 +85,7 @@ def take_along_dim(of_numbers: Callable) -> Callable:
     @functools.wraps(of_numbers)
     def called(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None, **options: Any):
         is_plain = dim is not None and not options and input.dim() == indices.dim() > 0
-        if not is_plain or not is_symbolic((*input.shape, *indices.shape)):
+        if not is_plain or not functions_of_any_size.is_used_for(*input.shape, *indices.shape):
             return of_numbers(input, indices, dim, **options)
         others = [
             torch.Size([1 if axis == dim % input.dim() else size for axis, size in enumerate(x.shape)])
@@ -117,7 +109,7 @@ def unravel_index(of_numbers: Callable) -> Callable:
 
     def unravel_index(indices: torch.Tensor, shape: Any) -> tuple[torch.Tensor, ...]:
         sizes = shape if isinstance(shape, (tuple, list)) else [shape]
-        if not is_symbolic(sizes):
+        if not functions_of_any_size.is_used_for(*sizes):
             return of_numbers(indices, shape)
         found: list[torch.Tensor] = []
         rest = indices.to(torch.promote_types(indices.dtype, torch.int64))
@@ -134,7 +126,7 @@ def fill_diagonal_(of_numbers: Callable) -> Callable:
 
     @functools.wraps(of_numbers)
     def called(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
-        if self.dim() != 2 or wrap or not is_symbolic(self.shape):
+        if self.dim() != 2 or wrap or not functions_of_any_size.is_used_for(*self.shape):
             return of_numbers(self, fill_value, wrap)
         self.diagonal().fill_(fill_value)
         return self
@@ -194,7 +186,8 @@ def matrix_norm(of_numbers: Callable) -> Callable:
     @functools.wraps(of_numbers)
     def called(*args: Any, **options: Any) -> torch.Tensor:
         is_matrix = bool(args) and args[0].dim() >= 2 and (is_for_batches or args[0].dim() == 2)
-        norm = largest_sums(is_matrix, *args, **options) if args and is_symbolic(args[0].shape) else None
+        is_symbolic = bool(args) and functions_of_any_size.is_used_for(*args[0].shape)
+        norm = largest_sums(is_matrix, *args, **options) if is_symbolic else None
         return of_numbers(*args, **options) if norm is None else norm
 
     return called
@@ -238,7 +231,8 @@ def products(of_numbers: Callable) -> Callable:
         if is_list and ranks:  # the first and the last one may be vectors
             ranks[0], ranks[-1] = (2 if rank == 1 else rank for rank in (ranks[0], ranks[-1]))
         are_matrices = len(ranks) > 1 and set(ranks) == {2}
-        if options or not are_matrices or not is_symbolic([size for x in tensors for size in x.shape]):
+        sizes = [size for x in tensors for size in x.shape] if are_matrices else []
+        if options or not functions_of_any_size.is_used_for(*sizes):
             return of_numbers(*args, **options)
         return functools.reduce(torch.matmul, tensors)
 

@@ -112,14 +112,6 @@ def shapes_as_tensors() -> Iterator[None]:
         yield
 
 
-def is_symbolic(*sizes: Any) -> bool:
-    """Whether one of these is a symbol; says that the patch is used when it is."""
-    found = any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes)
-    if found:
-        creations_of_sizes.used()
-    return found
-
-
 def logspace(of_numbers: Callable) -> Callable:
     """`torch.logspace` of any number of steps: the powers of `torch.linspace`."""
 
@@ -137,7 +129,10 @@ def logspace(of_numbers: Callable) -> Callable:
         )
         floating = dtype or torch.get_default_dtype()
         if not (
-            is_plain and floating.is_floating_point and options.get("out") is None and is_symbolic(steps)
+            is_plain
+            and floating.is_floating_point
+            and options.get("out") is None
+            and creations_of_sizes.is_used_for(steps)
         ):
             return of_numbers(start, end, steps, base, dtype=dtype, **options)
         return base ** torch.linspace(start, end, steps, dtype=dtype, **options)
@@ -161,7 +156,11 @@ def window(of_numbers: Callable, formula: Callable) -> Callable:
         **options: Any,
     ) -> torch.Tensor:
         floating = dtype or torch.get_default_dtype()
-        if not (floating.is_floating_point and options.get("out") is None and is_symbolic(window_length)):
+        if not (
+            floating.is_floating_point
+            and options.get("out") is None
+            and creations_of_sizes.is_used_for(window_length)
+        ):
             options.update(dtype=dtype, device=device, requires_grad=requires_grad)
             return of_numbers(window_length, periodic, *args, **options)
         for harmless in ("layout", "pin_memory", "out"):
@@ -213,7 +212,7 @@ def tril_indices(of_numbers: Callable) -> Callable:
     """`torch.tril_indices` of any number of rows and columns."""
 
     def tril_indices(row: Any, col: Any, offset: Any = 0, **options: Any) -> torch.Tensor:
-        if not is_symbolic(row, col, offset):
+        if not creations_of_sizes.is_used_for(row, col, offset):
             return of_numbers(row, col, offset, **options)
         rows, columns = torch.arange(row), torch.arange(col)
         return positions(columns <= rows[:, None] + offset, below(row, col, offset), **options)
@@ -225,7 +224,7 @@ def triu_indices(of_numbers: Callable) -> Callable:
     """`torch.triu_indices` of any number of rows and columns."""
 
     def triu_indices(row: Any, col: Any, offset: Any = 0, **options: Any) -> torch.Tensor:
-        if not is_symbolic(row, col, offset):
+        if not creations_of_sizes.is_used_for(row, col, offset):
             return of_numbers(row, col, offset, **options)
         rows, columns = torch.arange(row), torch.arange(col)
         return positions(
@@ -284,7 +283,7 @@ def vander(of_numbers: Callable) -> Callable:
 
     def vander(x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Tensor:
         count = x.shape[0] if N is None else N
-        if x.dim() != 1 or not is_symbolic(count, x.shape[0]):
+        if x.dim() != 1 or not creations_of_sizes.is_used_for(count, x.shape[0]):
             return of_numbers(x, N, increasing)
         place = torch.arange(count, device=x.device)
         powers = torch.where(place == 0, 1, x[:, None]).cumprod(1)

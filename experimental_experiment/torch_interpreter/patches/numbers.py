@@ -114,14 +114,6 @@ def numbers_of_sizes() -> Iterator[None]:
         yield
 
 
-def is_symbolic(size: Any) -> bool:
-    """Whether a number is a symbol; says that the patch is used when it is."""
-    found = isinstance(size, (torch.SymInt, torch.SymFloat))
-    if found:
-        numbers_of_sizes.used()
-    return found
-
-
 def rounded(of_numbers: Callable) -> Callable:
     """``round(size, -2)`` to hundreds: torch takes a size for rounded already."""
 
@@ -144,7 +136,7 @@ def adaptive_max_pool(of_numbers: Callable, axes: int) -> Callable:
         input: torch.Tensor, output_size: Any, return_indices: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         sizes = output_size if isinstance(output_size, (tuple, list)) else [output_size] * axes
-        if return_indices or len(sizes) != axes or not any([is_symbolic(size) for size in sizes]):
+        if return_indices or len(sizes) != axes or not numbers_of_sizes.is_used_for(*sizes):
             return of_numbers(input, output_size, return_indices)
         for axis, size in enumerate(sizes, start=-axes):
             if size is not None:
@@ -175,7 +167,7 @@ def linspace(of_numbers: Callable) -> Callable:
         numbers = (int, float, torch.SymInt, torch.SymFloat)
         is_plain = all(isinstance(bound, numbers) for bound in (start, end)) and options.get("out") is None
         floating = dtype or torch.get_default_dtype()
-        if not (is_plain and floating.is_floating_point and is_symbolic(steps)):
+        if not (is_plain and floating.is_floating_point and numbers_of_sizes.is_used_for(steps)):
             return of_numbers(start, end, steps, dtype=dtype, **options)
         dtype, device = floating, options.get("device")
         computed = torch.float64 if dtype == torch.float32 else dtype
@@ -194,7 +186,7 @@ def fftfreq(of_numbers: Callable) -> Callable:
     """`torch.fft.fftfreq` of any number of samples."""
 
     def fftfreq(n: Any, d: float = 1.0, **options: Any) -> torch.Tensor:
-        if not is_symbolic(n):
+        if not numbers_of_sizes.is_used_for(n):
             return of_numbers(n, d, **options)
         index = torch.arange(n)
         return frequencies(torch.where(index < (n + 1) // 2, index, index - n), n, d, **options)
@@ -206,7 +198,7 @@ def rfftfreq(of_numbers: Callable) -> Callable:
     """`torch.fft.rfftfreq` of any number of samples."""
 
     def rfftfreq(n: Any, d: float = 1.0, **options: Any) -> torch.Tensor:
-        if not is_symbolic(n):
+        if not numbers_of_sizes.is_used_for(n):
             return of_numbers(n, d, **options)
         return frequencies(torch.arange(n // 2 + 1), n, d, **options)
 
@@ -235,7 +227,7 @@ def istft(of_numbers: Callable) -> Callable:
         names = "hop_length", "win_length", "window", "center", "normalized", "onesided", "length"
         given = dict(zip(names, args)) | options
         length = given.get("length")
-        if not is_symbolic(length):
+        if not numbers_of_sizes.is_used_for(length):
             return of_numbers(input, n_fft, *args, **options)
         start = n_fft // 2 if given.get("center", True) else 0
         signal = of_numbers(input, n_fft, **given | {"center": False, "length": None})
@@ -248,7 +240,7 @@ def max_pool1d(of_numbers: Callable) -> Callable:
     """`torch.max_pool1d` of any length: what its twin with indices gives beside them."""
 
     def max_pool1d(input: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-        if not is_symbolic(input.shape[-1]):
+        if not numbers_of_sizes.is_used_for(input.shape[-1]):
             return of_numbers(input, *args, **options)
         return torch.max_pool1d_with_indices(input, *args, **options)[0]
 
@@ -261,9 +253,13 @@ def one_hot(of_numbers: Callable) -> Callable:
     def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
         if isinstance(num_classes, FakeTensor):
             num_classes = num_classes.item()
-        if not is_symbolic(num_classes) and num_classes == -1 and isinstance(tensor, FakeTensor):
+        if (
+            not numbers_of_sizes.is_used_for(num_classes)
+            and num_classes == -1
+            and isinstance(tensor, FakeTensor)
+        ):
             num_classes = tensor.max().item() + 1
-        if not is_symbolic(num_classes):
+        if not numbers_of_sizes.is_used_for(num_classes):
             return of_numbers(tensor, num_classes)
         return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).long()
 
@@ -274,7 +270,7 @@ def kron(of_numbers: Callable) -> Callable:
     """`torch.kron` of tensors of any sizes: every element of the one times the other one."""
 
     def kron(input: torch.Tensor, other: torch.Tensor, **options: Any) -> torch.Tensor:
-        if options or not any([is_symbolic(size) for size in (*input.shape, *other.shape)]):
+        if options or not numbers_of_sizes.is_used_for(*input.shape, *other.shape):
             return of_numbers(input, other, **options)
         rank = max(input.dim(), other.dim())
         left, right = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (input, other))
@@ -289,7 +285,7 @@ def attention(of_numbers: Callable) -> Callable:
     """`scaled_dot_product_attention` with a scale that is computed from sizes, or of as many tokens as the data say."""
 
     def scaled_dot_product_attention(query: torch.Tensor, *args: Any, scale: Any = None, **options: Any):
-        if is_symbolic(scale):
+        if numbers_of_sizes.is_used_for(scale):
             query, scale = query * scale, 1.0
         tensors = [item for item in (query, *args, *options.values()) if isinstance(item, torch.Tensor)]
         if torch.compiler.is_dynamo_compiling() or not any([has_unknown_size(item) for item in tensors]):
@@ -310,7 +306,7 @@ def infer_size(of_numbers: Callable) -> Callable:
     """`torch._C._infer_size` of shapes with symbols."""
 
     def _infer_size(left: torch.Size, right: torch.Size) -> torch.Size:
-        if not any(is_symbolic(size) for size in (*left, *right)):
+        if not numbers_of_sizes.is_used_for(*left, *right):
             return of_numbers(left, right)
         return torch.broadcast_shapes(left, right)
 
@@ -326,7 +322,8 @@ def pool(of_numbers: Callable, axes: int, reduce: Callable) -> Callable:
         windows = windows_of(given, [name for name in names if name in ELEMENT], axes)
         whole = [axis for axis, window in enumerate(windows) if is_whole(window, input.shape[axis - axes])]
         is_more = given.get("return_indices") or given.get("divisor_override") is not None
-        if is_more or not any([is_symbolic(windows[axis]["kernel_size"]) for axis in whole]):
+        sizes = [windows[axis]["kernel_size"] for axis in whole]
+        if is_more or not numbers_of_sizes.is_used_for(*sizes):
             return of_numbers(input, *args, **options)
         others = [axis for axis in range(axes) if axis not in whole and not is_one_element(windows[axis])]
         groups, reduced = [whole, others], reduce
@@ -402,7 +399,7 @@ def adaptive_avg_pool1d(of_numbers: Callable) -> Callable:
 
     def adaptive_avg_pool1d(input: torch.Tensor, output_size: Any) -> torch.Tensor:
         sizes = output_size if isinstance(output_size, (tuple, list)) else [output_size]
-        if len(sizes) != 1 or not is_symbolic(sizes[0]):
+        if len(sizes) != 1 or not numbers_of_sizes.is_used_for(sizes[0]):
             return of_numbers(input, output_size)
         return torch.nn.functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, sizes[0])).squeeze(-2)
 
@@ -413,7 +410,7 @@ def diag(of_numbers: Callable) -> Callable:
     """`torch.diag` at a distance that is a size."""
 
     def diag(input: torch.Tensor, diagonal: Any = 0, **options: Any) -> torch.Tensor:
-        if options or not is_symbolic(diagonal):
+        if options or not numbers_of_sizes.is_used_for(diagonal):
             return of_numbers(input, diagonal, **options)
         return (
             torch.diag_embed(input, diagonal) if input.dim() == 1 else torch.diagonal(input, diagonal).clone()
@@ -428,7 +425,7 @@ def diagonal(of_numbers: Callable) -> Callable:
     def diagonal(
         input: torch.Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1, **options: Any
     ) -> torch.Tensor:
-        if options or not is_symbolic(offset):
+        if options or not numbers_of_sizes.is_used_for(offset):
             return of_numbers(input, offset, dim1, dim2, **options)
         for axis, skipped in ((dim1, torch.sym_max(-offset, 0)), (dim2, torch.sym_max(offset, 0))):
             input = torch.ops.aten.slice.Tensor(input, axis, skipped)
@@ -441,7 +438,7 @@ def diag_embed(of_numbers: Callable) -> Callable:
     """`torch.diag_embed` at a distance that is a size: in the middle, then columns go round."""
 
     def diag_embed(input: torch.Tensor, offset: Any = 0, dim1: int = -2, dim2: int = -1) -> torch.Tensor:
-        if not is_symbolic(offset):
+        if not numbers_of_sizes.is_used_for(offset):
             return of_numbers(input, offset, dim1, dim2)
         right, below = torch.sym_max(offset, 0), torch.sym_max(-offset, 0)
         middle = of_numbers(torch.nn.functional.pad(input, (below, right)), 0, dim1, dim2)
@@ -456,7 +453,7 @@ def split(of_numbers: Callable, axis: int, least: int) -> Callable:
     @functools.wraps(of_numbers)
     def called(input: torch.Tensor, *args: Any, **options: Any) -> Any:
         places = args[0] if args and isinstance(args[0], (tuple, list)) else ()
-        if input.dim() < least or not any([is_symbolic(place) for place in places]):
+        if input.dim() < least or not numbers_of_sizes.is_used_for(*places):
             return of_numbers(input, *args, **options)
         return torch.tensor_split(input, places, min(axis, input.dim() - 1))
 
@@ -471,7 +468,7 @@ def unfold(of_numbers: Callable) -> Callable:
 
     @functools.wraps(of_numbers)
     def called(self: torch.Tensor, dimension: int, size: Any, step: Any) -> torch.Tensor:
-        if self.dim() == 0 or not any([is_symbolic(size), is_symbolic(step)]):
+        if self.dim() == 0 or not numbers_of_sizes.is_used_for(size, step):
             return of_numbers(self, dimension, size, step)
         axis = dimension % self.dim()
         length, distance = self.shape[axis], self.stride(axis)
@@ -502,7 +499,7 @@ def gradient(of_numbers: Callable) -> Callable:
         dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
         steps = spacing if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
         is_plain = len(steps) == len(dims) and not any(isinstance(step, torch.Tensor) for step in steps)
-        if not (is_plain and edge_order in (1, 2) and any(map(is_symbolic, input.shape))):
+        if not (is_plain and edge_order in (1, 2) and numbers_of_sizes.is_used_for(*input.shape)):
             return of_numbers(input, spacing=spacing, dim=dim, edge_order=edge_order)
         return [slope(input, step, axis, edge_order) for axis, step in zip(dims, steps)]
 
@@ -538,7 +535,7 @@ def sqrt(of_numbers: Callable) -> Callable:
     """`math.sqrt` of a symbol."""
 
     def sqrt(x: Any, /) -> Any:
-        return torch._sym_sqrt(x) if is_symbolic(x) else of_numbers(x)
+        return torch._sym_sqrt(x) if numbers_of_sizes.is_used_for(x) else of_numbers(x)
 
     return sqrt
 
@@ -548,7 +545,7 @@ def of_double(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
 
     def wrap(of_numbers: Callable) -> Callable:
         def called(x: Any, /) -> Any:
-            return function(double(x)).item() if is_symbolic(x) else of_numbers(x)
+            return function(double(x)).item() if numbers_of_sizes.is_used_for(x) else of_numbers(x)
 
         return functools.wraps(of_numbers)(called)
 
@@ -564,7 +561,7 @@ def log(of_numbers: Callable) -> Callable:
     """`math.log`, also in another base: a quotient, as Python computes it."""
 
     def log(x: Any, /, *base: Any) -> Any:
-        if not any([is_symbolic(number) for number in (x, *base)]):
+        if not numbers_of_sizes.is_used_for(x, *base):
             return of_numbers(x, *base)
         found = [torch.log(double(number)) for number in (x, *base)]
         return (found[0] / found[1] if base else found[0]).item()

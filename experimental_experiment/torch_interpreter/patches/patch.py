@@ -87,6 +87,13 @@ class Patch:
         with LOCK:
             self.uses += 1
 
+    def is_used_for(self, *sizes: Any) -> bool:
+        """Whether one of these numbers is a symbol; says that the patch is used when it is."""
+        found = any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes)
+        if found:
+            self.used()
+        return found
+
     def enter(self) -> None:
         """Apply it, unless it is."""
         with LOCK:
