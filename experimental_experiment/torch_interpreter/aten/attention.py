@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.aten.dropout import dropout
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
@@ -92,8 +93,7 @@ def attend(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable
 
 def scores_of(op, query, key, attn_mask, is_causal, scale):
     """What the softmax is taken of, and the bias in it, None without a mask."""
-    swapped = [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2]
-    scores = op.MatMul(op.Mul(query, factor(op, query, scale)), op.Transpose(key, perm=swapped))
+    scores = op.MatMul(op.Mul(query, factor(op, query, scale)), transposed(op, key))
     bias = additive(op, attn_mask, query.dtype)
     if is_causal:
         causal = causal_bias(op, scores)

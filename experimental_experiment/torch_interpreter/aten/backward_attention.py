@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.aten.attention import (
     scores_of,
 )
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import cast, wide
@@ -51,23 +52,18 @@ def attention_gradients(
     weights = op.Exp(op.Sub(scores, sums))
     if attn_mask is not None:  # a row that lets nothing through
         weights = op.Where(op.Equal(sums, -math.inf), op.constant(0.0, weights.dtype), weights)
-    of_value = op.MatMul(turned(op, weights), grad_out)
-    of_weights = op.MatMul(grad_out, turned(op, values))
+    of_value = op.MatMul(transposed(op, weights), grad_out)
+    of_weights = op.MatMul(grad_out, transposed(op, values))
     mean = op.ReduceSum(op.Mul(grad_out, out), [-1], keepdims=1)
     of_mask = op.Mul(weights, op.Sub(of_weights, mean))
     of_scores = op.Mul(of_mask, factor(op, query, scale))
     found = (
         op.MatMul(of_scores, keys),
-        of_group(op, op.MatMul(turned(op, of_scores), query), key),
+        of_group(op, op.MatMul(transposed(op, of_scores), query), key),
         of_group(op, of_value, value),
         of_mask,
     )
     return tuple(cast(op, x, dtype) for x, dtype in zip(found, dtypes))
-
-
-def turned(op, x):
-    """The last two axes exchanged."""
-    return op.Transpose(x, perm=[*range(rank(x) - 2), rank(x) - 1, rank(x) - 2])
 
 
 def of_group(op, gradient, like):

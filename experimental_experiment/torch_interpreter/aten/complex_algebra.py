@@ -13,8 +13,8 @@ import torch
 from experimental_experiment.torch_interpreter.aten.complex import join, multiply_parts, parts, parts_of
 from experimental_experiment.torch_interpreter.aten.complex_structure import complex_translation, real_call
 from experimental_experiment.torch_interpreter.aten.cumulative import running
-from experimental_experiment.torch_interpreter.aten.factorization import transposed
 from experimental_experiment.torch_interpreter.aten.singular_values import only_values, pseudoinverse
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates_complex
 from experimental_experiment.torch_interpreter.torch_versions import installed

@@ -35,8 +35,8 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     repeat,
     row,
     smallest_size,
-    transposed,
 )
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates_complex
 from experimental_experiment.torch_interpreter.torch_versions import installed

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.transposing import swapped
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
@@ -80,7 +80,7 @@ def dist(op, self, other, p):
 @translates(aten._euclidean_dist.default)
 def euclidean_dist(op, x1, x2):
     """The roots of ``|a|^2 - 2 a.b + |b|^2``; what rounding makes negative is zero."""
-    columns = swapped(op, x2, -2, -1)
+    columns = transposed(op, x2)
     products = op.MatMul(op.Mul(x1, -2), columns)
     rows = op.Add(op.ReduceSumSquare(x1, [-1], keepdims=1), products)
     return op.Sqrt(op.Max(op.Add(rows, op.ReduceSumSquare(columns, [-2], keepdims=1)), 0))

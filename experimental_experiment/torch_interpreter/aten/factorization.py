@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.transposing import swapped
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
@@ -36,12 +36,6 @@ def repeat(op, count, step: Callable, *carried: ir.Value) -> Sequence[ir.Value]:
     for result, start in zip(results, carried):
         result.type, result.shape = start.type, start.shape
     return results
-
-
-def transposed(op, x: ir.Value) -> ir.Value:
-    """The last two axes exchanged."""
-    last = rank(x) - 1
-    return op.Transpose(x, perm=[*range(last - 1), last, last - 1])
 
 
 def indices(op, x: ir.Value, axis: int) -> ir.Value:
@@ -290,7 +284,7 @@ def factors_for_gradient(op, A, first: int):
     if not reads_result(op, first):
         yield from zeros_for_gradient(op, first)
         return
-    taken = swapped(op, A, -2, -1) if op.context.node.args[0].meta["val"].is_contiguous() else A
+    taken = transposed(op, A) if op.context.node.args[0].meta["val"].is_contiguous() else A
     factors, _, pivots, _ = lu(op, op.Cast(taken, to=DOUBLE))
     yield from (op.Cast(factors, to=A.dtype), one_based(op, pivots))
 

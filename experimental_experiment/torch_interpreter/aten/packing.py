@@ -12,6 +12,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.masking import flat
+from experimental_experiment.torch_interpreter.aten.transposing import swapped
 from experimental_experiment.torch_interpreter.marks import PADDED
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import counted, rank
@@ -39,7 +40,7 @@ class Padded:
 @translates(aten._pack_padded_sequence.default)
 def _pack_padded_sequence(op, input, lengths, batch_first):
     """The elements that are no padding, step after step, and how many rows have each step."""
-    x = swapped(op, input) if batch_first else input
+    x = swapped(op, input, 0, 1) if batch_first else input
     rows = op.ReduceSum(op.Cast(present(op, x, lengths), to=INT64), [1], keepdims=0)
     batch = Padded(x, lengths, is_zero=False)
     return elements(op, batch), op.Slice(rows, [0], longest(op, batch), [0])
@@ -59,7 +60,7 @@ def _pad_packed_sequence(op, data, batch_sizes, batch_first, padding_value, tota
         missing = op.Sub([total_length], longest(op, batch))
         pads = op.Concat([0] * rank(x), missing, [0] * (rank(x) - 1), axis=0)
         x = op.Pad(x, pads, scalar(op, padding_value, x.dtype))
-    return swapped(op, x) if batch_first else x, batch.lengths
+    return swapped(op, x, 0, 1) if batch_first else x, batch.lengths
 
 
 # ---- helpers that recurrent networks share
@@ -96,8 +97,3 @@ def present(op, x: ir.Value, lengths: ir.Value) -> ir.Value:
     """What of (steps, batch) is no padding."""
     steps = op.Unsqueeze(counted(op, op.size(x, 0)), [1])
     return op.Less(steps, op.Unsqueeze(lengths, [0]))
-
-
-def swapped(op, x: ir.Value) -> ir.Value:
-    """The first two axes exchanged."""
-    return op.Transpose(x, perm=[1, 0, *range(2, rank(x))])

@@ -19,8 +19,8 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     repeat,
     row,
     smallest_size,
-    transposed,
 )
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import INT64_MIN, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates

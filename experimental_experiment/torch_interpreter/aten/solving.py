@@ -24,8 +24,8 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     permutation,
     repeat,
     row,
-    transposed,
 )
+from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.torch_versions import factors_of_solve_are_transposed

@@ -194,6 +194,11 @@ def swapped(op, x: ir.Value, first: int, second: int) -> ir.Value:
     return op.Transpose(x, perm=perm)
 
 
+def transposed(op, x: ir.Value) -> ir.Value:
+    """Matrices with rows and columns, the last two axes, exchanged."""
+    return swapped(op, x, -2, -1)
+
+
 def moving(count: int, source: int | list[int], destination: int | list[int]) -> list[int]:
     """The permutation of *count* axes that moves *source* to *destination*."""
     if count == 0:
