@@ -37,6 +37,7 @@ from experimental_experiment.torch_interpreter.frames import (
     line_around,
 )
 from experimental_experiment.torch_interpreter.operands import is_settled
+from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
@@ -164,11 +165,8 @@ class Decisions:
             )
             return result
 
-        environments.evaluate_expr = evaluate_expr
-        try:
+        with replaced(environments, "evaluate_expr", evaluate_expr):
             yield
-        finally:
-            environments.evaluate_expr = evaluate
 
     def pin(self, text: str) -> Decision | None:
         """The first decision that made a size constant which *text*, a message of torch, names: ``L['x'].size()[0]``, or
