@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,6 +75,16 @@ DIGITS = {
     ir.DataType.BFLOAT16: (8, 127),
 }
 """Floats: digits and largest exponent."""
+
+
+def lowest(dtype: ir.DataType) -> float:
+    """What no element of *dtype* is below."""
+    return -math.inf if dtype in FLOATS else INTEGERS[dtype][0]
+
+
+def highest(dtype: ir.DataType) -> float:
+    """What no element of *dtype* is above."""
+    return math.inf if dtype in FLOATS else INTEGERS[dtype][1]
 
 
 def holds(wide: ir.DataType, narrow: ir.DataType) -> bool:

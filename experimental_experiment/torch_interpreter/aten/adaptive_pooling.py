@@ -16,12 +16,12 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     Geometry,
     first_largest,
     largest_of,
-    lowest,
     numbered,
     with_indices,
 )
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, in_rows, padded_along
+from experimental_experiment.torch_interpreter.dtypes import lowest
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import any_dim
+from experimental_experiment.torch_interpreter.aten.reduction import any_dim, extreme
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype, rounded_operands
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -101,12 +101,6 @@ def fmax(op, self, other):
 def fmin(op, self, other):
     """The smaller of two elements, the other one when one is NaN."""
     return without_nan(op, minimum, self, other)
-
-
-def extreme(op, op_type: str, of_booleans: str, self: Any, other: Any) -> ir.Value:
-    """The larger or the smaller of two elements."""
-    self, other = promote(op, self, other)
-    return op.emit(of_booleans if self.dtype == BOOL else op_type, (self, other))
 
 
 def without_nan(op, function, self: Any, other: Any) -> ir.Value:

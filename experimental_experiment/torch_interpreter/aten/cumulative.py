@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.aten.reduction import accumulated
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.composite import composite
-from experimental_experiment.torch_interpreter.dtypes import HALVES
+from experimental_experiment.torch_interpreter.dtypes import HALVES, highest, lowest
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
@@ -108,16 +108,6 @@ def add_logarithms(op, state, x) -> list[ir.Value]:
     low, high = op.Min(state, x), op.Max(state, x)
     added = op.Add(high, op.Log(op.Add(op.Exp(op.Sub(low, high)), 1.0)))
     return [op.Where(op.And(op.Equal(low, high), op.IsInf(low)), x, added)]
-
-
-def lowest(dtype: ir.DataType) -> float:
-    """What no element of *dtype* is below."""
-    return -math.inf if dtype in dtypes.FLOATS else torch.iinfo(dtypes.torch_dtype(dtype)).min
-
-
-def highest(dtype: ir.DataType) -> float:
-    """What no element of *dtype* is above."""
-    return math.inf if dtype in dtypes.FLOATS else torch.iinfo(dtypes.torch_dtype(dtype)).max
 
 
 def running(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.aten.combining import atleast_2d
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
@@ -36,7 +37,7 @@ INT64 = ir.DataType.INT64
 @translates(aten.block_diag.default)
 def block_diag(op, tensors):
     """Matrices along the diagonal, zeros around them; a vector is a row."""
-    blocks = [expanded_to_matrix(op, tensor) for tensor in promote(op, *tensors)]
+    blocks = [atleast_2d(op, tensor) for tensor in promote(op, *tensors)]
     widths = [op.size(block, 1) for block in blocks]
     rows = []
     for position, block in enumerate(blocks):
@@ -137,11 +138,3 @@ def fill_diagonal_(op, self, fill_value, wrap):
     places = op.Unsqueeze(op.Range(0, end, step), [1])
     values = expanded(op, scalar(op, fill_value, self.dtype), [op.size(places, 0)])
     return reshaped(op, op.ScatterND(flat, places, values), sizes_of(op, self))
-
-
-# ---- helpers
-
-
-def expanded_to_matrix(op, x: ir.Value) -> ir.Value:
-    """A tensor of at most two axes with axes of size 1 in front."""
-    return op.Unsqueeze(x, list(range(2 - rank(x))))

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -216,14 +215,9 @@ def numbered(op, sizes: list[Size]):
     return reshaped(op, counted(op, volume(op, sizes)), [1, 1, *sizes])
 
 
-def lowest(dtype: ir.DataType) -> float:
-    """The smallest number of a dtype."""
-    return -math.inf if dtype.is_floating_point() else int(np.iinfo(dtype.numpy()).min)
-
-
 def padded_with_lowest(op, x, found: Geometry):
     """*x* with the smallest number around it."""
-    return padded(op, x, found.begin, found.end, lowest(x.dtype))
+    return padded(op, x, found.begin, found.end, dtypes.lowest(x.dtype))
 
 
 # ---- average

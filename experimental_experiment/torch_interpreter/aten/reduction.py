@@ -114,7 +114,7 @@ def max_dim(op, self, dim, keepdim):
 @translates(aten.max.other)
 def max_other(op, self, other):
     """The larger of two; NaN when one is."""
-    return larger(op, "Max", "Or", self, other)
+    return extreme(op, "Max", "Or", self, other)
 
 
 @translates(aten.mean.default)
@@ -145,7 +145,7 @@ def min_dim(op, self, dim, keepdim):
 @translates(aten.min.other)
 def min_other(op, self, other):
     """The smaller of two; NaN when one is."""
-    return larger(op, "Min", "And", self, other)
+    return extreme(op, "Min", "And", self, other)
 
 
 @translates(aten.nanmean.default)
@@ -233,10 +233,10 @@ def count(op, self, dim) -> int | ir.Value:
     return op.Size(self) if len(sizes) == rank(self) else op.ReduceProd(op.shape(sizes), keepdims=0)
 
 
-def larger(op, op_type: str, bool_type: str, self, other) -> ir.Value:
+def extreme(op, op_type: str, of_booleans: str, self, other) -> ir.Value:
     """Max or Min of two operands, a logical operator for booleans."""
     self, other = promote(op, self, other)
-    return op.emit(bool_type if self.dtype == BOOL else op_type, (self, other))
+    return op.emit(of_booleans if self.dtype == BOOL else op_type, (self, other))
 
 
 def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:

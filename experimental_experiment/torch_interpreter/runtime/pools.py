@@ -5,7 +5,6 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.pooling import lowest
 from experimental_experiment.torch_interpreter.aten.spatial import padded, padded_along, window_positions
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.runtime.table import repairs
@@ -85,7 +84,7 @@ def of_padded(op, x, *, outputs, kernel_shape, strides, pads=None, dilations=Non
         windows = zip(kernel_shape, strides, end, dilations or [1] * axes)
         end = [window[2] + after_the_end(*window) for window in windows]
     if any([*begin, *end]):
-        x = padded(op, x, begin, end, lowest(x.dtype))
+        x = padded(op, x, begin, end, dtypes.lowest(x.dtype))
     return op.MaxPool(x, auto_pad="VALID", kernel_shape=kernel_shape, strides=strides, dilations=dilations)
 
 

@@ -27,6 +27,7 @@ from experimental_experiment.xoptim.patterns.masks import (
     source_of,
     starts_at_zero,
 )
+from experimental_experiment.xoptim.patterns.products import in_groups
 from experimental_experiment.xoptim.patterns.rotary import attributes_of
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT, is_bias, once_more
 from experimental_experiment.xoptim.rules import no, rule
@@ -35,19 +36,14 @@ from experimental_experiment.xoptim.shapes import is_same
 q, bias = var("q"), var("bias")
 
 
-def grouped(below, name: str):
-    """What the heads of one group after the other, or the heads apart again, are; the same without groups."""
-    return P.Reshape(below, var(name)) | below
-
-
 def attended(keys, values):
     """Attention of heads to these keys and values, whose heads are joined in the end."""
     scaled = P.Mul(q, const("scale")) | q
-    product = P.MatMul(grouped(scaled, "of_q"), P.Transpose(keys, perm=[0, 1, 3, 2], name="swap"))
-    fused = P.FusedMatMul(grouped(scaled, "of_q"), keys, transB=1, name="fused", domain=MICROSOFT)
-    scores = grouped(product, "of_product") | grouped(fused, "of_product")
-    weights = grouped(P.Softmax(P.Add(scores, bias), name="weights"), "of_weights")
-    result = grouped(P.MatMul(weights, values, name="attention"), "of_result")
+    product = P.MatMul(in_groups(scaled, "of_q"), P.Transpose(keys, perm=[0, 1, 3, 2], name="swap"))
+    fused = P.FusedMatMul(in_groups(scaled, "of_q"), keys, transB=1, name="fused", domain=MICROSOFT)
+    scores = in_groups(product, "of_product") | in_groups(fused, "of_product")
+    weights = in_groups(P.Softmax(P.Add(scores, bias), name="weights"), "of_weights")
+    result = in_groups(P.MatMul(weights, values, name="attention"), "of_result")
     guarded = P.Where(var("closed"), 0.0, result) | result
     return P.Reshape(P.Transpose(guarded, perm=[0, 2, 1, 3], name="back") | guarded, var("shape"))
 
