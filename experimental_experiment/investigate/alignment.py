@@ -19,7 +19,7 @@ from experimental_experiment.torch_interpreter.interface import output_leaves
 from experimental_experiment.torch_interpreter.interpreter import flat
 from experimental_experiment.torch_interpreter.provenance import provenance
 from experimental_experiment.torch_interpreter.signature import Input, Program
-from experimental_experiment.torch_interpreter.storage import SAME_TENSOR, storages, written_nodes
+from experimental_experiment.torch_interpreter.writes import SAME_TENSOR, storages, written_nodes
 
 FX_NODE = "pkg.torch.onnx.fx_node"
 

@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.comparison import leaves_of
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
-from experimental_experiment.torch_interpreter.storage import mutated_storages
 from experimental_experiment.torch_interpreter.torch_versions import child_spec
+from experimental_experiment.torch_interpreter.writes import mutated_storages
 
 Onnx = Mapping[tuple[torch.fx.Node, int], torch.Tensor]
 """What ONNX computed: tensors by FX node and position among its results."""

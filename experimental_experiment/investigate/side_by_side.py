@@ -25,7 +25,7 @@ from experimental_experiment.investigate.ways import ways
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter.errors import module_path, source_line, target_name
 from experimental_experiment.torch_interpreter.signature import Program
-from experimental_experiment.torch_interpreter.storage import mutated_storages
+from experimental_experiment.torch_interpreter.writes import mutated_storages
 
 ROUNDING = 8.0
 """A result that is at most this much further from float64 than eager's differs by rounding."""

@@ -41,10 +41,10 @@ from experimental_experiment.torch_interpreter.signature import (
     symbol_of,
     user_placeholders,
 )
-from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of, written_nodes
 from experimental_experiment.torch_interpreter.torch_state import forget_marks, unmarked
 from experimental_experiment.torch_interpreter.torch_versions import child_spec
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
+from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of, written_nodes
 
 PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 """Wrappers that run a module on several devices: what they wrap is the model."""

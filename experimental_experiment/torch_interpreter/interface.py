@@ -22,8 +22,8 @@ from experimental_experiment.torch_interpreter.errors import ExportError, Untran
 from experimental_experiment.torch_interpreter.interpreter import Walk, flat
 from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.sizes import Dimensions, Number, plain
-from experimental_experiment.torch_interpreter.storage import storage_of
 from experimental_experiment.torch_interpreter.weights import Weight, in_parts
+from experimental_experiment.torch_interpreter.writes import storage_of
 
 
 def is_input(entry: Input) -> bool:

@@ -29,8 +29,9 @@ from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.mutation import Mutation
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
-from experimental_experiment.torch_interpreter.storage import Cell, View, written_nodes
+from experimental_experiment.torch_interpreter.storage import Cell, View
 from experimental_experiment.torch_interpreter.weights import Weight, in_parts
+from experimental_experiment.torch_interpreter.writes import written_nodes
 
 aten = torch.ops.aten
 

@@ -17,13 +17,10 @@ from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable, refused
 from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.memory import are_disjoint, has_repeats, view_repeats
-from experimental_experiment.torch_interpreter.storage import (
+from experimental_experiment.torch_interpreter.storage import Lens, View, Viewed, lens_of
+from experimental_experiment.torch_interpreter.writes import (
     HIDDEN_WRITES,
     SAME_TENSOR,
-    Lens,
-    View,
-    Viewed,
-    lens_of,
     mutated_storages,
     returned_argument,
     storage_of,

@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from experimental_experiment.torch_interpreter.decisions import solved
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
+from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of
 
 DEPTH = {predispatch._vmap_increment_nesting: 1, predispatch._vmap_decrement_nesting: -1}
 

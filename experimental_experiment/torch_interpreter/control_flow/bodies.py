@@ -17,7 +17,8 @@ from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Body
 from experimental_experiment.torch_interpreter.sizes import Number
-from experimental_experiment.torch_interpreter.storage import View, mutated_storages, storage_of
+from experimental_experiment.torch_interpreter.storage import View
+from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of
 
 ITERATION = ir.Value(name="i", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
 GO = ir.Value(name="go", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))

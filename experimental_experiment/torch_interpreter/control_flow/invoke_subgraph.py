@@ -18,7 +18,7 @@ from experimental_experiment.torch_interpreter.functions import local_function, 
 from experimental_experiment.torch_interpreter.interpreter import Body, value_of
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Number, declare, plain
-from experimental_experiment.torch_interpreter.storage import mutated_storages, storage_of
+from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of
 
 DOMAIN = "nested_compile_region"
 """Domain of the local functions."""

@@ -24,7 +24,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Body
 from experimental_experiment.torch_interpreter.registry import schema_names, translates
 from experimental_experiment.torch_interpreter.sizes import sizes_of
-from experimental_experiment.torch_interpreter.storage import storage_of
+from experimental_experiment.torch_interpreter.writes import storage_of
 
 aten, higher_order = torch.ops.aten, torch.ops.higher_order
 

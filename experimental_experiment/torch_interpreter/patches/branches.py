@@ -33,8 +33,8 @@ from experimental_experiment.torch_interpreter.patches.choices import (
 )
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import held_by, reached
-from experimental_experiment.torch_interpreter.storage import storages, written_nodes
 from experimental_experiment.torch_interpreter.torch_state import forget_marks
+from experimental_experiment.torch_interpreter.writes import storages, written_nodes
 
 EXPORT = "torch.export._trace._export"
 

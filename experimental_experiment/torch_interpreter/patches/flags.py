@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
-from experimental_experiment.torch_interpreter.storage import written_nodes
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
+from experimental_experiment.torch_interpreter.writes import written_nodes
 
 COMPARISONS = ("allclose", "equal")
 """Functions of two tensors whose result is a boolean of Python."""
