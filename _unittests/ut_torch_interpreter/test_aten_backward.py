@@ -48,6 +48,9 @@ class TestBackward(ExporterTestCase):
         "weight_norm": (
             aten._weight_norm_interface_backward.default, IMAGE, IMAGE * 2, normal(2, 1, 1, 1),
             aten.norm_except_dim.default(IMAGE * 2, 2, 0), 0),
+        "weight_norm of a vector": (
+            aten._weight_norm_interface_backward.default, WEIGHT, WEIGHT * 2, WEIGHT + 3,
+            aten.norm_except_dim.default(WEIGHT * 2, 2, 0), 0),
         "weight_norm of the last axis, halves": (
             aten._weight_norm_interface_backward.default, FLAT.bfloat16(), (FLAT * 2).bfloat16(),
             normal(1, 1, 5).bfloat16(), aten.norm_except_dim.default(FLAT * 2, 2, 2), 2),

@@ -9,6 +9,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import wide
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -18,12 +19,14 @@ aten = torch.ops.aten
 @translates(aten._weight_norm.default)
 def weight_norm(op, v, g, dim):
     """``v * g / norm(v)``, the norm being taken over all axes but *dim*."""
-    return weight_norm_interface(op, v, g, dim)[0]
+    return op.Mul(v, op.Div(g, norm_except_dim(op, v, 2, dim)))
 
 
 @translates(aten._weight_norm_interface.default)
 def weight_norm_interface(op, v, g, dim):
-    """The weight and the norm it was divided by."""
+    """The weight and the norm it was divided by; torch tells a wrong shape for those of a vector, in training."""
+    if rank(v) == 1:
+        raise Untranslatable("the norms of a vector, which torch takes for one number")
     norms = norm_except_dim(op, v, 2, dim)
     return op.Mul(v, op.Div(g, norms)), norms
 
@@ -34,7 +37,10 @@ def weight_norm_interface_backward(op, grad_w, saved_v, saved_g, saved_norms, di
     dtypes = saved_v.dtype, saved_g.dtype
     grad, v, g, norms = (op.Cast(x, to=wide(x.dtype)) for x in (grad_w, saved_v, saved_g, saved_norms))
     others = [axis for axis in range(rank(v)) if axis != dim % rank(v)]
-    of_g = op.Div(op.ReduceSum(op.Mul(grad, v), others, keepdims=1), norms)
+    along = op.Mul(grad, v)
+    if others:  # no axis would be all of them
+        along = op.ReduceSum(along, others, keepdims=1)
+    of_g = op.Div(along, norms)
     of_v = op.Mul(op.Div(g, norms), op.Sub(grad, op.Mul(v, op.Div(of_g, norms))))
     return tuple(op.Cast(gradient, to=dtype) for gradient, dtype in zip((of_v, of_g), dtypes))
 
@@ -44,5 +50,7 @@ def norm_except_dim(op, v, pow, dim):
     """The norm over all axes but *dim*, which stay with size 1; over all axes, without them, for -1."""
     if dim == -1:
         return vector_norm(op, v, pow, None, False, None)
-    others = [axis for axis in range(rank(v)) if axis != dim]
+    if rank(v) == 1:  # no other axis would be all of them
+        return vector_norm(op, op.Unsqueeze(v, [1]), pow, [1], False, None)
+    others = [axis for axis in range(rank(v)) if axis != dim % rank(v)]
     return vector_norm(op, v, pow, others, True, None)
