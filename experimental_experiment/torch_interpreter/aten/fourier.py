@@ -221,6 +221,8 @@ def transform(op, self, dims, sizes, last, inverse: bool, power: float) -> ir.Va
         if size is None and step is not complex_to_real:
             size = op.size(x, axis)
         x = step(op, x, axis, size, inverse, power)
+    if not steps and not held:  # along no axis: a real signal becomes complex all the same
+        x = padded_along(op, x, [count], [0], [1])
     return x
 
 
