@@ -100,6 +100,43 @@ class TestShortcuts(ExporterTestCase):
                     Call(function), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS
                 )
 
+    def test_a_loop_that_the_data_end_stays_refused(self):
+        def while_some_are_left(x, mask):
+            x = x[mask]
+            while x.shape[0] > 0:
+                x = x[1:][mask[: x.shape[0] - 1]]
+            return x.sum(0)
+
+        def until_all_are_left(x, mask):
+            while True:
+                if mask.all():
+                    break
+                mask = mask | ~mask
+            return x * mask[:, None]
+
+        for function in (while_some_are_left, until_all_are_left):
+            for patches in (None, ["shortcuts"]):
+                with self.subTest(function.__name__, patches=patches):
+                    with self.assertRaisesRegex(
+                        CaptureError, r"torch\._higher_order_ops\.while_loop, "
+                    ) as caught:
+                        to_onnx(
+                            Call(function), (X, MASK), export_options=ExportOptions(patches=patches), **ROWS
+                        )
+                    self.assertNotIn("{'shortcuts'}", str(caught.exception))
+
+    def test_a_branch_in_a_loop_that_ends(self):
+        def forward(x, mask):
+            turns = 0
+            while turns < 3:
+                if not mask.all():
+                    x = x * mask[:, None]
+                turns += 1
+            return x
+
+        options = ExportOptions(patches=["shortcuts"])
+        self.export_and_compare(Call(forward), (X, MASK), others=OTHERS, export_options=options, **ROWS)
+
     def test_a_check_stays_a_check(self):
         def forward(x, mask):
             assert mask.all()

@@ -150,6 +150,17 @@ def line_around(frame: FrameType) -> tuple[Source | None, bool]:
     return (file, line, frame.f_code.co_name, linecache.getline(file, line).strip()), is_branch
 
 
+def decides_turns(file: str, line: int) -> bool:
+    """Whether a line decides how often a ``while`` turns: it is in the condition of one, or in one that has none, ``while True``."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # the line was compiled, what stands in the file now was not
+        return False
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+    deciding = [loop if isinstance(loop.test, ast.Constant) else loop.test for loop in loops]
+    return any(node.lineno <= line <= node.end_lineno for node in deciding)
+
+
 @contextlib.contextmanager
 def lines_of_helpers() -> Iterator[None]:
     """Let torch keep the lines of the functions that ``forward`` calls with each node, where it keeps those of ``forward``."""

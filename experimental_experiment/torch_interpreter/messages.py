@@ -14,7 +14,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source
-from experimental_experiment.torch_interpreter.frames import TEXT, TORCH, is_library, is_library_code
+from experimental_experiment.torch_interpreter.frames import (
+    TEXT,
+    TORCH,
+    decides_turns,
+    is_library,
+    is_library_code,
+)
 
 if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.decisions import Decision, Decisions
@@ -223,8 +229,14 @@ TYPES = (
 )
 """The advice for what is raised after such a line."""
 
+WHILES = (
+    "the data decide how often a while turns: torch._higher_order_ops.while_loop, whose carries keep their shapes, so that a mask says "
+    "what is left of a tensor that shrinks"
+)
+"""The advice for a line that the end of a ``while`` depends on, when the data decide."""
+
 SHORTCUT = re.compile(
-    r"^(if|elif|while)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
+    r"^(if|elif)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
 )
 """A line of a model that asks whether all, any or none are marked or found."""
 
@@ -302,6 +314,8 @@ def takes_gradient(error: BaseException, source: Source | None, pin: Decision | 
 
 def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch's errors, ``""`` for the others."""
+    if source is not None and DATA.search(f"{type(error).__name__}: {error}") and decides_turns(*source[:2]):
+        return WHILES
     if source is not None and "ata-dependent" in str(error) and SHORTCUT.search(source[3]):
         return SHORTCUTS
     if source is not None and DATA.search(f"{type(error).__name__}: {error}") and BRANCH.search(source[3]):

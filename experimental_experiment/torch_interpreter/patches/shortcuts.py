@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import located
-from experimental_experiment.torch_interpreter.frames import asking_frame, line_around
+from experimental_experiment.torch_interpreter.frames import asking_frame, decides_turns, line_around
 from experimental_experiment.torch_interpreter.patches.checks import without_exception
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import is_modeling
@@ -36,7 +36,7 @@ def shortcuts() -> Iterator[None]:
     """A branch on ``mask.all()``, ``mask.any()`` or ``found.numel() == 0`` is refused: the general one is taken, with a warning.
 
     A mask has holes, something is marked, something was found. What the other branch computes must be what the general one
-    gives for such data: nothing checks it.
+    gives for such data: nothing checks it. What decides how often a ``while`` turns stays refused: it would turn without end.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_mask(torch.Tensor.__bool__)))
@@ -97,7 +97,7 @@ def of_mask(bool_: Callable) -> Callable:
     def __bool__(self: torch.Tensor) -> bool:
         operator = operator_of(self) if isinstance(self, FakeTensor) and self.constant is None else None
         frame = asking_frame(sys._getframe())
-        if operator not in ANSWERS or without_exception(frame) is not None:
+        if operator not in ANSWERS or is_no_branch(frame):
             return bool_(self)
         tell(f"{operator.removeprefix('aten.')}() is {ANSWERS[operator]}", frame)
         return ANSWERS[operator]
@@ -123,11 +123,7 @@ def of_size(bool_: Callable) -> Callable:
     def __bool__(self: torch.SymBool) -> bool:
         symbols = free_unbacked_symbols(self)
         frame = asking_frame(sys._getframe())
-        if (
-            not symbols
-            or not symbols <= self.node.shape_env.size_like
-            or without_exception(frame) is not None
-        ):
+        if not symbols or not symbols <= self.node.shape_env.size_like or is_no_branch(frame):
             return bool_(self)
         positive = {symbol: sympy.Symbol(symbol.name, integer=True, positive=True) for symbol in symbols}
         answer = self.node.expr.xreplace(positive)
@@ -137,6 +133,14 @@ def of_size(bool_: Callable) -> Callable:
         return bool(answer)
 
     return __bool__
+
+
+def is_no_branch(frame: FrameType) -> bool:
+    """Whether the line of a frame checks what must hold, or decides how often a ``while`` turns."""
+    if without_exception(frame) is not None:
+        return True
+    source, _ = line_around(frame)
+    return source is not None and decides_turns(*source[:2])
 
 
 def tell(condition: str, frame: FrameType) -> None:
