@@ -1,9 +1,12 @@
 """What translations refuse, each in its own words."""
 
 import unittest
+import warnings
 
 import torch
 import torch.ao.quantization.fx._decomposed
+from torch.ao.quantization import get_default_qconfig_mapping, quantize_fx
+from torch.export import Dim
 
 from experimental_experiment.comparison import compare, session
 from experimental_experiment.helpers import pretty_onnx
@@ -14,10 +17,15 @@ from experimental_experiment.xoptim.rules import chosen
 
 aten = torch.ops.aten
 F = torch.nn.functional
-DYNAMIC = torch.export.Dim.DYNAMIC
+DYNAMIC = Dim.DYNAMIC
 X = torch.randn(4, 6)
 INTS = torch.arange(6)
 SIGNAL, WEIGHT = torch.randn(1, 2, 9), torch.randn(2, 2, 3)
+INDICES, VALUES = torch.tensor([[0, 1], [2, 0]]), torch.rand(2)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch calls this layout a beta
+    CSR = torch.eye(4).to_sparse_csr()
+GENERATOR = torch.Generator()
 COMPLEX = torch.randn(3, 3, dtype=torch.complex64)
 
 
@@ -28,6 +36,18 @@ def without_decomposition(x: torch.Tensor) -> torch.Tensor:
 
 
 without_decomposition.register_fake(torch.empty_like)
+
+
+def of_entries(indices, values, x):
+    """The product of a sparse matrix with *x*."""
+    return torch.sparse.mm(torch.sparse_coo_tensor(indices, values, (4, 4)), x)
+
+
+class RowsOfFour(torch.nn.Module):
+    """Needs a number of elements that is a multiple of 4."""
+
+    def forward(self, x):
+        return x.view(-1, 4)
 
 
 class TestRefusals(ExporterTestCase):
@@ -87,12 +107,54 @@ class TestRefusals(ExporterTestCase):
     }  # fmt: skip
 
     def test_translations(self):
-        for message, (function, *args) in self.CASES.items():
+        self.assert_refused(self.CASES)
+
+    def assert_refused(self, cases):
+        for message, (function, *args) in cases.items():
             options = args.pop() if isinstance(args[-1], dict) else {}
             with self.subTest(message):
                 with self.assertRaises(ExportError) as caught:
                     to_onnx(function, tuple(args), **options)
                 self.assertIn(message, str(caught.exception))
+
+    HINTS = {  # the same for what is advised
+        "tensors of torch.quint8 and the like, which torch.export does not follow": (
+            lambda x: torch.quantize_per_tensor(x, 0.1, 3, torch.quint8).dequantize(), X, {"dynamic_shapes": ({0: DYNAMIC},)}),
+        "compute with dense ones; zeros.index_add(0, rows, values[:, None] * x[columns]) is the product": (
+            of_entries, INDICES, VALUES, X),
+        "ONNX has no sparse tensors": (of_entries, INDICES, VALUES, X, {"dynamic_shapes": (None, None, {1: DYNAMIC})}),
+        "no sparse tensors: compute with dense ones": (lambda x: CSR @ x, X),
+        "leave generator= out: a runtime draws with its own": (lambda x: x + torch.rand(x.shape, generator=GENERATOR), X),
+        "leave generator= out, which a runtime does not take either, or leave the dimension static": (
+            lambda x: x + torch.rand(x.shape, generator=GENERATOR), X, {"dynamic_shapes": ({0: DYNAMIC},)}),
+    }  # fmt: skip
+
+    def test_hints(self):
+        self.assert_refused(self.HINTS)
+
+    def test_hints_for_models_that_torch_quantized(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            layers = torch.nn.Sequential(torch.nn.Linear(6, 3)).eval()
+            prepared = quantize_fx.prepare_fx(layers, get_default_qconfig_mapping("x86"), (X,))
+            prepared(X)
+            cases = {
+                "converted modules are packed, where torch.export cannot follow: export the float model": (
+                    torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(6, 5))), X),
+                "quantize with PT2E, or export the float model, then": (quantize_fx.convert_to_reference_fx(prepared), X),
+            }  # fmt: skip
+        self.assert_refused(cases)
+
+    def test_a_dimension_that_is_a_multiple(self):
+        batch = Dim("b")
+        for columns, multiple in ((3, 4), (5, 4), (6, 2)):  # torch proposes none for 3
+            with self.subTest(columns=columns):
+                x, other = torch.randn(8, columns), torch.randn(12, columns)
+                advice = rf"multiples of {multiple} for this size: declare {multiple} \* Dim\('b'\)"
+                with self.assertRaisesRegex(ExportError, advice):
+                    to_onnx(RowsOfFour(), (x,), dynamic_shapes=({0: batch},))
+                shapes = ({0: multiple * batch},)
+                self.export_and_compare(RowsOfFour(), (x,), others=[(other,)], dynamic_shapes=shapes)
 
     ARGUMENTS = {
         "modules_as_functions is True or a set of classes of modules, not 'Linear'": {"modules_as_functions": "Linear"},

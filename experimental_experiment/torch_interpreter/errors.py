@@ -13,12 +13,34 @@ Source = tuple[str, int, str, str]
 CALLS = "<eval_with_key>", os.path.join(os.path.dirname(torch.__file__), "_library", "")
 """Where the innermost frames of a stack are no lines of the model: graphs, and calls of operators, which torch 2.9 keeps."""
 
+SPARSE = (
+    "ONNX has no sparse tensors: compute with dense ones; zeros.index_add(0, rows, values[:, None] * x[columns]) is the product of "
+    "a matrix, of which values are given, with x"
+)
+"""The advice for operators of sparse tensors."""
+
+QUANTIZED = (
+    "tensors of torch.quint8 and the like, which torch.export does not follow: quantize with PT2E, or export the float model, then "
+    "experimental_experiment.xoptim.quantize_weights"
+)
+"""The advice for operators of quantized tensors."""
+
+INSTEAD = ((r"^aten\._?(to_)?sparse(?!_semi)", SPARSE), (r"^aten\.(de)?quantize", QUANTIZED))
+"""Names of operators that have no translation, and the advice that is better than to write one."""
+
+ARGUMENTS = {"generator": "leave generator= out: a runtime draws with its own"}
+"""Arguments that no operator of ONNX takes, and the advice."""
+
 
 class Untranslatable(Exception):
     """Raised by a translation that meets a case it does not cover.
 
-    The interpreter adds the node and the user's line and raises an `ExportError` from it.
+    The interpreter adds the node and the user's line and raises an `ExportError` from it, with the *hint* if there is one.
     """
+
+    def __init__(self, message: str, hint: str = ""):
+        super().__init__(message)
+        self.hint = hint
 
 
 class ExportError(RuntimeError):
@@ -119,5 +141,15 @@ def module_path(node: torch.fx.Node) -> str:
 def refused(node: torch.fx.Node, error: Untranslatable, hint: str = "") -> ExportError:
     """The error that names the node, and what to do: *hint*, if there is a better one."""
     name = target_name(node.target)
-    hint = hint or f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
+    hint = hint or error.hint or f"rewrite this line, or give to_onnx(..., translations={{{name}: function}})"
     return ExportError(f"{name} cannot be translated: {error}", node, hint)
+
+
+def untranslated(node: torch.fx.Node, target: object, of_what: str = "") -> ExportError:
+    """The error for an operator, that of a node or the one in its place, that has no translation, or none *of_what* it is given."""
+    name = target_name(target)
+    hint = next((advice for pattern, advice in INSTEAD if re.search(pattern, name)), "")
+    hint = hint or (
+        f"register one with @translates({name}), or pass to_onnx(..., translations={{{name}: function}})"
+    )
+    return ExportError(f"{name}{of_what} has no translation", node, hint)

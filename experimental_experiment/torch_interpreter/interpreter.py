@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.errors import (
     brief,
     refused,
     target_name,
+    untranslated,
 )
 from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.mutation import Mutation
@@ -293,10 +294,7 @@ class Walk:
                 if key in table:
                     region = self.op.context.region
                     return table[key] if region is None else region.adapt(table[key], node)
-        name = target_name(target)
-        what = f"{name} of complex tensors" if tables[-1] is registry.COMPLEX else name
-        raise ExportError(f"{what} has no translation", node, f"register one with @translates({name}), or pass "
-                          f"to_onnx(..., translations={{{name}: function}})")  # fmt: skip
+        raise untranslated(node, target, " of complex tensors" if tables[-1] is registry.COMPLEX else "")
 
     # ---- writing results
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from experimental_experiment.torch_interpreter.errors import CaptureError, Source
+from experimental_experiment.torch_interpreter.errors import QUANTIZED, SPARSE, CaptureError, Source
 from experimental_experiment.torch_interpreter.frames import (
     TEXT,
     TORCH,
@@ -32,6 +32,9 @@ DATA = re.compile(
 
 DECIDED = "a branch or a size depends on the data: use torch.cond, bound the value with torch._check, or compute both sides with torch.where"
 """The advice for it."""
+
+MULTIPLES = "the model takes multiples of {multiple} for this size: declare {multiple} * Dim('{dim}')"
+"""The advice for a size that torch found to be a multiple."""
 
 HINTS = (
     (
@@ -70,9 +73,17 @@ HINTS = (
         "forward converts a module, which then stays converted: do so before the export, or cast the input to the dtype of the module",
     ),
     (
-        r"PackedParams",
+        r"PackedParams|CellParamsBase",
         "the weights of torch.ao.quantization's converted modules are packed, where torch.export cannot follow: export the "
         "float model, then experimental_experiment.xoptim.quantize_weights",
+    ),
+    (
+        r"quantized nyi in meta tensors|UnsupportedOperatorException: aten\.(de)?quantize",
+        QUANTIZED,
+    ),
+    (
+        r"\baten\._?(to_)?sparse_(?!semi)|Sparse CS[RC] tensors",
+        SPARSE,
     ),
     (
         r"should be the same|same dtype|same scalar type|must have the same dtype|expected scalar type|"
@@ -112,6 +123,11 @@ HINTS = (
         "an operator of torch takes no dynamic sizes in this form: take its result in the place of out=, or leave the dimension static",
     ),
     (
+        r"SymIntArrayRef expected to contain only concrete integers",
+        "an operator of torch takes no dynamic sizes in this form: leave generator= out, which a runtime does not take either, or leave "
+        "the dimension static",
+    ),
+    (
         DATA.pattern,
         DECIDED,
     ),
@@ -138,6 +154,14 @@ HINTS = (
     (
         r"loop of ufunc does not support argument \d+ of type Sym",
         "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch",
+    ),
+    (
+        r"(?s)Constraints violated(?!.*specialized).*Suggested fixes:.*\b(?P<dim>\w+) = (?P<multiple>\d+)\*_(?P=dim)\b(?! *[-+])",
+        MULTIPLES,
+    ),
+    (
+        r"(?s)Constraints violated(?!.*specialized).*Not all values of (?P<dim>\w+) = [^\n]* guard \(+(\d+\*)?L\[[^-+%\n]*% (?P<multiple>\d+)\) == 0",
+        MULTIPLES,
     ),
     (
         r"(?s)Constraints violated(?!.*specialized).*satisfy the generated guard.*Suggested fixes:.*Dim\(.*\b(min|max)=",

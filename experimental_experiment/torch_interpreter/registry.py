@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.errors import ARGUMENTS, Untranslatable
 
 HARMLESS = frozenset(
     {
@@ -287,7 +287,7 @@ def bind(target: Any, translation: Translation, args: list, kwargs: Mapping[str,
         if name in wanted:
             bound[name] = value
         elif value is not default and name not in HARMLESS and not same(value, default):
-            raise Untranslatable(f"{name}={value} is not handled")
+            raise Untranslatable(f"{name}={value} is not handled", ARGUMENTS.get(name, ""))
     return bound
 
 
