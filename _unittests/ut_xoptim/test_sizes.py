@@ -1,0 +1,54 @@
+"""Rules of arithmetic on sizes."""
+
+import unittest
+
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.xoptim import optimize
+
+X = "float[N,M] x"
+HEIGHT = "n = Shape<end=1>(x) o = Constant<value=int64[1]{0}>() one = Constant<value_int=1>() two = Constant<value_int=2>() h = Squeeze(n, o)"
+BOTH = f"{HEIGHT} m = Shape<start=1>(x) w = Squeeze(m, o)"
+
+
+class TestSizes(RuleTestCase):
+    BECOME = {
+        "ArithmeticOnVectors": [
+            (X, "int64[1]", f"{HEIGHT} a = Add(h, one) y = Unsqueeze(a, o)", ["Shape", "Add", "Squeeze", "Unsqueeze"]),
+            (X, "int64[1]", f"{BOTH} a = Neg(h) b = Sub(w, a) y = Unsqueeze(b, o)", ["Shape", "Shape", "Neg", "Sub", "Squeeze", "Unsqueeze"]),
+            (X, "int64[1]", f"{BOTH} a = Div(h, two) b = Mod(two, w) c = Max(a, b) y = Unsqueeze(c, o) z = Unsqueeze(a, o)", ["Shape", "Shape", "Div", "Squeeze", "Mod", "Max", "Squeeze", "Unsqueeze", "Unsqueeze"], "int64[1] z"),
+        ],
+        "PaddingToAMultiple": [
+            (X, "int64", f"{HEIGHT} a = Add(h, one) b = Div(a, two) c = Mul(b, two) y = Sub(c, h)", ["Shape", "Squeeze", "Neg", "Mod"]),
+            (X, "int64[1]", "n = Shape<end=1>(x) four = Constant<value_int=4>() three = Constant<value_int=3>() a = Add(n, three) b = Div(a, four) c = Mul(b, four) y = Sub(c, n)", ["Shape", "Neg", "Mod"]),
+        ],
+    }  # fmt: skip
+    STAY = {
+        "ArithmeticOnVectors": [
+            (X, "int64[1]", f"{HEIGHT} a = Add(h, one) b = Range(one, a, one) y = Unsqueeze(a, o)", "int64[K] b"),
+            (X, "int64[1]", f"{HEIGHT} a = Add(h, one) y = Unsqueeze(a, o)", "int64 a"),
+            (f"{X}, int64 k", "int64[1]", f"{HEIGHT} a = Add(h, k) y = Unsqueeze(a, o)"),
+            (f"{X}, int64[2] k", "int64[2]", f"{HEIGHT} y = Add(h, k)"),
+            (X, "float", f"{HEIGHT} a = Cast<to=1>(h) b = Neg(a) y = Mul(b, b)"),
+        ],
+        "PaddingToAMultiple": [
+            ("int64 x", "int64", "one = Constant<value_int=1>() two = Constant<value_int=2>() a = Add(x, one) b = Div(a, two) c = Mul(b, two) y = Sub(c, x)"),
+            (X, "int64", f"{HEIGHT} a = Add(h, two) b = Div(a, two) c = Mul(b, two) y = Sub(c, h)"),
+            (X, "int64", f"{BOTH} a = Add(h, one) b = Div(a, two) c = Mul(b, two) y = Sub(c, w)"),
+        ],
+    }  # fmt: skip
+
+    def test_the_table(self):
+        self.assert_table(self.BECOME, self.STAY)
+
+    def test_nothing_is_left_between_a_shape_and_the_vectors(self):
+        model = parsed(
+            f"agraph ({X}) => (float[A,B] y) {{ {BOTH} a = Add(h, one) b = Div(a, two) c = Sub(b, w) d = Mul(c, c) "
+            "e = Unsqueeze(b, o) f = Unsqueeze(d, o) s = Concat<axis=0>(e, f) z = Constant<value_float=0.0>() y = Expand(z, s) }"
+        )
+        self.assertEqual(
+            ["Shape", "Shape", "Add", "Div", "Sub", "Mul", "Concat", "Expand"], operators(optimize(model))
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
