@@ -64,6 +64,14 @@ class Model(torch.nn.Module):
         return left, right, torch.cat([left, right], dim=1)
 
 
+class HandWrittenNorm(torch.nn.Module):
+    """A norm of what it computes itself."""
+
+    def forward(self, x):
+        doubled = x * 2
+        return doubled / torch.sqrt((doubled**2).mean(-1, keepdim=True) + 1e-5)
+
+
 ARGS = (torch.randn(2, 3),)
 SHAPES = ({0: "batch"},)
 
@@ -126,6 +134,15 @@ class TestFunctions(ExporterTestCase):
                 kinds = [node.op_type for node in model.graph.node if node.op_type != "Shape"]
                 self.assertEqual([kind.__name__] * 3, kinds)
                 self.assertEqual([kind.__name__], [function.name for function in model.functions])
+
+    def test_norms_inside_are_no_operator_that_onnxruntime_crashes_on(self):
+        for layer, opset in ((torch.nn.LayerNorm(8), 15), (HandWrittenNorm(), 18)):
+            with self.subTest(layer=layer):
+                options = {"modules_as_functions": True, "target_opset": {"": opset, "com.microsoft": 1}}
+                stack, x = torch.nn.Sequential(layer), torch.randn(2, 8)
+                (function,) = to_onnx(stack, (x,), **options).functions
+                self.assertNotIn("SimplifiedLayerNormalization", [node.op_type for node in function.node])
+                self.export_and_compare(stack, (x,), **options)
 
     def test_chosen_classes_only(self):
         model = self.export(modules_as_functions={torch.nn.Linear})
