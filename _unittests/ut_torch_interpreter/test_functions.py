@@ -72,6 +72,35 @@ class HandWrittenNorm(torch.nn.Module):
         return doubled / torch.sqrt((doubled**2).mean(-1, keepdim=True) + 1e-5)
 
 
+class Doubled(torch.nn.Module):
+    """A module that reads no size."""
+
+    def forward(self, x):
+        return x * 2
+
+
+class Positions(torch.nn.Module):
+    """A cache in front of the input, and a position for each column."""
+
+    def forward(self, x, cache):
+        both = torch.cat([cache, x], 1)
+        return both + torch.arange(both.shape[1])
+
+
+class SizeBetweenCalls(torch.nn.Module):
+    """The main graph reads a size of an input as a vector between two calls, the second call needs the number."""
+
+    def __init__(self):
+        super().__init__()
+        self.doubled = Doubled()
+        self.positions = Positions()
+
+    def forward(self, x, cache):
+        doubled = self.doubled(x)
+        zeros = torch.zeros(x.shape[1], 1)
+        return self.positions(doubled, cache), zeros
+
+
 ARGS = (torch.randn(2, 3),)
 SHAPES = ({0: "batch"},)
 
@@ -143,6 +172,18 @@ class TestFunctions(ExporterTestCase):
                 (function,) = to_onnx(stack, (x,), **options).functions
                 self.assertNotIn("SimplifiedLayerNormalization", [node.op_type for node in function.node])
                 self.export_and_compare(stack, (x,), **options)
+
+    def test_size_that_the_main_graph_read_between_two_calls(self):
+        for options in ({}, {"optimize": False}, {"runtime": "onnx"}):
+            with self.subTest(options):
+                self.export_and_compare(
+                    SizeBetweenCalls(),
+                    (torch.randn(2, 5), torch.randn(2, 3)),
+                    dynamic_shapes=({1: "length"}, {1: "past"}),
+                    others=[(torch.randn(2, 4), torch.randn(2, 7))],
+                    modules_as_functions=True,
+                    **options,
+                )
 
     def test_chosen_classes_only(self):
         model = self.export(modules_as_functions={torch.nn.Linear})

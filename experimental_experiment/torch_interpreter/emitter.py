@@ -300,10 +300,11 @@ class Emitter:
     def before_calls(self, x: ir.Value) -> Iterator[None]:
         """While this lasts, what is written of *x*, an input of the model, is written before the first call of a module.
 
-        The functions of all calls may read it then. It makes no difference when calls become no functions, or for another value.
+        The functions of all calls may read it then, and what is written of it for one of them what the main graph wrote of it. It makes
+        no difference when calls become no functions, or for another value.
         """
         context = self.context
-        if not context.function or x.producer() is not None or self.parent is not None:
+        if not context.keeps_modules or x.producer() is not None or self.parent is not None:
             yield
             return
         last = self.graph[-1] if len(self.graph) else None
