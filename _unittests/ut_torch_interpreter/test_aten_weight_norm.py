@@ -5,7 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportError, to_onnx
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 
 torch.manual_seed(0)
 
@@ -28,6 +28,12 @@ class TestWeightNorm(ExporterTestCase):
         "an axis from the end": (aten._weight_norm.default, V, torch.rand(1, 3, 1), -2),
         "an axis from the end, the first one": (aten._weight_norm.default, V[:, 0], torch.rand(4, 1), -2),
         "the norms of an axis from the end": (aten.norm_except_dim.default, V[:, 0], 2, -2),
+        "the norms of bfloat16 are float32": (
+            aten._weight_norm_interface.default,
+            V.bfloat16(),
+            torch.rand(4, 1, 1).bfloat16(),
+            0,
+        ),
         "float16": (aten._weight_norm.default, V.half(), torch.rand(4, 1, 1).half(), 0),
     }
 
@@ -53,6 +59,15 @@ class TestWeightNorm(ExporterTestCase):
     def test_norms_of_a_vector_are_refused_in_training(self):
         with self.assertRaisesRegex(ExportError, "the norms of a vector, which torch takes for one number"):
             to_onnx(lambda v, g: aten._weight_norm_interface.default(v, g, 0), (V[:, 0, 0], torch.rand(4)))
+
+    def test_halves_traced_by_make_fx(self):
+        """It sees the operator that gives the norms too."""
+        for dtype in (torch.bfloat16, torch.float16):
+            module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(3, 6, 3)).to(dtype)
+            with self.subTest(dtype):
+                self.export_and_compare(
+                    module, (torch.randn(2, 3, 9).to(dtype),), export_options=ExportOptions(tracing="make_fx")
+                )
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ Source of semantics: ``torch.nn.utils.parametrizations.weight_norm`` and ATen's 
 
 from __future__ import annotations
 
+import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import wide
+from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -24,11 +25,16 @@ def weight_norm(op, v, g, dim):
 
 @translates(aten._weight_norm_interface.default)
 def weight_norm_interface(op, v, g, dim):
-    """The weight and the norm it was divided by; torch tells a wrong shape for those of a vector, in training."""
+    """The weight and the norm it was divided by, which is float32 beside bfloat16; torch.export says float16 beside float16.
+
+    In training, torch tells a wrong shape for the norms of a vector.
+    """
     if rank(v) == 1:
         raise Untranslatable("the norms of a vector, which torch takes for one number")
-    norms = norm_except_dim(op, v, 2, dim)
-    return op.Mul(v, op.Div(g, norms)), norms
+    wide_v, wide_g = raised(op, v), raised(op, g)
+    norms = norm_except_dim(op, wide_v, 2, dim)
+    weight = rounded(op, op.Mul(wide_v, op.Div(wide_g, norms)), v.dtype)
+    return weight, rounded(op, norms, v.dtype) if v.dtype == ir.DataType.FLOAT16 else norms
 
 
 @translates(aten._weight_norm_interface_backward.default)
