@@ -72,10 +72,15 @@ class OperatorTestCase(unittest.TestCase):
             np.testing.assert_allclose(found, right, relative, absolute, err_msg=f"output {position}")
 
     def reference(
-        self, op_type: str, *inputs: np.ndarray | None, domain: str = "com.microsoft", **attributes: Any
+        self,
+        op_type: str,
+        *inputs: np.ndarray | None,
+        outputs: int = 1,
+        domain: str = "com.microsoft",
+        **attributes: Any,
     ) -> list[np.ndarray]:
         """What the reference evaluator gives for one node."""
-        model = node_model(op_type, inputs, 1, domain, self.OPSET, attributes)
+        model = node_model(op_type, inputs, outputs, domain, self.OPSET, attributes)
         feeds = {f"x{position}": array for position, array in enumerate(inputs) if array is not None}
         return ExtendedReferenceEvaluator(model).run(None, feeds)
 

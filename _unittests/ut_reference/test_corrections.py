@@ -13,6 +13,7 @@ from experimental_experiment.reference import ExtendedReferenceEvaluator
 
 STANDARD = {"domain": ""}
 X = numbers(2, 3, 4)
+NORM = numbers(3), numbers(3, seed=1), numbers(3, seed=2), np.abs(numbers(3, seed=3))
 SCAN = """
 <ir_version: 8, opset_import: ["" : 20]>
 main (float[2] start, float[2,n] x, float[n,2] y) => (float[2] last, float[2,n] sums, float[n,2] products)
@@ -50,6 +51,12 @@ class TestCorrections(OperatorTestCase):
             "GatherElements", numbers(100, 3), np.arange(300).reshape(100, 3) % 97 - 40, STANDARD),
         "fewer indices than elements": ("GatherElements", X, np.array([[[3, -1], [0, 2]]]), {**STANDARD, "axis": -1}),
         "no index": ("GatherElements", X, np.zeros((2, 0, 4), np.int64), {**STANDARD, "axis": 1}),
+        "a grid of float64": (
+            "AffineGrid", numbers(2, 2, 3, dtype="float64"), np.array([2, 1, 4, 5]), STANDARD),
+        "a grid of float32 in space, corner to corner": (
+            "AffineGrid", numbers(2, 3, 4), np.array([2, 1, 4, 5, 3]), {**STANDARD, "align_corners": 1}),
+        "a norm of a batch": (
+            "BatchNormalization", X, *NORM, {**STANDARD, "epsilon": 0.25}),
         "elements are removed": ("Pad", X, np.array([0, -1, 2, 0, 1, -3]), STANDARD),
         "a value, some axes": ("Pad", X, np.array([-1, 2]), np.array(5, np.float32), np.array([-1]), STANDARD),
         "removed and continued": ("Pad", X, np.array([0, 0, 2, 0, -1, -1]), {**STANDARD, "mode": "edge"}),
@@ -150,6 +157,26 @@ class TestCorrections(OperatorTestCase):
         last, sums, products = ExtendedReferenceEvaluator(onnx.parser.parse_model(SCAN)).run(None, feeds)
         np.testing.assert_array_equal(last, feeds["start"])
         self.assertEqual((sums.shape, products.shape), ((2, 0), (0, 2)))
+
+    def test_training(self):
+        """onnxruntime has no kernel of it without its training."""
+        momentum = {"momentum": 0.75, "training_mode": 1}
+        result, mean, variance = self.reference(
+            "BatchNormalization", X, *NORM, domain="", outputs=3, **momentum
+        )
+        now = X.mean((0, 2)), X.var((0, 2))
+        np.testing.assert_allclose(mean, 0.75 * NORM[2] + 0.25 * now[0], 1e-5)
+        np.testing.assert_allclose(variance, 0.75 * NORM[3] + 0.25 * now[1], 1e-5)
+        scale, bias, mean, variance = (array[:, None] for array in (*NORM[:2], *now))
+        np.testing.assert_allclose(result, (X - mean) / np.sqrt(variance + 1e-5) * scale + bias, 1e-4, 1e-5)
+
+
+class TestCorrectionsOfOpset13(OperatorTestCase):
+    OPSET = 13
+
+    def test_same_as_onnxruntime(self):
+        self.assert_same("BatchNormalization", X, *NORM, **STANDARD)
+        self.assert_same("BatchNormalization", X, *NORM, **STANDARD, momentum=0.5, epsilon=0.25)
 
 
 if __name__ == "__main__":

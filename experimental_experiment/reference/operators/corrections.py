@@ -17,6 +17,25 @@ from experimental_experiment.reference.operators.convolution import evaluated
 from experimental_experiment.reference.registry import OPERATORS, computes
 
 
+@computes("AffineGrid", domain="")
+def affine_grid(theta, size, *, align_corners=0):
+    """In onnx a grid of float64 is float32."""
+    sizes = size[2:].tolist()
+    axes = [
+        np.linspace(-1, 1, count) if align_corners else (2 * np.arange(count) + 1) / count - 1
+        for count in sizes
+    ]
+    places = np.stack([*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(sizes)], axis=-1)
+    grid = places.reshape(-1, len(sizes) + 1) @ theta.swapaxes(1, 2)
+    return grid.reshape(len(theta), *sizes, len(sizes)).astype(theta.dtype)
+
+
+@computes("BatchNormalization", domain="")
+def batch_normalization(x, scale, bias, mean, variance, **attributes):
+    """In onnx that of opset 13 updates the statistics, for its momentum has a default."""
+    return evaluated("BatchNormalization", x, scale, bias, mean, variance, **attributes)
+
+
 @computes("ConvTranspose", domain="")
 def conv_transpose(x, w, bias=None, *, group=1, **attributes):
     """In onnx groups have one channel each."""
