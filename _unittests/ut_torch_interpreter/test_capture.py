@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import os
 import tempfile
+import threading
 import unittest
 
 import onnx
@@ -320,6 +321,20 @@ class TestOptions(ExporterTestCase):
                     export_options=ExportOptions(strict=strict),
                     others=[(torch.randn(5, 3),)],
                 )
+
+    def test_a_lock_around_a_result(self):
+        """TorchDynamo's text names functions of gradients, as an example."""
+        lock = threading.RLock()
+
+        def locked(x):
+            with lock:
+                return x * 2
+
+        with self.assertRaisesRegex(
+            CaptureError, r"hint   TorchDynamo enters few context managers.*ExportOptions\(strict=False\)"
+        ):
+            to_onnx(locked, (X,), export_options=ExportOptions(strict=True))
+        self.assert_matches(to_onnx(locked, (X,)), locked, (X,))
 
     def test_the_type_of_a_tensor(self):
         """A capture without TorchDynamo runs forward with tensors of a class of its own."""

@@ -74,6 +74,16 @@ class TestGivenMasks(ExporterTestCase):
                     model = Function(function).eval()
                     self.export_and_compare(model, args, others=others, dynamic_shapes=shapes)
 
+    def test_captured_by_torch_dynamo(self):
+        model = Function(self.FUNCTIONS["both"]).eval()
+        self.export_and_compare(
+            model,
+            (X, causal(X)),
+            others=[(torch.randn(1, 5, 8), banded(5))],
+            dynamic_shapes=self.SHAPES,
+            export_options=ExportOptions(strict=True),
+        )
+
     def test_without_the_patch(self):
         model = Function(self.FUNCTIONS["a mask that is an input"]).eval()
         with self.assertRaisesRegex(CaptureError, "data-dependent"):

@@ -181,6 +181,11 @@ HINTS = (
         "a class among the inputs is unknown to torch: register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
     (
+        r"Unsupported context manager",
+        "TorchDynamo enters few context managers: leave this one out of forward, or capture with ExportOptions(strict=False), which runs "
+        "Python's",
+    ),
+    (
         r"autograd state|set_grad_enabled|requires grad|grad mode",
         "the model changes the gradient mode: export it under torch.no_grad()",
     ),

@@ -74,8 +74,7 @@ def without_none(create: Callable) -> Callable:
     def called(*args: Any, **options: Any) -> torch.Tensor:
         if options.get("generator", create) is None:
             del options["generator"]
-            if not torch.compiler.is_dynamo_compiling():  # it follows no lock
-                no_generators.used()
+            no_generators.used()
         return create(*args, **options)
 
     return called

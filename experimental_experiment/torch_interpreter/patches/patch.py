@@ -83,9 +83,10 @@ class Patch:
         return ""
 
     def used(self) -> None:
-        """Say that what it replaces was called: `applied` logs it."""
-        with LOCK:
-            self.uses += 1
+        """Say that what it replaces was called: `applied` logs it. Not while TorchDynamo looks into it, which follows no lock."""
+        if not torch.compiler.is_dynamo_compiling():
+            with LOCK:
+                self.uses += 1
 
     def is_used_for(self, *sizes: Any) -> bool:
         """Whether one of these numbers is a symbol; says that the patch is used when it is."""
