@@ -127,6 +127,30 @@ class TestAdaptivePooling(ExporterTestCase):
                     if function is functional.adaptive_avg_pool2d:
                         self.assertEqual(operators, [node.op_type for node in model.graph.node])
 
+    def test_windows_that_divide_any_size_are_a_pool(self):
+        functional = torch.nn.functional
+        others = [(normal(4, 3, 7, 5),), (normal(1, 3, 2, 11),)]
+        for promise, function, operators in (
+            (
+                "a multiple of another image",
+                lambda x: functional.adaptive_avg_pool2d(x.repeat(1, 1, 3, 2), x.shape[2:]),
+                ["Tile", "AveragePool"],
+            ),
+            (
+                "the areas of what was doubled",
+                lambda x: functional.interpolate(torch.cat([x, x], 3), scale_factor=(1, 0.5), mode="area"),
+                ["Concat", "AveragePool"],
+            ),
+        ):
+            with self.subTest(promise):
+                model = self.assert_same_as_eager(function, IMAGE, others=others)
+                self.assertEqual(operators, [node.op_type for node in model.graph.node])
+        self.assert_same_as_eager(
+            lambda x: functional.adaptive_max_pool2d(x.repeat(1, 1, 3, 2), x.shape[2:]), IMAGE, dynamic=False
+        )
+        area = lambda x: functional.interpolate(x, scale_factor=0.5, mode="area")
+        self.assert_same_as_eager(area, IMAGE, others=others)
+
     def test_an_axis_that_keeps_its_size_is_not_pooled(self):
         mean, largest = torch.nn.functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_max_pool2d
         others = [(normal(4, 3, 6, 7),), (normal(1, 3, 1, 2),)]

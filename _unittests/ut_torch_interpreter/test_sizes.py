@@ -1,18 +1,21 @@
 """Sizes: read once for each name, shapes with 0 and -1, numbers that are not tensors."""
 
 import collections
+import math
 import unittest
 
 import onnx
 import onnx_ir as ir
+import sympy
 import torch
 import torch.nn.functional as F
+from torch.utils._sympy.functions import CeilToInt, FloorToInt, RoundToInt, ToFloat, TruncToInt
 
 from experimental_experiment.testing import Call, ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.promotion import result_dtype
-from experimental_experiment.torch_interpreter.sizes import Number, plain
+from experimental_experiment.torch_interpreter.sizes import Number, plain, with_whole_products
 
 INT64, INT32, FLOAT = ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT
 
@@ -113,6 +116,35 @@ class TestNames(ExporterTestCase):
                 self.assertEqual(
                     {"Shape": count, "Range": count}, {k: operators(model)[k] for k in ("Shape", "Range")}
                 )
+
+    def test_products_that_are_whole_are_named_without_their_rounding(self):
+        rows = sympy.Symbol("rows", integer=True, positive=True)
+        for factor, size, becomes in (
+            (2.0, rows, 2 * rows),
+            (0.5, 2 * rows, rows),
+            (0.75, 4 * rows + 8, 3 * rows + 6),
+            (-0.5, 2 * rows, -rows),
+            (0.5, rows, None),
+            (0.5, 2 * rows + 1, None),
+            (0.1, 10 * rows, None),
+        ):
+            for rounding in (CeilToInt, FloorToInt, RoundToInt, TruncToInt):
+                with self.subTest(factor=factor, size=size, rounding=rounding):
+                    product = rounding(factor * ToFloat(size))
+                    self.assertEqual(
+                        (product if becomes is None else becomes) + 1, with_whole_products(product + 1)
+                    )
+
+    def test_a_doubled_image_has_twice_its_size(self):
+        double = lambda x: F.interpolate(x, scale_factor=2, mode="bicubic")
+        model = self.export_and_compare(
+            lambda x: (double(x), torch.arange(math.floor(x.shape[2] * 2.0))),
+            (torch.randn(1, 2, 5, 3),),
+            dynamic_shapes=({2: "rows"},),
+            others=[(torch.randn(1, 2, 4, 3),)],
+        )
+        image, numbers = (output.type.tensor_type.shape.dim for output in model.graph.output)
+        self.assertEqual(["2*rows", "2*rows"], [image[2].dim_param, numbers[0].dim_param])
 
     def test_a_size_that_a_result_shows_is_read_from_it(self):
         """From the last one: the first convolution stays one node with its Relu."""

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 import torch
+from torch.utils._sympy.functions import CeilToInt, FloorToInt, RoundToInt, ToFloat, TruncToInt
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -181,7 +182,7 @@ class Dimensions:
             for symbol in sorted(expression.free_symbols, key=str):
                 if symbol not in self.names:
                     self.name(symbol, self.fresh(wish))
-            written = expression.xreplace(self.names)
+            written = with_whole_products(expression.xreplace(self.names))
             text = self.texts[expression] = int(written) if written.is_Integer else str(written)
             self.expressions[text] = written
             if isinstance(text, str) and is_backed(expression):
@@ -194,6 +195,30 @@ class Dimensions:
             return None
         text = self.text(number.node.expr, wish)
         return text if isinstance(text, str) else None
+
+
+ROUNDINGS = (CeilToInt, FloorToInt, RoundToInt, TruncToInt)
+"""What torch calls the integers of floats."""
+
+
+def with_whole_products(expression: sympy.Expr) -> sympy.Expr:
+    """An expression whose roundings of whole products are those products: ``int(0.5 * (2 * rows))`` is ``rows``.
+
+    The float of the product is exact, as of any whole number below 2 ** 53.
+    """
+    if not expression.has(*ROUNDINGS):
+        return expression
+    return expression.replace(lambda part: isinstance(part, ROUNDINGS), whole_product)
+
+
+def whole_product(rounding: sympy.Expr) -> sympy.Expr:
+    """The product of a factor and a size that is rounded, when it is whole for all sizes; the rounding otherwise."""
+    factor, size = rounding.args[0].as_coeff_Mul()
+    if not isinstance(size, ToFloat):
+        return rounding
+    terms = sympy.expand(sympy.Rational(factor) * size.args[0]).as_coefficients_dict()
+    is_whole = all(count.is_Integer for count in terms.values())
+    return sum(count * term for term, count in terms.items()) if is_whole else rounding
 
 
 def is_backed(expression: sympy.Expr) -> bool:

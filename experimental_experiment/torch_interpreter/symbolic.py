@@ -22,7 +22,14 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import BOUND
 from experimental_experiment.torch_interpreter.patches.powers import LIBRARY  # noqa: F401, defines ceil_log2
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
-from experimental_experiment.torch_interpreter.sizes import Number, is_backed, named, sizes_of, volume
+from experimental_experiment.torch_interpreter.sizes import (
+    Number,
+    is_backed,
+    named,
+    sizes_of,
+    volume,
+    with_whole_products,
+)
 from experimental_experiment.torch_interpreter.symbols import expression_of
 
 aten = torch.ops.aten
@@ -189,7 +196,7 @@ EXPRESSIONS: dict[Any, Callable] = {
 
 def computed(op: Emitter, size: int | torch.SymInt | sympy.Expr) -> Scalar | None:
     """A size computed from the inputs of the model, wherever *op* is; None for one that only the data tell."""
-    expression = sympy.sympify(expression_of(size))
+    expression = with_whole_products(sympy.sympify(expression_of(size)))
     if expression.is_Integer:
         return int(expression)
     if not is_backed(expression):

@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     numbered,
     with_indices,
 )
+from experimental_experiment.torch_interpreter.aten.resize_sizes import whole_factor
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, in_rows, padded_along
 from experimental_experiment.torch_interpreter.dtypes import lowest
@@ -120,9 +121,17 @@ def even_windows(op, self, output_size: list[Size]) -> list[tuple[int, int] | No
     sizes = sizes_of(op, self)
     kept = same_sizes(op, self, [*sizes[:first], *output_size])[first:]
     return [
-        (1, 1) if same else length_and_step(size, out) if is_static(size, out) and out and size else None
+        (1, 1) if same else even_window(op, size, out)
         for size, out, same in zip(sizes[first:], output_size, kept)
     ]
+
+
+def even_window(op, size: Size, out: Size) -> tuple[int, int] | None:
+    """The length of all windows of an axis and their step: windows of a dynamic number beside each other when it is a multiple."""
+    if is_static(size, out):
+        return length_and_step(size, out) if out and size else None
+    factor = whole_factor(op, out, size)
+    return None if factor is None else (int(factor), int(factor))
 
 
 def length_and_step(size: int, out: int) -> tuple[int, int] | None:

@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.sizes import (
     label,
     larger,
     minus,
+    with_whole_products,
 )
 
 FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
@@ -131,7 +132,7 @@ def is_told(op, size: Size, out: Size, scale: float | None) -> bool:
     before, after = (op.context.dimensions.expressions.get(label(item)) for item in (size, out))
     if before is None or after is None:
         return False
-    product = TruncToInt(float(scale) * ToFloat(before))
+    product = with_whole_products(TruncToInt(float(scale) * ToFloat(before)))
     return after == product or (after == int(scale) * before and scale == int(scale))
 
 
