@@ -1,6 +1,7 @@
 """Arithmetic on sizes, whose results a shape is made of: in vectors of one element, which need no Squeeze and no Unsqueeze.
 
-Exporters write the arithmetic of Python on ``x.shape[2]`` with numbers: ``Squeeze(Shape)``, ``Add``, ``Div``, ..., then Unsqueeze for each shape.
+Exporters write the arithmetic of Python on ``x.shape[2]`` with numbers: ``Squeeze(Shape)`` or ``Gather(Shape, 2)``, ``Add``, ``Div``, ..., then
+Unsqueeze, or Reshape, for each shape.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from experimental_experiment.xoptim.pattern import (
     constant_of,
     ints_of,
     number_of,
+    optional,
     var,
 )
 from experimental_experiment.xoptim.rules import again, no, rule
@@ -28,7 +30,7 @@ UNARY, BINARY = ("Abs", "Neg"), ("Add", "Div", "Max", "Min", "Mod", "Mul", "Sub"
 MOST = 32
 """Nodes that are looked at together."""
 
-SIZE = P.Squeeze(x, var("axes"), shared=True)
+SIZE = P.Squeeze(x, optional("axes"), shared=True) | P.Gather(x, const("position"), shared=True)
 
 
 @rule(
@@ -41,10 +43,20 @@ def arithmetic_on_vectors(op, root):
 
     Measured with onnxruntime 1.31: images padded to whole windows 0.77 of the time, "same" padding of a convolution 0.88.
     """
+    if not all(is_size(value) or constant_of(value) is not None for value in root.inputs):
+        return no("an operand is computed of sizes before it")
     if not becomes_vectors(root):
         return no("something reads a number, or is no size")
-    vectors = [value.producer().inputs[0] if is_size(value) else value for value in root.inputs]
+    vectors = [vector_of(op, value) if is_size(value) else value for value in root.inputs]
     return op.Squeeze(again(op, root, vectors), [0])
+
+
+def vector_of(op, size: ir.Value) -> ir.Value:
+    """The vector of one element that a size is taken from."""
+    node = size.producer()
+    if node.op_type == "Squeeze":
+        return node.inputs[0]
+    return op.once("Gather", node.inputs[0], op.constant([number_of(node.inputs[1])]))
 
 
 def becomes_vectors(root: ir.Node) -> bool:
@@ -84,20 +96,24 @@ def is_number(node: ir.Node) -> bool:
 
 
 def is_size(value: ir.Value) -> bool:
-    """Whether a value is the one element of a vector."""
+    """Whether a value is the one element of a vector, or one that is chosen of several."""
     node = value.producer()
-    if node is None or node.op_type != "Squeeze" or node.domain:
+    if node is None or node.op_type not in ("Gather", "Squeeze") or node.domain:
         return False
     shape = node.inputs[0].shape
-    return shape is not None and len(shape) == 1
+    return (
+        shape is not None
+        and len(shape) == 1
+        and (node.op_type == "Squeeze" or number_of(node.inputs[1]) is not None)
+    )
 
 
 def is_added(node: ir.Node) -> bool:
     """Whether a node makes a vector of a number."""
-    if node.op_type != "Unsqueeze" or node.domain:
+    if node.op_type not in ("Reshape", "Unsqueeze") or node.domain:
         return False
-    axes = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
-    return axes in ([0], [-1])
+    given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
+    return given in (([0], [-1]) if node.op_type == "Unsqueeze" else ([1], [-1]))
 
 
 @rule(
