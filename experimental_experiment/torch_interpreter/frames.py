@@ -152,13 +152,19 @@ def line_around(frame: FrameType) -> tuple[Source | None, bool]:
 
 def decides_turns(file: str, line: int) -> bool:
     """Whether a line decides how often a ``while`` turns: it is in the condition of one, or in one that has none, ``while True``."""
+    return any(line in lines for lines in deciding_lines("".join(linecache.getlines(file))))
+
+
+@functools.lru_cache(maxsize=64)
+def deciding_lines(source: str) -> list[range]:
+    """The lines of a file that decide how often its ``while`` turn."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:  # the line was compiled, what stands in the file now was not
-        return False
+        tree = ast.parse(source)
+    except SyntaxError:  # a line of it was compiled, what stands there now was not
+        return []
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
     deciding = [loop if isinstance(loop.test, ast.Constant) else loop.test for loop in loops]
-    return any(node.lineno <= line <= node.end_lineno for node in deciding)
+    return [range(node.lineno, node.end_lineno + 1) for node in deciding]
 
 
 @contextlib.contextmanager
