@@ -27,6 +27,9 @@ NUMBERS = "numbers"
 REFUSED = "refused"
 """On a value that rules of the optimizer judge by its readers: the reader that did not suit, by the name of the judgement."""
 
+ALONE = "alone"
+"""On a number computed from sizes: all that is computed with it becomes vectors of one element, as a rule of the optimizer found."""
+
 BOUND = "bound"
 """On an integer computed from sizes: a number that it is never below."""
 

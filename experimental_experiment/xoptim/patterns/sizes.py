@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.marks import ALONE
 from experimental_experiment.torch_interpreter.symbolic import lower_bound
 from experimental_experiment.xoptim.pattern import (
     JUDGED,
@@ -27,8 +28,8 @@ x, y = var("x"), var("y")
 UNARY, BINARY = ("Abs", "Neg"), ("Add", "Div", "Max", "Min", "Mod", "Mul", "Sub")
 """Operators on the integers that sizes are."""
 
-MOST = 32
-"""Nodes that are looked at together."""
+MOST = 256
+"""Nodes that are looked at together: the sizes of all layers of an image model are computed one from the other."""
 
 SIZE = P.Squeeze(x, optional("axes"), shared=True) | P.Gather(x, const("position"), shared=True)
 
@@ -60,7 +61,9 @@ def vector_of(op, size: ir.Value) -> ir.Value:
 
 
 def becomes_vectors(root: ir.Node) -> bool:
-    """Whether all that is computed with *root* is of sizes and of constants, and becomes vectors of one element."""
+    """Whether all that is computed with *root* is of sizes and of constants, and becomes vectors of one element; asked once for all of it."""
+    if ALONE in root.outputs[0].meta:
+        return True
     members, waiting = {root}, [root]
     while waiting:
         node = waiting.pop()
@@ -79,6 +82,8 @@ def becomes_vectors(root: ir.Node) -> bool:
                 waiting.append(other)
         if len(members) > MOST:
             return False
+    for node in members:
+        node.outputs[0].meta[ALONE] = True
     return True
 
 
