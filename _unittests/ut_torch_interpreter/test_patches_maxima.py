@@ -124,6 +124,24 @@ class TestMaxima(ExporterTestCase):
             Numbers(), (torch.zeros(13, 17),), others=others, dynamic_shapes=({0: "rows", 1: "columns"},)
         )
 
+    def test_sizes_that_the_example_exceeds(self):
+        """Sizes of 1, of 0, and below what torch's operators find in the example."""
+
+        def forward(x):
+            n = x.shape[1]
+            padded = torch.nn.functional.pad(x, (0, max(2 - n, 0)))
+            quarters = torch.zeros(n // 4 + 1)  # asks whether there is one
+            return (
+                padded,
+                quarters,
+                torch.zeros(max(3 - n, 0)),
+                torch.zeros(max(n - 3, 0)),
+                torch.zeros(max(n // 2 - 1, 0)),
+            )
+
+        others = [(torch.randn(2, n),) for n in (0, 1, 2, 3, 12)]
+        self.export_and_compare(forward, (torch.randn(2, 8),), others=others, dynamic_shapes=({1: "n"},))
+
     def test_undone(self):
         before = torch.SymInt.__sym_max__
         with bypass_export_some_errors(patch_torch=True):

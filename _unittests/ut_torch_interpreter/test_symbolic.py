@@ -109,6 +109,7 @@ class TestSymbolic(ExporterTestCase):
                 lambda a: reduce(lambda half, _: (half + 1) // 2, range(6), a),
                 ["Add", "Div"] * 6,
             ),
+            "(a + -a % 4) // 4": (lambda a: (a + -a % 4) // 4, ["Mod", "Add", "Div"]),
             "a // -3": (lambda a: a // -3, ["Mod", "Sub", "Div"]),
             "(5 - a) // 3": (lambda a: (5 - a) // 3, ["Sub", "Mod", "Sub", "Div"]),
         }

@@ -34,6 +34,7 @@ class TestSizes(RuleTestCase):
             (X, "float", f"{HEIGHT} a = Cast<to=1>(h) b = Neg(a) y = Mul(b, b)"),
         ],
         "PaddingToAMultiple": [
+            (X, "int64[1]", f"{HEIGHT} most = Constant<value=int64[1]{{1}}>() a = Add(h, most) b = Div(a, two) c = Mul(b, two) y = Sub(c, h)"),
             ("int64 x", "int64", "one = Constant<value_int=1>() two = Constant<value_int=2>() a = Add(x, one) b = Div(a, two) c = Mul(b, two) y = Sub(c, x)"),
             (X, "int64", f"{HEIGHT} a = Add(h, two) b = Div(a, two) c = Mul(b, two) y = Sub(c, h)"),
             (X, "int64", f"{BOTH} a = Add(h, one) b = Div(a, two) c = Mul(b, two) y = Sub(c, w)"),

@@ -557,22 +557,21 @@ def calls_of(
 
 def is_equation_of_sizes(guard: sympy.Basic) -> bool:
     """Whether a guard sets an expression of sizes equal to a number of the example; a remainder is `equation_of_remainder`."""
-    if (
-        not isinstance(guard, sympy.Eq)
-        or solved(guard) is not None
-        or equation_of_remainder(guard) is not None
-    ):
+    if not isinstance(guard, sympy.Eq) or solved(guard) is not None:
         return False
-    return any(side.is_number for side in guard.args)
+    is_rest = any(isinstance(side, (Mod, PythonMod)) for side in guard.args)
+    return any(side.is_number for side in guard.args) and not is_rest
 
 
 def equation_of_remainder(condition: sympy.Basic) -> sympy.Basic | None:
-    """The equation of a remainder and a number that a condition is, ``s0 + s0 % 4 == s0`` too; None for another one."""
+    """The equation of a remainder and 0 that a condition is, ``s0 + s0 % 4 == s0`` too; None for another one.
+
+    That of 1 is asked of what may broadcast, which ONNX asks of each run.
+    """
     if not isinstance(condition, sympy.Eq):
         return None
-    number, term = (condition.lhs - condition.rhs).as_coeff_Add()
-    factor, remainder = term.as_coeff_Mul()
-    return sympy.Eq(remainder, -number / factor) if isinstance(remainder, (Mod, PythonMod)) else None
+    _, remainder = (condition.lhs - condition.rhs).as_coeff_Mul()
+    return sympy.Eq(remainder, 0) if isinstance(remainder, (Mod, PythonMod)) else None
 
 
 def is_inner_size(condition: sympy.Basic) -> bool:

@@ -124,9 +124,11 @@ def bound_of(x: ir.Value, reach: int) -> int | None:
         return 0
     if node.op_type in ("Squeeze", "Unsqueeze"):
         return lower_bound(node.inputs[0], reach - 1)
-    if node.op_type not in ("Add", "Div", "Max", "Mul", "Sub") or len(node.inputs) != 2:
+    if node.op_type not in ("Add", "Div", "Max", "Mod", "Mul", "Sub") or len(node.inputs) != 2:
         return None
     a, b = (lower_bound(value, reach - 1) for value in node.inputs)
+    if node.op_type == "Mod":  # it has the sign of the divisor
+        return 0 if b is not None and b > 0 and not node.attributes.get_int("fmod", 0) else None
     if a is None or b is None:
         return None
     if node.op_type == "Add":

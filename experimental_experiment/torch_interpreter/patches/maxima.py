@@ -74,12 +74,15 @@ def without_the_less(maximum: Callable) -> Callable:
 
 
 def least(number: torch.SymInt | int) -> Any:
-    """A number that another one is never below: quotients among its terms are rounded by less than 1."""
+    """A number that another one is never below, whatever the sizes of inputs: quotients among its terms are rounded by less than 1."""
     if isinstance(number, int):
         return number
     # a SymInt has loaded them, importing this file has not
     import sympy
     from torch.utils._sympy.functions import FloorDiv
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
     expression = found = number.node.expr
     for _ in range(QUOTIENTS):
@@ -95,4 +98,12 @@ def least(number: torch.SymInt | int) -> Any:
         dividend, divisor = quotient.args
         rounded = divisor - 1 if terms[quotient] > 0 else 0
         found = sympy.expand(found + terms[quotient] * ((dividend - rounded) / divisor - quotient))
-    return sympy.ceiling(found) if found.is_number else number.node.shape_env.bound_sympy(expression).lower
+    if found.is_number:
+        return sympy.ceiling(found)
+    # torch takes sizes for at least 2, and for what its operators found in the example
+    known = number.node.shape_env.var_to_range
+    ranges = {
+        symbol: ValueRanges(0, int_oo) if symbol_is_type(symbol, SymT.SIZE) else known[symbol]
+        for symbol in expression.free_symbols
+    }
+    return bound_sympy(expression, ranges).lower
