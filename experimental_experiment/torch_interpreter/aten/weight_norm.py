@@ -56,7 +56,9 @@ def norm_except_dim(op, v, pow, dim):
     """The norm over all axes but *dim*, which stay with size 1; over all axes, without them, for -1."""
     if dim == -1:
         return vector_norm(op, v, pow, None, False, None)
-    if rank(v) == 1:  # no other axis would be all of them
+    if rank(v) == 1 and pow:
+        return op.Abs(v)
+    if rank(v) == 1:  # counted; no other axis would be all of them
         return vector_norm(op, op.Unsqueeze(v, [1]), pow, [1], False, None)
     others = [axis for axis in range(rank(v)) if axis != dim % rank(v)]
     return vector_norm(op, v, pow, others, True, None)

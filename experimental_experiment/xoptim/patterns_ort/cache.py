@@ -180,9 +180,8 @@ def group_query_attention_of_attention(op, attention, q, k, v, mask, past_key, p
         num_heads=heads[1], kv_num_heads=groups[1], **scale, domain=MICROSOFT, outputs=3,
     )  # fmt: skip
     if not opens_each_row(mask):
-        closed = op.Less(
-            op.ReduceMax(bias, [3], keepdims=1), op.constant(0.0, q.dtype)
-        )  # as the runtime asks
+        # the form that the runtime needs, see Equal.less_than_zero
+        closed = op.Less(op.ReduceMax(bias, [3], keepdims=1), op.constant(0.0, q.dtype))
         if mask.shape[1] != 1:
             return no("a row of the mask may be empty for some heads")
         result = op.Where(op.Squeeze(closed, [1]), op.constant(0.0, q.dtype), result)
