@@ -20,7 +20,7 @@ from experimental_experiment.torch_interpreter.aten.transposing import transpose
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import know_sizes
+from experimental_experiment.torch_interpreter.sizes import know_sizes, quotient
 from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
@@ -149,12 +149,8 @@ def repeated_heads(op, query, key):
     heads, groups = op.size(query, -3), op.size(key, -3)
     if heads is groups or heads == groups:
         return key
-    times = (
-        op.Div(heads, groups)
-        if isinstance(heads, ir.Value) or isinstance(groups, ir.Value)
-        else heads // groups
-    )
     sizes = [op.size(key, axis) for axis in range(rank(key))]
+    times = quotient(op, heads, groups)
     copies = op.Expand(op.Unsqueeze(key, [-3]), op.shape([*sizes[:-2], times, *sizes[-2:]]))
     return reshaped(op, copies, [*sizes[:-3], heads, *sizes[-2:]])
 

@@ -16,7 +16,7 @@ from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static
+from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, plus
 from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
@@ -74,8 +74,7 @@ def embedding_bag_padding(
 ):  # fmt: skip
     """Like `embedding_bag`; rows at *padding_idx*, counted from the end when negative, are left out."""
     if padding_idx is not None and padding_idx < 0:
-        size = op.size(weight, 0)
-        padding_idx = op.Add(size, padding_idx) if isinstance(size, ir.Value) else size + padding_idx
+        padding_idx = plus(op, op.size(weight, 0), padding_idx)
     return bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
 
 

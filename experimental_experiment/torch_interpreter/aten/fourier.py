@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.aten.transposing import inverse as inverse_of
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
-from experimental_experiment.torch_interpreter.sizes import minus, times
+from experimental_experiment.torch_interpreter.sizes import minus, plus, quotient, times
 
 aten = torch.ops.aten
 
@@ -328,7 +328,7 @@ def conjugate(op, x) -> ir.Value:
 
 def half_of(op, n) -> int | ir.Value:
     """How many frequencies a real signal of size n has."""
-    return n // 2 + 1 if isinstance(n, int) else op.Add(op.Div(n, 2), 1)
+    return plus(op, quotient(op, n, 2), 1)
 
 
 def resized(op, x, axis, n) -> ir.Value:

@@ -28,7 +28,7 @@ from experimental_experiment.torch_interpreter.registry import (
     translates,
     translates_complex,
 )
-from experimental_experiment.torch_interpreter.sizes import minus
+from experimental_experiment.torch_interpreter.sizes import minus, plus
 
 aten = torch.ops.aten
 
@@ -103,7 +103,7 @@ def trimmed(op, signal: ir.Value, envelope: ir.Value, total: ir.Value, first: in
     if length is None:
         last = op.Sub(total, first)
     else:
-        last = op.shape([op.Add(length, first) if isinstance(length, ir.Value) else length + first])
+        last = op.shape([plus(op, length, first)])
     result = op.Div(*(op.Slice(x, [first], last, [1]) for x in (signal, envelope)))
     if length is None:
         return result

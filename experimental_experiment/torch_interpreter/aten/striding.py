@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.memory import places_of
 from experimental_experiment.torch_interpreter.registry import parameters, takes, translates, writes_through
-from experimental_experiment.torch_interpreter.sizes import Size, same_sizes, sizes_of
+from experimental_experiment.torch_interpreter.sizes import Size, minus, same_sizes, sizes_of
 
 aten = torch.ops.aten
 
@@ -101,8 +101,7 @@ def unfold(op, self, dimension, size, step):
         return reshaped(op, self, [1]) if size == 1 else op.Slice(reshaped(op, self, [1]), [0], [0], [0])
     axis = dimension % rank(self)
     length = op.size(self, axis)
-    last = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
-    starts = op.Unsqueeze(op.Range(0, last, step), [1])
+    starts = op.Unsqueeze(op.Range(0, minus(op, length, size - 1), step), [1])
     windows = op.Gather(self, op.Add(starts, op.Range(0, size, 1)), axis=axis)
     order = [*range(rank(self) + 1)]
     order.append(order.pop(axis + 1))
