@@ -115,6 +115,64 @@ class TestScaledDotProductAttention(ExporterTestCase):
         self.assertFalse(torch.allclose(got, torch.ones(()), atol=1e-3))
 
 
+def repeated(x):
+    """Heads of [batch, heads, tokens, size] four times each, as in transformers."""
+    batch, groups, tokens, size = x.shape
+    return x[:, :, None].expand(batch, groups, 4, tokens, size).reshape(batch, groups * 4, tokens, size)
+
+
+def repeated_in_tokens(x):
+    """The same of [batch, tokens, heads, size], as in Llama's own code."""
+    batch, tokens, groups, size = x.shape
+    return x[:, :, :, None].expand(batch, tokens, groups, 4, size).reshape(batch, tokens, groups * 4, size)
+
+
+class TestGroupedQueries(ExporterTestCase):
+    """Four heads of queries share one of keys and values: no node copies it, however the model says so."""
+
+    FORMS = {
+        "enable_gqa": lambda q, k, v: sdpa(q, k, v, enable_gqa=True),
+        "enable_gqa, causal": lambda q, k, v: sdpa(q, k, v, is_causal=True, enable_gqa=True),
+        "expand": lambda q, k, v: sdpa(q, repeated(k), repeated(v)),
+        "repeat_interleave": lambda q, k, v: sdpa(q, *(x.repeat_interleave(4, dim=1) for x in (k, v))),
+        "unsqueeze and flatten": lambda q, k, v: sdpa(
+            q, *(x.unsqueeze(2).expand(-1, -1, 4, -1, -1).flatten(1, 2) for x in (k, v))
+        ),
+        "products": lambda q, k, v: (q @ repeated(k).mT / 3).softmax(-1) @ repeated(v),
+        "in tokens": lambda q, k, v: sdpa(
+            q, *(repeated_in_tokens(x.transpose(1, 2)).transpose(1, 2) for x in (k, v))
+        ),
+        "repeat_interleave in tokens": lambda q, k, v: sdpa(
+            q, *(x.transpose(1, 2).repeat_interleave(4, dim=2).transpose(1, 2) for x in (k, v))
+        ),
+    }
+
+    def test_forms(self):
+        sizes = {"static": (), "any number of tokens": (2,), "any batch and any number of tokens": (0, 2)}
+        for promise, function in self.FORMS.items():
+            for size, axes in sizes.items():
+                with self.subTest(promise, size=size):
+                    dims = {axis: torch.export.Dim.DYNAMIC for axis in axes}
+                    model = self.export_and_compare(
+                        Call(function, self.example(2, 3, 5), {}),
+                        self.example(2, 3, 5),
+                        dynamic_shapes=((dims,) * 3,),
+                        others=[self.example(3 if 0 in axes else 2, 6, 4)] if axes else [],
+                        target_opset=20,
+                    )
+                    found = [
+                        node.op_type
+                        for node in model.graph.node
+                        if node.op_type in ("Expand", "Concat", "Tile")
+                    ]
+                    self.assertEqual(["Expand"] if "causal" in promise and axes else [], found)  # of the mask
+
+    @staticmethod
+    def example(batch, queries, keys):
+        """Eight heads of queries, two of keys and values."""
+        return randn(batch, 8, queries, 4), randn(batch, 2, keys, 4), randn(batch, 2, keys, 4)
+
+
 class TestMultiheadAttention(ExporterTestCase):
     X, Y = randn(2, 5, 8), randn(2, 3, 8)
     PADDING = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 1, 1, 1]]).bool()

@@ -2,7 +2,8 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.xoptim import optimize
 
 REPEATED = """
 axes = Constant <value=int64[1]{2}> ()
@@ -27,12 +28,15 @@ class TestGroupedHeads(RuleTestCase):
         )
 
     def test_values(self):
-        self.assert_becomes(
-            f"""agraph (float[B,6,S,3] q, float[B,2,3,8] k) => (float[B,6,S,8] y)
-            {{ {repeated()} y = MatMul (q, r) }}""",
-            ["Reshape", "MatMul", "Reshape"],
-            rule="ValuesOfGroupedHeads",
-        )
+        for axis in (2, -3):
+            with self.subTest(axis=axis):
+                text = repeated().replace("int64[1]{2}", f"int64[1]{{{axis}}}")
+                self.assert_becomes(
+                    f"""agraph (float[B,6,S,3] q, float[B,2,3,8] k) => (float[B,6,S,8] y)
+                    {{ {text} y = MatMul (q, r) }}""",
+                    ["Reshape", "MatMul", "Reshape"],
+                    rule="ValuesOfGroupedHeads",
+                )
 
     def test_heads_in_half_precision(self):
         """Attention of halves converts keys and values: before they are repeated would do, and they are repeated no more."""
@@ -118,6 +122,76 @@ class TestGroupedHeads(RuleTestCase):
         )
 
 
+class TestHeadsRepeatedInTokens(RuleTestCase):
+    """k, [batch, tokens, heads, size], each head three times in a row, as in Llama's own code."""
+
+    RULE = "HeadsRepeatedInTokens"
+    NODES = """
+    axes = Constant <value=int64[1]{3}> () spread = Constant <value=int64[5]{1,1,1,3,1}> () heads = Constant <value=int64[4]{0,0,6,8}> ()
+    u = Unsqueeze (k, axes) e = Expand (u, spread) r = Reshape (e, heads) t = Transpose <perm=[0,2,3,1]> (r) y = MatMul (q, t)
+    """
+    KEYS = "float[B,6,S,8] q, float[B,T,2,8] k"
+    VALUES = "float[B,6,S,3] q, float[B,3,2,8] k"
+    TURNED = ("Unsqueeze", "Squeeze", "Transpose", "Unsqueeze", "Expand", "Reshape")
+
+    def product(self, nodes: str = NODES, inputs: str = KEYS, result: str = "float[B,6,S,T] y") -> str:
+        """A product of queries and keys, or of weights and values."""
+        return f"agraph ({inputs}) => ({result}) {{ {nodes} }}"
+
+    def values(self) -> str:
+        """The product of weights and values."""
+        nodes = self.NODES.replace("perm=[0,2,3,1]", "perm=[0,2,1,3]")
+        return self.product(nodes, self.VALUES, "float[B,6,S,8] y")
+
+    def test_keys_and_values(self):
+        self.assert_becomes(self.product(), [*self.TURNED, "Transpose", "MatMul"])
+        self.assert_becomes(self.values(), [*self.TURNED, "MatMul"])
+
+    def test_no_copy_is_left(self):
+        """With all rules, also where a Reshape sets the heads apart."""
+        apart = self.NODES.replace("int64[1]{3}", "int64[5]{0,0,2,1,8}").replace("Unsqueeze", "Reshape")
+        flat = self.product(apart, self.KEYS.replace("T,2,8", "T,16"))
+        for text, expected in (
+            (self.product(), ["Transpose", "Reshape", "MatMul", "Reshape"]),
+            (self.values(), ["Transpose", "Reshape", "MatMul", "Reshape"]),
+            (flat, ["Reshape", "Transpose", "Reshape", "MatMul", "Reshape"]),
+        ):
+            with self.subTest(text):
+                self.assertEqual(expected, operators(optimize(parsed(text))))
+
+    def test_heads_that_stay(self):
+        nodes, keys, result = self.NODES, self.KEYS, "float[B,6,S,T] y"
+        cases = {
+            "another order": (
+                nodes.replace("[0,2,3,1]", "[0,3,2,1]"),
+                "float[B,8,S,6] q, float[B,T,2,8] k",
+                "float[B,8,S,T] y",
+            ),
+            "no product": (nodes.replace("MatMul (q, t)", "Neg (t)"), keys, "float[B,6,8,T] y"),
+            "the repeated heads are a result": (nodes, keys, f"{result}, float[B,T,6,8] r"),
+            "the turned heads are a result": (nodes, keys, f"{result}, float[B,6,8,T] t"),
+            "heads that go round": (
+                nodes.replace("{3}", "{2}").replace("1,1,1,3,1", "1,1,3,1,1"),
+                keys,
+                result,
+            ),
+            "a batch is repeated too": (nodes.replace("{1,1", "{3,1"), keys.replace("B,T", "1,T"), result),
+            "tokens are parted": (
+                nodes.replace("{0,0,6,8}", "{-1,2,6,8}"),
+                "float[N,6,S,8] q, float[3,4,2,8] k",
+                "float[N,6,S,2] y",
+            ),
+            "an unknown size": (
+                nodes.replace("{0,0,6,8}", "{0,0,6,-1}"),
+                "float[B,6,S,D] q, float[B,T,2,D] k",
+                result,
+            ),
+        }
+        for promise, given in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(self.product(*given), sizes=6 if promise == "tokens are parted" else 3)
+
+
 class TestHeadsOfOneToken(RuleTestCase):
     """Heads of groups, and of queries, keys and values side by side."""
 
@@ -134,12 +208,14 @@ class TestHeadsOfOneToken(RuleTestCase):
 
     def test_weights(self):
         many = self.weights("float[1,1,1,T] m", x="float[B,2,12,T] x").replace("[B,2,3,T] y", "[B,2,12,T] y")
+        unmasked = self.WEIGHTS.replace("s = Add (m, h)", "").replace("(s)", "(h)")
         cases = {
             "a mask": (self.weights(), ["Add", "Softmax"]),
             "a mask of all rows": (self.weights("float[1,1,1,T] m"), ["Add", "Softmax"]),
             "several queries": (many, ["Add", "Softmax"]),
-            "no mask": (
-                self.weights(nodes=self.WEIGHTS.replace("s = Add (m, h)", "").replace("(s)", "(h)")),
+            "no mask": (self.weights(nodes=unmasked), ["Softmax"]),
+            "no mask, any number of rows": (
+                self.weights(nodes=unmasked, x="float[B,2,R,T] x").replace("[B,2,3,T] y", "[B,2,R,T] y"),
                 ["Softmax"],
             ),
         }

@@ -318,6 +318,8 @@ def know_sizes(op: Emitter, x: ir.Value, sizes: Sequence[Size]) -> None:
             continue
         if isinstance(size, Number):
             op.sizes[x, axis] = size
+            if key_of(op, size.label) is not None:
+                own[axis] = ir.SymbolicDim(size.label)
         elif isinstance(size, int) and size > 1:  # to expand to 1, or by -1, keeps a size
             own[axis] = size
     x.shape = ir.Shape(own)

@@ -24,6 +24,13 @@ def same_sizes(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
     return a is not None and b is not None and len(a) == len(b) and all(map(is_same, a, b))
 
 
+def same_shape_of_elements(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
+    """Whether two shapes of the same elements are known to be equal: where all sizes but one are, that one is too."""
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return len(a) - sum(map(is_same, a, b)) <= 1
+
+
 def are_different(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
     """Whether two shapes of one rank have different numbers along an axis."""
     if a is None or b is None:

@@ -15,12 +15,12 @@ from experimental_experiment.torch_interpreter.aten.activation import gelu
 from experimental_experiment.torch_interpreter.aten.dropout import dropout
 from experimental_experiment.torch_interpreter.aten.linear_algebra import linear
 from experimental_experiment.torch_interpreter.aten.normalization import layer_norm
-from experimental_experiment.torch_interpreter.aten.shaping import reshaped
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import cast, raised, rounded
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import know_sizes, quotient
+from experimental_experiment.torch_interpreter.sizes import know_sizes, quotient, sizes_of
 from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
@@ -149,9 +149,8 @@ def repeated_heads(op, query, key):
     heads, groups = op.size(query, -3), op.size(key, -3)
     if heads is groups or heads == groups:
         return key
-    sizes = [op.size(key, axis) for axis in range(rank(key))]
-    times = quotient(op, heads, groups)
-    copies = op.Expand(op.Unsqueeze(key, [-3]), op.shape([*sizes[:-2], times, *sizes[-2:]]))
+    sizes = sizes_of(op, key)
+    copies = expanded(op, op.Unsqueeze(key, [-3]), [*sizes[:-2], quotient(op, heads, groups), *sizes[-2:]])
     return reshaped(op, copies, [*sizes[:-3], heads, *sizes[-2:]])
 
 

@@ -185,11 +185,14 @@ def reshaped(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
     unknown = [position for position, size in enumerate(sizes) if not is_static(size)]
     if 0 in sizes:
         return op.Reshape(x, op.shape(sizes), allowzero=1)
+    told = list(sizes)
     if all(copied[position] for position in unknown) and (len(unknown) > 1 or -1 in sizes):
         unknown, sizes = [], [0 if position in unknown else size for position, size in enumerate(sizes)]
     elif len(unknown) == 1 and -1 not in sizes:
         sizes[unknown.pop()] = -1
-    return op.Reshape(x, op.shape(sizes), allowzero=1 if unknown and -1 not in sizes else 0)
+    result = op.Reshape(x, op.shape(sizes), allowzero=1 if unknown and -1 not in sizes else 0)
+    know_sizes(op, result, told)
+    return result
 
 
 def with_missing_size(op, x: ir.Value, sizes: list[Size]) -> list[Size]:
