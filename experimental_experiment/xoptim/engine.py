@@ -122,17 +122,21 @@ class Rewriter(Emitter):
         self.graph.remove(self.written)
         self.graph.insert_after(node, self.written)
 
-    def once(self, op_type: str, table: ir.Value, constant: ir.Value) -> ir.Value:
-        """A node of a table and a constant, right behind the table for all who read it: it is written the first time."""
-        source, key = table.producer(), (op_type, table, constant)
+    def once(self, op_type: str, table: ir.Value, *others: ir.Value, **attributes: Any) -> ir.Value:
+        """A node of a table and constants, or the table again, right behind it for all who read it: it is written the first time."""
+        source, inputs = table.producer(), (table, *others)
+        key = op_type, inputs, tuple(attributes.items())
         is_here = self.graph is self.context.root if source is None else source.graph is self.graph
-        if not is_here or constant.producer() is not None:  # a node, in a local function
-            return self.emit(op_type, [table, constant])
+        constants = [value for value in others if value is not table]
+        if not is_here or any(
+            value.producer() is not None for value in constants
+        ):  # nodes, in a local function
+            return self.emit(op_type, inputs, attributes)
         known = self.context.written.get(key)
         if known is not None and (known.producer() is None or known.producer().graph is self.graph):
             return known
         before = len(self.written)
-        result = self.context.written[key] = self.emit(op_type, [table, constant])
+        result = self.context.written[key] = self.emit(op_type, inputs, attributes)
         nodes = self.written[before:]  # none when the table is a constant
         if nodes:
             self.graph.remove(nodes)

@@ -1,0 +1,150 @@
+"""Rules of pairs that turn: rotary embeddings of halves, of neighbours, of every two elements."""
+
+import re
+import unittest
+
+from _unittests.ut_xoptim.cases import RuleTestCase
+
+NUMBERS = """
+zero = Constant <value=int64[1]{0}> () one = Constant <value=int64[1]{1}> () two = Constant <value=int64[1]{2}> ()
+four = Constant <value=int64[1]{4}> () five = Constant <value=int64[1]{5}> () end = Constant <value=int64[1]{9}> () last = Constant <value=int64[1]{3}> ()
+behind = Constant <value=int64[1]{4}> () none = Constant <value=int64{0}> () single = Constant <value=int64{1}> ()
+pairs = Constant <value=int64[5]{0,0,0,4,2}> () joined = Constant <value=int64[4]{0,0,0,8}> ()
+heads = Constant <value=int64[4]{0,0,3,8}> () parted = Constant <value=int64[4]{0,0,6,4}> ()
+"""
+TURNED = """
+ac = Mul (a, c) bs = Mul (b, s) bc = Mul (b, c) as = Mul (a, s)
+u = Sub (ac, bs) v = Add (bc, as)
+"""
+HALVES = "a = Slice (x, zero, four, last) b = Slice (x, four, end, last)"
+SPLIT = "a, b = Split <axis=-1, num_outputs=2> (x)"
+EVERY_TWO = "a = Slice (x, zero, end, last, two) b = Slice (x, one, end, last, two)"
+ELEMENTS = "z = Reshape (x, pairs) a = Gather <axis=4> (z, none) b = Gather <axis=4> (z, single)"
+COMPLEX = "z = Reshape (x, pairs) a, b = Split <axis=-1, num_outputs=2> (z)"
+STACKED = (
+    "p = Unsqueeze (u, behind) q = Unsqueeze (v, behind) w = Concat <axis=-1> (p, q) y = Reshape (w, joined)"
+)
+TOGETHER = "w = Concat <axis=-1> (u, v) y = Reshape (w, joined)"
+TABLES = "float[1,T,1,4] c, float[1,T,1,4] s"
+CONCAT = "y = Concat <axis=-1> (u, v)"
+NEGATIVE = "n = Neg (b) p = Unsqueeze (n, behind) q = Unsqueeze (a, behind) w = Concat <axis=-1> (p, q) r = Reshape (w, joined)"
+ROTATED = "xc = Mul (x, c) rs = Mul (r, s) y = Add (xc, rs)"
+WIDE = "float[1,T,1,8] c, float[1,T,1,8] s"
+COLUMNS = "float[1,T,1,4,1] c, float[1,T,1,4,1] s"
+
+SUM = "u = Sub (ac, bs) v = Add (bc, as)"
+OTHER_WAYS = {
+    "the sum first": TURNED.replace(SUM, "u = Add (ac, bs) v = Sub (bc, as)"),
+    "the opposite of the sine second": "n = Neg (s)"
+    + TURNED.replace(SUM, "u = Add (ac, bs) v = Add (bc, as)").replace("as = Mul (a, s)", "as = Mul (n, a)"),
+    "the opposite of the sine first": "n = Neg (s)"
+    + TURNED.replace(SUM, "u = Add (bs, ac) v = Add (as, bc)").replace("bs = Mul (b, s)", "bs = Mul (b, n)"),
+}
+PRODUCTS = ("Mul", "Mul", "Add")
+
+
+class TestRotations(RuleTestCase):
+    """x, heads of eight in tokens, turned by the angles of tables."""
+
+    def graph(self, parts: str, turned: str, whole: str, tables: str = TABLES, more: str = "") -> str:
+        """Parts of x, what is made of them, and how it is put together."""
+        inputs, results = f"float[B,T,3,8] x, {tables}", f"float[B,T,3,8] y{more}"
+        return f"agraph ({inputs}) => ({results}) {{ {NUMBERS} {parts} {turned} {whole} }}"
+
+    def test_halves(self):
+        expected = ["Concat", "Mul", "Concat", "Split", "Concat", *PRODUCTS]
+        for parts in (HALVES, SPLIT):
+            for turned in (TURNED, *OTHER_WAYS.values()):
+                with self.subTest(parts=parts, turned=turned):
+                    self.assert_becomes(self.graph(parts, turned, CONCAT), expected, rule="RotationOfHalves")
+
+    def test_pairs(self):
+        cases = {
+            "complex numbers": (COMPLEX, TOGETHER, COLUMNS, [], ["Reshape", "Reshape"]),
+            "two elements": (ELEMENTS, STACKED, TABLES, ["Unsqueeze"], ["Reshape", "Reshape"]),
+            "every two elements": (EVERY_TWO, STACKED, TABLES, ["Unsqueeze"], ["Reshape"]),
+        }
+        for promise, (parts, whole, tables, columns, shown) in cases.items():
+            for turned in (TURNED, *OTHER_WAYS.values()):
+                with self.subTest(promise, turned=turned):
+                    made = [*columns, "Concat", "Reshape"]
+                    self.assert_becomes(
+                        self.graph(parts, turned, whole, tables),
+                        [*made, "Mul", *made, *shown, "Split", "Concat", "Reshape", *PRODUCTS],
+                        rule="RotationOfPairs",
+                    )
+
+    def test_every_two(self):
+        self.assert_becomes(
+            self.graph(EVERY_TWO, NEGATIVE, ROTATED, WIDE),
+            ["Mul", "Mul", "Reshape", "Split", "Concat", "Reshape", "Mul", "Add"],
+            rule="RotationOfEveryTwo",
+        )
+
+    def test_tables_are_made_once(self):
+        """For queries and keys, and for all layers."""
+        again = re.sub(r"\b(ac|bs|bc|as|[abuvy])\b", r"\g<1>2", f" {HALVES} {TURNED} {CONCAT}").replace(
+            "(x,", "(k,"
+        )
+        text = self.graph(
+            HALVES, TURNED, CONCAT + again, TABLES + ", float[B,T,3,8] k", ", float[B,T,3,8] y2"
+        )
+        turned = ["Split", "Concat", *PRODUCTS]
+        self.assert_becomes(text, ["Concat", "Mul", "Concat", *turned, *turned], rule="RotationOfHalves")
+
+    def test_what_stays(self):
+        halves, pairs = "RotationOfHalves", "RotationOfPairs"
+        wider = TURNED.replace("Mul (b, c)", "Mul (b, d)")
+        parted = STACKED.replace("y = Reshape (w, joined)", "t = Reshape (w, parted) y = Reshape (t, heads)")
+        cases = {
+            "the second half first": (halves, self.graph(HALVES, TURNED, "y = Concat <axis=-1> (v, u)")),
+            "two sums": (halves, self.graph(HALVES, TURNED.replace("Sub", "Add"), CONCAT)),
+            "two differences": (halves, self.graph(HALVES, TURNED.replace("Add", "Sub"), CONCAT)),
+            "the table less the product": (
+                halves,
+                self.graph(HALVES, TURNED.replace("ac, bs", "bs, ac"), CONCAT),
+            ),
+            "another cosine": (halves, self.graph(HALVES, wider, CONCAT, f"{TABLES}, float[1,T,1,4] d")),
+            "one angle": (halves, self.graph(HALVES, TURNED, CONCAT, TABLES.replace("1,4]", "1,1]"))),
+            "a sum is a result": (halves, self.graph(HALVES, TURNED, CONCAT, more=", float[B,T,3,4] u")),
+            "other slices": (
+                halves,
+                self.graph(HALVES.replace("x, zero, four", "x, one, five"), TURNED, CONCAT),
+            ),
+            "halves along another axis": (
+                halves,
+                self.graph(HALVES, TURNED, "w = Concat <axis=2> (u, v) y = Reshape (w, heads)"),
+            ),
+            "halves that are stacked": (pairs, self.graph(HALVES, TURNED, STACKED)),
+            "every two side by side": (halves, self.graph(EVERY_TWO, TURNED, CONCAT)),
+            "pairs with tables of complex numbers": (
+                pairs,
+                self.graph(COMPLEX, TURNED, TOGETHER, TABLES.replace("4]", "1]")),
+            ),
+            "stacked elsewhere": (
+                pairs,
+                self.graph(ELEMENTS, TURNED, STACKED.replace("behind", "last").replace("axis=-1", "axis=3")),
+            ),
+            "pairs that stay apart": (pairs, self.graph(ELEMENTS, TURNED, parted)),
+            "the odd ones first": (
+                "RotationOfEveryTwo",
+                self.graph(
+                    EVERY_TWO,
+                    NEGATIVE.replace("Neg (b)", "Neg (a)").replace("(a, behind)", "(b, behind)"),
+                    ROTATED,
+                    WIDE,
+                ),
+            ),
+            "halves with a sign": ("RotationOfEveryTwo", self.graph(HALVES, NEGATIVE, ROTATED, WIDE)),
+            "one sine": (
+                "RotationOfEveryTwo",
+                self.graph(EVERY_TWO, NEGATIVE, ROTATED, WIDE.replace("8] s", "1] s")),
+            ),
+        }
+        for promise, (rule, text) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, rule=rule)
+
+
+if __name__ == "__main__":
+    unittest.main()
