@@ -3,7 +3,7 @@
 import unittest
 
 from _unittests.ut_xoptim.cases import RuleTestCase
-from _unittests.ut_xoptim.test_rotary import GRAPH, TABLES, TURN, graph
+from _unittests.ut_xoptim.test_rotary import DOUBLED, GRAPH, NEIGHBOURS, TABLES, TURN, graph
 
 
 class TestMicrosoftRotaryEmbedding(RuleTestCase):
@@ -25,7 +25,18 @@ class TestMicrosoftRotaryEmbedding(RuleTestCase):
         text = text.replace("(turned, sin)", "(turned, signed)")
         signs = "g = Constant <value=float[4]{-1,-1,1,1}> () signed = Mul (sin, g)"
         self.assert_becomes(graph(text, TABLES + signs), self.ROTARY)
-        self.assert_stays(graph(text, TABLES + signs.replace("{-1,-1,1,1}", "{1,1,-1,-1}")))
+        opposite = graph(text, TABLES + signs.replace("{-1,-1,1,1}", "{1,1,-1,-1}"))
+        self.assert_becomes(opposite, [*self.ROTARY[:5], "Neg", *self.ROTARY[5:]])
+        self.assert_stays(graph(text, TABLES + signs.replace("{-1,-1,1,1}", "{1,-1,1,-1}")))
+
+    def test_heads_in_tokens(self):
+        tables = TABLES.replace(", one)", ", half)")
+        text = graph(tables=tables, inputs=GRAPH.replace("B,2,S,4", "B,S,2,4"))
+        self.assert_becomes(text, [*self.ROTARY[:-1], "Reshape", "RotaryEmbedding", "Reshape"])
+
+    def test_neighbours(self):
+        expected = ["Unsqueeze", "Squeeze", *self.ROTARY]
+        self.assert_becomes(graph(NEIGHBOURS, DOUBLED), expected)
 
     def test_what_it_declines(self):
         cases = {

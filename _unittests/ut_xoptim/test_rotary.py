@@ -15,6 +15,16 @@ TURN = """
 first = Slice (x, zero, half, last, one) second = Slice (x, half, end, last, one) n = Neg (second)
 turned = Concat <axis=-1> (n, first) p = Mul (x, cos) q = Mul (turned, sin) y = Add (p, q)
 """
+NEIGHBOURS = """
+pairs = Constant <value=int64[5]{0,0,0,2,2}> () joined = Constant <value=int64[4]{0,0,0,4}> ()
+z = Reshape (x, pairs) first, second = Split <axis=-1, num_outputs=2> (z) turned = Concat <axis=-1> (second, first)
+r = Reshape (turned, joined) p = Mul (x, cos) q = Mul (r, signed) y = Add (p, q)
+"""
+DOUBLED = """
+wide = Constant <value=int64[3]{0,0,4}> () g = Unsqueeze (f, last) h = Concat <axis=-1> (g, g) a = Reshape (h, wide)
+c = Cos (a) s = Sin (a) cos = Unsqueeze (c, one) sin = Unsqueeze (s, one)
+signs = Constant <value=float[4]{-1,1,-1,1}> () signed = Mul (sin, signs)
+"""
 GRAPH = "agraph (float[B,2,S,4] x, float[1,S,2] f) => (float[B,2,S,4] y)"
 
 
@@ -160,6 +170,40 @@ class TestRotaryEmbedding(RuleTestCase):
         other = cos.replace("3,4,3,4", "3,4,4,3")
         self.assert_stays(graph(TURN, other, inputs), opset=23)
 
+    def test_neighbours(self):
+        inputs = GRAPH.replace("[B,2,S,4]", "[1,2,S,4]")
+        angles = ["Unsqueeze", "Squeeze", "Cos", "Unsqueeze", "Squeeze"]
+        self.assert_rotary(graph(NEIGHBOURS, DOUBLED, inputs), [*angles, "Sin", "Unsqueeze", "Squeeze"])
+
+    def test_neighbours_of_a_constant(self):
+        """Also where the sign is in the constant, or all turn the other way."""
+        tables = """cos = Constant <value=float[2,4]{1,1,2,2,3,3,4,4}> () sin = Constant <value=float[2,4]{5,5,6,6,7,7,8,8}> ()
+        signs = Constant <value=float[4]{-1,1,-1,1}> () signed = Mul (sin, signs)"""
+        inputs = "agraph (float[1,2,2,4] x) => (float[1,2,2,4] y)"
+        self.assert_rotary(graph(NEIGHBOURS, tables, inputs), [])
+        other = tables.replace("{-1,1,-1,1}", "{1,-1,1,-1}")
+        self.assert_rotary(graph(NEIGHBOURS, other, inputs), [])
+        signed = (
+            tables[: tables.index("sin =")] + "signed = Constant <value=float[2,4]{-5,5,-6,6,-7,7,-8,8}> ()"
+        )
+        self.assert_rotary(graph(NEIGHBOURS, signed, inputs), [])
+        for wrong in (signed.replace("-6,6", "-6,-6"), signed.replace("3,3", "3,4")):
+            self.assert_stays(graph(NEIGHBOURS, wrong, inputs), opset=23)
+
+    def test_heads_in_tokens(self):
+        tables = TABLES.replace("Unsqueeze (c, one)", "Unsqueeze (c, half)").replace("(s, one)", "(s, half)")
+        inputs = GRAPH.replace("[B,2,S,4]", "[1,S,2,4]")
+        before = ["Cos", "Unsqueeze", "Squeeze", "Sin", "Unsqueeze", "Squeeze", "Reshape"]
+        self.assert_optimized(
+            graph(tables=tables, inputs=inputs), [*before, "RotaryEmbedding", "Reshape"], fires=True, opset=23
+        )
+
+    def test_the_first_positions_of_a_constant(self):
+        tables = """t = Constant <value=float[3,4]{1,2,1,2,3,4,3,4,5,6,5,6}> () size = Shape <start=2, end=3> (x)
+        cos = Slice (t, zero, size, zero) big = Constant <value=float {2.0}> () sin = Mul (cos, big)"""
+        inputs = "agraph (float[1,2,S,4] x) => (float[1,2,S,4] y) <float[S,4] cos>"
+        self.assert_rotary(graph(TURN, tables, inputs), ["Shape", "Slice", "Unsqueeze", "Mul", "Unsqueeze"])
+
     def test_tables_by_position(self):
         tables = """three = Constant <value=int64 {3}> () row = Mod (at, three)
         t = Constant <value=float[3,4]{1,2,1,2,3,4,3,4,5,6,5,6}> () g = Gather (t, row) cos = Unsqueeze (g, one)
@@ -184,6 +228,12 @@ class TestRotaryEmbedding(RuleTestCase):
                 ),
                 23,
             ),
+            "pairs of another value": (
+                graph(NEIGHBOURS.replace("(x, pairs)", "(o, pairs)"), "o = Neg (x) " + DOUBLED),
+                23,
+            ),
+            "pairs and tables of halves": (graph(NEIGHBOURS, TABLES + DOUBLED[DOUBLED.index("signs") :]), 23),
+            "halves and tables of pairs": (graph(TURN, DOUBLED[: DOUBLED.index("signs")]), 23),
             "float16": (
                 graph(inputs="agraph (float16[B,2,S,4] x, float16[1,S,2] f) => (float16[B,2,S,4] y)"),
                 23,

@@ -5,6 +5,9 @@ As written by hand: ``x * cos + concat(-x[..., half:], x[..., :half]) * sin``, w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 import onnx_ir as ir
 
@@ -19,26 +22,31 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.rules import no, rule
-from experimental_experiment.xoptim.shapes import is_same
+from experimental_experiment.xoptim.shapes import is_same, same_shape_of_elements, same_sizes
 
 x, cos, sin = var("x"), var("cos"), var("sin")
 FIRST = P.Slice(x, ..., name="first") | P.Split(x, ..., name="first")
 SECOND = P.Slice(x, ..., name="second") | P.Split(x, ..., name="second", output=1)
 TURNED = P.Mul(P.Concat(P.Neg(SECOND), FIRST, name="turned"), sin, name="product")
-SWAPPED = P.Mul(P.Concat(SECOND, FIRST, name="turned"), P.Mul(sin, const("signs"), shared=True))
-ROTATED = P.Add(P.Mul(x, cos), TURNED | SWAPPED)
+SIGNED = P.Mul(sin, const("signs"), shared=True) | const("signed")
+SWAPPED = P.Mul(P.Concat(SECOND, FIRST, name="turned"), SIGNED)
+MEMBERS = [
+    P.Split(var("pairs"), ..., name=name, output=place) for place, name in enumerate(("first", "second"))
+]
+NEIGHBOURS = P.Mul(P.Reshape(P.Concat(*MEMBERS[::-1], name="turned"), var("joined"), name="flat"), SIGNED)
+ROTATED = P.Add(P.Mul(x, cos), TURNED | SWAPPED | NEIGHBOURS)
 
 
-@rule(ROTATED, set="default", since=23)
-def rotary_embedding(op, x, cos, sin, first, second, turned, signs):
+@rule(ROTATED, set="default", since=23, looks_further=True)
+def rotary_embedding(op, x, found):
     """The operator of opset 23, with tables of each angle once, which all layers share.
 
     Measured with onnxruntime 1.31: 0.39 of the time for one token, 0.34 for 128.
     """
-    tables = tables_of(op, x, cos, sin, first, second, turned, signs)
-    if tables is None:
-        return no("no halves, or tables of other angles")
-    return op.RotaryEmbedding(x, *(of_batch(op, table, x) for table in tables))
+    rotation = rotation_in(op, found)
+    if rotation is None:
+        return no("no halves or neighbours, or tables of other angles")
+    return by_operator(op, x, rotation, *(of_batch(op, table, x) for table in rotation.tables))
 
 
 @rule(P.Add(P.Mul(x, cos), TURNED), set="default", before=23)
@@ -84,67 +92,200 @@ def bounds_of(node: ir.Node, width: int) -> tuple[int, int] | None:
     return tuple(min(max(n + width if n < 0 else n, 0), width) for n in (starts[0], ends[0]))
 
 
-def tables_of(op, x, cos, sin, first, second, turned, signs) -> list[ir.Value] | None:
-    """Cosine and sine of each angle once, [1 or batch, positions, half], for *x* of [batch, heads, positions, size]; else None."""
-    half = half_of(x, first, second, turned)
-    if half is None or x.dtype != ir.DataType.FLOAT or len(x.shape) != 4:
-        return None
-    if signs is not None and not np.array_equal(
-        constant_of(signs).numpy().reshape(-1), np.repeat([-1, 1], half)
+class Rotation(NamedTuple):
+    """What turns the heads of [batch, heads, positions, size], or of [batch, positions, heads, size].
+
+    Attributes:
+        positions: the axis of the positions: 2 or 1.
+        tables: cosine and sine of each angle once, [1 or batch, positions, size / 2].
+        is_interleaved: whether neighbours turn, no halves.
+    """
+
+    positions: int
+    tables: list[ir.Value]
+    is_interleaved: bool
+
+
+def rotation_in(op, found: Mapping[str, Any]) -> Rotation | None:
+    """What a match of `ROTATED` says, None when it is no rotation, or one that the operators do not have."""
+    x, cos, sin, flat = (found[name] for name in ("x", "cos", "sin", "flat"))
+    if (
+        x.shape is None
+        or len(x.shape) != 4
+        or not isinstance(x.shape[-1], int)
+        or x.dtype != ir.DataType.FLOAT
     ):
         return None
-    tables = []
-    for table in (cos, sin):
-        shape = table.shape
-        fits = (
-            shape is not None
-            and len(shape) == 4
-            and (shape[0] == 1 or is_same(shape[0], x.shape[0]))
-            and shape[1] == 1
-            and is_same(shape[2], x.shape[2])
-            and shape[3] == 2 * half
-        )
-        table = first_half(op, table) if fits else None
-        if table is None:
+    half = x.shape[-1] // 2
+    if flat is not None:
+        if not are_neighbours(found):
             return None
-        tables.append(op.Squeeze(table, [1]))
-    return tables
-
-
-def first_half(op, table: ir.Value, reach: int = 8) -> ir.Value | None:
-    """The first half of the last axis, computed instead of the whole, where the second half is the same; else None."""
-    tensor = constant_of(table)
-    if tensor is not None:
-        array = tensor.numpy()
-        parts = np.split(array, 2, axis=-1) if array.ndim and array.shape[-1] % 2 == 0 else [array, None]
-        return op.constant(parts[0], table.dtype) if np.array_equal(*parts) else None
-    node = table.producer()
-    if node is None or not reach:
+    elif half_of(x, found["first"], found["second"], found["turned"]) is None:
         return None
-    if node.op_type == "Concat":
-        is_last = attribute_of(node, "axis") in (-1, len(table.shape) - 1)
-        return node.inputs[0] if is_last and len(node.inputs) == 2 and len(set(node.inputs)) == 1 else None
+    signs = np.repeat([-1.0, 1.0], half) if flat is None else np.tile([-1.0, 1.0], half)
+    is_backwards = False
+    if found["signs"] is not None:
+        given = constant_of(found["signs"]).numpy().reshape(-1)
+        is_backwards = np.array_equal(given, -signs)
+        if not is_backwards and not np.array_equal(given, signs):
+            return None
+    elif found["signed"] is not None:
+        table = constant_of(found["signed"]).numpy()
+        if table.shape[-1:] != signs.shape:
+            return None
+        sin = op.weight("sine", ir.tensor((table * signs).astype(table.dtype)))
+    positions = next(
+        (axis for axis in (2, 1) if all(stands_at(table, x, axis) for table in (cos, sin))), None
+    )
+    if positions is None:
+        return None
+    once = first_half if flat is None else first_of_pairs
+    tables = []
+    for table, sign in ((cos, 1), (sin, -1 if is_backwards else 1)):
+        part = each_once(op, table, once)
+        if part is None:
+            return None
+        tables.append(by_position(op, part if sign == 1 else op.Neg(part), positions))
+    return Rotation(positions, tables, flat is not None)
+
+
+def are_neighbours(found: Mapping[str, Any]) -> bool:
+    """Whether the pairs that are swapped are the neighbours of *x*: both show the same elements."""
+    x, pairs, first, second = (found[name] for name in ("x", "pairs", "first", "second"))
+    if first is not second or len(first.outputs) != 2 or pairs.shape is None or len(pairs.shape) != 5:
+        return False
+    if (
+        pairs.shape[-1] != 2
+        or attribute_of(first, "axis", 0) not in (-1, 4)
+        or attribute_of(found["turned"], "axis") not in (-1, 4)
+    ):
+        return False
+    is_same_tensor = not {pairs, shown_by(pairs)}.isdisjoint({x, shown_by(x)})
+    sizes = [*pairs.shape[:3], x.shape[-1]]
+    return is_same_tensor and pairs.shape[3] * 2 == x.shape[-1] and same_shape_of_elements(sizes, x.shape)
+
+
+def shown_by(value: ir.Value) -> ir.Value:
+    """What a Reshape shows in another shape, or the value itself."""
+    node = value.producer()
+    return node.inputs[0] if node is not None and node.op_type == "Reshape" else value
+
+
+def stands_at(table: ir.Value, x: ir.Value, axis: int) -> bool:
+    """Whether a table has a row for each position of *x*, which stand at *axis*, the same one for all heads."""
+    if table.shape is None or len(table.shape) > 4:
+        return False
+    shape = [*[1] * (4 - len(table.shape)), *table.shape]
+    is_for_batch = shape[0] == 1 or is_same(shape[0], x.shape[0])
+    return (
+        is_for_batch
+        and shape[3 - axis] == 1
+        and is_same(shape[axis], x.shape[axis])
+        and shape[3] == x.shape[3]
+    )
+
+
+def by_position(op, table: ir.Value, axis: int) -> ir.Value:
+    """A table whose positions stand at *axis* of four as [1 or batch, positions, angles]."""
+    missing = 4 - len(table.shape)
+    if missing <= 3 - axis:
+        table = op.Squeeze(table, [3 - axis - missing])
+        missing += 1
+    return op.Unsqueeze(table, [0]) if len(table.shape) == 2 else table
+
+
+def by_operator(op, x: ir.Value, rotation: Rotation, *inputs: ir.Value, domain: str = "") -> ir.Value:
+    """RotaryEmbedding of *x* and further inputs; heads that stand in their tokens are rows for it."""
+    given: dict[str, Any] = {"interleaved": 1} if rotation.is_interleaved else {}
+    if rotation.positions == 2:
+        return op.RotaryEmbedding(x, *inputs, **given, domain=domain)
+    heads, size = x.shape[2:]
+    if not isinstance(heads, int):
+        return no("the number of heads is unknown")
+    rows = op.Reshape(x, [0, 0, heads * size])
+    turned = op.RotaryEmbedding(rows, *inputs, num_heads=heads, **given, domain=domain)
+    return op.Reshape(turned, [0, 0, heads, size])
+
+
+# ---- each angle once
+
+
+def each_once(op, table: ir.Value, once: Callable, reach: int = 8) -> ir.Value | None:
+    """Half of the last axis, computed instead of the whole, where *once* says how each number stands there twice; else None."""
+    part = once(op, table)
+    node = table.producer()
+    if part is not None or node is None or not reach:
+        return part
     if node.op_type in ("Cos", "Sin", "Cast", "Neg"):
-        part = first_half(op, node.inputs[0], reach - 1)
+        part = each_once(op, node.inputs[0], once, reach - 1)
         return part if part is None else op.emit(node.op_type, [part], attributes_of(node))
     if node.op_type == "Unsqueeze" and table.shape is not None:
         axes = ints_of(node.inputs[1])
-        part = first_half(op, node.inputs[0], reach - 1)
+        part = each_once(op, node.inputs[0], once, reach - 1)
         moves_last = axes is None or -1 in axes or len(table.shape) - 1 in axes
         return None if part is None or moves_last else op.Unsqueeze(part, axes)
     if node.op_type == "Mul":
         for value, factor in (node.inputs, node.inputs[::-1]):
             if number_of(factor) is not None:
-                part = first_half(op, value, reach - 1)
+                part = each_once(op, value, once, reach - 1)
                 return part if part is None else op.Mul(part, factor)
     if (
         node.op_type == "Gather"
         and attribute_of(node, "axis", 0) == 0
         and constant_of(node.inputs[0]) is not None
     ):
-        part = first_half(op, node.inputs[0], reach - 1) if len(node.inputs[0].shape) > 1 else None
+        part = each_once(op, node.inputs[0], once, reach - 1) if len(node.inputs[0].shape) > 1 else None
         return part if part is None else op.Gather(part, node.inputs[1], axis=0)
+    if node.op_type == "Slice" and constant_of(node.inputs[0]) is not None:  # of a table of all positions
+        axes = ints_of(node.inputs[3]) if len(node.inputs) > 3 else None
+        part = each_once(op, node.inputs[0], once, reach - 1) if axes else None
+        moves_last = not axes or not {-1, len(node.inputs[0].shape) - 1}.isdisjoint(axes)
+        return None if part is None or moves_last else op.Slice(part, *node.inputs[1:])
     return None
+
+
+def first_half(op, table: ir.Value) -> ir.Value | None:
+    """The first half of the last axis where the second one is the same, else None."""
+    tensor = constant_of(table)
+    if tensor is not None:
+        array = tensor.numpy()
+        parts = np.split(array, 2, axis=-1) if array.ndim and array.shape[-1] % 2 == 0 else [array, None]
+        return constant_part(op, table, parts)
+    node = table.producer()
+    if node is None or node.op_type != "Concat":
+        return None
+    is_last = attribute_of(node, "axis") in (-1, len(table.shape) - 1)
+    return node.inputs[0] if is_last and len(node.inputs) == 2 and len(set(node.inputs)) == 1 else None
+
+
+def first_of_pairs(op, table: ir.Value) -> ir.Value | None:
+    """Every second number where its neighbour is the same, else None."""
+    tensor = constant_of(table)
+    if tensor is not None:
+        array = tensor.numpy()
+        return constant_part(op, table, [array[..., ::2], array[..., 1::2]]) if array.ndim else None
+    node = table.producer()
+    twice = node.inputs[0].producer() if node is not None and node.op_type == "Reshape" else None
+    if twice is None or twice.op_type not in ("Concat", "Expand"):
+        return None
+    before, after, last = twice.inputs[0].shape, twice.outputs[0].shape, table.shape[-1]
+    if before is None or after is None or not isinstance(last, int):
+        return None
+    if len(before) != len(after) or list(before[-2:]) != [last // 2, 1] or list(after[-2:]) != [last // 2, 2]:
+        return None
+    is_repeated = same_sizes(before[:-1], after[:-1]) and len(set(twice.inputs)) == (
+        1 if twice.op_type == "Concat" else 2
+    )
+    return op.Squeeze(twice.inputs[0], [len(before) - 1]) if is_repeated else None
+
+
+def constant_part(op, table: ir.Value, parts: Sequence[np.ndarray]) -> ir.Value | None:
+    """The first part of a constant where the second one is the same, else None."""
+    return (
+        op.weight(f"{table.name}_once", ir.tensor(np.ascontiguousarray(parts[0])))
+        if np.array_equal(*parts)
+        else None
+    )
 
 
 def attributes_of(node: ir.Node) -> dict:

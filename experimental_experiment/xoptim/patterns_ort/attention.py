@@ -22,7 +22,7 @@ from experimental_experiment.xoptim.patterns.attention import is_row_of
 from experimental_experiment.xoptim.patterns.masks import is_mask
 from experimental_experiment.xoptim.patterns.packing import is_like, is_turned, side_by_side
 from experimental_experiment.xoptim.patterns.reshaping import MASK, of_less, shape_of_less
-from experimental_experiment.xoptim.patterns.rotary import ROTATED, attributes_of, tables_of
+from experimental_experiment.xoptim.patterns.rotary import ROTATED, attributes_of, by_operator, rotation_in
 from experimental_experiment.xoptim.patterns.transposing import perm
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same
@@ -32,25 +32,26 @@ MICROSOFT = "com.microsoft"
 q, k, v, bias = var("q"), var("k"), var("v"), var("bias")
 
 
-@rule(ROTATED, set="onnxruntime", before=23)
-def microsoft_rotary_embedding(op, x, cos, sin, first, second, turned, signs):
+@rule(ROTATED, set="onnxruntime", before=23, looks_further=True)
+def microsoft_rotary_embedding(op, x, found):
     """The operator of onnxruntime, with tables of each angle once, which all layers share; a row of them for each position of each sample.
 
     Measured with onnxruntime 1.31: 0.44 of the time for one token, 0.36 for 128.
     """
-    tables = tables_of(op, x, cos, sin, first, second, turned, signs)
-    if tables is None:
-        return no("no halves, or tables of other angles")
+    rotation = rotation_in(op, found)
+    if rotation is None:
+        return no("no halves or neighbours, or tables of other angles")
+    tables = rotation.tables
     shape = tables[0].shape
     if shape[0] == 1:
-        rows = [op.Squeeze(table, [0]) for table in tables]
-        return op.RotaryEmbedding(x, [0], *rows, domain=MICROSOFT)
-    if not isinstance(shape[2], int):
+        numbers, rows = op.constant([0]), [op.Squeeze(table, [0]) for table in tables]
+    elif isinstance(shape[2], int):
+        sizes = op.Shape(tables[0], start=0, end=2)
+        rows = [op.Reshape(table, [-1, shape[2]]) for table in tables]
+        numbers = op.Reshape(op.Range(0, op.ReduceProd(sizes, keepdims=0), 1), sizes)
+    else:
         return no("the number of angles is unknown")
-    sizes = op.Shape(tables[0], start=0, end=2)
-    rows = [op.Reshape(table, [-1, shape[2]]) for table in tables]
-    numbers = op.Reshape(op.Range(0, op.ReduceProd(sizes, keepdims=0), 1), sizes)
-    return op.RotaryEmbedding(x, numbers, *rows, domain=MICROSOFT)
+    return by_operator(op, x, rotation, numbers, *rows, domain=MICROSOFT)
 
 
 IN_ROWS = P.Reshape(var("rows"), var("sizes"))
