@@ -427,7 +427,7 @@ def rewrite(
                 changed += [value for node in share_expressions(root) for value in node.outputs]
             if computes:
                 changed += compute_weights(root, context, report, options.stop_after)
-            waiting = [use.node for value in changed for use in value.uses()]
+            waiting = [node for value in changed for node in engine.users_within_reach(value)]
     return has_changed or len(report.applications) > start, engine.may_tell_sizes, engine.written
 
 

@@ -236,11 +236,18 @@ def each_once(op, table: ir.Value, once: Callable, reach: int = 8) -> ir.Value |
     ):
         part = each_once(op, node.inputs[0], once, reach - 1) if len(node.inputs[0].shape) > 1 else None
         return part if part is None else op.Gather(part, node.inputs[1], axis=0)
-    if node.op_type == "Slice" and constant_of(node.inputs[0]) is not None:  # of a table of all positions
+    if node.op_type == "Slice" and table.shape is not None:  # the first positions of a table
         axes = ints_of(node.inputs[3]) if len(node.inputs) > 3 else None
-        part = each_once(op, node.inputs[0], once, reach - 1) if axes else None
-        moves_last = not axes or not {-1, len(node.inputs[0].shape) - 1}.isdisjoint(axes)
-        return None if part is None or moves_last else op.Slice(part, *node.inputs[1:])
+        if not axes or not {-1, len(table.shape) - 1}.isdisjoint(axes):
+            return None
+        part = each_once(op, node.inputs[0], once, reach - 1)
+        if part is None or part.shape is None:
+            return None
+        rows = op.Slice(part, *node.inputs[1:])
+        rows.shape = ir.Shape(
+            [*table.shape[:-1], part.shape[-1]]
+        )  # inference knows less of bounds that are computed
+        return rows
     return None
 
 

@@ -163,11 +163,10 @@ def turn_of(found: Mapping[str, Any]) -> Turn | None:
     sums = []
     for name in ("first", "second"):
         sign = -1 if found[name].op_type == "Sub" else 1
-        sums.append(
-            [(1, found[f"{name}_a"], found[f"{name}_b"]), (sign, found[f"{name}_c"], found[f"{name}_d"])]
-        )
+        factors = [unsigned(found[f"{name}_{letter}"]) for letter in "abcd"]
+        sums.append([(1, *factors[:2]), (sign, *factors[2:])])
     holders = [
-        {part[:2] for part in map(part_of, factors) if part is not None}
+        {part[:2] for part in (part_of(value) for _, value in factors) if part is not None}
         for terms in sums
         for _, *factors in terms
     ]
@@ -180,32 +179,27 @@ def turn_of(found: Mapping[str, Any]) -> Turn | None:
         return None
     (straight, cos), (back, sin) = rows[0][0], rows[0][1]
     (other, same), (forth, own) = rows[1][1], rows[1][0]
-    if not straight == other == 1 or cos is not same:
+    if not straight == other == 1 or cos is not same or sin is not own or back == forth:
         return None
-    if sin is own:
-        return None if back == forth else Turn(x, kind, cos, sin, back == 1)
-    if not back == forth == 1:
-        return None
-    if opposite_of(own) is sin:
-        return Turn(x, kind, cos, sin, True)
-    return Turn(x, kind, cos, own, False) if opposite_of(sin) is own else None
+    return Turn(x, kind, cos, sin, back == 1)
+
+
+def unsigned(value: ir.Value) -> tuple[int, ir.Value]:
+    """A factor as its sign and the rest: a Neg before the product is one behind it."""
+    node = value.producer()
+    is_opposite = node is not None and node.op_type == "Neg" and not node.domain
+    return (-1, node.inputs[0]) if is_opposite else (1, value)
 
 
 def by_member(x: ir.Value, terms: list) -> dict[int, tuple[int, ir.Value]]:
     """The sign and the table of each member of the pairs of *x* in a sum."""
     row = {}
     for sign, *factors in terms:
-        for member, table in (factors, factors[::-1]):
+        for (one, member), (other, table) in (factors, factors[::-1]):
             part = part_of(member)
             if part is not None and part[0] is x:
-                row[part[2]] = sign, table
+                row[part[2]] = sign * one * other, table
     return row
-
-
-def opposite_of(value: ir.Value) -> ir.Value | None:
-    """What a value is the opposite of, None when no Neg gives it."""
-    node = value.producer()
-    return node.inputs[0] if node is not None and node.op_type == "Neg" and not node.domain else None
 
 
 def part_of(value: ir.Value) -> tuple[ir.Value, str, int] | None:
