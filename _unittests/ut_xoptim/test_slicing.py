@@ -1,12 +1,15 @@
 """Rules of slices, joins, splits and gathers."""
 
+import sys
 import unittest
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 
-from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
 from experimental_experiment.comparison import session
-from experimental_experiment.xoptim import OptimizationOptions, optimize
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 from experimental_experiment.xoptim.patterns.slicing import ENDLESS, composed
 
 
@@ -51,6 +54,10 @@ class TestSlicing(RuleTestCase):
         ],
         "ConcatConcat": [
             ("float[N,2] x, float[N,3] w", "float[N,10]", "c = Concat<axis=-1>(x, w) d = Concat<axis=1>(w, x) y = Concat<axis=1>(c, d)", ["Concat"]),
+            ("float[N,2] x, float[N,3] w", "float[N,12]", "c = Concat<axis=-1>(x, w) d = Concat<axis=1>(w, c) e = Concat<axis=1>(d, x) y = Concat<axis=-1>(x, e)", ["Concat"]),
+            ("float[2,2] x, float[6,1] w", "float[6,4]", "a = Concat<axis=0>(x, x) b = Concat<axis=0>(a, x) c = Concat<axis=1>(b, w) y = Concat<axis=-1>(w, c)", ["Concat", "Concat"]),
+            ("float[2,2] x", "float[8,2]", "a = Concat<axis=0>(x, x) b = Concat<axis=0>(a, x) y = Concat<axis=0>(b, x) z = Neg(b)", ["Concat", "Concat", "Neg"], "float[6,2] z"),
+            ("float[2,2] x", "float[8,2]", "a = Concat<axis=0>(x, x) b = Concat<axis=0>(a, x) y = Concat<axis=0>(x, b)", ["Concat", "Concat"], "float[6,2] b"),
         ],
         "ConcatOfSplit": [
             ("float[N,5] x", "float[N,5]", constants(p=[2, 3]) + "a, b = Split<axis=1>(x, p) c = Concat<axis=-1>(a, b) y = Neg(c)", ["Neg"]),
@@ -195,6 +202,52 @@ class TestSlicing(RuleTestCase):
 
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
+
+
+class TestGrowingConcat(unittest.TestCase):
+    """A value to which each turn of a loop joins another one."""
+
+    def growing(self, count: int) -> onnx.ModelProto:
+        """A chain of *count* Concats."""
+        turns = " ".join(
+            f"n{turn} = {('Sin', 'Abs')[turn % 2]}(n{turn - 1}) y{turn} = Concat<axis=0>(y{turn - 1}, n{turn})"
+            for turn in range(1, count + 1)
+        )
+        return parsed(f"agraph (float[2] y0, float[2] n0) => (float[{2 * count + 2}] y{count}) {{ {turns} }}")
+
+    def test_it_is_one(self):
+        model = self.growing(5)
+        report = Report()
+        optimized = optimize(model, OptimizationOptions(["ConcatConcat"]), report=report)
+        self.assertEqual(["Abs", "Sin", "Abs", "Sin", "Abs", "Concat"], operators(optimized))
+        self.assertEqual(1, len(report.applications))
+        for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+            np.testing.assert_array_equal(a, b)
+
+    def test_the_work_is_linear(self):
+        """A long chain takes no more calls of functions a node than a short one."""
+        calls = {}
+        for count in (20, 100, 400):  # what is made once is made by the first
+            model = ir.from_proto(self.growing(count))
+            events = []
+            sys.setprofile(
+                lambda frame, event, _, events=events: events.append(event) if event == "call" else None
+            )
+            try:
+                optimize(model)
+            finally:
+                sys.setprofile(None)
+            self.assertEqual(count + 1, len(model.graph))
+            calls[count] = len(events) / count
+        self.assertLess(calls[400], 1.2 * calls[100], calls)
+
+    def test_a_function_of_that_name_is_not_taken_apart(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20, "local" : 1]>
+            agraph (float[2] x) => (float[4] y) { c = local.Concat(x, x) y = Concat<axis=0>(c, x) }
+            <opset_import: ["" : 20], domain: "local"> Concat (a, b) => (c) { c = Add(a, b) }"""
+        )
+        self.assertEqual(["Concat", "Concat"], operators(optimize(model)))
 
 
 class TestOutside(RuleTestCase):

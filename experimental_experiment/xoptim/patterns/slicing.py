@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
@@ -16,6 +16,7 @@ from experimental_experiment.xoptim.pattern import (
     constant_of,
     ints_of,
     number_of,
+    only_reader,
     optional,
     var,
 )
@@ -192,17 +193,28 @@ def concat_empty(op, node):
 @rule(P.Concat(name="node", reads=["Concat"]), set="default", looks_further=True)
 def concat_concat(op, node):
     """Values joined along the axis along which they are joined again."""
-    axis = axis_of(node)
-    values = [part for value in node.inputs for part in parts_of(value, axis)]
+    axis, reader = axis_of(node), only_reader(node.outputs[0], "Concat")
+    if axis is None or (reader is not None and axis_of(reader) == axis):
+        return None  # the last Concat of a chain takes all of it at once: one by one, n of them would write n * n inputs
+    values = parts_of(node.inputs, axis)
     return again(op, node, values) if len(values) > len(node.inputs) else None
 
 
-def parts_of(value: ir.Value, axis: int | None) -> list[ir.Value]:
-    """What *value* alone is made of along an axis, itself when it is not."""
-    node = value.producer()
-    if axis is None or node is None or node.op_type != "Concat" or axis_of(node) != axis:
-        return [value]
-    return [value] if len(value.uses()) > 1 or value.is_graph_output() else list(node.inputs)
+def parts_of(values: Sequence[ir.Value], axis: int) -> list[ir.Value]:
+    """What the joined *values* are made of along an axis, however often they were joined: those that others read stay whole."""
+    parts: list[ir.Value] = []
+    waiting = [*reversed(values)]
+    while waiting:
+        value = waiting.pop()
+        node = value.producer()
+        is_joined = (
+            node is not None and node.op_type == "Concat" and not node.domain and axis_of(node) == axis
+        )
+        if is_joined and only_reader(value) is not None:
+            waiting += reversed(node.inputs)
+        else:
+            parts.append(value)
+    return parts
 
 
 @rule(P.Concat(name="node", reads=["Split"]), set="default", looks_further=True)
@@ -221,7 +233,10 @@ def concat_of_neighbours(op, node):
     joined = [values[0]]
     for value in values[1:]:
         both = united(op, joined[-1], value, axis, is_all=len(values) == 2)
-        joined = [*joined, value] if both is None else [*joined[:-1], both]
+        if both is None:
+            joined.append(value)
+        else:
+            joined[-1] = both
     return op.Concat(*joined, axis=axis) if len(joined) < len(values) else None
 
 
