@@ -319,11 +319,9 @@ def by_matrix(op, x, axis, matrix: np.ndarray) -> ir.Value:
     return op.Squeeze(product, [0]) if count == 1 else op.Transpose(product, perm=inverse_of(order))
 
 
-def conjugate(op, x) -> ir.Value:
-    """The conjugate of a complex value; a real one stays."""
-    if x.shape[-1] == 1:
-        return x
-    return conj(op, x)
+def conjugate(op, x: ir.Value) -> ir.Value:
+    """The conjugate of a complex value; a real one, of one part along the last axis, stays."""
+    return x if x.shape[-1] == 1 else conj(op, x)
 
 
 def half_of(op, n) -> int | ir.Value:

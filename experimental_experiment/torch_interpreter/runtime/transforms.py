@@ -6,6 +6,7 @@ import math
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.aten.fourier import conjugate
 from experimental_experiment.torch_interpreter.aten.spectrogram import transform_of_frames
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -77,14 +78,6 @@ def divided_in_float64(op, x, dft_length=None, axis=None, inverse=0, onesided=0)
         whole = op.Concat(conjugate(op, x), others, axis=int(axis.const_value.numpy()))
         result = op.Slice(op.DFT(whole, None, axis), [0], [1], [-1])
     return op.Div(result, op.Cast(size, to=x.dtype))
-
-
-def conjugate(op, x: ir.Value) -> ir.Value:
-    """The conjugate of parts along the last axis; a real value as it is."""
-    if x.shape[-1] == 1:
-        return x
-    real, imag = op.Split(x, [1, 1], axis=-1, outputs=2)
-    return op.Concat(real, op.Neg(imag), axis=-1)
 
 
 def is_cast_from_float32(x: ir.Value) -> bool:
