@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ import torch
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.fake_results import made_once
-from experimental_experiment.torch_interpreter.frames import lines_of_helpers
+from experimental_experiment.torch_interpreter.frames import is_library
 from experimental_experiment.torch_interpreter.layouts import asked_once
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
-from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, selected
+from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, replaced, selected
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_state import forget_marks, without_remarks
 
@@ -212,6 +213,27 @@ def observed(name: str, decisions: Decisions) -> Iterator[None]:
         made_once(),
         asked_once(),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def lines_of_helpers() -> Iterator[None]:
+    """Let torch keep the lines of the functions that ``forward`` calls with each node, where it keeps those of ``forward``."""
+    tracer = torch.fx.proxy.TracerBase
+    original = getattr(tracer, "_filter_traceback_frames", None)
+    if original is None:  # torch 2.9 keeps all
+        yield
+        return
+
+    def lines(self: torch.fx.proxy.TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
+        frames = list(stack)
+        first = next((place for place, frame in enumerate(frames) if frame.name == "forward"), len(frames))
+        kept = {id(frame) for frame in original(self, stack)}
+        return traceback.StackSummary.from_list(
+            frame for frame in frames[first:] if id(frame) in kept or not is_library(frame.filename)
+        )
+
+    with replaced(tracer, "_filter_traceback_frames", lines):
         yield
 
 

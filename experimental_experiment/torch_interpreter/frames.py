@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import inspect
 import linecache
@@ -11,7 +10,6 @@ import os
 import sysconfig
 import textwrap
 import traceback
-from collections.abc import Iterator
 from types import CodeType, FrameType
 
 import torch
@@ -165,29 +163,6 @@ def deciding_lines(source: str) -> list[range]:
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
     deciding = [loop if isinstance(loop.test, ast.Constant) else loop.test for loop in loops]
     return [range(node.lineno, node.end_lineno + 1) for node in deciding]
-
-
-@contextlib.contextmanager
-def lines_of_helpers() -> Iterator[None]:
-    """Let torch keep the lines of the functions that ``forward`` calls with each node, where it keeps those of ``forward``."""
-    tracer = torch.fx.proxy.TracerBase
-    original = getattr(tracer, "_filter_traceback_frames", None)  # torch 2.9 keeps all
-
-    def lines(self: torch.fx.proxy.TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
-        frames = list(stack)
-        first = next((place for place, frame in enumerate(frames) if frame.name == "forward"), len(frames))
-        kept = {id(frame) for frame in original(self, stack)}
-        return traceback.StackSummary.from_list(
-            frame for frame in frames[first:] if id(frame) in kept or not is_library(frame.filename)
-        )
-
-    if original is not None:
-        tracer._filter_traceback_frames = lines
-    try:
-        yield
-    finally:
-        if original is not None:
-            tracer._filter_traceback_frames = original
 
 
 def is_followed(entry: traceback.FrameSummary) -> bool:
