@@ -41,7 +41,7 @@ TESTS = (
 """What the names of the test files of translations begin with."""
 
 SIZE = "computes a size"
-"""Key in the ``meta`` of the nodes that `is_size` accepts."""
+"""Key in the ``meta`` of the nodes that `computes_size` accepts."""
 
 
 @dataclasses.dataclass
@@ -113,7 +113,7 @@ class Recorder:
         @functools.wraps(append)
         def appended(*args, **kwargs):
             node = append(*args, **kwargs)
-            if is_size(node):
+            if computes_size(node):
                 node.meta[SIZE] = True
             for depth, call in enumerate(reversed(self.calls)):
                 if depth and call.has_bodies:
@@ -133,7 +133,7 @@ def counted(nodes: list[ir.Node]) -> set[str]:
     }
 
 
-def is_size(node: ir.Node) -> bool:
+def computes_size(node: ir.Node) -> bool:
     """Whether a node computes a number, or a list of known length, from shapes and constants alone."""
     if node.op_type in ("Shape", "Size"):
         return True

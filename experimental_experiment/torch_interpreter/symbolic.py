@@ -159,7 +159,7 @@ def pow_(op, a, b):
     if isinstance(b, ir.Value):
         if isinstance(a, ir.Value) or a != 2 or not isinstance(op.context.node.meta["val"], torch.SymInt):
             raise Untranslatable("an integer to the power of a size: a float if that is negative")
-        return power_of_two(op, b)  # a float to torch unless it found the size not to be negative
+        return integer_power_of_two(op, b)  # a float to torch unless it found the size not to be negative
     if b < 0:
         return op.Pow(double(op, a), float(b))
     result = op.constant(1, INT64)
@@ -265,11 +265,11 @@ bitwise(operator.and_, "And", "BitwiseAnd")
 bitwise(operator.or_, "Or", "BitwiseOr")
 bitwise(operator.xor, "Xor", "BitwiseXor")
 
-python_binary(operator.lshift, lambda op, a, b: op.Mul(a, power_of_two(op, b)))
-python_binary(operator.rshift, lambda op, a, b: floordiv(op, a, power_of_two(op, b)))
+python_binary(operator.lshift, lambda op, a, b: op.Mul(a, integer_power_of_two(op, b)))
+python_binary(operator.rshift, lambda op, a, b: floordiv(op, a, integer_power_of_two(op, b)))
 
 
-def power_of_two(op, exponent):
+def integer_power_of_two(op, exponent):
     """``2 ** exponent``, exact below 2 ** 63."""
     return op.Cast(op.Pow(op.constant(2.0, DOUBLE), op.Cast(exponent, to=DOUBLE)), to=INT64)
 

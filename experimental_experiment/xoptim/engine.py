@@ -28,7 +28,7 @@ from experimental_experiment.torch_interpreter.inference import (
 from experimental_experiment.torch_interpreter.marks import MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
-    MANY,
+    MOST_READERS,
     Finder,
     Kinds,
     P,
@@ -446,7 +446,7 @@ class Engine:
             next_level = []
             for item in level:
                 uses = item.uses()
-                for user, _ in uses if len(uses) <= MANY else ():
+                for user, _ in uses if len(uses) <= MOST_READERS else ():
                     if user in unseen or user in seen:
                         continue
                     seen.add(user)

@@ -21,7 +21,7 @@ RANDOM = frozenset(
 COUNTED = frozenset(("Attention", "BatchNormalization"))
 """The number of results says what they do: train; join past and present, which onnxruntime 1.31 refuses to do for nobody."""
 
-SMALL = 64
+MOST_COMPARED = 64
 """Tensors of more elements are not compared as attributes."""
 
 WITH_BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
@@ -214,7 +214,7 @@ def key_of(node: ir.Node, places: Places | None = None) -> tuple | None:
             value = attribute.ref_attr_name
         elif attribute.type is ir.AttributeType.FLOAT:
             value = repr(value)  # 0 and -0 differ
-        elif attribute.type is ir.AttributeType.TENSOR and value.size <= SMALL:
+        elif attribute.type is ir.AttributeType.TENSOR and value.size <= MOST_COMPARED:
             value = (value.dtype, tuple(value.shape), value.tobytes())
         elif attribute.type is ir.AttributeType.GRAPH:
             value = key_of_body(value, places or {})

@@ -33,10 +33,10 @@ COMMUTATIVE = frozenset(
 )
 """Operators whose two operands are tried in both orders."""
 
-SMALL = 64
+MOST_NUMBERS = 64
 """Constants of more elements are not read as numbers."""
 
-MANY = 64
+MOST_READERS = 64
 """A value that more nodes read is not followed to all of them: linear time, also on stars."""
 
 JUDGED = 256
@@ -492,7 +492,7 @@ def elements_of(value: ir.Value | None) -> tuple[list, int] | None:
     if tensor is None:
         return None
     elements = value.meta.data.get(NUMBERS)
-    if elements is None and tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING:
+    if elements is None and tensor.size <= MOST_NUMBERS and tensor.dtype != ir.DataType.STRING:
         array = tensor.numpy()
         elements = value.meta[NUMBERS] = array.reshape(-1).tolist(), array.ndim
     return elements

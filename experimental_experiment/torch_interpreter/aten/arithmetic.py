@@ -55,15 +55,10 @@ def accumulate(op, op_type: str, self: Any, other: Any, alpha: Any) -> ir.Value:
     """``self`` plus or minus ``alpha * other``: in the common dtype, scaled without rounding between."""
     dtype = result_dtype(self, other)
     self, other = rounded_operands(op, dtype, self, other)
-    if is_one(alpha):
+    if not isinstance(alpha, ir.Value) and alpha == 1:
         return cast(op, op.emit(op_type, (self, other)), dtype)
     self, other, alpha = (cast(op, x, wide(dtype)) for x in (self, other, cast(op, alpha, dtype)))
     return cast(op, op.emit(op_type, (self, op.Mul(other, alpha))), dtype)
-
-
-def is_one(number: Any) -> bool:
-    """Whether a number is the Python number 1."""
-    return not isinstance(number, ir.Value) and number == 1
 
 
 @translates(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)

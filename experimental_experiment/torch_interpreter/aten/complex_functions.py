@@ -191,7 +191,7 @@ def exponential_less_one(op, z: Parts) -> Parts:
     return real, op.Mul(op.Exp(x), op.Sin(y))
 
 
-def power_of_two(op, z: Parts) -> Parts:
+def exponential_in_base_two(op, z: Parts) -> Parts:
     """``e^(z log 2)``."""
     return exponential(op, (op.Mul(z[0], math.log(2)), op.Mul(z[1], math.log(2))))
 
@@ -226,7 +226,7 @@ precise(arc_sine, aten.asin.default, aten.arcsin.default)
 precise(hyperbolic_arc_sine, aten.asinh.default, aten.arcsinh.default)
 precise(arc_tangent, aten.atan.default, aten.arctan.default)
 precise(hyperbolic_arc_tangent, aten.atanh.default, aten.arctanh.default)
-precise(power_of_two, aten.exp2.default)
+precise(exponential_in_base_two, aten.exp2.default)
 precise(exponential_less_one, aten.expm1.default)
 precise(logarithm_of_one_more, aten.log1p.default)
 precise(logarithm_in_base(2), aten.log2.default)

@@ -80,7 +80,7 @@ def floored_quotient(op, a: ir.Value, b: ir.Value) -> ir.Value:
         return op.Div(a, b)
     if not a.dtype.is_floating_point():
         return floored_integer_quotient(op, a, b)
-    if is_power_of_two(b) and not op.context.special_values:
+    if divides_exactly(b) and not op.context.special_values:
         return op.Floor(op.Div(a, b))
     left = truncated_remainder(op, a, b)
     exact = op.Div(op.Sub(a, left), b)
@@ -103,7 +103,7 @@ def floored_remainder(op, a: ir.Value, b: ir.Value) -> ir.Value:
     """The exact remainder of a floored division; ONNX Mod has it for integers only."""
     if not a.dtype.is_floating_point():
         return op.Mod(a, b)
-    is_exact = is_power_of_two(b) and all_hold(b, lambda numbers: (abs(numbers) >= 1).all())
+    is_exact = divides_exactly(b) and all_hold(b, lambda numbers: (abs(numbers) >= 1).all())
     if is_exact and not op.context.special_values:  # Mod takes four to six times as long
         return op.Sub(a, op.Mul(op.Floor(op.Div(a, b)), b))
     left = truncated_remainder(op, a, b)
@@ -129,7 +129,7 @@ def all_hold(value: ir.Value, condition: Callable) -> bool:
     return is_small(value) and bool(condition(value.const_value.numpy()))
 
 
-def is_power_of_two(value: ir.Value) -> bool:
+def divides_exactly(value: ir.Value) -> bool:
     """Whether a value is a constant power of two, by which a division is exact but next to the ends of the range.
 
     torch gives NaN for infinity, which the quotient is not.

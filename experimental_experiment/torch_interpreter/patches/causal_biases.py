@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.numbers import is_same
+from experimental_experiment.torch_interpreter.patches.numbers import is_same_number
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 
@@ -72,7 +72,7 @@ def biased(attention: Callable, args: tuple, kwargs: dict[str, Any]) -> torch.Te
     bias = kwargs["attn_mask"]
     if kwargs.get("is_causal"):
         raise ValueError("is_causal=True stands beside a CausalBias: one of both is enough")
-    if bias.variant.name == "UPPER_LEFT" or is_same(bias.seq_len_q, bias.seq_len_kv):
+    if bias.variant.name == "UPPER_LEFT" or is_same_number(bias.seq_len_q, bias.seq_len_kv):
         return attention(**kwargs | {"attn_mask": None, "is_causal": True})
     return attention(**kwargs | {"attn_mask": mask(bias, kwargs["query"].device)})
 

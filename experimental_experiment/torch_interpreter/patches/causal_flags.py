@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.numbers import is_same
+from experimental_experiment.torch_interpreter.patches.numbers import is_same_number
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 NAME = "scaled_dot_product_attention"
@@ -86,7 +86,7 @@ def mask_and_flag(
 
     torch takes every size of the program for two or more, and would say that a flag is true which one row makes false.
     """
-    if is_same(rows, columns) and is_more_than_one(is_causal, rows):
+    if is_same_number(rows, columns) and is_more_than_one(is_causal, rows):
         return None, True
     last = torch.arange(rows, device=device)[:, None] + columns * torch.sym_ite(is_causal, 0, 1)
     return torch.arange(columns, device=device) <= last, False

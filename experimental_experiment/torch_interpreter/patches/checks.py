@@ -192,7 +192,7 @@ def end_of_block(steps: list[dis.Instruction], position: int) -> int | None:
 
 def is_straight(steps: list[dis.Instruction], position: int, goal: int) -> bool:
     """Whether a position leads to *goal*, by the statements of one block and the other conditions of ``a and b``."""
-    while position < len(steps) and not is_same(steps, position, goal):
+    while position < len(steps) and not is_same_place(steps, position, goal):
         step = steps[position]
         if "JUMP" in step.opname and target(steps, step) == goal and not is_branch(step):
             return True
@@ -212,7 +212,9 @@ def only_asks(steps: list[dis.Instruction], position: int, goal: int) -> bool:
         step = steps[position]
         if is_branch(step):
             there = target(steps, step)
-            arrives = is_same(steps, there, goal) or (there > position and only_asks(steps, there, goal))
+            arrives = is_same_place(steps, there, goal) or (
+                there > position and only_asks(steps, there, goal)
+            )
             return arrives and only_asks(steps, position + 1, goal)
         if "JUMP" in step.opname or step.opname.startswith(LASTING) or not is_harmless(step):
             return False
@@ -220,7 +222,7 @@ def only_asks(steps: list[dis.Instruction], position: int, goal: int) -> bool:
     return False
 
 
-def is_same(steps: list[dis.Instruction], one: int, other: int) -> bool:
+def is_same_place(steps: list[dis.Instruction], one: int, other: int) -> bool:
     """Whether two positions are one, or the same end of a function: Python writes a short one wherever it is needed."""
     while one != other:
         if max(one, other) == len(steps):

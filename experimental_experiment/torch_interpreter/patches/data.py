@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, set_proxy_slot
 
 from experimental_experiment.torch_interpreter.frames import is_library_code
-from experimental_experiment.torch_interpreter.patches.numbers import is_same
+from experimental_experiment.torch_interpreter.patches.numbers import is_same_number
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 
@@ -90,4 +90,4 @@ def is_one_memory(left: torch.Tensor, right: torch.Tensor) -> bool:
 def is_laid_out_alike(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors have one dtype, one shape and their elements at the same places of their memories."""
     layouts = [[*each.shape, *each.stride(), each.storage_offset()] for each in (left, right)]
-    return left.dtype == right.dtype and left.dim() == right.dim() and all(map(is_same, *layouts))
+    return left.dtype == right.dtype and left.dim() == right.dim() and all(map(is_same_number, *layouts))

@@ -372,7 +372,7 @@ def windows_of(given: Mapping[str, Any], names: Sequence[str], axes: int) -> lis
 def is_whole(window: Mapping[str, Any], size: Any) -> bool:
     """Whether a window is all of an axis, and nothing beside it."""
     return all(
-        is_same(number, size if name == "kernel_size" else ELEMENT[name])
+        is_same_number(number, size if name == "kernel_size" else ELEMENT[name])
         for name, number in window.items()
         if name != "stride"
     )
@@ -380,7 +380,7 @@ def is_whole(window: Mapping[str, Any], size: Any) -> bool:
 
 def is_one_element(window: Mapping[str, Any]) -> bool:
     """Whether windows change nothing, whatever would stand between their elements."""
-    return all(is_same(number, ELEMENT[name]) for name, number in window.items() if name != "dilation")
+    return all(is_same_number(number, ELEMENT[name]) for name, number in window.items() if name != "dilation")
 
 
 def may_have_gradient(tensor: torch.Tensor) -> bool:
@@ -472,10 +472,10 @@ def unfold(of_numbers: Callable) -> Callable:
             return of_numbers(self, dimension, size, step)
         axis = dimension % self.dim()
         length, distance = self.shape[axis], self.stride(axis)
-        if is_same(size, step):
+        if is_same_number(size, step):
             count = length // size
             return self.narrow(axis, 0, count * size).unflatten(axis, (count, size)).movedim(axis + 1, -1)
-        if self.is_complex() or not is_same(self.storage_offset(), 0) or not self.is_contiguous():
+        if self.is_complex() or not is_same_number(self.storage_offset(), 0) or not self.is_contiguous():
             return of_numbers(self, dimension, size, step)
         torch._check(size <= length, lambda: f"windows of {size} elements in {length}")
         sizes, strides = list(self.shape), list(self.stride())
@@ -485,7 +485,7 @@ def unfold(of_numbers: Callable) -> Callable:
     return called
 
 
-def is_same(number: Any, size: Any) -> bool:
+def is_same_number(number: Any, size: Any) -> bool:
     """Whether a number is a size, whatever that is."""
     return expression_of(number) == expression_of(size)
 

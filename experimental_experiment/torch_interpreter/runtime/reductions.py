@@ -291,7 +291,7 @@ def summed(op, x: ir.Value, axes: ir.Value | None, *, keepdims: int = 1, **attri
 )
 def factor_by_factor(op, x, axes=None, *, keepdims=1, **attributes):
     """A Scan that multiplies."""
-    if x.dtype != INT64 or (axes is not None and axes.const_value is None) or is_size(x):
+    if x.dtype != INT64 or (axes is not None and axes.const_value is None) or are_sizes(x):
         return None
     return multiplied(op, x, axes, keepdims)
 
@@ -325,11 +325,11 @@ def is_narrow(value: ir.Value) -> bool:
     return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype in NARROW
 
 
-def is_size(value: ir.Value) -> bool:
+def are_sizes(value: ir.Value) -> bool:
     """Whether int64 elements are sizes of tensors, whose product is the number of elements of one."""
     node = value.producer()
     if node is None:
         return value.const_value is not None
     if node.op_type in ("Gather", "Slice"):  # some sizes of a Shape, before opset 15
         node = node.inputs[0].producer() or node
-    return node.op_type == "Shape" or (node.op_type == "Concat" and all(map(is_size, node.inputs)))
+    return node.op_type == "Shape" or (node.op_type == "Concat" and all(map(are_sizes, node.inputs)))

@@ -154,7 +154,7 @@ def exact(
         # a product of products wraps as they do, a divisor that wraps is another one
         is_whole = np.array_equal(product, left.astype(object) * right.astype(object))
         return product if function is np.multiply and (a_multiplies or is_whole) else None
-    if a.dtype == ir.DataType.DOUBLE and not is_power_of_two(right):
+    if a.dtype == ir.DataType.DOUBLE and not are_powers_of_two(right):
         return None
     with np.errstate(all="ignore"):
         steps = [
@@ -174,7 +174,7 @@ def exact(
     return result if same and is_normal(result) else None
 
 
-def is_power_of_two(array: np.ndarray) -> bool:
+def are_powers_of_two(array: np.ndarray) -> bool:
     """Whether all numbers are powers of two or their opposites."""
     return bool(np.all(np.abs(np.frexp(array.astype(np.float64))[0]) == 0.5))
 

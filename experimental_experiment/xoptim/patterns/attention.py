@@ -207,7 +207,7 @@ def counts(positions: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | No
     found = [position]
     if past is not None:
         is_sum = node is not None and node.op_type == "Add"
-        found = [counted for counted, before in pairs(node) if is_size(before, past[2])] if is_sum else []
+        found = [counted for counted, before in pairs(node) if is_the_size(before, past[2])] if is_sum else []
     return any(
         is_range(counted)
         and starts_at_zero(counted)
@@ -219,10 +219,10 @@ def counts(positions: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | No
 def are_as_many(positions: ir.Value, count: int | ir.SymbolicDim) -> bool:
     """Whether a Range, unsqueezed or not, has so many positions along its last axis."""
     end, shape = source_of(positions, {"Unsqueeze"}).producer().inputs[1], positions.shape
-    return is_size(end, count) or (shape is not None and is_same(shape[-1], count))
+    return is_the_size(end, count) or (shape is not None and is_same(shape[-1], count))
 
 
-def is_size(value: ir.Value, size: int | ir.SymbolicDim) -> bool:
+def is_the_size(value: ir.Value, size: int | ir.SymbolicDim) -> bool:
     """Whether a number is read from a dimension of this name, or is this size."""
     if number_of(value) is not None:
         return number_of(value) == size

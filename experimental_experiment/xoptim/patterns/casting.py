@@ -30,7 +30,7 @@ def cast_cast(op, x, inner, outer):
     first, second = (ir.DataType(attribute_of(node, "to")) for node in (inner, outer))
     if x.dtype is None:
         return no("the dtype is unknown")
-    if not holds(first, x.dtype) and not (first is ir.DataType.DOUBLE and is_size(x)):
+    if not holds(first, x.dtype) and not (first is ir.DataType.DOUBLE and holds_sizes(x)):
         return no("the first cast loses digits")
     if {x.dtype, first, second} & dtypes.FLOAT8:
         return no("float8 overflows in its own way")
@@ -44,7 +44,7 @@ def is_written(x: ir.Value, middle: ir.DataType, last: ir.DataType) -> bool:
     return last is ir.DataType.STRING and middle is not x.dtype
 
 
-def is_size(x: ir.Value) -> bool:
+def holds_sizes(x: ir.Value) -> bool:
     """Whether a value is a size of a tensor, or several: less than 2 ** 53."""
     node = x.producer()
     while node is not None and node.op_type in SELECTING:

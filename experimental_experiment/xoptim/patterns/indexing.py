@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.patterns.masks import starts_at_zero
-from experimental_experiment.xoptim.patterns.positions import MOST, REACH, has_one_element
+from experimental_experiment.xoptim.patterns.positions import MOST_ELEMENTS, REACH, has_one_element
 from experimental_experiment.xoptim.patterns.slicing import axis_of
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
@@ -113,7 +113,9 @@ def counts_samples(op, value: ir.Value, shape: ir.Shape) -> bool:
     if tensor is not None:
         count = value.shape[0]
         numbers = np.arange(count).reshape(-1, *[1] * (len(shape) - 1))
-        return tensor.size <= MOST and np.array_equal(tensor.numpy(), np.broadcast_to(numbers, value.shape))
+        return tensor.size <= MOST_ELEMENTS and np.array_equal(
+            tensor.numpy(), np.broadcast_to(numbers, value.shape)
+        )
     along = spread(op, value)
     return (
         along is not None
@@ -151,7 +153,7 @@ def is_counted(vector: ir.Value) -> bool:
     """Whether the elements of a vector are 0, 1, 2…"""
     tensor = constant_of(vector)
     if tensor is not None:
-        return tensor.size <= MOST and np.array_equal(tensor.numpy(), np.arange(tensor.size))
+        return tensor.size <= MOST_ELEMENTS and np.array_equal(tensor.numpy(), np.arange(tensor.size))
     node = vector.producer()
     return node is not None and node.op_type == "Range" and starts_at_zero(vector)
 

@@ -29,7 +29,7 @@ from experimental_experiment.xoptim.shapes import broadcast, is_same, same_sizes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 
-SMALL = 2**17
+MOST_READ = 2**17
 """Constants of more elements are not read."""
 
 MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
@@ -294,7 +294,12 @@ def is_table(node: ir.Node, number: int) -> bool:
     """
     operand = node.inputs[number]
     tensor = constant_of(source_of(operand, MOVES - {"Cast"} | {"Gather", "Transpose"}))
-    if tensor is None or tensor.size > SMALL or not tensor.dtype.is_floating_point() or operand.shape is None:
+    if (
+        tensor is None
+        or tensor.size > MOST_READ
+        or not tensor.dtype.is_floating_point()
+        or operand.shape is None
+    ):
         return False
     if node.op_type == "Einsum":
         operands, _, result = attribute_of(node, "equation").replace(" ", "").partition("->")
@@ -313,7 +318,7 @@ def is_table(node: ir.Node, number: int) -> bool:
 def is_finite(value: ir.Value) -> bool:
     """Whether a value holds finite numbers only: a small constant, or what is moved or looked up there."""
     tensor = constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
-    return tensor is not None and tensor.size <= SMALL and bool((abs(tensor.numpy()) < math.inf).all())
+    return tensor is not None and tensor.size <= MOST_READ and bool((abs(tensor.numpy()) < math.inf).all())
 
 
 def source_of(value: ir.Value, operators: frozenset[str] | set[str]) -> ir.Value:

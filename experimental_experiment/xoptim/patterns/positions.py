@@ -20,7 +20,7 @@ x, y, shape = var("x"), var("y"), var("shape")
 REACH = 8
 """How many nodes back a mask is looked at."""
 
-MOST = 2**20
+MOST_ELEMENTS = 2**20
 """Masks of constants with more elements are not computed: each rule that asks would take milliseconds."""
 
 COUNTED = (ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
@@ -128,12 +128,12 @@ def array_of(value: ir.Value | None, reach: int = REACH) -> np.ndarray | None:
     """What a value holds that is made of constants alone, None when it is not, or of too many."""
     tensor = constant_of(value)
     if tensor is not None:
-        return tensor.numpy() if tensor.size <= MOST else None
+        return tensor.numpy() if tensor.size <= MOST_ELEMENTS else None
     node = None if value is None else value.producer()
     if node is None or node.domain or not reach or node.op_type not in COMPUTED:
         return None
     shape = value.shape
-    if shape is None or not shape.is_static() or math.prod(shape) > MOST:
+    if shape is None or not shape.is_static() or math.prod(shape) > MOST_ELEMENTS:
         return None
     operands = [array_of(item, reach - 1) for item in node.inputs]
     return None if any(item is None for item in operands) else COMPUTED[node.op_type](*operands)
@@ -143,7 +143,7 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
     """The number that a value holds everywhere, None when it may hold several: what positions that follow one another tell of a text."""
     tensor = constant_of(value)
     if tensor is not None:
-        array = tensor.numpy() if 0 < tensor.size <= MOST else None
+        array = tensor.numpy() if 0 < tensor.size <= MOST_ELEMENTS else None
         return array.flat[0].item() if array is not None and (array == array.flat[0]).all() else None
     node = value.producer()
     if node is None or node.domain or not reach:
@@ -205,7 +205,9 @@ def follow(value: ir.Value, reach: int = REACH) -> bool:
     """Whether the elements along the last axis follow one another: a Range, or constants, moved and repeated along other axes."""
     tensor = constant_of(value)
     if tensor is not None:
-        return bool(tensor.shape) and tensor.size <= MOST and bool((np.diff(tensor.numpy()) == 1).all())
+        return (
+            bool(tensor.shape) and tensor.size <= MOST_ELEMENTS and bool((np.diff(tensor.numpy()) == 1).all())
+        )
     node = value.producer()
     if node is None or not reach or value.shape is None:
         return False

@@ -28,7 +28,7 @@ x, y = var("x"), var("y")
 UNARY, BINARY = ("Abs", "Neg"), ("Add", "Div", "Max", "Min", "Mod", "Mul", "Sub")
 """Operators on the integers that sizes are."""
 
-MOST = 256
+MOST_NODES = 256
 """Nodes that are looked at together: the sizes of all layers of an image model are computed one from the other."""
 
 SIZE = P.Squeeze(x, optional("axes"), shared=True) | P.Gather(x, const("position"), shared=True)
@@ -44,11 +44,11 @@ def arithmetic_on_vectors(op, root):
 
     Measured with onnxruntime 1.31: images padded to whole windows 0.77 of the time, "same" padding of a convolution 0.88.
     """
-    if not all(is_size(value) or constant_of(value) is not None for value in root.inputs):
+    if not all(is_element(value) or constant_of(value) is not None for value in root.inputs):
         return no("an operand is computed of sizes before it")
     if not becomes_vectors(root):
         return no("something reads a number, or is no size")
-    vectors = [vector_of(op, value) if is_size(value) else value for value in root.inputs]
+    vectors = [vector_of(op, value) if is_element(value) else value for value in root.inputs]
     return op.Squeeze(again(op, root, vectors), [0])
 
 
@@ -71,7 +71,7 @@ def becomes_vectors(root: ir.Node) -> bool:
         if not is_number(node) or not uses or len(uses) > JUDGED:
             return False
         others = [
-            value.producer() for value in node.inputs if not is_size(value) and constant_of(value) is None
+            value.producer() for value in node.inputs if not is_element(value) and constant_of(value) is None
         ]
         others += [user for user, _ in uses if not is_added(user)]
         for other in others:
@@ -80,7 +80,7 @@ def becomes_vectors(root: ir.Node) -> bool:
             if other not in members:
                 members.add(other)
                 waiting.append(other)
-        if len(members) > MOST:
+        if len(members) > MOST_NODES:
             return False
     for node in members:
         node.outputs[0].meta[ALONE] = True
@@ -100,7 +100,7 @@ def is_number(node: ir.Node) -> bool:
     )
 
 
-def is_size(value: ir.Value) -> bool:
+def is_element(value: ir.Value) -> bool:
     """Whether a value is the one element of a vector, or one that is chosen of several."""
     node = value.producer()
     if node is None or node.op_type not in ("Gather", "Squeeze") or node.domain:

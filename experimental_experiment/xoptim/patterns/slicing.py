@@ -29,7 +29,7 @@ x, positions = var("x"), var("positions")
 SHORT = 16
 """A row of fewer elements is short."""
 
-MANY = 512
+MANY_ELEMENTS = 512
 """A tensor with fewer elements is read no faster."""
 
 ALONG_RANGE = frozenset(("Add", "Cast", "Clip", "Div", "Floor", "Max", "Min", "Mod", "Mul", "Sub"))
@@ -443,7 +443,7 @@ def are_many(sizes: ir.Shape, positions: ir.Value) -> bool:
     # one axis of unknown size may be a batch of one
     if math.prod(map(least, before)) * least(rows, 4 if before else 1) < 4:
         return False
-    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) < MANY:
+    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) < MANY_ELEMENTS:
         return False
     count = positions.shape[0]
     if isinstance(count, int) and isinstance(size, int):
