@@ -114,15 +114,39 @@ def losses(
         zero_infinity: whether the loss of a sample too short for its labels is 0, and its gradient.
     """
     labels = labels.clamp(0, log_probs.shape[2] - 1)  # padding may be no class
+    last = at_the_end(log_probs, between_blanks(labels, counts, blank), times)
+    ends = last.gather(1, 2 * counts[:, None])[:, 0]
+    before_ends = last.gather(1, (2 * counts[:, None] - 1).clamp(min=0))[:, 0]
+    before_ends = torch.where(counts > 0, before_ends, NEVER)
+    if not zero_infinity:
+        return -torch.logaddexp(ends, before_ends)
+    is_never = (ends == NEVER) & (before_ends == NEVER)
+    return torch.where(is_never, 0.0, -torch.logaddexp(torch.where(is_never, 0.0, ends), before_ends))
+
+
+def between_blanks(labels: torch.Tensor, counts: torch.Tensor, blank: int) -> torch.Tensor:
+    """The class of each state of an alignment, (samples, states): a blank before each label and one after the last."""
     blanks = torch.full_like(labels, blank)
-    classes = torch.cat(
-        [torch.stack([blanks, labels], -1).flatten(1), torch.full_like(counts, blank)[:, None]], 1
-    )
-    states = classes.shape[1]
+    last = torch.full_like(counts, blank)[:, None]
+    return torch.cat([torch.stack([blanks, labels], -1).flatten(1), last], 1)
+
+
+def at_the_end(log_probs: torch.Tensor, classes: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+    """The logarithms of the probabilities of being in a state at the end of each sample, (samples, states)."""
     emissions = log_probs.gather(2, classes[None].expand(log_probs.shape[0], -1, -1))
+    place = torch.arange(classes.shape[1], device=classes.device)
+    step = step_along(classes, place, times)
+    start = torch.where(place == 0, 0.0, NEVER).to(log_probs.dtype).expand(classes.shape[0], -1).clone()
+    if scans_forget_gradients_of_rows() and emissions.requires_grad and torch.is_grad_enabled():
+        start.requires_grad_()
+    last, _ = scan(step, start, (emissions, torch.arange(log_probs.shape[0], device=classes.device)))
+    return last
+
+
+def step_along(classes: torch.Tensor, place: torch.Tensor, times: torch.Tensor) -> Callable:
+    """One time: who is in a state was there, or in the one before, or in the label before when that is another one."""
     is_other = (classes[:, 2:] != classes[:, :-2]).long()
     is_skipped = torch.cat([torch.zeros_like(classes[:, :2]), is_other], 1)
-    place = torch.arange(states, device=labels.device)
 
     def step(before: torch.Tensor, now: tuple) -> tuple[torch.Tensor, torch.Tensor]:
         emission, time = now
@@ -145,14 +169,4 @@ def losses(
         after = torch.where((time < times)[:, None], after, before)
         return after, after[:, :1] + 0  # which nothing reads; torch wants it to have a gradient
 
-    start = torch.where(place == 0, 0.0, NEVER).to(log_probs.dtype).expand(labels.shape[0], -1).clone()
-    if scans_forget_gradients_of_rows() and emissions.requires_grad and torch.is_grad_enabled():
-        start.requires_grad_()
-    last, _ = scan(step, start, (emissions, torch.arange(log_probs.shape[0], device=labels.device)))
-    ends = last.gather(1, 2 * counts[:, None])[:, 0]
-    before_ends = last.gather(1, (2 * counts[:, None] - 1).clamp(min=0))[:, 0]
-    before_ends = torch.where(counts > 0, before_ends, NEVER)
-    if not zero_infinity:
-        return -torch.logaddexp(ends, before_ends)
-    is_never = (ends == NEVER) & (before_ends == NEVER)
-    return torch.where(is_never, 0.0, -torch.logaddexp(torch.where(is_never, 0.0, ends), before_ends))
+    return step
