@@ -121,49 +121,36 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
     keys and values as results 0.77 to 0.92 for 100 to 1500 keys, 0.97 to 1.03 for fewer. It does not append to a past: a token after 512
     takes 1.12, after 64 1.00. Models of float16 on a CPU 0.95 to 1.04, in CUDA's provider on an H200 0.68 to 0.78.
     """
-    heads, keys, values = (found[f"{name}_heads"].outputs[0].shape for name in "qkv")
-    keys = swapped(keys) if found["swap"] is None else keys
+    shapes = shapes_of_heads(found)
     casts = [found[f"{name}cast"] for name in ("q_", "k_", "v_", "")]
-    if q.dtype != (ir.DataType.FLOAT if casts == [None] * 4 else ir.DataType.FLOAT16) or (
-        any(casts) and None in casts
-    ):
+    is_half = any(casts)
+    if q.dtype != (ir.DataType.FLOAT16 if is_half else ir.DataType.FLOAT) or (is_half and None in casts):
         return no("not in float32, nor in float16 with attention in float32")
-    if any(sizes is None for sizes in (heads, keys, values)):
-        return no("heads of unknown sizes")
-    rows = {
-        name: as_rows(found[name], found[f"{name}_shape"], heads)
-        for name, heads in zip("qkv", (heads, keys, values))
-    }
+    reason = unfit(*shapes, is_half)
+    if reason:
+        return no(reason)
+    rows = [as_rows(found[name], found[f"{name}_shape"], known) for name, known in zip("qkv", shapes)]
     back = [] if is_rows(root.outputs[0], attention.outputs[0].shape) else sizes_without_zeros(shape)
-    if None in (*rows.values(), back):
+    if None in (*rows, back):
         return no("heads do not stand side by side")
-    if not heads[1] == keys[1] == values[1] or not isinstance(heads[1], int) or heads[3] != keys[3]:
-        return no("groups of heads")
-    if any(casts) and not all(isinstance(size, int) and size % 8 == 0 for size in (heads[3], values[3])):
-        return no("heads of half precision that CUDA's provider adds in half precision")
-    if not is_same(heads[0], keys[0]) or not is_same(keys[0], values[0]):
-        return no("a batch that broadcasts")
+    heads, keys, _ = shapes
     of_all_queries = bias is not None and not back and is_of_all_queries(bias, heads, keys)
-    if softmax_axis(weights, op.opset) not in (-1, 3) or (
-        bias is not None and not (of_all_queries or is_bias(bias, heads, keys))
-    ):
+    is_added = bias is None or of_all_queries or is_bias(bias, heads, keys)
+    if softmax_axis(weights, op.opset) not in (-1, 3) or not is_added:
         return no("the mask is not of queries and keys")
-    if closed is not None and (
-        back or closed.shape is None or len(closed.shape) != 4 or closed.shape[1] != 1
-    ):
+    if closed is not None and (back or not is_of_one_head(closed)):
         return no("the guard differs between heads, or windows stand apart")
-    factor = 1.0 if scale is None else number_of(scale)
-    if factor is None or not 0 < factor < math.inf:
+    factor = positive_factor(scale, scaling)
+    if factor is None:
         return no("the scale is no positive number")
-    factor = 1 / factor if scaling is not None and scaling.op_type == "Div" else factor
     cache = first_of_cache(found)
     if cache is None:
         return no("something else reads the heads of keys or values")
-    if bias is not None and any(casts):
+    if is_half and bias is not None:
         if not is_mask(bias):
             return no("what is added may be no number of half precision")
         bias = op.Cast(bias, to=q.dtype)
-    given = [op.Reshape(found[name], sizes) if sizes else found[name] for name, sizes in rows.items()]
+    given = [op.Reshape(value, row) if row else value for value, row in zip((q, k, v), rows)]
     if of_all_queries:
         bias = op.Expand(bias, op.Concat([1, 1], op.Shape(bias, start=3, end=4), [1], axis=0))
     result, *presents = op.MultiHeadAttention(
@@ -174,6 +161,40 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
     elif closed is not None:
         result = op.Where(op.Squeeze(closed, [1]), op.constant(0.0, q.dtype), result)
     return dict(zip((root.outputs[0], *cache), (result, *presents)))
+
+
+def shapes_of_heads(found: dict) -> list[ir.Shape | None]:
+    """The shapes of queries, keys and values, [batch, heads, positions, size] each."""
+    heads, keys, values = (found[f"{name}_heads"].outputs[0].shape for name in "qkv")
+    return [heads, swapped(keys) if found["swap"] is None else keys, values]
+
+
+def unfit(
+    heads: ir.Shape | None, keys: ir.Shape | None, values: ir.Shape | None, is_half: bool
+) -> str | None:
+    """Why MultiHeadAttention does not take queries, keys and values of these sizes, None when it does."""
+    if heads is None or keys is None or values is None:
+        return "heads of unknown sizes"
+    if not heads[1] == keys[1] == values[1] or not isinstance(heads[1], int) or heads[3] != keys[3]:
+        return "groups of heads"
+    if is_half and not all(isinstance(size, int) and size % 8 == 0 for size in (heads[3], values[3])):
+        return "heads of half precision that CUDA's provider adds in half precision"
+    if not is_same(heads[0], keys[0]) or not is_same(keys[0], values[0]):
+        return "a batch that broadcasts"
+    return None
+
+
+def positive_factor(scale: ir.Value | None, scaling: ir.Node | None) -> float | None:
+    """What scores are multiplied by, 1 without a *scale*; *scaling* may divide by it. None when it is not known to be positive."""
+    factor = 1.0 if scale is None else number_of(scale)
+    if factor is None or not 0 < factor < math.inf:
+        return None
+    return 1 / factor if scaling is not None and scaling.op_type == "Div" else factor
+
+
+def is_of_one_head(mask: ir.Value) -> bool:
+    """Whether a mask, or what closes rows of scores, is the same for all heads."""
+    return mask.shape is not None and len(mask.shape) == 4 and mask.shape[1] == 1
 
 
 def first_of_cache(found: dict) -> list[ir.Value] | None:

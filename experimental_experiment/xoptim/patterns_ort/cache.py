@@ -29,7 +29,12 @@ from experimental_experiment.xoptim.patterns.masks import (
 )
 from experimental_experiment.xoptim.patterns.products import in_groups
 from experimental_experiment.xoptim.patterns.rotary import attributes_of
-from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT, is_bias, once_more
+from experimental_experiment.xoptim.patterns_ort.attention import (
+    MICROSOFT,
+    is_bias,
+    is_of_one_head,
+    once_more,
+)
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
@@ -236,8 +241,7 @@ def unfit_groups(found: dict, heads: ir.Shape) -> str | None:
     is_one = heads[2] == 1 and found["back"] is None
     if found["of_q"] is None or (absent and not is_one) or len(absent & {"of_product", "of_weights"}) == 1:
         return "the heads are grouped otherwise"
-    shape = found["bias"].shape
-    if "of_product" in absent and (shape is None or len(shape) != 4 or shape[1] != 1):
+    if "of_product" in absent and not is_of_one_head(found["bias"]):
         return "the mask differs between heads"
     return None
 
@@ -257,7 +261,7 @@ def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -
     shape, closed = heads_of_queries(found, keys), found["closed"]
     if softmax_axis(found["weights"], opset) not in (-1, 3) or not is_bias(found["bias"], shape, keys.shape):
         return "the mask is not of queries and keys"
-    if closed is not None and (closed.shape is None or len(closed.shape) != 4 or closed.shape[1] != 1):
+    if closed is not None and not is_of_one_head(closed):
         return "the guard differs between heads"
     if shape[2] != 1 and not is_causal(found["bias"], shape[2], past):
         return "the mask may let a query see later keys"
