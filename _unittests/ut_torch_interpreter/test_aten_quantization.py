@@ -90,7 +90,48 @@ class TestQuantization(ExporterTestCase):
             decomposed.dequantize_per_channel.default, STEPS, SCALES, ZEROS, 1, -128, 127, torch.int8),
         "PT2E by channel, no zero points": (
             decomposed.dequantize_per_channel.default, STEPS, SCALES, None, 1, -128, 127, torch.int8),
+        "a tensor of the model": (lambda x: aten.fake_quantize_per_tensor_affine.tensor_qparams(
+            x, SCALE, ZERO, -128, 127), X),
+        "PT2E, a tensor of the model, there and back": (
+            lambda x: decomposed.dequantize_per_tensor.tensor(
+                decomposed.quantize_per_tensor.tensor(x, SCALE, ZERO, -128, 127, torch.int8),
+                SCALE, ZERO, -128, 127, torch.int8), X),
+        "PT2E by channel, of the model, there and back": (
+            lambda x: decomposed.dequantize_per_channel.default(
+                decomposed.quantize_per_channel.default(x, SCALES, ZEROS, -2, -128, 127, torch.int8),
+                SCALES, ZEROS, -2, -128, 127, torch.int8), X),
+        "PT2E by channel, back, zero points of int8 wrap": (
+            decomposed.dequantize_per_channel.default, STEPS, SCALES, (ZEROS * 17).to(torch.int8), 1, -128, 127,
+            torch.int8),
+        "PT2E by channel, float zero points lose what follows the point": (
+            decomposed.quantize_per_channel.default, X, SCALES, ZEROS + 0.6, -2, -128, 127, torch.int8),
     }  # fmt: skip
+
+    BEYOND = {
+        "PT2E": (decomposed.quantize_per_tensor.default, X - 10, 0.1, 200, -128, 127, torch.int8),
+        "PT2E, back": (decomposed.dequantize_per_tensor.default, STEPS, 0.1, 200, -128, 127, torch.int8),
+        "PT2E, back, below uint8": (
+            lambda x: decomposed.dequantize_per_tensor.default(x.to(torch.uint8), 0.1, -5, 0, 255, torch.uint8),
+            STEPS),
+        "PT2E, a tensor": (
+            decomposed.quantize_per_tensor.tensor, X - 10, SCALE, ZERO + 197, -128, 127, torch.int8),
+        "PT2E, back, a tensor": (
+            decomposed.dequantize_per_tensor.tensor, STEPS, SCALE, ZERO + 197, -128, 127, torch.int8),
+        "PT2E, back, what was clipped and cast to uint8": (
+            lambda x, zero: decomposed.dequantize_per_tensor.tensor(
+                x, SCALE, zero.clamp(-9, 99).to(torch.uint8).int(), -128, 127, torch.int8), STEPS, ZERO - 10),
+        "PT2E by channel": (
+            decomposed.quantize_per_channel.default, X, SCALES, ZEROS + 197, -2, -128, 127, torch.int8),
+        "PT2E by channel, back": (
+            decomposed.dequantize_per_channel.default, STEPS, SCALES, ZEROS + 197, 1, -128, 127, torch.int8),
+        "above uint8": (
+            aten.fake_quantize_per_tensor_affine.tensor_qparams, X, SCALE, ZERO + 297, 0, 255),
+        "below uint8": (aten.fake_quantize_per_tensor_affine.tensor_qparams, X, SCALE, ZERO - 8, 0, 255),
+    }  # fmt: skip
+    """Zero points that 8 bits do not hold."""
+
+    def test_zero_points_beyond_8_bits(self):
+        self.assert_cases(self.BEYOND, dynamic=False)
 
     CHOSEN = {
         f"{name}, {promise}": (operator, x, *arguments)
@@ -183,6 +224,9 @@ class TestQuantization(ExporterTestCase):
             return torch.nn.functional.linear(x, weight)
 
         self.assert_same_as_eager(linear, X[0], steps, dynamic=False)
+        model = to_onnx(linear, (X[0], steps))
+        written = [node.op_type for node in model.graph.node]
+        self.assertEqual([written.count(f"{what}Linear") for what in ("Quantize", "Dequantize")], [1, 2])
 
     def test_same_as_eager(self):
         # torch.export cannot make the sizes of several of these dynamic

@@ -18,10 +18,15 @@ from experimental_experiment.torch_interpreter.sizes import is_static, quotient
 
 aten = torch.ops.aten
 
-FLOAT, INT8, UINT8, INT32 = ir.DataType.FLOAT, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32
+FLOAT, INT8, UINT8, INT32, INT64 = (
+    ir.DataType.FLOAT, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.INT64,
+)  # fmt: skip
 
 RANGES = {UINT8: (0, 255), INT8: (-128, 127)}
 """The quantized dtypes of ONNX that every opset and runtime knows."""
+
+WIDE = (FLOAT, INT32, INT64)
+"""Dtypes that hold the numbers of 8 bits: a Cast to them changes none."""
 
 EVERY_AXIS = -1
 """Stands for one scale for the whole tensor."""
@@ -91,7 +96,9 @@ def rounded(op, x, scale, zero_point, quant_min, quant_max, axis=EVERY_AXIS):
     steps = steps_of(op, wide, scale, zero_point, axis)
     mask = op.And(op.GreaterOrEqual(steps, float(quant_min)), op.LessOrEqual(steps, float(quant_max)))
     dtype = storage(quant_min, quant_max)
-    if dtype is not None and not zero_point.dtype.is_floating_point():
+    is_whole = not zero_point.dtype.is_floating_point()
+    # by channel, torch refuses integers outside of the range
+    if dtype is not None and is_whole and (axis != EVERY_AXIS or is_within(zero_point, dtype)):
         small = quantized(op, wide, scale, zero_point, quant_min, quant_max, dtype, axis)
         return op.Cast(dequantized(op, small, scale, zero_point, axis), to=x.dtype), mask
     shift = along(op, op.Cast(zero_point, to=FLOAT), x, axis)
@@ -114,9 +121,7 @@ def parameters(op, value, dtype, axis):
     """Scales or zero points: a 0-d value for a whole tensor, a 1-D value along an axis, in *dtype* if one is given."""
     value = op.constant(value, None if isinstance(value, ir.Value) else dtype)
     value = op.Cast(value, to=dtype) if dtype is not None else value
-    return (
-        op.Reshape(value, op.constant([], ir.DataType.INT64)) if axis == EVERY_AXIS and rank(value) else value
-    )
+    return op.Reshape(value, op.constant([], INT64)) if axis == EVERY_AXIS and rank(value) else value
 
 
 def along(op, value, x, axis):
@@ -132,6 +137,22 @@ def storage(quant_min: int, quant_max: int) -> ir.DataType | None:
         if low <= quant_min and quant_max <= high:
             return dtype
     return None
+
+
+def is_within(zero_point: ir.Value, dtype: ir.DataType) -> bool:
+    """Whether zero points are integers that a dtype of 8 bits holds: that dtype, constants, or what was clipped; others would wrap."""
+    if zero_point.dtype == dtype or zero_point.dtype.is_floating_point():
+        return zero_point.dtype == dtype
+    bounds = [zero_point.const_value, zero_point.const_value]
+    node = zero_point.producer()
+    while node is not None and node.op_type in ("Cast", "Reshape") and node.outputs[0].dtype in WIDE:
+        node = node.inputs[0].producer()
+    if node is not None and node.op_type == "Clip":
+        bounds = [None if bound is None else bound.const_value for bound in node.inputs[1:]]
+    if len(bounds) < 2 or None in bounds:
+        return False
+    low, high = RANGES[dtype]
+    return bool((bounds[0].numpy() >= low).all() and (bounds[1].numpy() <= high).all())
 
 
 def quantized(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):
@@ -204,26 +225,35 @@ def decomposed_dequantize_per_channel(
     op, input, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype
 ):  # fmt: skip
     """The value of steps with one scale for every index of an axis."""
+    if zero_points is not None and zero_points.dtype == input.dtype and not is_zero(zero_points):
+        # torch subtracts in that dtype, where differences wrap
+        input, zero_points = op.Sub(input, along(op, zero_points, input, axis)), None
     zero_points = op.Cast(op.Mul(scales, 0.0), to=INT32) if zero_points is None else zero_points
     return from_steps(op, input, scales, zero_points, out_dtype, axis % rank(input))
 
 
+def is_zero(value: ir.Value) -> bool:
+    """Whether a value is a constant of nothing but 0."""
+    return value.const_value is not None and not value.const_value.numpy().any()
+
+
 def to_steps(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):
-    """``round(x / scale) + zero_point`` kept in range, in a torch dtype."""
+    """``round(x / scale) + zero_point`` kept in range, in a torch dtype; what follows the point of a float zero point is lost then."""
     quant_min, quant_max = (number(limit) for limit in (quant_min, quant_max))
     kind = dtypes.onnx_dtype(dtype)
     wide = op.Cast(x, to=FLOAT)
     scale, zero_point = parameters(op, scale, FLOAT, axis), parameters(op, zero_point, None, axis)
-    if kind in RANGES and storage(quant_min, quant_max) == kind and not zero_point.dtype.is_floating_point():
+    if kind in RANGES and storage(quant_min, quant_max) == kind and is_within(zero_point, kind):
         return quantized(op, wide, scale, zero_point, quant_min, quant_max, kind, axis)
-    steps = steps_of(op, wide, scale, zero_point, axis)
+    shift = along(op, op.Cast(zero_point, to=FLOAT), x, axis)
+    steps = op.Add(op.Round(op.Div(wide, along(op, scale, x, axis))), shift)
     return op.Cast(op.Clip(steps, float(quant_min), float(quant_max)), to=kind)
 
 
 def from_steps(op, steps, scale, zero_point, out_dtype, axis=EVERY_AXIS):
     """``(steps - zero_point) * scale``, in FLOAT or in *out_dtype*."""
     scale, zero_point = parameters(op, scale, FLOAT, axis), parameters(op, zero_point, None, axis)
-    if steps.dtype in RANGES and not zero_point.dtype.is_floating_point():
+    if steps.dtype in RANGES and is_within(zero_point, steps.dtype):
         value = dequantized(op, steps, scale, zero_point, axis)
     else:
         shifted = op.Sub(op.Cast(steps, to=FLOAT), along(op, op.Cast(zero_point, to=FLOAT), steps, axis))
