@@ -33,7 +33,10 @@ FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 """Dtypes of weights that take any constants."""
 
 LARGE = 2.0**20
-"""What weights are multiplied by at most."""
+"""What constants multiply weights by at most; a single number by 1 / LARGE at least."""
+
+SMALL = 2.0**-64
+"""What those of a vector multiply weights by at least, if they are not 0: digits of weights beyond 1e-18 stay."""
 
 NORM = {name: const(name) for name in ("scale", "shift", "mean", "variance")}
 
@@ -113,8 +116,9 @@ def product_of_batch_norm(op, x, norm, product, weight, bias, scale, shift, mean
     summed = tuple(axis for axis in range(len(weight.shape)) if axis != channel_axis(product))
     added = (constant_of(weight).numpy() * term).sum(axis=summed) * attribute_of(product, "alpha", 1.0)
     attributes = {name: item.value for name, item in product.attributes.items()}
-    old = taken_bias(attributes, bias)
-    new = with_dtype(op, bias, weight, old + added)
+    new = with_dtype(op, bias, weight, taken_bias(attributes, bias) + added)
+    if isinstance(new, Declined):
+        return new
     return op.append(product.op_type, [x, times(op, weight, factor), new], attributes, 1).outputs[0]
 
 
@@ -206,6 +210,8 @@ def scale_of_product(op, product, weight, bias, constant, root):
         if not factor.all():
             return no("a number is not finite")
         factor = 1 / factor
+    if not are_moderate(factor):
+        return no("a number is too large or too small")
     return scaled(op, product, weight, bias, factor, 0.0)
 
 
@@ -234,6 +240,8 @@ def scale_of_linear(op, x, weight, transpose, bias, constant):
         factor = one_factor(constant, size)
     if isinstance(factor, Declined):
         return factor
+    if not are_moderate(factor):
+        return no("a number is too large or too small")
     return linear(op, x, weight, transpose, bias, factor, 0.0)
 
 
@@ -266,6 +274,12 @@ def one_factor(constant: ir.Value, size: int) -> np.ndarray | Declined:
     if not 1 / LARGE <= abs(number) <= LARGE:
         return no("small weights would lose digits")
     return np.full(size, number, np.float64)
+
+
+def are_moderate(factors: np.ndarray) -> bool:
+    """Whether weights may be multiplied by numbers, some of which may be 0: what is left of the range of their dtype stays wide."""
+    sizes = np.abs(factors)
+    return bool(((sizes == 0) | ((sizes >= SMALL) & (sizes <= LARGE))).all())
 
 
 # ---- products with other weights
@@ -305,10 +319,12 @@ def scaled(op, product: ir.Node, weight, bias, factor, term, dtypes=FLOATS) -> i
         return reason
     attributes = {name: item.value for name, item in product.attributes.items()}
     old = taken_bias(attributes, bias)
+    numbers = old + term if factor is None else old * factor + term
+    new = with_dtype(op, bias, weight, np.broadcast_to(numbers, channels))
+    if isinstance(new, Declined):
+        return new
     if factor is not None:
         weight = times(op, weight, along_results(product, weight, factor))
-        old = old * factor
-    new = with_dtype(op, bias, weight, np.broadcast_to(old + term, channels))
     return op.append(product.op_type, [product.inputs[0], weight, new], attributes, 1).outputs[0]
 
 
@@ -350,12 +366,15 @@ def linear(op, x, weight, transpose, bias, factor, term) -> ir.Value | Declined:
     reason = reason_to_stay(weight, bias, size, factor, term)
     if reason is not None:
         return reason
+    added = None
+    if bias is not None or np.any(term):
+        old = taken_bias({}, bias)
+        added = with_dtype(op, bias, weight, np.broadcast_to(old * factor + term, size))
+    if isinstance(added, Declined):
+        return added
     new = times(op, weight, factor.reshape(-1, 1) if transpose is not None else factor)
     product = op.MatMul(x, new if transpose is None else op.Transpose(new, perm=[1, 0]))
-    old = 0.0 if bias is None else constant_of(bias).numpy().astype(np.float64)
-    if bias is None and not np.any(term):
-        return product
-    return op.Add(product, with_dtype(op, bias, weight, np.broadcast_to(old * factor + term, size)))
+    return product if added is None else op.Add(product, added)
 
 
 def reason_to_stay(weight, bias, channels, factor, term, dtypes=FLOATS) -> Declined | None:
@@ -368,7 +387,16 @@ def reason_to_stay(weight, bias, channels, factor, term, dtypes=FLOATS) -> Decli
         return no("the bias is no constant of one number for each channel")
     if not all(np.isfinite(numbers).all() for numbers in (1.0 if factor is None else factor, term)):
         return no("a number is not finite")
+    most = 0.0 if factor is None else np.abs(factor).max(initial=0)
+    if most > 1 and most * largest(weight) > np.finfo(weight.dtype.numpy()).max:
+        return no("a weight would be infinite")
     return None
+
+
+def largest(weight: ir.Value) -> float:
+    """The largest magnitude among weights, which are not copied for it."""
+    array = constant_of(weight).numpy()
+    return max(float(array.max(initial=0)), -float(array.min(initial=0)))
 
 
 def times(op, weight: ir.Value, factors: np.ndarray) -> ir.Value:
@@ -383,7 +411,11 @@ def times(op, weight: ir.Value, factors: np.ndarray) -> ir.Value:
     return op.weight(name, ir.LazyTensor(compute, dtype=tensor.dtype, shape=tensor.shape, name=name))
 
 
-def with_dtype(op, bias: ir.Value | None, weight: ir.Value, array: np.ndarray) -> ir.Value:
-    """A bias of the dtype of *weight*, named after the one that it replaces."""
+def with_dtype(op, bias: ir.Value | None, weight: ir.Value, array: np.ndarray) -> ir.Value | Declined:
+    """A bias of the dtype of *weight*, named after the one that it replaces, which is infinite where that was."""
+    with np.errstate(over="ignore"):
+        array = array.astype(weight.dtype.numpy())
+    if not (np.isfinite(array) | ~np.isfinite(taken_bias({}, bias))).all():
+        return no("the bias would be infinite")
     name = op.context.names.unique(f"{weight.name}_bias" if bias is None else f"{bias.name}_scaled")
-    return op.weight(name, ir.Tensor(array.astype(weight.dtype.numpy()), name=name))
+    return op.weight(name, ir.Tensor(array, name=name))
