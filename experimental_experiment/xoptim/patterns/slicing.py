@@ -111,16 +111,22 @@ def slice_slice(op, x, inner, outer):
     return sliced(op, x, spans)
 
 
+def elements(axis: range, span: Span) -> range:
+    """What a slice takes of an axis: backwards from before the first element it is that one, where Python takes nothing."""
+    start, end, step = span
+    return axis[max(start, -len(axis)) if step < 0 else start : end : step]
+
+
 def composed(first: Span, second: Span, size: int | ir.SymbolicDim) -> Span | None:
     """The slice that takes *second* of what *first* takes of an axis, None when that depends on its size."""
     if isinstance(size, int):
-        taken = range(size)[slice(*first)][slice(*second)]
+        taken = elements(elements(range(size), first), second)
         if len(taken) == 0:
             return 0, 0, 1
     elif min(*first, *second) < 0:
         return None
     else:
-        taken = range(*first)[slice(*second)]
+        taken = elements(range(*first), second)
     end = INT64_MIN if taken.stop < 0 else INT64_MAX if taken.stop >= ENDLESS else taken.stop
     return min(taken.start, INT64_MAX), end, taken.step
 
@@ -543,7 +549,9 @@ def slice_of_shape(op, x, shape, node):
     span, spans = shape_span(shape), spans_of(node)
     if span is None or spans is None:
         return no("the rank or the axes are unknown")
-    axes = list(range(*span)[slice(*spans[0])])
+    if list(spans) != [0]:
+        return no("nothing is sliced")
+    axes = list(elements(range(*span), spans[0]))
     known = known_sizes(op, x, axes)
     if known is not None or not axes:
         return known
