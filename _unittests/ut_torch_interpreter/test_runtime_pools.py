@@ -74,6 +74,29 @@ class TestPools(ExporterTestCase):
         }
         self.assert_cases(cases, special_values=True)
 
+    def test_windows_of_nothing_but_minus_infinity(self):
+        """By default those of two axes within the image keep it, with dilation, positions, and in other dtypes all do."""
+        x = torch.full((1, 1, 5, 6), -INF)
+        self.assert_cases(
+            {
+                "padded": (F.max_pool2d, x, 3, 2, 1),
+                "a last window that is cut": (F.max_pool2d, x, 3, 2, 0, 1, True),
+                "a wide stride": (F.max_pool2d, x, 2, 3),
+                "one axis": (F.max_pool1d, x[0], 3, 2, 1),
+                "three axes": (F.max_pool3d, x[None], (1, 3, 3), (1, 2, 2)),
+            },
+            special_values=True,
+        )
+        self.assert_cases(
+            {
+                "within the image": (F.max_pool2d, x, 3, 2),
+                "dilation": (F.max_pool2d, x, 2, 2, 1, 2),
+                "positions": (F.max_pool2d_with_indices, x, 3, 2, 1),
+                "halves": (F.max_pool2d, x.half(), 3, 2, 1),
+                "float64": (F.max_pool1d, x[0].double(), 3, 2, 1),
+            }
+        )
+
     def test_means_of_float64(self):
         corners = [(3, 2, 1, True, False), (3, 2, 1, True, True), (2, 3, 0, True), (4, 1, 2, False, False)]
         means = lambda x: (

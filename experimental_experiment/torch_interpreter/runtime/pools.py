@@ -102,7 +102,8 @@ def is_padded_with_zeros(x: ir.Value) -> bool:
 @repairs(
     "MaxPool",
     when="windows of floats that hold NaN or only -inf",
-    because="NaN is passed over unless it comes first, -inf may be the lowest number; torch takes the last NaN",
+    because="NaN is passed over unless it comes first, -inf is the lowest number in float32 but for two axes within the image with strides up to 2; "
+    "torch takes the last NaN",
     nodes="12, and 3 for the positions",
     special_values=True,
 )
