@@ -157,6 +157,31 @@ class TestArithmetic(ExporterTestCase):
             torch.tensor([65537, -7, 3], dtype=torch.int32),
             torch.tensor([2, 3, 19], dtype=torch.int32),
         ),
+        "a number to the power of bytes wraps": (
+            aten.pow.Scalar,
+            3,
+            torch.tensor([0, 1, 41, 255], dtype=torch.uint8),
+        ),
+        "large powers of fewer bits wrap": (
+            lambda x, y: [
+                x.to(dtype) ** y.to(dtype) for dtype in (torch.int8, torch.int16, torch.int32, torch.uint8)
+            ],
+            torch.tensor([[3], [-7], [0], [2], [-1], [1], [65537]]),
+            torch.tensor([0, 1, 41, 100, -1, -2, -128]),
+        ),
+        "a tensor without axes has the other's dtype": (
+            lambda x, y: (x**y, x.int() ** y, y ** x.int()),
+            BYTES,
+            torch.tensor(270),
+        ),
+        "constant powers wrap": (
+            lambda x: x + 3 ** torch.arange(50, dtype=torch.int32),
+            torch.zeros(50, dtype=torch.int32),
+        ),
+        "powers of fewer bits that fit": (
+            lambda x: (x ** torch.tensor([2, 1], dtype=torch.int8), 2 ** (x & 31)),
+            torch.tensor([[7, -128], [100, 3]], dtype=torch.int8),
+        ),
         "a first power, an inverse, a square": (lambda x: (x**1, x**-1, x**2, x.half() ** 2), EDGES),
         "integers to the power of integers": (aten.pow.Tensor_Tensor, INTS, OTHER_INTS),
         "a number to the power of integers": (aten.pow.Scalar, 3, OTHER_INTS.abs()),

@@ -22,6 +22,11 @@ ROWS = {
     "Min.by_comparison": (torch.minimum, NUMBERS[:, None], NUMBERS),
     "Clip.by_comparisons": (lambda x: x.clamp(min=0), NUMBERS),
     "Sign.of_float64": (torch.sign, NUMBERS),
+    "Pow.of_fewer_bits": (
+        torch.pow,
+        torch.tensor([3, 0, -7]).to(torch.int8),
+        torch.tensor([41, -1, 127]).to(torch.int8),
+    ),
     "ReduceSum.of_hashes": (lambda x: (x * PRIMES).sum(1) % 1024, POINTS),
     "ReduceMax.first_in_order": (lambda x: x.amax(1), MOMENTS, DYNAMIC),
     "ReduceMin.first_in_order": (lambda x: x.amin(), MOMENTS, DYNAMIC),

@@ -26,7 +26,7 @@ from experimental_experiment.torch_interpreter.promotion import (
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
-BOOL, INT64, DOUBLE = ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.DOUBLE
+BOOL, INT32, INT64, DOUBLE = ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.DOUBLE
 
 
 @translates(aten.add.Tensor, aten.add.Scalar)
@@ -188,11 +188,12 @@ def float_power(op, self, exponent):
 
 
 def integer_power(op, dtype: ir.DataType, self: Any, exponent: Any) -> ir.Value:
-    """Powers of integers: products for a number, which wrap; INT64 for a tensor of exponents."""
+    """Powers of integers: products for a number, which wrap; INT64 for a tensor of exponents, which are INT32 where the power has fewer bits."""
     dtype = INT64 if dtype == BOOL else dtype
     base = cast(op, self, dtype)
     if isinstance(exponent, ir.Value):
-        return op.Cast(op.Pow(cast(op, base, INT64), cast(op, exponent, INT64)), to=dtype)
+        exponent = cast(op, cast(op, exponent, dtype), INT64 if dtype == INT64 else INT32)
+        return op.Cast(op.Pow(cast(op, base, INT64), exponent), to=dtype)
     if exponent < 0:
         raise Untranslatable(f"integers to the negative power {exponent}")
     result = None

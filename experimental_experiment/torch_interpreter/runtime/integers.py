@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -116,6 +117,25 @@ def bit_by_bit(op, base, exponent):
     power.type, power.shape = base.type, ir.Shape([None] * max(rank(base), rank(exponent)))
     unit = op.Equal(op.Abs(base), 1)
     return op.Where(op.And(op.Less(exponent, 0), op.Not(unit)), op.constant(0), power)
+
+
+@repairs(
+    "Pow",
+    when="int8 to int32 and uint8 to the power of a tensor, written as INT64 to the power of INT32, that may exceed 2 ** 53",
+    because="powers beyond 2 ** 53 are rounded to float64, those beyond 2 ** 63 do not wrap, 0 to a negative power is a number",
+    nodes="a Loop",
+)
+def of_fewer_bits(op, base, exponent):
+    """A Loop over the bits of the exponents, whose lower bits are the power; constants are computed."""
+    if base.dtype != INT64 or exponent.dtype != ir.DataType.INT32:
+        return None
+    known = exponent.const_value
+    if known is not None and known.size and known.numpy().min() >= 0:
+        if base.const_value is not None:
+            return op.constant(np.power(base.const_value.numpy(), known.numpy()))
+        if math.log2(max(1, bound(base, iter(range(REACH))).size)) * known.numpy().max() <= 53:
+            return None
+    return bit_by_bit(op, base, op.Cast(exponent, to=INT64))
 
 
 @repairs(
