@@ -73,6 +73,13 @@ class TestArithmetic(RuleTestCase):
                 text = f"agraph (float[N] x) => (float[1,N] y) {{ {nodes} }}"
                 self.assert_becomes(text, ["Unsqueeze", "Relu"], rule=rule)
 
+    def test_reciprocals_that_may_be_infinite_stay(self):
+        model = parsed("agraph (float[2] x, float[2] w) => (float[2] y) { r = Reciprocal(w) y = Mul(r, x) }")
+        feeds = {"x": np.array([0, 1], np.float32), "w": np.array([1e-40, 4], np.float32)}
+        for special_values, first in (True, np.nan), (False, 0):
+            (y,) = session(optimize(model, special_values=special_values)).run(None, feeds)
+            np.testing.assert_array_equal([first, 0.25], y)
+
     def test_they_do_not_fire(self):
         for rule, cases in self.STAY.items():
             for inputs, nodes, *result in cases:

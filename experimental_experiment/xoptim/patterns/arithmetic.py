@@ -14,9 +14,9 @@ x, y = var("x"), var("y")
 a, b = const("a"), const("b")
 
 
-@rule(P.Mul(x, P.Reciprocal(y)), set="default")
+@rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False)
 def mul_reciprocal(op, x, y):
-    """x * (1 / y) is x / y, one node less, which onnxruntime recognizes in a norm.
+    """x * (1 / y) is x / y, one node less, which onnxruntime recognizes in a norm. 1 / 1e-40 is infinite, 0 times it NaN.
 
     Measured with onnxruntime 1.31: a Llama decoder 0.99, a T5 encoder 0.93 of the time, because the norm is then one kernel.
     """
