@@ -386,9 +386,13 @@ class TestSquares(NormTestCase):
                 np.testing.assert_allclose(session(model).run(None, {"x": x})[0], expected, rtol=1e-6)
 
     def test_another_runtime(self):
-        """The square stays a product in the plain standard."""
+        """The square stays a product in the plain standard, the mean of a vector that along its axis."""
         model = parsed(graph(f"{SCALE} {SQUARES} y = Mul(w, n)"))
         self.assertNotIn("Pow", operators(optimize(model, runtime="onnx")))
+        model = parsed(graph("y = ReduceMean(x, last)", "float[1] y", "float[N] x"))
+        for runtime, inputs in ("onnx", 2), ("onnxruntime", 1):
+            (mean,) = optimize(model, runtime=runtime).graph.node
+            self.assertEqual(inputs, len(mean.input))
 
     def test_reciprocal_root(self):
         text = graph(

@@ -109,7 +109,7 @@ def expanded_beside_positions(op, x, y, shape, expand, node):
 
 @rule(P.Range(x, y, var("step"), name="node"), set="default")
 def range_of_vectors(op, x, y, step, node):
-    """The bounds of a Range are scalars: onnxruntime refuses vectors of one element once it knows that they are."""
+    """The bounds of a Range are scalars, as ONNX says: onnxruntime refuses vectors of one element once it knows that they are."""
     if not any(has_one_element(bound) for bound in (x, y, step)):
         return no("the bounds are scalars, or their shapes are unknown")
     scalars = [op.Squeeze(bound, [0]) if has_one_element(bound) else bound for bound in (x, y, step)]
