@@ -56,6 +56,8 @@ class TestReshaping(RuleTestCase):
         ],
         "ExpandedRightOperand": [
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
+            ("float[N,1] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
+            ("float[N,1,1] x, float[N,2,3] w", "bool[N,2,3]", "s = Shape(w) a = Expand(x, s) y = Less(w, a)", ["Less"]),
         ],
         "ExpandedOperandsOfWhere": [
             ("bool[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) z = Constant<value_float=0.0>() e = Expand(z, s) y = Where(a, w, e)", ["Where"]),
@@ -126,6 +128,7 @@ class TestReshaping(RuleTestCase):
         ],
         "ExpandedRightOperand": [
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)"),
+            ("float[1,N,1] x, float[M,N,6] w", "float[M,N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)"),
         ],
         "ExpandedOperandsOfWhere": [
             ("bool[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) z = Constant<value_float=0.0>() y = Where(a, w, z)"),
