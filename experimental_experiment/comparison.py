@@ -149,11 +149,19 @@ def torch_dtype(value: onnxruntime.OrtValue) -> torch.dtype | None:
 
 def array_to_ort(array: np.ndarray) -> onnxruntime.OrtValue:
     """An array as onnxruntime sees it, the dtypes that numpy lacks being those of ml_dtypes."""
-    array = np.ascontiguousarray(array).reshape(array.shape)
+    tensor = carried(array)
+    if tensor is not None:
+        return to_ort(tensor)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def carried(array: np.ndarray) -> torch.Tensor | None:
+    """An array of a dtype that numpy lacks as a tensor, None for an array of another one."""
     for dtype, carrier in CARRIERS.items():
         if array.dtype == onnx_dtype(dtype).numpy():
-            return to_ort(torch.from_numpy(array.view(str(carrier).removeprefix("torch."))).view(dtype))
-    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            bits = np.ascontiguousarray(array).reshape(array.shape)
+            return torch.from_numpy(bits.view(str(carrier).removeprefix("torch."))).view(dtype)
+    return None
 
 
 def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:

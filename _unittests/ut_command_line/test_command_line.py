@@ -13,6 +13,7 @@ import unittest.mock
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir
 import torch
 from safetensors.torch import save_file
 
@@ -268,6 +269,22 @@ class TestCommandLine(unittest.TestCase):
         self.assertEqual(status, 0, out)
         self.assertNotIn("rule", out)
         self.assertEqual(2, [node.op_type for node in onnx.load(self.model).graph.node].count("Neg"))
+
+    def test_check_of_optimize_finds_other_integers(self):
+        model = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20]> g (int64[3] x) => (int64[3] y)
+            <int64 large = {1000000}> { y = Add(x, large) }"""
+        )
+
+        def wrong(model, options, report, progress):
+            """Add one more."""
+            value = model.graph.initializers["large"]
+            value.const_value = onnx_ir.tensor(value.const_value.numpy() + 1)
+
+        onnx.save(model, self.model)
+        with unittest.mock.patch("experimental_experiment.command_line.optimize.rewrite", wrong):
+            status, out, _ = self.command("optimize", self.model, "-o", self.model, "--check")
+        self.assertEqual((1, "1.0e+00"), (status, out.split()[-1]))
 
     def test_optimize_quantizes(self):
         model = onnx.parser.parse_model(

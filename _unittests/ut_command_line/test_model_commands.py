@@ -416,6 +416,16 @@ class TestCompare(ModelCommandsTestCase):
         self.assertIn("1 of 1 outputs differ", out)
         self.assertEqual(self.command("compare", self.model, self.path("other.onnx"), "--no-run")[0], 0)
 
+    def test_large_integers_that_differ_by_one(self):
+        text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (int64[2] y) {{ z = Cast<to=7>(x) o = Sub(z, z) y = Add(o, c) }}'
+        for name, number in {"a": 100000, "b": 100001}.items():
+            model = onnx.parser.parse_model(text.format())
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(number), "c"))
+            onnx.save(model, self.path(f"{name}.onnx"))
+        status, out, _ = self.command("compare", self.path("a.onnx"), self.path("b.onnx"))
+        self.assertEqual(1, status)
+        self.assertRegex(out, r"1\.0e\+00 +DIFFERS")
+
     def test_within_the_rounding_of_bfloat16(self):
         text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (bfloat16[2] y) {{ z = Mul(x, c) y = Cast<to=16>(z) }}'
         for name, factor in {"a": 1.0, "b": 1.004, "c": 3.0}.items():

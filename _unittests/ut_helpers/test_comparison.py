@@ -7,7 +7,6 @@ import numpy
 import torch
 from torch.export import Dim
 
-from experimental_experiment.command_line.differences import difference as differences_of_arrays
 from experimental_experiment.comparison import (
     CARRIERS,
     array_from_ort,
@@ -23,6 +22,7 @@ from experimental_experiment.investigate.gaps import gap
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.dtypes import FLOAT8, onnx_dtype
+from experimental_experiment.xoptim.bisection import gap as gap_of_arrays
 
 DYNAMIC = Dim.DYNAMIC
 
@@ -144,13 +144,13 @@ class TestElements(ExporterTestCase):
             with self.subTest(promise):
                 a, b = (torch.tensor([0, value]).to(dtype) for value in (first, second))
                 arrays = (array_from_ort(to_ort(tensor)) for tensor in (a, b))
-                found = difference("y", a, b).within, gap(a, b).within, differences_of_arrays(*arrays)[1]
+                found = difference("y", a, b).within, gap(a, b).within, gap_of_arrays(*arrays)[1]
                 self.assertEqual((within, within, within), found)
 
     def test_numbers_of_maps(self):
         """Are float32 in the model, whatever Python makes of them."""
-        self.assertTrue(differences_of_arrays({4: 0.5}, {4: 0.50001})[1])
-        self.assertFalse(differences_of_arrays({4: 0.5}, {4: 0.51})[1])
+        self.assertTrue(gap_of_arrays({4: 0.5}, {4: 0.50001})[1])
+        self.assertFalse(gap_of_arrays({4: 0.5}, {4: 0.51})[1])
 
 
 class TestDtypes(ExporterTestCase):

@@ -49,13 +49,49 @@ class TestBisection(unittest.TestCase):
             (a[:2], float("inf")),
             (np.array([1, 2, np.inf], np.float32), float("inf")),
         ):
-            self.assertEqual(expected, array_gap(a, b))
-        self.assertEqual(0.0, array_gap(a[:0], a[:0]))
+            self.assertEqual(expected, array_gap(a, b)[0])
+        self.assertEqual(0.0, array_gap(a[:0], a[:0])[0])
         small = np.array([1.0, 2.0], ml_dtypes.float8_e5m2)
-        self.assertEqual(0.25, array_gap(small, np.array([1.25, 2.0], ml_dtypes.float8_e5m2)))
-        large = np.array([2**53], np.int64)
-        self.assertGreater(array_gap(large, large + 1), 0.0)
-        self.assertEqual(float("inf"), array_gap(np.array(["a"]), np.array(["b"])))
+        self.assertEqual(0.25, array_gap(small, np.array([1.25, 2.0], ml_dtypes.float8_e5m2))[0])
+        self.assertEqual(float("inf"), array_gap(np.array(["a"]), np.array(["b"]))[0])
+
+    def test_integers_are_equal_whatever_the_tolerance(self):
+        for array in (
+            np.array([0, 100000], np.int64),
+            np.array([2**53], np.int64),
+            np.array([2**64 - 2], np.ulonglong),
+            np.array([0], np.uint8),
+        ):
+            for tolerance in (None, 1e-2, 5.0):
+                with self.subTest(f"{array.dtype} {array} {tolerance}"):
+                    self.assertEqual((0.0, True), array_gap(array, array, tolerance))
+                    self.assertEqual((1.0, False), array_gap(array, array + array.dtype.type(1), tolerance))
+
+    def test_tolerances(self):
+        for dtype, within, beyond in (
+            (np.float64, 1e-8, 1e-6),
+            (np.float32, 5e-5, 2e-4),
+            (np.float16, 5e-3, 5e-2),
+            (ml_dtypes.bfloat16, 0.02, 0.1),
+        ):
+            one = np.array([1.0], dtype)
+            with self.subTest(dtype.__name__):
+                self.assertTrue(array_gap(one, np.array([1 + within], dtype))[1])
+                self.assertFalse(array_gap(one, np.array([1 + beyond], dtype))[1])
+                self.assertTrue(array_gap(one, np.array([1 + beyond], dtype), 0.2)[1])
+
+    def test_a_wrong_rule_for_integers(self):
+        """What it changes is small beside the numbers."""
+
+        @rule(P.Neg(P.Neg(x)))
+        def neg_neg_as_next(op, x):
+            """A wrong rule."""
+            return op.Add(x, 1)
+
+        model = parsed("agraph (int64[2] x) => (int64[2] y) { a = Neg(x) b = Neg(a) y = Add(b, b) }")
+        feeds = {"x": np.array([100000, 2**40])}
+        found = bisect(model, feeds, tolerance=1e-2, options=OptimizationOptions([neg_neg_as_next]))
+        self.assertEqual(("NegNegAsNext", 2.0), (found.rule, found.difference))
 
     def test_differences_of_sequences_and_maps(self):
         a = np.array([1, 2], np.float32)
@@ -70,8 +106,8 @@ class TestBisection(unittest.TestCase):
             ([None], [a], wrong),
         ):
             with self.subTest(f"{first} {second}"):
-                self.assertEqual(expected, gap(first, second))
-                self.assertEqual(0.0, gap(first, first))
+                self.assertEqual((expected, expected == 0.0), gap(first, second))
+                self.assertEqual((0.0, True), gap(first, first))
 
     def test_a_model_that_gives_a_sequence(self):
         nodes = "{ s = Sin(x) y = SplitToSequence<axis=0>(s, two) }"

@@ -7,20 +7,16 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import onnx
-import torch
 from tabulate import tabulate
 
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.model_file import all_graphs, session, sound
 from experimental_experiment.command_line.running import executed
 from experimental_experiment.command_line.weights import weights
-from experimental_experiment.comparison import TOLERANCES
 from experimental_experiment.helpers import dtype_text, type_text
 from experimental_experiment.reference.statistics import described
-from experimental_experiment.xoptim.bisection import array_gap
+from experimental_experiment.xoptim.bisection import gap
 
 MOST = 10
 """Names of a list that are printed."""
@@ -97,31 +93,10 @@ def report(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     """Print the largest difference of each output; 1 when one is beyond the tolerance of its dtype."""
     rows, wrong = [], 0
     for name, one in first.items():
-        gap, within = difference(one, second[name])
+        difference, within = gap(one, second[name])
         wrong += not within
         texts = described(one), described(second[name])
-        rows.append([name, *texts, f"{gap:.1e}", "ok" if within else "DIFFERS"])
+        rows.append([name, *texts, f"{difference:.1e}", "ok" if within else "DIFFERS"])
     print(tabulate(rows, ["output", "first", "second", "difference", ""], disable_numparse=True))
     print(f"{wrong} of {len(rows)} outputs differ" if wrong else f"{len(rows)} of {len(rows)} outputs agree")
     return 1 if wrong else 0
-
-
-def difference(first: Any, second: Any) -> tuple[float, bool]:
-    """The largest difference of two arrays, numbers, sequences or maps, absolute or relative, and whether it is within the relative tolerance."""
-    if isinstance(first, dict):
-        if not isinstance(second, dict) or list(first) != list(second):
-            return float("inf"), False
-        first, second = list(first.values()), list(second.values())
-    if isinstance(first, list):
-        if len(first) != len(second):
-            return float("inf"), False
-        pairs = [difference(one, other) for one, other in zip(first, second)]
-        return max((gap for gap, _ in pairs), default=0.0), all(within for _, within in pairs)
-    if isinstance(first, float) and isinstance(second, float):  # of a map or a sequence: float32 in the model
-        first, second = np.float32(first), np.float32(second)
-    first, second = np.asarray(first), np.asarray(second)
-    tolerance, _ = TOLERANCES.get(getattr(torch, first.dtype.name, None), (0.0, 0.0))
-    if first.dtype == second.dtype == ml_dtypes.bfloat16:
-        first, second = first.astype(np.float32), second.astype(np.float32)
-    gap = array_gap(first, second)
-    return gap, gap <= tolerance

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
-from experimental_experiment.comparison import elements, session
+from experimental_experiment.comparison import carried, elements, session
 from experimental_experiment.protos import from_proto, load
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim.optimizer import optimize
@@ -31,7 +31,7 @@ class Culprit:
             that are shared, nodes that are removed.
         node: name of the node that it replaced.
         position: the number of rewritings before it; ``stop_after=position`` is right, ``position + 1`` is not.
-        difference: the largest absolute difference of an output, inf when dtypes, shapes, NaN or infinities differ.
+        difference: the largest difference of an output, see `array_gap`.
     """
 
     rule: str
@@ -51,7 +51,7 @@ def bisect(
     Args:
         model: a model, or its file.
         feeds: an array for each input.
-        tolerance: largest difference of an element of an output, absolute or relative to the original's.
+        tolerance: largest difference of a float of an output, absolute or relative to the original's; all else is equal.
         options: what `optimize` is called with.
 
     Returns None when all rewritings together stay within the tolerance.
@@ -59,25 +59,25 @@ def bisect(
     options = options or OptimizationOptions()
     expected = results(model, feeds)
     report = Report()
-    after = gap(expected, results(optimized(model, options, report), feeds))
-    if after <= tolerance:
+    after, within = gap(expected, results(optimized(model, options, report), feeds), tolerance)
+    if within:
         return None
 
-    def difference(position: int) -> float:
-        return gap(
-            expected, results(optimized(model, dataclasses.replace(options, stop_after=position)), feeds)
-        )
+    def compared(position: int) -> tuple[float, bool]:
+        stopped = optimized(model, dataclasses.replace(options, stop_after=position))
+        return gap(expected, results(stopped, feeds), tolerance)
 
-    if (first := difference(0)) > tolerance:
+    first, within = compared(0)
+    if not within:
         return Culprit("", "", 0, first)
     right, wrong = 0, len(report.applications)
     while wrong - right > 1:
         middle = (right + wrong) // 2
-        found = difference(middle)
-        if found > tolerance:
-            wrong, after = middle, found
-        else:
+        found, within = compared(middle)
+        if within:
             right = middle
+        else:
+            wrong, after = middle, found
     rule, node = report.applications[right]
     return Culprit(rule, node, right, after)
 
@@ -103,39 +103,60 @@ def results(
         return session(path).run(None, dict(feeds))
 
 
-def gap(expected: Any, got: Any) -> float:
-    """The largest difference of two lists of outputs, absolute or relative to the first, whichever is smaller.
+def gap(expected: Any, got: Any, tolerance: float | None = None) -> tuple[float, bool]:
+    """The largest difference of two lists of outputs, see `array_gap`, and whether all of them are within the *tolerance*.
 
     An output is an array, or of a model's sequences, maps and optionals a list, a dict, None; inf when these are not alike.
     """
     if isinstance(expected, np.ndarray) and isinstance(got, np.ndarray):
-        return array_gap(expected, got)
+        return array_gap(expected, got, tolerance)
     if type(expected) is not type(got):
-        return float("inf")
+        return UNLIKE
     if isinstance(expected, dict):
-        return (
-            gap(list(expected.values()), list(got.values())) if list(expected) == list(got) else float("inf")
-        )
+        if list(expected) != list(got):
+            return UNLIKE
+        expected, got = list(expected.values()), list(got.values())
     if isinstance(expected, list):
         if len(expected) != len(got):
-            return float("inf")
-        return max((gap(a, b) for a, b in zip(expected, got)), default=0.0)
-    return 0.0 if expected is None else array_gap(np.asarray(expected), np.asarray(got))
+            return UNLIKE
+        found = [gap(a, b, tolerance) for a, b in zip(expected, got)]
+        return max((difference for difference, _ in found), default=0.0), all(within for _, within in found)
+    if expected is None:
+        return ALIKE
+    if isinstance(expected, float):  # of a map or a sequence: float32 in the model
+        expected, got = np.float32(expected), np.float32(got)
+    return array_gap(np.asarray(expected), np.asarray(got), tolerance)
 
 
-def array_gap(expected: np.ndarray, got: np.ndarray) -> float:
-    """The largest difference of two arrays, absolute or relative to the first; inf when dtypes, shapes, NaN or infinities differ."""
+ALIKE, UNLIKE = (0.0, True), (float("inf"), False)
+"""What `gap` says of results that are the same, and of those that cannot be compared."""
+
+
+def array_gap(expected: np.ndarray, got: np.ndarray, tolerance: float | None = None) -> tuple[float, bool]:
+    """The largest difference of two arrays, absolute or relative to the first, and whether they are within the *tolerance*.
+
+    The difference of an element is the smaller of both, of integers the absolute one; inf when dtypes, shapes, NaN or infinities differ.
+    None stands for the tolerance of the dtype, see `comparison.elements`. Integers and booleans are equal, whatever it is.
+    """
     if (expected.dtype, expected.shape) != (got.dtype, got.shape):
-        return float("inf")
+        return UNLIKE
     if expected.size == 0:
-        return 0.0
-    if expected.dtype.kind not in "fiub":
-        return 0.0 if np.array_equal(expected, got) else float("inf")
-    wide = (
-        np.float64 if expected.dtype.kind == "f" else expected.dtype
-    )  # one of 8 bits is no dtype of torch's arrays
-    found = elements(*(torch.from_numpy(np.array(array, wide)) for array in (expected, got)))
-    return float(found.absolute.minimum(found.relative).max())
+        return ALIKE
+    if carried(expected) is None and expected.dtype.kind not in "fiub":
+        return ALIKE if np.array_equal(expected, got) else UNLIKE
+    first, second = tensor_of(expected), tensor_of(got)
+    found = elements(first, second)
+    if not first.is_floating_point():
+        return float(found.absolute.max()), bool(found.excess.max() <= 1)
+    difference = float(found.absolute.minimum(found.relative).max())
+    return difference, bool(found.excess.max() <= 1) if tolerance is None else difference <= tolerance
+
+
+def tensor_of(array: np.ndarray) -> torch.Tensor:
+    """An array of numbers as a tensor of the same dtype."""
+    tensor = carried(array)
+    # uint64 comes as C's unsigned long long, which torch does not take
+    return torch.from_numpy(np.array(array).view(array.dtype.str)) if tensor is None else tensor
 
 
 def random_feeds(
