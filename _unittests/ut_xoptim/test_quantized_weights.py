@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import unittest
@@ -344,6 +345,50 @@ class TestQuantizeWeights(unittest.TestCase):
                 self.assertEqual(report.kept, [("W", reason)])
                 self.assertEqual(operators(done), operators(model))
 
+    def test_weights_that_blocks_do_not_hold_are_kept(self):
+        """Each was lost in silence: NaN was a number, the others NaN, infinite or 0."""
+        text, halves = MATMUL, MATMUL.replace("float[", "float16[")
+        nan, infinite, near, far = (drawn(70, 48) for _ in range(4))
+        nan[3, 4], infinite[5, 6] = np.nan, -np.inf
+        near[:32, 0] *= 1e-42  # one block of one column
+        far[:2, 3] = 3e38, -3e38
+        half = drawn(70, 48).astype(np.float16)
+        half[:2, 3] = 65504, -1
+        cases = {
+            "NaN": (text, nan, (4, 8), (True, False), "an element is not finite"),
+            "infinity": (text, infinite, (4, 8), (True, False), "an element is not finite"),
+            "near zero": (text, near, (4, 8), (True, False), "one of its blocks has no scale in float32"),
+            "too wide": (text, far, (4, 8), (False,), "one of its blocks has no scale in float32"),
+            "near zero in float16": (
+                halves,
+                (drawn(70, 48) * 1e-6).astype(np.float16),
+                (8,),
+                (True, False),
+                "one of its blocks has no scale in float16",
+            ),
+            "at the end of float16": (halves, half, (8,), (False,), "its error would be inf"),
+        }
+        for promise, (model_text, weight, every_bits, symmetries, reason) in cases.items():
+            model = built(model_text, W=weight)
+            for bits, symmetric in itertools.product(every_bits, symmetries):
+                with self.subTest(promise, bits=bits, symmetric=symmetric):
+                    report = QuantizationReport()
+                    done = quantize_weights(model, bits, symmetric=symmetric, report=report)
+                    self.assertEqual(report.kept, [("W", reason)])
+                    self.assertEqual(operators(done), operators(model))
+
+    def test_small_weights_and_zeros_are_quantized(self):
+        for dtype, scale in ((np.float32, 1e-30), (np.float16, 1e-3)):
+            for bits, symmetric in itertools.product((4, 8), (True, False)):
+                with self.subTest(dtype.__name__, bits=bits, symmetric=symmetric):
+                    weight = (drawn(70, 48) * scale).astype(dtype)
+                    weight[:, 2] = 0
+                    report = QuantizationReport()
+                    name = "float16[" if dtype == np.float16 else "float["
+                    model = built(MATMUL.replace("float[", name), W=weight)
+                    quantize_weights(model, bits, symmetric=symmetric, report=report)
+                    self.assertLess(report.weights[0].error, 0.12 if bits == 4 else 0.01)
+
     def test_wrong_arguments(self):
         model = built(MATMUL, W=drawn(70, 48))
         for arguments, message in (
@@ -357,9 +402,10 @@ class TestQuantizeWeights(unittest.TestCase):
             with self.subTest(message), self.assertRaises(ValueError) as caught:
                 quantize_weights(model, **arguments)
             self.assertEqual(str(caught.exception), message)
-        with self.assertRaises(TypeError) as caught:
-            quantize_weights(model, exclude="W")
-        self.assertEqual(str(caught.exception), "exclude is a list of names, not 'W'")
+        for exclude in ("W", 3, [3]):
+            with self.assertRaises(TypeError) as caught:
+                quantize_weights(model, exclude=exclude)
+            self.assertEqual(str(caught.exception), f"exclude is a list of names, not {exclude!r}")
         with self.assertRaises(ValueError) as caught:
             quantize_weights(built(MATMUL, opset=20, W=drawn(70, 48)), domain="")
         self.assertEqual(

@@ -68,9 +68,25 @@ class Blocks:
             same = dataclasses.replace(
                 self, packed=self.packed[rows], scales=self.scales[rows], zero_points=offsets
             )
-            lost += float(np.square(same.dequantized() - part, dtype=np.float64).sum())
+            with np.errstate(over="ignore"):  # inf is an error too
+                read = same.dequantized().astype(matrix.dtype).astype(np.float32)
+            lost += float(np.square(read - part, dtype=np.float64).sum())
             total += float(np.square(part, dtype=np.float64).sum())
         return (lost / total) ** 0.5 if total else 0.0
+
+    def are_held(self, matrix: np.ndarray) -> bool:
+        """Whether the scale of every block of the [N, K] matrix is a step: finite, and large enough for its dtype.
+
+        Float32 that is not normal has no reciprocal, by which onnxruntime multiplies. Float16 below 8 times its smallest number is
+        rounded by more than a sixteenth, which is what 4 bits lose.
+        """
+        steps = np.abs(self.scales)
+        limits = np.finfo(steps.dtype)
+        is_half = steps.dtype == np.float16
+        smallest = limits.smallest_subnormal * np.float16(8) if is_half else limits.smallest_normal
+        starts = range(0, self.columns, self.block_size)
+        is_zero = ~np.logical_or.reduceat(matrix != 0, starts, axis=1)
+        return bool((np.isfinite(steps) & ((steps >= smallest) | is_zero)).all())
 
     def dequantized(self) -> np.ndarray:
         """float32[N, K]: (code - zero point) * scale."""

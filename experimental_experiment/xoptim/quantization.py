@@ -9,15 +9,16 @@ import dataclasses
 import difflib
 import fnmatch
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.torch_interpreter.emitter import Names
-from experimental_experiment.xoptim.blocks import quantize_blocks
+from experimental_experiment.xoptim.blocks import Blocks, quantize_blocks
 from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
 from experimental_experiment.xoptim.graphs import nodes_of
 from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Place, Reader
@@ -140,9 +141,10 @@ def quantize_weights(
 
     Returns the model, of the type that was given; an ``onnx_ir.Model`` for a file.
     Raises ValueError for arguments out of range, a name in *exclude* that nothing has, and ``domain=""`` before opset 21;
-    TypeError when *exclude* is one string.
+    TypeError when *exclude* is no list of texts.
     """
-    if isinstance(exclude, str):
+    are_names = isinstance(exclude, Collection) and all(isinstance(name, str) for name in exclude)
+    if isinstance(exclude, str) or not are_names:
         raise TypeError(f"exclude is a list of names, not {exclude!r}")
     settings = Settings(bits, block_size, symmetric, tuple(exclude), domain, accuracy_level)
     report = QuantizationReport() if report is None else report
@@ -254,6 +256,8 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         way = (False, weight.graph) if settings.domain else (reader.gathers, reader.node.graph)
         ways.setdefault((reader.rows_first, *way), []).append(reader)
     array, write = tensor.numpy(), WRITERS[settings.domain]
+    if not np.isfinite(array).all():
+        raise Kept("an element is not finite")
     rounded = []
     for (rows_first, bytewise, graph), served in ways.items():
         matrix, bits = array if rows_first else array.T, 8 if bytewise else settings.bits
@@ -262,7 +266,7 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         blocks = quantize_blocks(matrix, bits, settings.block_size, settings.symmetric)
         if blocks.nbytes >= tensor.nbytes:
             raise Kept("it would not be smaller")
-        rounded.append((graph, served, blocks, blocks.error(matrix)))
+        rounded.append((graph, served, blocks, lost(matrix, blocks)))
     lines = []
     for graph, served, blocks, error in rounded:
         place = Place(weight, graph, names, settings.accuracy_level)
@@ -274,3 +278,13 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
             node.graph.remove(node, safe=True)
     del weight.graph.initializers[weight.name]
     return lines
+
+
+def lost(matrix: np.ndarray, blocks: Blocks) -> float:
+    """The error of a matrix, see `Blocks.error`. Raises Kept where its blocks do not hold it."""
+    if not blocks.are_held(matrix):
+        raise Kept(f"one of its blocks has no scale in {matrix.dtype}")
+    error = blocks.error(matrix)
+    if not error < 1:
+        raise Kept(f"its error would be {error:.1e}")
+    return error
