@@ -9,6 +9,7 @@ import argparse
 import collections
 import inspect
 import os
+import re
 import time
 from typing import Any
 
@@ -21,6 +22,8 @@ from experimental_experiment.command_line.model_file import writable
 from experimental_experiment.helpers import type_text
 from experimental_experiment.progress import terminal_progress
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.capture import module_of
+from experimental_experiment.torch_interpreter.dynamic_shapes import Misfit, by_argument, sizes_of
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -150,24 +153,47 @@ def with_dynamic(example: source.Example, entries: list[str]) -> Any:
     """The function's dynamic shapes and those of ``--dynamic``."""
     if not entries:
         return example.dynamic_shapes
-    forward = example.model.forward if isinstance(example.model, torch.nn.Module) else example.model
-    bound = inspect.signature(forward).bind(*example.args, **example.kwargs).arguments
-    shapes = example.dynamic_shapes
-    if isinstance(shapes, (tuple, list)):
-        shapes = dict(zip(bound, shapes))
-    shapes = {name: None for name in bound} | dict(shapes or {})
+    values, shapes = entries_of_arguments(example)
     for entry in entries:
         name, _, axes = entry.partition(":")
-        if name not in bound:
+        if name not in values:
             raise CommandError(
-                f"--dynamic {entry}: the model has no argument {name!r} but {', '.join(bound)}"
+                f"--dynamic {entry}: the model has no argument {name!r} but {', '.join(values)}"
             )
-        if not isinstance(bound[name], torch.Tensor):
+        if not isinstance(values[name], torch.Tensor):
             raise CommandError(
-                f"--dynamic {entry}: {name!r} is not a tensor but {type(bound[name]).__name__}"
+                f"--dynamic {entry}: {name!r} is not a tensor but {type(values[name]).__name__}"
             )
-        shapes[name] = dict(shapes[name] or {}) | dict(parsed_axes(entry, axes, bound[name].dim()))
+        try:
+            sizes = sizes_of(values[name], shapes[name], name)
+        except Misfit as error:
+            raise CommandError(f"dynamic_shapes does not fit the arguments: {error}") from error
+        shapes[name] = sizes | dict(parsed_axes(entry, axes, values[name].dim()))
     return shapes
+
+
+def entries_of_arguments(example: source.Example) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments by name, and what the function's dynamic shapes say of each. Raises CommandError when they do not fit forward."""
+    args, kwargs = example.args, example.kwargs
+    is_program = isinstance(example.model, torch.export.ExportedProgram)
+    if is_program and not args and not kwargs and example.model.example_inputs is not None:
+        args, kwargs = example.model.example_inputs
+    try:
+        module = example.model.module(check_guards=False) if is_program else module_of(example.model)
+    except TypeError as error:
+        raise CommandError(str(error)) from error
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise CommandError(f"the arguments do not fit forward: {error}") from error
+    given = {} if example.dynamic_shapes is None else example.dynamic_shapes
+    try:
+        positional, named = by_argument(signature, args, kwargs, given)
+    except Misfit as error:
+        raise CommandError(f"dynamic_shapes does not fit the arguments: {error}") from error
+    shapes = dict(positional) | named
+    return dict(zip(shapes, [*args, *kwargs.values()])), shapes
 
 
 def parsed_axes(entry: str, axes: str, rank: int) -> list[tuple[int, str]]:
@@ -176,7 +202,7 @@ def parsed_axes(entry: str, axes: str, rank: int) -> list[tuple[int, str]]:
     for item in axes.split(","):
         axis, _, dimension = item.partition("=")
         if (
-            not axis.removeprefix("-").isdigit()
+            not re.fullmatch("-?[0-9]{1,9}", axis)
             or not -rank <= int(axis) < rank
             or not dimension.isidentifier()
         ):
