@@ -274,13 +274,56 @@ class TestWeights(ExporterTestCase):
             file.write("no header at all")
         with self.assertRaisesRegex(WeightsError, "text.safetensors' is no safetensors file"):
             to_onnx(empty("meta"), (X,), weights=self.path("text.safetensors"))
-        header = json.dumps({"first.weight": {"dtype": "C64", "shape": [0], "data_offsets": [0, 0]}}).encode()
-        with open(self.path("complex.safetensors"), "wb") as file:
-            file.write(len(header).to_bytes(8, "little") + header)
-        with self.assertRaisesRegex(WeightsError, "the weight first.weight is C64, which ONNX does not have"):
-            to_onnx(empty("meta"), (X,), weights=self.path("complex.safetensors"))
         with self.assertRaises(FileNotFoundError):
             to_onnx(empty("meta"), (X,), weights=self.path("none.safetensors"))
+
+    def test_malformed_headers(self):
+        place = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+        unclear = "does not say what the weight first.weight is"
+        outside = "does not hold the weight first.weight, F32"
+        cases = {
+            "[1, 2, 3]": "is no safetensors file",
+            "{": "is no safetensors file",
+            "[" * 100000: "is no safetensors file",
+            "3": "is no safetensors file",
+            json.dumps({"first.weight": 3}): f"{unclear}: 3",
+            json.dumps({"first.weight": {"shape": [2], "data_offsets": [0, 8]}}): unclear,
+            json.dumps({"first.weight": place | {"dtype": 3}}): unclear,
+            json.dumps({"first.weight": place | {"shape": [-2]}}): unclear,
+            json.dumps({"first.weight": place | {"shape": 2}}): unclear,
+            json.dumps({"first.weight": place | {"data_offsets": [0]}}): unclear,
+            json.dumps({"first.weight": place | {"data_offsets": [0, True]}}): unclear,
+            json.dumps({"first.weight": place | {"data_offsets": [8, 16]}}): outside + r"\[2\] from 8 to 16",
+            json.dumps({"first.weight": place | {"shape": [3]}}): outside,
+            json.dumps({"first.weight": place | {"dtype": "C64"}}): "is C64, which ONNX does not have",
+        }
+        path = self.path("header.safetensors")
+        for text, message in cases.items():
+            with open(path, "wb") as file:
+                file.write(len(text).to_bytes(8, "little") + text.encode() + bytes(8))
+            with (
+                self.subTest(text[:80]),
+                self.assertRaisesRegex(WeightsError, f"header.safetensors' .*{message}"),
+            ):
+                to_onnx(empty("meta"), (X,), weights=path)
+
+    def test_malformed_indices(self):
+        path = self.path("index", "model.safetensors.index.json")
+        for content in (
+            b"[]",
+            b'{"weight_map": 3}',
+            b'{"weight_map": {"a": []}}',
+            b'{"weight_map": {"a": 3}}',
+            b"\xff",
+            b"{}",
+        ):
+            with open(path, "wb") as file:
+                file.write(content)
+            with (
+                self.subTest(content),
+                self.assertRaisesRegex(WeightsError, "index.json' does not say in which file each weight is"),
+            ):
+                to_onnx(empty("meta"), (X,), weights=os.path.dirname(path))
 
     def test_weights_that_are_written_after_the_export(self):
         """A weight itself, one that is cast, joined with others or scaled when it is written, a tensor of a closure."""

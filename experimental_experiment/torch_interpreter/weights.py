@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import torch
@@ -110,8 +111,7 @@ def opened(weights: Any) -> Values:
         return stored(path)
     index = os.path.join(path, INDEX)
     if os.path.exists(index):
-        with open(index, encoding="utf-8") as file:
-            files = sorted(set(json.load(file)["weight_map"].values()))
+        files = listed_files(index)
     else:
         files = sorted(name for name in os.listdir(path) if name.endswith(".safetensors"))
     if not files:
@@ -119,30 +119,61 @@ def opened(weights: Any) -> Values:
     return {name: tensor for file in files for name, tensor in stored(os.path.join(path, file)).items()}
 
 
+def listed_files(index: str) -> list[str]:
+    """The files that the index of a folder names. Raises WeightsError when it names none."""
+    with open(index, "rb") as file:
+        content = parsed(file.read())
+    places = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(places, dict) or not all(file and isinstance(file, str) for file in places.values()):
+        raise WeightsError(f"{index!r} does not say in which file each weight is")
+    return sorted(set(places.values()))
+
+
+def parsed(content: bytes) -> Any:
+    """What a text of JSON says, None when it is no such text."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
 def stored(path: str) -> dict[str, ir.ExternalTensor]:
-    """The tensors of a safetensors file, none of them read."""
+    """The tensors of a safetensors file, none of them read. Raises WeightsError when its header makes no sense."""
     with open(path, "rb") as file:
         start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > os.path.getsize(path) - 8:
-            raise WeightsError(f"{path!r} is no safetensors file")
-        header = json.loads(file.read(length))
+        length, room = int.from_bytes(start, "little"), os.path.getsize(path) - 8
+        header = parsed(file.read(length)) if len(start) == 8 and length <= room else None
+    if not isinstance(header, dict):
+        raise WeightsError(f"{path!r} is no safetensors file")
     header.pop("__metadata__", None)
-    found = {}
-    for name, entry in header.items():
-        if entry["dtype"] not in DTYPES:
-            raise WeightsError(f"the weight {name} is {entry['dtype']}, which ONNX does not have")
-        begin, end = entry["data_offsets"]
-        found[name] = ir.ExternalTensor(
-            os.path.basename(path),
-            8 + length + begin,
-            end - begin,
-            DTYPES[entry["dtype"]],
-            shape=ir.Shape(entry["shape"]),
-            name=name,
-            base_dir=os.path.dirname(path),
-        )
-    return found
+    return {name: placed(name, entry, path, length, room - length) for name, entry in header.items()}
+
+
+def placed(name: str, entry: Any, path: str, length: int, room: int) -> ir.ExternalTensor:
+    """A tensor of the file *path*, behind a header of *length* bytes, in the *room* of bytes that follow."""
+    values = entry if isinstance(entry, dict) else {}
+    kind, shape, offsets = (values.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(kind, str) or not are_counts(shape) or not are_counts(offsets) or len(offsets) != 2:
+        raise WeightsError(f"{path!r} does not say what the weight {name} is: {entry!r:.100}")
+    if kind not in DTYPES:
+        raise WeightsError(f"the weight {name} of {path!r} is {kind}, which ONNX does not have")
+    dtype, (begin, end) = DTYPES[kind], offsets
+    if end > room or end - begin != math.prod(shape) * dtype.itemsize:
+        raise WeightsError(f"{path!r} does not hold the weight {name}, {kind}{shape} from {begin} to {end}")
+    return ir.ExternalTensor(
+        os.path.basename(path),
+        8 + length + begin,
+        end - begin,
+        dtype,
+        shape=ir.Shape(shape),
+        name=name,
+        base_dir=os.path.dirname(path),
+    )
+
+
+def are_counts(values: Any) -> TypeGuard[list[int]]:
+    """Whether this is a list of whole numbers that are not negative."""
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
 
 
 def is_empty(tensor: Any) -> bool:
