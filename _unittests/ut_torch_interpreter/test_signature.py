@@ -259,7 +259,12 @@ class TestGivenNames(ExporterTestCase):
             with self.subTest(message):
                 with self.assertRaisesRegex(ValueError, message):
                     to_onnx(Function(lambda x, y: (x + y, x)), (X, Y), **options)
+        linear = torch.nn.Linear(3, 2)
         for argument in ("input_names", "output_names"):
+            with self.assertRaisesRegex(
+                ValueError, f"{argument} holds 'bias', which is the name of a weight"
+            ):
+                to_onnx(linear, (torch.ones(2, 3),), **{argument: ["bias"]})
             with self.assertRaisesRegex(TypeError, f"{argument} is a list of names, not 'xy'"):
                 to_onnx(Function(lambda x, y: (x + y, x)), (X, Y), **{argument: "xy"})
 

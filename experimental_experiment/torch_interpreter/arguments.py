@@ -65,10 +65,23 @@ def refuse_foreign_arguments(kwargs: Any, export_options: Any) -> None:
         raise TypeError(f"export_options is an ExportOptions, not {type(export_options).__name__}")
 
 
+def refuse_misfits(filename: Any, report: Any, verify: Any, progress: Any) -> None:
+    """Raise TypeError for a file that is no path of text, for *verify* that is neither True nor False, for *progress* that is not called."""
+    for name, path in (("filename", filename), ("report", report)):
+        is_path = isinstance(path, (str, os.PathLike)) and isinstance(os.fspath(path), str)
+        if path is not None and not is_path:
+            raise TypeError(f"{name} is the path of a file, not {path!r}")
+    if not isinstance(verify, bool):
+        raise TypeError(f"verify is True or False, not {verify!r}")
+    if not callable(progress):
+        raise TypeError(f"progress is a function of a stage and its number of steps, not {progress!r}")
+
+
 def opsets_by_domain(target: Mapping[str, int]) -> dict[str, int]:
     """Versions by domain, ``"ai.onnx"`` being another name of ``""``.
 
-    Raises TypeError for a domain that is no text or a version that is no int, ValueError for two versions of ai.onnx.
+    Raises TypeError for a domain that is no text or a version that is no int, ValueError for two versions of ai.onnx, and for one that
+    com.microsoft, or any domain, does not have.
     """
     versions: dict[str, int] = {}
     for domain, version in target.items():
@@ -77,4 +90,6 @@ def opsets_by_domain(target: Mapping[str, int]) -> dict[str, int]:
         domain = "" if domain == "ai.onnx" else domain
         if versions.setdefault(domain, version) != version:
             raise ValueError(f"target_opset names two versions of ai.onnx, {versions[domain]} and {version}")
+        if domain and (version < 1 or (domain == "com.microsoft" and version > 1)):
+            raise ValueError(f"target_opset names version {version} of {domain}, which there is not")
     return versions

@@ -31,11 +31,12 @@ from experimental_experiment.torch_interpreter.interface import (
     is_written,
     output,
     output_leaves,
+    refuse_names_of_weights,
     rename_inputs,
 )
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.journal import Journal
-from experimental_experiment.torch_interpreter.passes import finish, options_of
+from experimental_experiment.torch_interpreter.passes import MICROSOFT, finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
 from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
@@ -113,6 +114,7 @@ def to_ir(
             translate(op, program, input_names, output_names, mutated_buffers == "outputs", journal.progress)
         journal.patches = used_patches()
     model = model_of(op)
+    refuse_unused_domains(target_opset, model)
     journal.optimized = finish(model, context, options, bool(inline), classes, journal.progress)
     journal.program, journal.rows = program, context.applied
     journal.exported = capture_options.program if isinstance(capture_options, CapturedOnce) else None
@@ -168,6 +170,20 @@ def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]
     return opset, versions
 
 
+def refuse_unused_domains(target: int | Mapping[str, int] | None, model: ir.Model) -> None:
+    """Raise ValueError when *target* gives the version of a domain that no node has; rules may yet write com.microsoft's operators."""
+    if not isinstance(target, Mapping):
+        return
+    used = {node.domain for part in (model.graph, *model.functions.values()) for node in part.all_nodes()} | {
+        "",
+        "ai.onnx",
+        MICROSOFT,
+    }
+    unused = [domain for domain in target if domain not in used]
+    if unused:
+        raise ValueError(f"target_opset names the domain {unused[0]!r}, of which the model has no operator")
+
+
 def is_literal(node: torch.fx.Node) -> bool:
     """Whether a constant is that of ``torch.tensor([1, 2])`` in forward: each call makes a copy, and writes into that."""
     return bool(node.users) and all(
@@ -197,6 +213,8 @@ def translate(
     step = progress("translate", len(program.module.graph.nodes))
     walk = Walk(program.module, op, dimensions, step)
     leaves = output_leaves(program, output_names)
+    refuse_names_of_weights("input_names", program, input_names)
+    refuse_names_of_weights("output_names", program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]
     if keep_written:
         interface += [

@@ -60,6 +60,15 @@ class ExportOptions:
     def __post_init__(self):
         if self.tracing not in TRACINGS:
             raise ValueError(f"tracing is 'export' or 'make_fx', not {self.tracing!r}")
+        for name in ("strict", "prefer_deferred_runtime_asserts_over_guards", "backed_size_oblivious"):
+            value, default = getattr(self, name), getattr(ExportOptions, name)
+            if not isinstance(value, bool) and value is not default:
+                allowed = "True or False" if default is False else "None, True or False"
+                raise TypeError(f"{name} is {allowed}, not {value!r}")
+        if isinstance(self.preserve_module_call_signature, str):
+            raise TypeError(
+                f"preserve_module_call_signature is a tuple of names, not {self.preserve_module_call_signature!r}"
+            )
         if self.tracing == "make_fx" and (self.strict or self.preserve_module_call_signature):
             option = "strict=True" if self.strict else "preserve_module_call_signature"
             raise ValueError(f"{option} is an option of torch.export, which tracing='make_fx' does not call")

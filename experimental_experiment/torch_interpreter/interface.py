@@ -99,6 +99,14 @@ def refuse_unfit(argument: str, names: Sequence[str]) -> None:
         raise ValueError(f"{argument} holds an empty name, which in ONNX stands for nothing")
 
 
+def refuse_names_of_weights(argument: str, program: Program, names: Sequence[str] | None) -> None:
+    """Raise ValueError when a name of the user's is that of a weight, which keeps it."""
+    weights = {entry.name for entry in program.inputs if entry.tensor is not None}
+    taken = next((name for name in names or () if name in weights), None)
+    if taken is not None:
+        raise ValueError(f"{argument} holds {taken!r}, which is the name of a weight")
+
+
 def val_of(leaf: Any) -> Any:
     """The fake value of a leaf of the result, or the Python value that it is."""
     return leaf.meta.get("val", leaf) if isinstance(leaf, torch.fx.Node) else leaf

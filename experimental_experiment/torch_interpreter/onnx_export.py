@@ -14,6 +14,7 @@ from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter.arguments import (
     explains_foreign_arguments,
     refuse_foreign_arguments,
+    refuse_misfits,
 )
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.whole import refuse_devices
@@ -90,6 +91,7 @@ def to_onnx(
         ValueError, TypeError: an argument of this function is wrong.
     """
     refuse_foreign_arguments(kwargs, export_options)
+    refuse_misfits(filename, report, verify, progress)
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
     if filename is not None:
