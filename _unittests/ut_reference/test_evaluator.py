@@ -111,6 +111,34 @@ class TestEvaluator(unittest.TestCase):
         with self.assertNoLogs("experimental_experiment"), np.errstate(invalid="ignore"):
             ExtendedReferenceEvaluator(onnx.parser.parse_model(CHAIN)).run(None, {"x": X})
 
+    def test_inputs_that_the_model_does_not_take(self):
+        text = "<ir_version: 8, opset_import: ['' : 18]> g (float[n,2,?] x, int64 k) => (float[n,2,?] y) { c = Cast<to=1>(k) y = Mul(x, c) }"
+        evaluator = ExtendedReferenceEvaluator(onnx.parser.parse_model(text.replace("'", '"')))
+        x, k = np.ones((3, 2, 4), np.float32), np.array(2)
+        np.testing.assert_array_equal(evaluator.run(None, {"x": x, "k": k})[0], 2 * x)
+        np.testing.assert_array_equal(evaluator.run(None, {"x": x, "k": np.int64(2)})[0], 2 * x)
+        for error, message, feeds in (
+            (ValueError, "the model has no input 'z' but x, k", {"x": x, "k": k, "z": x}),
+            (ValueError, "the model has no input 'c' but x, k", {"x": x, "k": k, "c": x}),
+            (ValueError, "the input 'k' is not given", {"x": x}),
+            (TypeError, "the input 'x' is an array, not list", {"x": x.tolist(), "k": k}),
+            (TypeError, "the input 'x' is float32, not float64", {"x": x.astype(np.float64), "k": k}),
+            (TypeError, "the input 'k' is int64, not float32", {"x": x, "k": np.float32(2)}),
+            (ValueError, "the input 'x' has the shape ['n', 2, '?'], not [2, 4]", {"x": x[0], "k": k}),
+            (ValueError, "the input 'x' has the shape ['n', 2, '?'], not [3, 1, 4]", {"x": x[:, :1], "k": k}),
+            (ValueError, "the input 'k' has the shape [], not [1]", {"x": x, "k": k[None]}),
+        ):
+            with self.subTest(message), self.assertRaises(error) as caught:
+                evaluator.run(None, feeds)
+            self.assertEqual(message, str(caught.exception))
+
+    def test_an_input_with_a_value_of_its_own(self):
+        text = "<ir_version: 8, opset_import: ['' : 18]> g (float[2] x, float k) => (float[2] y) <float k = {3}> { y = Mul(x, k) }"
+        evaluator = ExtendedReferenceEvaluator(onnx.parser.parse_model(text.replace("'", '"')))
+        for feeds, factor in (({}, 3), ({"k": np.float32(5)}, 5)):
+            (got,) = evaluator.run(None, {"x": np.ones(2, np.float32), **feeds})
+            self.assertEqual([factor] * 2, got.tolist())
+
     def test_operators_of_the_user_come_first(self):
         class Relu(OpRun):
             op_domain = ""

@@ -99,10 +99,15 @@ def executed(runner: onnxruntime.InferenceSession, arrays: Mapping[str, np.ndarr
 
 
 def referenced(given: argparse.Namespace, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """The same in the reference evaluator, which logs to the terminal."""
+    """The same in the reference evaluator, which logs to the terminal. Raises CommandError when it fails."""
     logger.setLevel(logging.INFO)  # `command_line` puts it back
     evaluator = ExtendedReferenceEvaluator(given.model, verbose=1)
-    results = evaluator.run(None, dict(arrays), intermediate=True)
+    try:
+        results = evaluator.run(None, dict(arrays), intermediate=True)
+    except (TypeError, ValueError) as error:
+        raise CommandError(
+            f"the reference evaluator does not run the model on these inputs: {error}"
+        ) from error
     nodes = onnx.load(given.model, load_external_data=False).graph.node
     names = (
         [name for node in nodes for name in node.output if name]
