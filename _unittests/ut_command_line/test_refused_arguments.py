@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import pathlib
 import textwrap
 import unittest
+import unittest.mock
 
+import numpy as np
 import onnx
 
 from _unittests.ut_command_line.test_faults import FaultsTestCase
@@ -45,6 +50,14 @@ MODELS = textwrap.dedent(
 
     def a_class():
         return Shift, (torch.ones(2, 3),)
+
+
+    def kwargs_of_a_number():
+        return Shift(), (torch.ones(2, 3),), 3
+
+
+    def kwargs_of_a_list():
+        return Shift(), (torch.ones(2, 3),), [1]
 
 
     def program():
@@ -113,6 +126,102 @@ class TestDynamic(RefusedTestCase):
                 "is not AXIS=NAME with an axis of 2",
                 *("export", "shapes.py:dims_in_a_tuple", "-o", "out.onnx", "--dynamic", f"x:{axis}=n"),
             )
+
+
+class TestInputs(RefusedTestCase):
+    """Of `run`, as of every command that runs a model; model.onnx takes float32[batch, 8]."""
+
+    def test_files_that_hold_no_inputs(self):
+        rows = np.ones((2, 8), np.float32)
+        np.savez_compressed("whole.npz", x=np.random.default_rng(0).normal(size=(50, 8)))
+        damaged = bytearray(pathlib.Path("whole.npz").read_bytes())
+        damaged[200:260] = bytes(60)
+        pathlib.Path("damaged.npz").write_bytes(damaged)
+        arrays = {
+            "texts": np.array(["a", "b"]),
+            "structures": np.array([(1.0,)], [("a", "<f4")]),
+            "dates": np.array(["2020-01-01"], "datetime64[s]"),
+            "complex": np.ones((2, 8), np.complex64),
+        }
+        for name, array in arrays.items():
+            np.save(f"{name}.npy", array)
+            self.assert_says(
+                f"'{name}.npy' holds no arrays of numbers: {array.dtype} is no dtype of an input",
+                *("run", "model.onnx", "--inputs", f"x={name}.npy"),
+            )
+        self.assert_says(
+            "'damaged.npz' holds no arrays of numbers: ", "run", "model.onnx", "--inputs", "damaged.npz"
+        )
+        np.save("one.npy", rows)
+        os.rename("one.npy", "one.npz")
+        self.assert_says(
+            "'one.npz' holds one array, as a .npy file does", "run", "model.onnx", "--inputs", "one.npz"
+        )
+        os.rename("whole.npz", "whole.npy")
+        self.assert_says(
+            "'whole.npy' holds several arrays, as a .npz file does",
+            *("run", "model.onnx", "--inputs", "x=whole.npy"),
+        )
+
+    def test_the_order_of_bytes_of_a_file(self):
+        """They were read in that of the machine, without a word."""
+        rows = np.arange(16, dtype=np.float32).reshape(2, 8)
+        results = []
+        for order in "<>":
+            np.save("x.npy", rows.astype(f"{order}f4"))
+            status, out, err = self.command("run", "model.onnx", "--inputs", "x=x.npy")
+            self.assertEqual(0, status, err)
+            results.append(out)
+        self.assertEqual(*results)
+
+    def test_sizes_and_seeds(self):
+        for size in ("\N{SUPERSCRIPT TWO}", "-3", "1" * 5000):
+            self.assert_says("DIMENSION=SIZE is needed", "run", "model.onnx", "--size", f"batch={size}")
+        self.assert_says(
+            "random inputs of these sizes do not fit into memory: ",
+            *("run", "model.onnx", "--size", "batch=9999999999999"),
+        )
+        sentence = "--seed -1: a number that is not negative is needed"
+        self.assert_says(sentence, "run", "model.onnx", "--seed", "-1")
+        self.command("lighten", "model.onnx", "-o", "light.onnx", "--larger-than", "10")
+        self.assert_says(sentence, "unlighten", "light.onnx", "-o", "out.onnx", "--seed", "-1")
+
+    def test_the_reference_evaluator(self):
+        for array, sentence in (
+            (np.ones((2, 7), np.float32), "the input 'x' has the shape ['batch', 8], not [2, 7]"),
+            (np.ones((2, 8), np.int64), "the input 'x' is float32, not int64"),
+        ):
+            np.save("x.npy", array)
+            self.assert_says(
+                f"the reference evaluator does not run the model on these inputs: {sentence}",
+                *("run", "model.onnx", "--reference", "--inputs", "x=x.npy"),
+            )
+
+
+class TestOthers(RefusedTestCase):
+    def test_models(self):
+        for source, sentence in {
+            "shapes.py:kwargs_of_a_number": "returns kwargs as int, a dict of arguments by name is needed",
+            "shapes.py:kwargs_of_a_list": "returns kwargs as list, a dict of arguments by name is needed",
+            ".shapes:sine": "there is no module '.shapes'",
+        }.items():
+            self.assert_says(sentence, "export", source, "-o", "out.onnx")
+
+    def test_patterns(self):
+        for patterns, sign in {"++": "+", "default-": "-", "default+ -NegNeg": "+"}.items():
+            self.assert_says(
+                f"patterns is {patterns!r}, with no name of a set or a rule behind a {sign}",
+                *("optimize", "model.onnx", "-o", "out.onnx", "--patterns", patterns),
+            )
+
+    @unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "matplotlib is not installed")
+    def test_plots_before_the_runs(self):
+        with unittest.mock.patch("experimental_experiment.command_line.profiling.profile") as runs:
+            for name in ("bars.xyz", "bars"):
+                self.assert_says(
+                    f"--plot {name}: a bar chart is a file of ", "profile", "model.onnx", "--plot", name
+                )
+        runs.assert_not_called()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,13 @@ class CommandError(Exception):
         self.status = status
 
 
+def checked_seed(seed: int) -> int:
+    """The seed of random numbers. Raises CommandError for a negative one."""
+    if seed < 0:
+        raise CommandError(f"--seed {seed}: a number that is not negative is needed")
+    return seed
+
+
 def existing(path: str) -> str:
     """The path of a file to read. Raises CommandError when there is none."""
     if not os.path.isfile(path):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import zipfile
+import zlib
 
 import ml_dtypes
 import numpy as np
 import onnxruntime
 
-from experimental_experiment.command_line.errors import CommandError, existing
-from experimental_experiment.xoptim.bisection import random_feeds
+from experimental_experiment.command_line.errors import CommandError, checked_seed, existing
+from experimental_experiment.xoptim.bisection import KINDS, random_feeds
 
 BFLOAT16 = "tensor(bfloat16)"
+
+UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+"""What numpy and zipfile raise for a file that is damaged, encrypted, or of another kind."""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -48,14 +53,16 @@ def feeds_of(given: argparse.Namespace, runner: onnxruntime.InferenceSession) ->
         raise CommandError(f"the model has no input {unknown[0]!r} but {', '.join(names) or 'none'}")
     sizes = sizes_of(given.size, runner)
     halves = {argument.name: argument.shape for argument in runner.get_inputs() if argument.type == BFLOAT16}
+    generator = np.random.default_rng(checked_seed(given.seed))
     try:
         drawn = random_feeds(runner, given.seed, sizes=sizes, but={*arrays, *halves})
+        for name, shape in halves.items():
+            dims = [dim if isinstance(dim, int) else sizes.get(dim, 3) for dim in shape]
+            drawn[name] = np.asarray(generator.normal(size=dims), ml_dtypes.bfloat16)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    generator = np.random.default_rng(given.seed)
-    for name, shape in halves.items():
-        numbers = generator.normal(size=[dim if isinstance(dim, int) else sizes.get(dim, 3) for dim in shape])
-        drawn[name] = np.asarray(numbers, ml_dtypes.bfloat16)
+    except MemoryError as error:
+        raise CommandError(f"random inputs of these sizes do not fit into memory: {error}") from error
     return {name: arrays[name] if name in arrays else drawn[name] for name in names}
 
 
@@ -69,9 +76,21 @@ def from_file(entry: str) -> dict[str, np.ndarray]:
     existing(path)
     try:
         content = np.load(path)
-        return {name: content} if path.endswith(".npy") else {key: content[key] for key in content.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        is_one = isinstance(content, np.ndarray)
+        arrays = {name: content} if is_one else {key: content[key] for key in content.files}
+    except UNREADABLE as error:
         raise CommandError(f"{path!r} holds no arrays of numbers: {error}") from error
+    if is_one != path.endswith(".npy"):
+        kind = "one array, as a .npy file does" if is_one else "several arrays, as a .npz file does"
+        raise CommandError(f"{path!r} holds {kind}")
+    return {key: numbers(array, path) for key, array in arrays.items()}
+
+
+def numbers(array: np.ndarray, path: str) -> np.ndarray:
+    """An array of a file in the order of bytes of this machine. Raises CommandError when onnxruntime does not take its dtype."""
+    if array.dtype.name not in KINDS | {"float32", "float64"}:
+        raise CommandError(f"{path!r} holds no arrays of numbers: {array.dtype} is no dtype of an input")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def sizes_of(entries: list[str], runner: onnxruntime.InferenceSession) -> dict[str, int]:
@@ -80,7 +99,7 @@ def sizes_of(entries: list[str], runner: onnxruntime.InferenceSession) -> dict[s
     sizes = {}
     for entry in entries:
         name, _, size = entry.partition("=")
-        if not size.isdigit():
+        if not re.fullmatch("[0-9]{1,18}", size):
             raise CommandError(f"--size {entry}: DIMENSION=SIZE is needed")
         if name not in known:
             raise CommandError(f"the model has no dimension {name!r} but {', '.join(known) or 'none'}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
+import os
 
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.errors import CommandError
@@ -37,15 +39,16 @@ def run(given: argparse.Namespace) -> int:
         writable(given.plot)
         if importlib.util.find_spec("matplotlib") is None:
             raise CommandError(f"--plot {given.plot}: {PACKAGE.format(name='matplotlib')}")
+        figure = importlib.import_module("matplotlib.figure").Figure()
+        formats = figure.canvas.get_supported_filetypes()
+        if os.path.splitext(given.plot)[1][1:].lower() not in formats:
+            raise CommandError(f"--plot {given.plot}: a bar chart is a file of {', '.join(formats)}")
     runner = session(sound(given.model), given.model)
     arrays = feeds.feeds_of(given, runner)
     executed(runner, arrays)  # says in one sentence what is wrong with the arrays
     found = profile(given.model, arrays, runs=given.runs, threads=given.threads)
     print(found)
     if given.plot:
-        try:
-            with whole(given.plot) as written:
-                found.plot()[0].figure.savefig(written)
-        except ValueError as error:
-            raise CommandError(f"--plot {given.plot}: {error}") from error
+        with whole(given.plot) as written:
+            found.plot()[0].figure.savefig(written)
     return 0

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -48,6 +48,10 @@ def load(source: str) -> Example:
     if not 1 <= len(parts) <= 4 or not callable(parts[0]):
         raise CommandError(f"{source} must return (model, args, kwargs, dynamic_shapes)")
     example = Example(*parts)
+    if example.kwargs is not None and not isinstance(example.kwargs, Mapping):
+        raise CommandError(
+            f"{source} returns kwargs as {type(example.kwargs).__name__}, a dict of arguments by name is needed"
+        )
     example.kwargs = dict(example.kwargs or {})
     if isinstance(example.args, torch.Tensor):
         example.args = (example.args,)
@@ -101,7 +105,7 @@ def from_name(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = importlib.util.find_spec(name)
+        found = None if name.startswith(".") else importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
         found = None
     if found is None:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from experimental_experiment.command_line.errors import CommandError, existing
+from experimental_experiment.command_line.errors import CommandError, checked_seed, existing
 from experimental_experiment.command_line.model_file import all_graphs, sound, to_ir, writable
 from experimental_experiment.torch_interpreter.files import locations, put_in_place, save, workplace
 
@@ -176,6 +176,7 @@ def unlighten(given: argparse.Namespace) -> int:
     """Write the model with its weights."""
     light = sound(given.model, reads_weights=False)
     writable(given.output)
+    checked_seed(given.seed)
     removed = {
         tensor.name: tensor for tensor in weights(light) if tensor.data_location == onnx.TensorProto.EXTERNAL
     }

@@ -195,11 +195,7 @@ def chosen(patterns: str | Iterable[str | Rule] | None) -> list[Rule]:
     if not isinstance(patterns, Iterable) or any(not isinstance(item, (str, Rule)) for item in items):
         raise TypeError(f"patterns is a text of names, or a list of names and rules, not {patterns!r}")
     found: dict[str, Rule] = {}
-    parts = (
-        re.findall(r"([+-]?)([^+-]+)", patterns)
-        if isinstance(patterns, str)
-        else [("+", item) for item in items]
-    )
+    parts = signed(patterns) if isinstance(patterns, str) else [("+", item) for item in items]
     for sign, item in parts:
         named = {item.name: item} if isinstance(item, Rule) else by_name(item.strip())
         for name, member in named.items():
@@ -208,6 +204,17 @@ def chosen(patterns: str | Iterable[str | Rule] | None) -> list[Rule]:
             else:
                 found[name] = member
     return list(found.values())
+
+
+def signed(patterns: str) -> list[tuple[str, str]]:
+    """The names of a text, each with the sign before it. Raises ValueError for a sign without a name behind it."""
+    first, *rest = re.split(r"([+-])", patterns)
+    parts = [("+", first)] if first.strip() else []
+    for sign, name in zip(rest[::2], rest[1::2]):
+        if not name.strip():
+            raise ValueError(f"patterns is {patterns!r}, with no name of a set or a rule behind a {sign}")
+        parts.append((sign, name))
+    return parts
 
 
 def by_name(name: str) -> dict[str, Rule]:
