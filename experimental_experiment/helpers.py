@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from experimental_experiment.reading import read
+
 DEEPEST = 12
 """Levels of indentation: a longer chain stays at the last one."""
 
@@ -46,10 +48,10 @@ def pretty_onnx(
         with_attributes: also print the attributes of the nodes, and with them the subgraphs.
         highlight: names of results to put between ``**``.
 
-    Raises TypeError when *onx* is nothing of this.
+    Raises TypeError when *onx* is nothing of this, ValueError for a file that holds no model.
     """
     if isinstance(onx, (str, os.PathLike)):
-        onx = onnx.load(onx, load_external_data=False)
+        onx = read(onx)
     elif isinstance(onx, ir.Model):
         onx = ir.to_proto(onx)
     printer = Printer(with_attributes, frozenset(highlight))

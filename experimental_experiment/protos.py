@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.helpers import subgraphs
+from experimental_experiment.reading import read
 
 TYPES = "experimental_experiment.types"
 """Key of ``ir.Model.meta``: the types of inputs and outputs that onnx-ir does not have, by name."""
@@ -58,11 +59,14 @@ def from_proto(model: onnx.ModelProto) -> ir.Model:
 
 
 def load(path: str | os.PathLike) -> ir.Model:
-    """The model of a file, see `from_proto`, its external data where the file is. Raises TypeError for what is no path."""
+    """The model of a file, see `from_proto`, its external data where the file is.
+
+    Raises TypeError for what is no path, ValueError for a file that holds no model.
+    """
     if not isinstance(path, (str, os.PathLike)):
         kind = type(path).__name__
         raise TypeError(f"a model is an onnx.ModelProto, an onnx_ir.Model or the path of a file, not {kind}")
-    result = from_proto(onnx.load(path, load_external_data=False))
+    result = from_proto(read(path))
     ir.external_data.set_base_dir(result.graph, os.path.dirname(os.path.abspath(path)))
     return result
 

@@ -9,8 +9,9 @@ from tabulate import tabulate
 
 from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import REFUSALS, sound
+from experimental_experiment.command_line.model_file import sound
 from experimental_experiment.comparison import Difference, compare, session
+from experimental_experiment.refusals import REFUSALS
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:

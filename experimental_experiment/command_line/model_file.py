@@ -8,18 +8,15 @@ from collections.abc import Iterator
 import onnx
 import onnx_ir as ir
 import onnxruntime
-from google.protobuf.message import DecodeError
-from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.soundness import problems, text_problems
 from experimental_experiment.helpers import subgraphs
 from experimental_experiment.investigate.onnx_side import FOLDER
 from experimental_experiment.protos import from_proto
+from experimental_experiment.reading import read
+from experimental_experiment.refusals import UNLOADED
 from experimental_experiment.whole import refuse_devices
-
-REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
-"""What onnxruntime raises for a model that it cannot run: they share no class of their own."""
 
 
 def loaded(path: str) -> onnx.ModelProto:
@@ -32,11 +29,9 @@ def loaded(path: str) -> onnx.ModelProto:
     if os.path.isdir(path):
         raise CommandError(f"{path!r} is a folder, not an ONNX model")
     try:
-        model = onnx.load(path, load_external_data=False)
-    except (DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise CommandError(f"{path!r} is not an ONNX model, or it is truncated") from error
-    if not model.HasField("graph") or not model.opset_import:
-        raise CommandError(f"{path!r} is not an ONNX model, or it is truncated")
+        model = read(path)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     refuse_first(text_problems(model), path)
     return model
 
@@ -93,7 +88,7 @@ def session(model: onnx.ModelProto, path: str) -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-    except (*REFUSALS, runtime.InvalidArgument, runtime.InvalidProtobuf) as error:
+    except UNLOADED as error:
         raise CommandError(f"onnxruntime refuses {path!r}: {error}", status=1) from error
 
 

@@ -7,9 +7,10 @@ import argparse
 import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import REFUSALS, sound, to_ir, writable
+from experimental_experiment.command_line.model_file import sound, to_ir, writable
 from experimental_experiment.comparison import session
 from experimental_experiment.progress import Progress, Timed, terminal_progress
+from experimental_experiment.refusals import REFUSALS
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite

@@ -17,11 +17,12 @@ from tabulate import tabulate
 
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import REFUSALS, session, sound, writable
+from experimental_experiment.command_line.model_file import session, sound, writable
 from experimental_experiment.comparison import array_from_ort, array_to_ort
 from experimental_experiment.logs import logger
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.reference.statistics import described
+from experimental_experiment.refusals import REFUSALS
 from experimental_experiment.whole import whole
 
 

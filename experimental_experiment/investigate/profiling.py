@@ -30,6 +30,7 @@ from experimental_experiment.helpers import module_path, subgraphs
 from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.plotting.drawing import PACKAGE
+from experimental_experiment.reading import read
 from experimental_experiment.xoptim.bisection import random_feeds
 
 PRODUCTS = frozenset(
@@ -227,7 +228,7 @@ def profile(
     """
     if runs < 1:
         raise ValueError(f"runs={runs} is not a number of runs")
-    model, folder = read(onnx_model)
+    model, folder = opened(onnx_model)
     modules = named_modules(model)
     options = session_options(folder)
     if threads is not None:
@@ -286,10 +287,10 @@ def modules_after_fusions(model: onnx.ModelProto, folder: str, modules: Mapping[
     return found
 
 
-def read(onnx_model: onnx.ModelProto | ir.Model | str | os.PathLike) -> tuple[onnx.ModelProto, str]:
+def opened(onnx_model: onnx.ModelProto | ir.Model | str | os.PathLike) -> tuple[onnx.ModelProto, str]:
     """A model of its own to change, and the folder of its external data."""
     if isinstance(onnx_model, (str, os.PathLike)):
-        return onnx.load(onnx_model, load_external_data=False), os.path.dirname(os.path.abspath(onnx_model))
+        return read(onnx_model), os.path.dirname(os.path.abspath(onnx_model))
     if isinstance(onnx_model, ir.Model):
         return ir.to_proto(onnx_model), ""
     copy = onnx.ModelProto()

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from experimental_experiment.helpers import KNOWN_DTYPES, module_path, subgraphs, value_text
 from experimental_experiment.plotting.folding import Folding, Layer, Step, folded
 from experimental_experiment.protos import type_of
+from experimental_experiment.reading import read
 
 Drawable = onnx.ModelProto | onnx.GraphProto | onnx.FunctionProto
 
@@ -68,10 +69,10 @@ def dot_source(model: Drawable | ir.Model | str | os.PathLike, fold: bool = Fals
         model: a model, a graph, a function, an `onnx_ir` model, or the path of a model; external data is not read.
         fold: draw layers that follow each other with the same structure once, with a note how often.
 
-    Raises TypeError when *model* is nothing of this.
+    Raises TypeError when *model* is nothing of this, ValueError for a file that holds no model.
     """
     if isinstance(model, (str, os.PathLike)):
-        model = onnx.load(model, load_external_data=False)
+        model = read(model)
     elif isinstance(model, ir.Model):
         model = ir.to_proto(model)
     if not isinstance(model, Drawable):

@@ -42,7 +42,7 @@ def plot_dot(
         fold: draw layers that follow each other with the same structure once: readable for models of hundreds of nodes.
 
     Returns the axes, None when only a file is written. Raises ImportError when the package graphviz or matplotlib is missing,
-    RuntimeError when the program ``dot`` is, ValueError for a file of another format.
+    RuntimeError when the program ``dot`` is, ValueError for a file of another format, or one that holds no model.
     """
     source = dot_source(model, fold)
     if filename is not None:

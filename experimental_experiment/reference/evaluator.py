@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from experimental_experiment.logs import logger
+from experimental_experiment.reading import read
 from experimental_experiment.reference import operators  # noqa: F401 (they register)
 from experimental_experiment.reference.registry import OPERATORS
 from experimental_experiment.reference.statistics import described
@@ -49,7 +50,7 @@ class ExtendedReferenceEvaluator(ReferenceEvaluator):
         **options: Any,
     ):
         if isinstance(proto, (str, os.PathLike)):
-            proto = onnx.load(proto)
+            proto = read(proto, with_weights=True)
         elif isinstance(proto, ir.Model):
             proto = ir.to_proto(proto)
         every = [*(new_ops or ()), *OPERATORS]

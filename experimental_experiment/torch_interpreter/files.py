@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
 
 from experimental_experiment.protos import names_apart, restore_types
+from experimental_experiment.reading import read
 from experimental_experiment.whole import refuse_devices
 
 EXTERNAL_THRESHOLD = 16 * 2**20
@@ -169,8 +169,8 @@ def data_files(path: str) -> set[str]:
     if not os.path.isfile(path):
         return set()
     try:
-        proto = onnx.load(path, load_external_data=False)
-    except DecodeError:
+        proto = read(path)
+    except ValueError:
         return set()
     ours = re.compile(re.escape(os.path.basename(path)) + rf"(\.\w+{re.escape(WRITING)})?\.data")
     names = {entry.value for entry in locations(proto) if ours.fullmatch(entry.value)}
