@@ -389,6 +389,12 @@ class TestGuessing(ExporterTestCase):
             for (first, *others), given in ((calls, by_name), (ordered, (both, both, rows))):
                 self.export_and_compare(model, *first, others=others, dynamic_shapes=given, target_opset=20)
 
+    def test_what_is_no_call(self):
+        call = "a call is a tuple of arguments, a dict of keyword arguments or a pair of both, not int"
+        for message, calls in {"calls is a list of example calls, not int": 3, call: [(X,), 3]}.items():
+            with self.subTest(message), self.assertRaisesRegex(TypeError, message):
+                guess_dynamic_shapes(calls)
+
     def test_calls_that_do_not_fit(self):
         x = torch.randn(2, 3)
         for message, calls in {

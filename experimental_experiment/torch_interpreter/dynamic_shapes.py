@@ -152,8 +152,10 @@ def guess_dynamic_shapes(calls: Sequence[Any]) -> Any:
     forward in the first call, as torch.export.export and to_onnx refuse a tuple for those in another one. Dimensions have no names: sizes that
     agree in every call may differ in the next one.
 
-    Raises ValueError for less than two calls, and for calls whose arguments are not of one structure.
+    Raises ValueError for less than two calls, and for calls whose arguments are not of one structure; TypeError for what is no list of calls.
     """
+    if not isinstance(calls, (list, tuple)):
+        raise TypeError(f"calls is a list of example calls, not {type(calls).__name__}")
     if len(calls) < 2:
         raise ValueError(f"sizes are compared between two calls or more, not {len(calls)}")
     given = [taken_as_call(call) for call in calls]
@@ -174,6 +176,11 @@ def taken_as_call(call: Any) -> tuple[tuple, dict[str, Any]]:
         return (call,), {}
     if isinstance(call, Mapping):
         return (), dict(call)
+    if not isinstance(call, (list, tuple)):
+        kind = type(call).__name__
+        raise TypeError(
+            f"a call is a tuple of arguments, a dict of keyword arguments or a pair of both, not {kind}"
+        )
     if len(call) == 2 and isinstance(call[0], (tuple, list)) and isinstance(call[1], Mapping):
         if all(isinstance(name, str) for name in call[1]):
             return tuple(call[0]), dict(call[1])
