@@ -10,7 +10,6 @@ import unittest
 import numpy as np
 import onnx
 import onnx.parser
-import onnxruntime
 import torch
 from transformers import (
     DynamicCache,
@@ -232,6 +231,18 @@ class TestGenerator(unittest.TestCase):
                 lambda: generator.prefill(tokens[:, :0]),
             ),
             ("each prompt has at least one token", lambda: left_padded([[1], []])),
+            (
+                "prompts are integers [batch, sequence], not float64[1, 1]",
+                lambda: left_padded([[1.7]]),
+            ),
+            ("padding is a whole number, not 0.5", lambda: left_padded([[1]], padding=0.5)),
+            ("padding is a whole number, not 0.5", lambda: generator.generate(tokens, padding=0.5)),
+            ("a token of stop is a whole number, not 1.5", lambda: generator.generate(tokens, stop=[1.5])),
+            (
+                "max_new_tokens is a whole number, not 1.5",
+                lambda: generator.generate(tokens, max_new_tokens=1.5),
+            ),
+            ("max_length is a whole number, not 2.5", lambda: Generator(self.programs["Llama"], 2.5)),
             ("max_length is at least 1, not 0", lambda: Generator(self.programs["Llama"], 0)),
         ):
             with self.subTest(message):
@@ -403,8 +414,25 @@ class TestInterface(unittest.TestCase):
                 self.assertEqual(str(caught.exception), message)
 
     def test_a_model_that_onnxruntime_refuses(self):
-        with self.assertRaises(onnxruntime.capi.onnxruntime_pybind11_state.NoSuchFile):
-            Generator("no/such/file.onnx", max_length=4)
+        refused = onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) { y = Nothing(x) }'
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "text.onnx")
+            with open(path, "w") as file:
+                file.write("no model")
+            for message, model in {
+                "there is no model: .*No such file or directory: 'no/such/file.onnx'": "no/such/file.onnx",
+                "there is no model: '.*text.onnx' is not an ONNX model, or it is truncated": path,
+                "there is no model: .*Is a directory": folder,
+                "onnxruntime refuses the model: .*Nothing": refused,
+            }.items():
+                with self.subTest(message), self.assertRaisesRegex(DecodingError, message):
+                    Generator(model, max_length=4)
+        with self.assertRaisesRegex(
+            TypeError, "a model is an onnx.ModelProto or the path of a file, not int"
+        ):
+            Generator(3, max_length=4)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from experimental_experiment.decoding import DecodingError, Sampling
+from experimental_experiment.decoding.sampling import most_likely
 
 
 class TestSampling(unittest.TestCase):
@@ -42,10 +43,36 @@ class TestSampling(unittest.TestCase):
             ("top_k is at least 1, not 0", {"top_k": 0}),
             ("top_p is between 0 and 1, not 0.0", {"top_p": 0.0}),
             ("top_p is between 0 and 1, not 1.5", {"top_p": 1.5}),
+            ("top_p is between 0 and 1, not nan", {"top_p": float("nan")}),
+            ("temperature is a number, not 'a'", {"temperature": "a"}),
+            ("top_p is a number, not 'a'", {"top_p": "a"}),
+            ("top_k is a whole number, not 2.5", {"top_k": 2.5}),
+            ("seed is a whole number, not 'a'", {"seed": "a"}),
+            ("the seed is at least 0, not -1", {"seed": -1}),
         ):
             with self.subTest(message), self.assertRaises(DecodingError) as caught:
                 Sampling(**arguments)
             self.assertEqual(str(caught.exception), message)
+
+    def test_a_temperature_near_zero_draws_the_best_token(self):
+        logits = np.array([[1.0, 3.0, 2.0], [0.0, -np.inf, 5.0], [4.0, 4.0, 0.0]], np.float32)
+        with np.errstate(all="raise", under="ignore"):
+            got = Sampling(temperature=1e-310).probabilities(logits)
+        np.testing.assert_array_equal(got, [[0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])
+
+    def test_logits_without_a_largest_one(self):
+        logits = np.zeros((2, 3), np.float32)
+        for value in (np.nan, np.inf):
+            logits[1, 2] = value
+            with self.subTest(value), self.assertRaises(DecodingError) as caught:
+                Sampling().probabilities(logits)
+            self.assertEqual(str(caught.exception), f"the largest logit of a row is {value}")
+        with self.assertRaisesRegex(DecodingError, "the largest logit of a row is -inf"):
+            Sampling().probabilities(np.full((2, 3), -np.inf))
+        np.testing.assert_array_equal(most_likely(logits), [0, 2])
+        logits[0, 1] = np.nan
+        with self.assertRaisesRegex(DecodingError, "the largest logit of a row is nan"):
+            most_likely(logits)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import onnxruntime
 
 from experimental_experiment.decoding.cache import Cache
 from experimental_experiment.decoding.interface import DecodingError, interface_of
-from experimental_experiment.decoding.sampling import Sampling
+from experimental_experiment.decoding.sampling import Sampling, most_likely, whole_number
+from experimental_experiment.reading import read
+from experimental_experiment.refusals import UNLOADED
 
 
 class Generator:
@@ -27,13 +29,13 @@ class Generator:
         interface: the roles of the inputs and outputs.
         session: the session of onnxruntime.
 
-    Raises DecodingError when the model is no decoder with a cache.
+    Raises DecodingError when there is no such model, or it is no decoder with a cache.
     """
 
     def __init__(
         self, model: onnx.ModelProto | str | os.PathLike, max_length: int, threads: int | None = None
     ):
-        if max_length < 1:
+        if whole_number(max_length, "max_length") < 1:
             raise DecodingError(f"max_length is at least 1, not {max_length}")
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -42,9 +44,19 @@ class Generator:
         if threads is not None:
             options.intra_op_num_threads = threads
         is_proto = isinstance(model, onnx.ModelProto)
+        if not is_proto and not isinstance(model, (str, os.PathLike)):
+            raise TypeError(
+                f"a model is an onnx.ModelProto or the path of a file, not {type(model).__name__}"
+            )
+        try:
+            graph = model if is_proto else read(model)
+        except (OSError, ValueError) as error:
+            raise DecodingError(f"there is no model: {error}") from error
         source = model.SerializeToString() if is_proto else os.fspath(model)
-        self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        graph = model if is_proto else onnx.load(os.fspath(model), load_external_data=False)
+        try:
+            self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except UNLOADED as error:
+            raise DecodingError(f"onnxruntime refuses the model: {error}") from error
         self.interface = interface_of(self.session, graph)
         self.max_length = max_length
         self.binding = self.session.io_binding()
@@ -155,9 +167,9 @@ class Generator:
             padding: what follows the end of a row that ends before the others.
 
         Returns int64[batch, sequence + new tokens], the prompts included.
-        Raises DecodingError as `prefill` does, and when prompts and new tokens together are too long.
+        Raises DecodingError as `prefill` does, when prompts and new tokens together are too long, and when logits are NaN.
         """
-        if max_new_tokens is not None and max_new_tokens < 0:
+        if max_new_tokens is not None and whole_number(max_new_tokens, "max_new_tokens") < 0:
             raise DecodingError(f"max_new_tokens is at least 0, not {max_new_tokens}")
         if not isinstance(stop, Iterable):
             raise TypeError(f"stop is a list of tokens, not {stop!r}")
@@ -170,11 +182,12 @@ class Generator:
                 f"{count} tokens of the prompts and {max(wanted, 0)} new ones do not fit in max_length={self.max_length}"
             )
         draw = np.random.default_rng(None if sampling is None else sampling.seed)
-        stop = np.fromiter(stop, np.int64)
+        stop = np.array([whole_number(token, "a token of stop") for token in stop], np.int64)
+        padding = whole_number(padding, "padding")
         running, rows = np.ones(batch, bool), [tokens]
         logits = self.prefill(tokens, mask) if wanted else None
         for turn in range(wanted):
-            chosen = logits.argmax(axis=1) if sampling is None else sampling.draw(logits, draw)
+            chosen = most_likely(logits) if sampling is None else sampling.draw(logits, draw)
             chosen = np.where(running, chosen, padding)
             rows.append(chosen[:, None])
             running &= ~np.isin(chosen, stop)
@@ -195,14 +208,14 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 def left_padded(prompts: Sequence[Sequence[int]], padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Prompts of any lengths as int64[batch, longest] tokens, padded on the left, and their mask.
 
-    Raises DecodingError when one is empty.
+    Raises DecodingError when one is empty, or not of integers.
     """
-    if not prompts or not all(len(prompt) for prompt in prompts):
+    if not len(prompts) or not all(len(prompt) for prompt in prompts):
         raise DecodingError("each prompt has at least one token")
     longest = max(len(prompt) for prompt in prompts)
-    tokens = np.full((len(prompts), longest), padding, np.int64)
+    tokens = np.full((len(prompts), longest), whole_number(padding, "padding"), np.int64)
     mask = np.zeros_like(tokens)
     for row, prompt in enumerate(prompts):
-        tokens[row, longest - len(prompt) :] = prompt
+        tokens[row, longest - len(prompt) :] = integers([prompt], "prompts")[0]
         mask[row, longest - len(prompt) :] = 1
     return tokens, mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 
 import numpy as np
 
@@ -28,16 +29,29 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self):
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or isinstance(value, bool):
+                raise DecodingError(f"{name} is a number, not {value!r}")
         if not self.temperature > 0:
             raise DecodingError(f"the temperature is positive, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
+        if self.top_k is not None and whole_number(self.top_k, "top_k") < 1:
             raise DecodingError(f"top_k is at least 1, not {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise DecodingError(f"top_p is between 0 and 1, not {self.top_p}")
+        if self.seed is not None and whole_number(self.seed, "seed") < 0:
+            raise DecodingError(f"the seed is at least 0, not {self.seed}")
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """float64[batch, vocabulary] of logits of this shape: what `draw` draws from."""
-        scores = logits.astype(np.float64) / self.temperature
+        """float64[batch, vocabulary] of logits of this shape: what `draw` draws from. Raises DecodingError when a row has no largest one."""
+        scores = logits.astype(np.float64)
+        largest = scores.max(axis=1, keepdims=True)
+        if not np.isfinite(largest).all():
+            raise DecodingError(f"the largest logit of a row is {largest[~np.isfinite(largest)][0]}")
+        with np.errstate(
+            over="ignore"
+        ):  # a quotient beyond the smallest float64 is that of a token that is never drawn
+            scores = (scores - largest) / self.temperature
         if self.top_k is not None and self.top_k < scores.shape[1]:
             last = np.partition(scores, -self.top_k, axis=1)[:, [-self.top_k]]
             scores = np.where(scores < last, -np.inf, scores)
@@ -53,6 +67,21 @@ class Sampling:
     def draw(self, logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """int64[batch]: a token of each row, from logits [batch, vocabulary]."""
         return np.array([generator.choice(len(row), p=row) for row in self.probabilities(logits)], np.int64)
+
+
+def most_likely(logits: np.ndarray) -> np.ndarray:
+    """int64[batch]: the best token of each row, from logits [batch, vocabulary]. Raises DecodingError when one is NaN."""
+    chosen = logits.argmax(axis=1)  # NaN, if there is one
+    if np.isnan(np.take_along_axis(logits, chosen[:, None], axis=1)).any():
+        raise DecodingError("the largest logit of a row is nan")
+    return chosen
+
+
+def whole_number(value: int, name: str) -> int:
+    """The value of this name. Raises DecodingError when it is no whole number."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise DecodingError(f"{name} is a whole number, not {value!r}")
+    return int(value)
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
