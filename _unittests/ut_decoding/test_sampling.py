@@ -39,7 +39,8 @@ class TestSampling(unittest.TestCase):
 
     def test_numbers_out_of_range_are_refused(self):
         for message, arguments in (
-            ("the temperature is positive, not 0", {"temperature": 0}),
+            ("the temperature is positive and finite, not 0", {"temperature": 0}),
+            ("the temperature is positive and finite, not inf", {"temperature": float("inf")}),
             ("top_k is at least 1, not 0", {"top_k": 0}),
             ("top_p is between 0 and 1, not 0.0", {"top_p": 0.0}),
             ("top_p is between 0 and 1, not 1.5", {"top_p": 1.5}),

@@ -121,6 +121,7 @@ class TestEvaluator(unittest.TestCase):
             (ValueError, "the model has no input 'z' but x, k", {"x": x, "k": k, "z": x}),
             (ValueError, "the model has no input 'c' but x, k", {"x": x, "k": k, "c": x}),
             (ValueError, "the input 'k' is not given", {"x": x}),
+            (TypeError, "feed_inputs is a dict of arrays by name, not list", [x, k]),
             (TypeError, "the input 'x' is an array, not list", {"x": x.tolist(), "k": k}),
             (TypeError, "the input 'x' is float32, not float64", {"x": x.astype(np.float64), "k": k}),
             (TypeError, "the input 'k' is int64, not float32", {"x": x, "k": np.float32(2)}),

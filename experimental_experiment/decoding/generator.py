@@ -210,12 +210,16 @@ def left_padded(prompts: Sequence[Sequence[int]], padding: int = 0) -> tuple[np.
 
     Raises DecodingError when one is empty, or not of integers.
     """
-    if not len(prompts) or not all(len(prompt) for prompt in prompts):
+    arrays = [np.asarray(prompt) for prompt in prompts]
+    for array in arrays:
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
+            raise DecodingError(f"a prompt is a list of integers, not {array.dtype}{list(array.shape)}")
+    if not arrays or not all(array.size for array in arrays):
         raise DecodingError("each prompt has at least one token")
-    longest = max(len(prompt) for prompt in prompts)
-    tokens = np.full((len(prompts), longest), whole_number(padding, "padding"), np.int64)
+    longest = max(len(array) for array in arrays)
+    tokens = np.full((len(arrays), longest), whole_number(padding, "padding"), np.int64)
     mask = np.zeros_like(tokens)
-    for row, prompt in enumerate(prompts):
-        tokens[row, longest - len(prompt) :] = integers([prompt], "prompts")[0]
+    for row, prompt in enumerate(arrays):
+        tokens[row, longest - len(prompt) :] = prompt
         mask[row, longest - len(prompt) :] = 1
     return tokens, mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
 
 import numpy as np
@@ -33,8 +34,8 @@ class Sampling:
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or isinstance(value, bool):
                 raise DecodingError(f"{name} is a number, not {value!r}")
-        if not self.temperature > 0:
-            raise DecodingError(f"the temperature is positive, not {self.temperature}")
+        if not 0 < self.temperature < math.inf:
+            raise DecodingError(f"the temperature is positive and finite, not {self.temperature}")
         if self.top_k is not None and whole_number(self.top_k, "top_k") < 1:
             raise DecodingError(f"top_k is at least 1, not {self.top_k}")
         if not 0 < self.top_p <= 1:

@@ -84,6 +84,8 @@ class ExtendedReferenceEvaluator(ReferenceEvaluator):
 
 def refuse_misfits(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> None:
     """Raise ValueError for names and shapes that the inputs of a graph do not have, TypeError for other dtypes, and what is no array."""
+    if not isinstance(feeds, Mapping):
+        raise TypeError(f"feed_inputs is a dict of arrays by name, not {type(feeds).__name__}")
     inputs = {value.name: value.type for value in graph.input}
     unknown = [name for name in feeds if name not in inputs]
     if unknown:
