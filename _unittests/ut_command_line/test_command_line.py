@@ -284,7 +284,8 @@ class TestCommandLine(unittest.TestCase):
         onnx.save(model, self.model)
         with unittest.mock.patch("experimental_experiment.command_line.optimize.rewrite", wrong):
             status, out, _ = self.command("optimize", self.model, "-o", self.model, "--check")
-        self.assertEqual((1, "1.0e+00"), (status, out.split()[-1]))
+        self.assertEqual(1, status)
+        self.assertIn("inputs: 1.0e+00, beyond the tolerance of its dtype", out)
 
     def test_optimize_quantizes(self):
         model = onnx.parser.parse_model(
