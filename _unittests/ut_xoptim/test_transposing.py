@@ -80,6 +80,10 @@ class TestTransposing(RuleTestCase):
             ("float[4,3] x", "float16[4,3]", "a = Transpose(x) b = Cast<to=10>(a) y = Transpose(b)", ["Cast"]),
             ("float[4,3] x", "float[4,3]", "l = Constant<value_float=-0.5>() h = Constant<value_float=0.5>() a = Transpose(x) b = Clip(a, l, h) y = Transpose(b)", ["Clip"]),
         ],
+        "TransposeGateTranspose": [
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Sigmoid(a) c = Mul(a, b) y = Transpose<perm=[0,2,1]>(c)", ["Sigmoid", "Mul"]),
+            ("float[N,3,4] x", "float[3,4,N]", "a = Transpose<perm=[0,2,1]>(x) b = Tanh(a) c = Mul(b, a) y = Transpose<perm=[2,1,0]>(c)", ["Tanh", "Mul", "Transpose"]),
+        ],
         "TransposeSoftmaxTranspose": [
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[0,2,1]>(b)", ["Softmax"]),
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[1,2,0]>(x) b = LogSoftmax<axis=1>(a) y = Transpose<perm=[2,0,1]>(b)", ["LogSoftmax"]),
@@ -121,6 +125,10 @@ class TestTransposing(RuleTestCase):
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Relu(a) y = Transpose<perm=[0,2,1]>(b) z = Neg(b)", "float[N,4,3] z"),
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Relu(a) y = Transpose<perm=[0,2,1]>(b)", "float[N,4,3] a"),
             ("float[4] x", "float[4,2]", "k = Constant<value=float[2,1]{1.0,2.0}>() a = Transpose(x) b = Add(a, k) y = Transpose(b)"),
+        ],
+        "TransposeGateTranspose": [
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Sigmoid(a) c = Mul(a, b) y = Transpose<perm=[0,2,1]>(c) z = Neg(a)", "float[N,4,3] z"),
+            ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Sigmoid(a) c = Mul(a, b) y = Transpose<perm=[0,2,1]>(c)", "float[N,4,3] b"),
         ],
         "TransposeSoftmaxTranspose": [
             ("float[N,3,4] x", "float[4,N,3]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[1,0,2]>(b)"),

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.inference import is_small
-from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone
+from experimental_experiment.xoptim.elementwise import BINARY, UNARY, one_or_two, redone
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
@@ -109,6 +109,21 @@ def transpose_elementwise_transpose(op, x, inner, first, second, outer):
     result = redone(op, (first, second), inner.outputs[0], x, moved)
     if result is None:
         return no("a constant cannot be transposed now")
+    return transposed(op, result, [before[axis] for axis in after])
+
+
+TURNED = P.Transpose(x, name="inner")
+
+
+@rule(
+    P.Transpose(P.Mul(TURNED, P.one_of(*UNARY)(TURNED, name="gate"), name="product"), name="outer"), set="default"
+)
+def transpose_gate_transpose(op, x, inner, gate, product, outer):
+    """The same around a value times a function of it, as x * sigmoid(x)."""
+    before, after = perm(inner), perm(outer)
+    if before is None or after is None:
+        return no("the rank is unknown")
+    result = again(op, product, [x, again(op, gate, [x])])
     return transposed(op, result, [before[axis] for axis in after])
 
 
