@@ -49,6 +49,20 @@ class TestNodes(EmitterTestCase):
         self.assertEqual((FLOAT, ["n", 5]), (y.dtype, list(y.shape)))
         self.assertEqual(INT64, self.op.ArgMax(x).dtype)
 
+    def test_axes_that_a_slice_takes_whole(self):
+        """They keep their size and its name, whatever bounds are computed for the other ones, also the second time."""
+        x, end = self.value("n", "m", 4), self.value(1, dtype=INT64, name="end")
+        for _ in range(2):
+            for axes, expected in (([1], ["n", None, 4]), ([-1], ["n", "m", None])):
+                y = self.op.Slice(x, [0], end, axes)
+                named = [
+                    None if str(size).startswith("unk") or size == ir.SymbolicDim(None) else size
+                    for size in y.shape
+                ]
+                self.assertEqual(expected, named)
+        unknown = self.op.Slice(x, [0], end, self.value(1, dtype=INT64, name="axes"))
+        self.assertNotIn(4, list(unknown.shape))
+
     def test_numbers_take_the_dtype_beside_them(self):
         for dtype in (FLOAT, DOUBLE, ir.DataType.FLOAT16, INT64, ir.DataType.INT32):
             with self.subTest(dtype.name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -200,8 +200,8 @@ def infer(node: ir.Node, opset: int) -> None:
         if output.name in inferred:
             output.type = ir.serde.deserialize_type_proto_for_type(inferred[output.name])
             output.shape = ir.serde.deserialize_type_proto_for_shape(inferred[output.name])
-    if node.op_type == "TopK" and not node.domain:
-        know_number(node)
+    if node.op_type in KNOWN_BETTER and not node.domain:
+        KNOWN_BETTER[node.op_type](node)
     if key is not None and all(type(output.type) in (ir.TensorType, type(None)) for output in node.outputs):
         if len(INFERRED) >= MOST_INFERRED:
             INFERRED.clear()
@@ -218,6 +218,21 @@ def know_number(node: ir.Node) -> None:
             sizes = list(output.shape)
             sizes[node.attributes.get_int("axis", -1)] = int(number.numpy()[0])
             output.shape = ir.Shape(sizes)
+
+
+def know_other_axes(node: ir.Node) -> None:
+    """Give the result of a Slice with bounds that are computed the sizes of the axes that it takes whole: ONNX infers none of them."""
+    x, result = node.inputs[0], node.outputs[0]
+    axes = node.inputs[3].const_value if len(node.inputs) > 3 and node.inputs[3] is not None else None
+    if axes is None or x.shape is None or result.shape is None:
+        return
+    sizes = list(result.shape)
+    taken = {int(axis) % len(sizes) for axis in axes.numpy()}
+    result.shape = ir.Shape([size if axis in taken else x.shape[axis] for axis, size in enumerate(sizes)])
+
+
+KNOWN_BETTER: dict[str, Callable[[ir.Node], None]] = {"TopK": know_number, "Slice": know_other_axes}
+"""What is known of the shapes of results that ONNX does not infer, by operator."""
 
 
 def shared_shape(value: ir.Value) -> ir.Shape | None:

@@ -14,7 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, writes_through
-from experimental_experiment.torch_interpreter.sizes import is_int, is_static, minus, sizes_of
+from experimental_experiment.torch_interpreter.sizes import is_int, is_static, minus, sizes_of, take_sizes
 
 aten = torch.ops.aten
 
@@ -161,7 +161,9 @@ def rolled(op, self, shift, dim: int) -> ir.Value:
     else:
         start = op.Mod(op.shape([minus(op, 0, shift)]), op.Max(op.shape([size]), [1]))
     behind, before = op.Slice(self, start, [INT64_MAX], [dim]), op.Slice(self, [0], start, [dim])
-    return op.Concat(behind, before, axis=dim)
+    result = op.Concat(behind, before, axis=dim)
+    take_sizes(op, result, self)
+    return result
 
 
 def has_small_pieces(x: ir.Value, axis: int) -> bool:

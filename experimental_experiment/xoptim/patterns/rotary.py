@@ -241,13 +241,7 @@ def each_once(op, table: ir.Value, once: Callable, reach: int = 8) -> ir.Value |
         if not axes or not {-1, len(table.shape) - 1}.isdisjoint(axes):
             return None
         part = each_once(op, node.inputs[0], once, reach - 1)
-        if part is None or part.shape is None:
-            return None
-        rows = op.Slice(part, *node.inputs[1:])
-        rows.shape = ir.Shape(
-            [*table.shape[:-1], part.shape[-1]]
-        )  # inference knows less of bounds that are computed
-        return rows
+        return part if part is None else op.Slice(part, *node.inputs[1:])
     return None
 
 
