@@ -53,7 +53,7 @@ class TestArguments(ExporterTestCase):
                 with self.subTest(message), self.assertRaises(ValueError) as caught:
                     to_onnx(torch.nn.ReLU(), (X,), target_opset=target, optimize=optimize)
                 self.assertEqual(message, str(caught.exception))
-        to_onnx(torch.nn.ReLU(), (X,), target_opset={"ai.onnx": 20, "com.microsoft": 1})
+        to_onnx(torch.nn.ReLU(), (X,), target_opset={"ai.onnx": 20, "ai.onnx.ml": 3, "com.microsoft": 1})
 
 
 if __name__ == "__main__":

@@ -170,15 +170,16 @@ def opsets(target: int | Mapping[str, int] | None) -> tuple[int, dict[str, int]]
     return opset, versions
 
 
+STANDARD_DOMAINS = "", "ai.onnx", onnx.defs.ONNX_ML_DOMAIN, onnx.defs.AI_ONNX_PREVIEW_TRAINING_DOMAIN
+"""Those of ONNX, whose versions a list for several models gives."""
+
+
 def refuse_unused_domains(target: int | Mapping[str, int] | None, model: ir.Model) -> None:
-    """Raise ValueError when *target* gives the version of a domain that no node has; rules may yet write com.microsoft's operators."""
+    """Raise ValueError when *target* gives the version of a domain that no node has, none of ONNX's own and not com.microsoft."""
     if not isinstance(target, Mapping):
         return
-    used = {node.domain for part in (model.graph, *model.functions.values()) for node in part.all_nodes()} | {
-        "",
-        "ai.onnx",
-        MICROSOFT,
-    }
+    used = {node.domain for part in (model.graph, *model.functions.values()) for node in part.all_nodes()}
+    used |= {*STANDARD_DOMAINS, MICROSOFT}
     unused = [domain for domain in target if domain not in used]
     if unused:
         raise ValueError(f"target_opset names the domain {unused[0]!r}, of which the model has no operator")
