@@ -116,7 +116,8 @@ TURNED = P.Transpose(x, name="inner")
 
 
 @rule(
-    P.Transpose(P.Mul(TURNED, P.one_of(*UNARY)(TURNED, name="gate"), name="product"), name="outer"), set="default"
+    P.Transpose(P.Mul(TURNED, P.one_of(*UNARY)(TURNED, name="gate"), name="product"), name="outer"),
+    set="default",
 )
 def transpose_gate_transpose(op, x, inner, gate, product, outer):
     """The same around a value times a function of it, as x * sigmoid(x)."""
