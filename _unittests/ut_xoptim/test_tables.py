@@ -40,6 +40,24 @@ class TestTables(RuleTestCase):
                 text = self.graph(nodes).replace(NUMBERS, flat)
                 self.assert_becomes(text, ["Shape", "Slice"], rule="SqueezeOfRows")
 
+    def test_masks(self):
+        """Of the first rows, or of the first columns of these too."""
+        corner = "r = Slice (table, zero, size, zero) rows = Slice (r, zero, size, one)"
+        for rows, slices, shape in ((ROWS, ["Slice"], "N,4"), (corner, ["Slice", "Slice"], "N,N")):
+            for nodes in (
+                "y = Equal (rows, five)",
+                "y = Equal (five, rows)",
+                "y = Less (rows, five)",
+                "y = GreaterOrEqual (rows, five)",
+            ):
+                with self.subTest(nodes, rows=rows):
+                    number = "five = Constant <value_float=5.0> ()"
+                    text = self.graph(f"{number} {nodes}", f"bool[{shape}] y", rows)
+                    self.assert_becomes(text, ["Shape", *slices], rule="MaskOfRows")
+        booleans = NUMBERS.replace("table = Constant", "all = Constant") + "table = Cast <to=9> (all)"
+        text = self.graph("y = Not (rows)", "bool[N,4] y").replace(NUMBERS, booleans)
+        self.assertEqual(["Shape", "Slice"], operators(optimize(parsed(text))))
+
     def test_large_tables(self):
         """They are computed when all rules have been applied."""
         large = "".join(
@@ -64,6 +82,18 @@ class TestTables(RuleTestCase):
                 self.graph("y = Neg (rows)", rows="c = Cos (t) rows = Slice (c, zero, size, zero)").replace(
                     "float[N] x", "float[N] x, float[3,4] t"
                 ),
+            ),
+            "a number for each column": (
+                "MaskOfRows",
+                self.graph(
+                    "line = Slice (table, zero, one, zero) y = Less (rows, row)", "bool[N,4] y"
+                ).replace(
+                    "line = Slice (table, zero, one, zero)", "row = Constant <value=float[4]{1,2,3,4}> ()"
+                ),
+            ),
+            "a number that is computed": (
+                "MaskOfRows",
+                self.graph("n = ReduceSum <keepdims=0> (x) y = Less (rows, n)", "bool[N,4] y"),
             ),
             "the rows themselves": ("SliceOfRows", self.graph("y = Slice (rows, zero, one, zero)")),
             "the axis of the rows goes": (
