@@ -198,6 +198,19 @@ class TestRotaryEmbedding(RuleTestCase):
             graph(tables=tables, inputs=inputs), [*before, "RotaryEmbedding", "Reshape"], fires=True, opset=23
         )
 
+    def test_tables_of_one_token(self):
+        """Positions that a table has no axis for, in heads and in tokens."""
+        for sizes, shape in (("1,2,1,4", "4"), ("1,2,1,4", "1,4"), ("1,1,2,4", "4"), ("1,1,2,4", "1,4")):
+            with self.subTest(sizes, shape=shape):
+                tables = "".join(
+                    f"{name} = Constant <value=float[{shape}]{{{angles}}}> () "
+                    for name, angles in (("cos", "1,2,1,2"), ("sin", "3,4,3,4"))
+                )
+                inputs = f"agraph (float[{sizes}] x) => (float[{sizes}] y)"
+                rows = ["Reshape"] if sizes == "1,1,2,4" else []
+                expected = [*rows, "RotaryEmbedding", *rows]
+                self.assert_optimized(graph(TURN, tables, inputs), expected, fires=True, opset=23)
+
     def test_the_first_positions_of_a_constant(self):
         tables = """t = Constant <value=float[3,4]{1,2,1,2,3,4,3,4,5,6,5,6}> () size = Shape <start=2, end=3> (x)
         cos = Slice (t, zero, size, zero) big = Constant <value=float {2.0}> () sin = Mul (cos, big)"""

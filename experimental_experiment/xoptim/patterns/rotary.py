@@ -187,11 +187,10 @@ def stands_at(table: ir.Value, x: ir.Value, axis: int) -> bool:
 
 def by_position(op, table: ir.Value, axis: int) -> ir.Value:
     """A table whose positions stand at *axis* of four as [1 or batch, positions, angles]."""
-    missing = 4 - len(table.shape)
-    if missing <= 3 - axis:
-        table = op.Squeeze(table, [3 - axis - missing])
-        missing += 1
-    return op.Unsqueeze(table, [0]) if len(table.shape) == 2 else table
+    heads = 3 - axis - (4 - len(table.shape))
+    rows = table if heads < 0 else op.Squeeze(table, [heads])
+    missing = 3 - len(rows.shape)
+    return op.Unsqueeze(rows, list(range(missing))) if missing else rows
 
 
 def by_operator(op, x: ir.Value, rotation: Rotation, *inputs: ir.Value, domain: str = "") -> ir.Value:

@@ -239,8 +239,8 @@ def part_of(value: ir.Value) -> tuple[ir.Value, str, int] | None:
 
 
 def ends_with(value: ir.Value, sizes: list[int]) -> bool:
-    """Whether the last axes of a value are known to have these sizes."""
-    return value.shape is not None and list(value.shape[-len(sizes) :]) == sizes
+    """Whether the last axes of a value are known to have these sizes, and its dtype is known."""
+    return value.dtype is not None and value.shape is not None and list(value.shape[-len(sizes) :]) == sizes
 
 
 # ---- what is written
