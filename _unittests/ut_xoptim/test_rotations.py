@@ -74,6 +74,18 @@ class TestRotations(RuleTestCase):
                         rule="RotationOfPairs",
                     )
 
+    def test_a_complex_table(self):
+        """Its numbers are pairs, too: what is turned is the one that no heads share."""
+        table = "c, s = Split <axis=-1, num_outputs=2> (t)"
+        made, shown = ["Concat", "Reshape"], ["Reshape", "Reshape", "Split", "Concat", "Reshape"]
+        for turned in (TURNED, TURNED.replace("ac = Mul (a, c)", "ac = Mul (c, a)")):
+            with self.subTest(turned=turned):
+                self.assert_becomes(
+                    self.graph(f"{table} {COMPLEX}", turned, TOGETHER, "float[1,T,1,4,2] t"),
+                    ["Split", *made, "Mul", *made, *shown, *PRODUCTS],
+                    rule="RotationOfPairs",
+                )
+
     def test_every_two(self):
         self.assert_becomes(
             self.graph(EVERY_TWO, NEGATIVE, ROTATED, WIDE),

@@ -165,15 +165,16 @@ def turn_of(found: Mapping[str, Any]) -> Turn | None:
         sign = -1 if found[name].op_type == "Sub" else 1
         factors = [unsigned(found[f"{name}_{letter}"]) for letter in "abcd"]
         sums.append([(1, *factors[:2]), (sign, *factors[2:])])
-    holders = [
-        {part[:2] for part in (part_of(value) for _, value in factors) if part is not None}
+    first, *others = [
+        [part[:2] for part in (part_of(value) for _, value in factors) if part is not None]
         for terms in sums
         for _, *factors in terms
     ]
-    shared = set.intersection(*holders)
-    if len(shared) != 1:
+    shared = [holder for holder in first if all(holder in other for other in others)]
+    if not shared:
         return None
-    ((x, kind),) = shared
+    # the numbers of a complex table are pairs, too, which all heads share
+    x, kind = min(shared, key=lambda holder: list(holder[0].shape).count(1))
     rows = [by_member(x, terms) for terms in sums]
     if any(set(row) != {0, 1} for row in rows):
         return None
