@@ -11,6 +11,7 @@ from experimental_experiment.xoptim.pattern import P, attribute_of, var
 from experimental_experiment.xoptim.rules import no, rule
 
 MOST_TRANSPOSES = 2
+"""With which the product was measured to be faster."""
 
 
 class Product(NamedTuple):

@@ -24,7 +24,7 @@ REPEATED = repeated(APART | P.Cast(APART, name="cast")) | P.Cast(repeated(APART)
 
 @rule(P.MatMul(q, P.Transpose(REPEATED, name="transpose")), set="default")
 def scores_of_grouped_heads(op, q, x, axes, expand, repeat, cast, transpose):
-    """The heads of a group stand one after the other in the queries: one product a group, no copy of the keys.
+    """The heads of a group stand one after the other in the queries: one product a group, no copy of the keys; an empty batch is refused at the run.
 
     Measured with onnxruntime 1.31: with the rule of the values 0.90 of the time of a decoding step with 512 tokens in the cache,
     in float16 0.87, for a batch of eight 0.62, in bfloat16 0.89 and 0.71.
@@ -49,7 +49,7 @@ def values_of_grouped_heads(op, q, x, axes, expand, repeat, cast):
     set="default",
 )
 def heads_repeated_in_tokens(op, x, expand, repeat, root):
-    """Heads that are repeated beside each other in a token, then turned for a product, are turned first: its rules then need no copy.
+    """Heads that are repeated beside each other in a token, then turned for a product, are turned first, for the rules above.
 
     As in Llama's own code. Measured with onnxruntime 1.31, attention of 16 heads in four groups alone: a token after 512 takes 0.19 to 0.21
     of the time, 128 tokens 0.89 to 0.95, 512 tokens 1.06.

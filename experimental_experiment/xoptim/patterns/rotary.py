@@ -108,7 +108,7 @@ class Rotation(NamedTuple):
 
 def rotation_in(op, found: Mapping[str, Any]) -> Rotation | None:
     """What a match of `ROTATED` says, None when it is no rotation, or one that the operators do not have."""
-    x, cos, sin, flat = (found[name] for name in ("x", "cos", "sin", "flat"))
+    x, cos, flat = (found[name] for name in ("x", "cos", "flat"))
     if (
         x.shape is None
         or len(x.shape) != 4
@@ -122,18 +122,10 @@ def rotation_in(op, found: Mapping[str, Any]) -> Rotation | None:
             return None
     elif half_of(x, found["first"], found["second"], found["turned"]) is None:
         return None
-    signs = np.repeat([-1.0, 1.0], half) if flat is None else np.tile([-1.0, 1.0], half)
-    is_backwards = False
-    if found["signs"] is not None:
-        given = constant_of(found["signs"]).numpy().reshape(-1)
-        is_backwards = np.array_equal(given, -signs)
-        if not is_backwards and not np.array_equal(given, signs):
-            return None
-    elif found["signed"] is not None:
-        table = constant_of(found["signed"]).numpy()
-        if table.shape[-1:] != signs.shape:
-            return None
-        sin = op.weight("sine", ir.tensor((table * signs).astype(table.dtype)))
+    signed = sine_of(op, found, np.repeat([-1.0, 1.0], half) if flat is None else np.tile([-1.0, 1.0], half))
+    if signed is None:
+        return None
+    sin, is_backwards = signed
     positions = next(
         (axis for axis in (2, 1) if all(stands_at(table, x, axis) for table in (cos, sin))), None
     )
@@ -147,6 +139,20 @@ def rotation_in(op, found: Mapping[str, Any]) -> Rotation | None:
             return None
         tables.append(by_position(op, part if sign == 1 else op.Neg(part), positions))
     return Rotation(positions, tables, flat is not None)
+
+
+def sine_of(op, found: Mapping[str, Any], signs: np.ndarray) -> tuple[ir.Value, bool] | None:
+    """The table of the sine without these *signs*, and whether it has the opposite ones; None when it has others."""
+    if found["signs"] is not None:
+        given = constant_of(found["signs"]).numpy().reshape(-1)
+        is_backwards = np.array_equal(given, -signs)
+        return (found["sin"], is_backwards) if is_backwards or np.array_equal(given, signs) else None
+    if found["signed"] is None:
+        return found["sin"], False
+    table = constant_of(found["signed"]).numpy()
+    if table.shape[-1:] != signs.shape:
+        return None
+    return op.weight("sine", ir.tensor((table * signs).astype(table.dtype))), False
 
 
 def are_neighbours(found: Mapping[str, Any]) -> bool:
