@@ -17,6 +17,14 @@ class TestReshaping(RuleTestCase):
             ("float[N,M] x", "float[N,1,1,M]", "n = Shape<end=1>(x) m = Shape<start=1>(x) u = Constant<value=int64[2]{1,1}>() t = Concat<axis=0>(n, u, m) y = Reshape<allowzero=1>(x, t)", ["Unsqueeze"]),
             ("float[N,1,M] x", "float[1,N,1,M]", "n = Shape(x) u = Constant<value=int64[1]{1}>() t = Concat<axis=0>(u, n) y = Reshape(x, t)", ["Unsqueeze"]),
             ("float[N,M,6] x", "float[N,K]", "s = Shape<end=1>(x) u = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(s, u) y = Reshape(x, t)", ["Reshape"]),
+            ("float[N,6,H,W] x", "float[N,2,3,H,W]", "n = Shape<end=1>(x) m = Shape<start=2>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t)", ["Unsqueeze", "Reshape"]),
+            ("float[N,2,3,H,W] x", "float[N,6,H,W]", "n = Shape<end=1>(x) m = Shape<start=3>(x) s = Constant<value=int64[1]{6}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t)", ["Reshape", "Squeeze"]),
+            ("float[N,2,2,3,H,W] x", "float[N,6,2,H,W]", "n = Shape<end=1>(x) m = Shape<start=4>(x) s = Constant<value=int64[2]{6,2}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t)", ["Reshape", "Squeeze"]),
+        ],
+        "ElementwiseOfExpanded": [
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Exp(a)", ["Shape", "Exp", "Expand"]),
+            ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) h = Constant<value_float=0.5>() y = Sub(h, a)", ["Shape", "Sub", "Expand"]),
+            ("float[6] x, float[N,6] w", "int64[N,6]", "s = Shape(w) a = Expand(x, s) y = Cast<to=7>(a)", ["Shape", "Cast", "Expand"]),
         ],
         "ReshapeTwice": [
             ("float[N,6] x", "float[N,2,1,3]", "s = Constant<value=int64[3]{-1,2,3}>() o = Constant<value=int64[1]{2}>() a = Reshape(x, s) y = Unsqueeze(a, o)", ["Reshape"]),
@@ -93,6 +101,8 @@ class TestReshaping(RuleTestCase):
             ("float[N,M] x", "float[M,1,N]", "n = Shape<end=1>(x) m = Shape<start=1>(x) s = Constant<value=int64[1]{1}>() t = Concat<axis=0>(m, s, n) y = Reshape(x, t)"),
             ("float[N,M] x, float[K] k", "float[N,1,K]", "n = Shape<end=1>(x) m = Shape(k) s = Constant<value=int64[1]{1}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t)"),
             ("float[N,M,6] x, float[2,K] k", "float[N,K,A]", "n = Shape<end=1>(x) m = Shape<start=1>(k) s = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(n, m, s) y = Reshape(x, t)"),
+            ("float[N,6,H,W] x, float[N,6,H,W] w", "float[N,2,3,H,W]", "n = Shape<end=1>(x) m = Shape<start=2>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t) z = Reshape(w, t) k = Add(n, n) l = Neg(m)", "float[N,2,3,H,W] z, int64[1] k, int64[2] l"),
+            ("float[N,6,H,W] x", "float[N,2,3,W,H]", "n = Shape<end=1>(x) h = Shape<start=2,end=3>(x) w = Shape<start=3>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s, w, h) y = Reshape(x, t)"),
         ],
         "ReshapeTwice": [
             ("float[N,M,6] x", "float[N,M,1,2,3]", "n = Shape<end=2>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s) o = Constant<value=int64[1]{2}>() a = Reshape(x, t) y = Unsqueeze(a, o) z = Neg(a)", "float[N,M,2,3] z"),
@@ -133,6 +143,12 @@ class TestReshaping(RuleTestCase):
         "ExpandedOperandsOfWhere": [
             ("bool[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) z = Constant<value_float=0.0>() y = Where(a, w, z)"),
             ("bool[1,300] x, float[N,300] w, float[N,300] k", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Where(a, w, k) z = Not(a)", "bool[N,300] z"),
+        ],
+        "ElementwiseOfExpanded": [
+            ("bool[1,6] x, float[N,6] w", "bool[N,6]", "s = Shape(w) a = Expand(x, s) y = Not(a)"),
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[6]{1,2,3,4,5,6}>() y = Mul(a, k)"),
+            ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[1,1]{2}>() y = Mul(a, k)"),
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Exp(a) z = Neg(a)", "float[N,6] z"),
         ],
         "ReshapeNothing": [("float[2,6] x", "float[6,2]", "s = Constant<value=int64[2]{6,2}>() y = Reshape(x, s)")],
         "SqueezeUnsqueeze": [

@@ -87,11 +87,23 @@ class TestRotations(RuleTestCase):
                 )
 
     def test_every_two(self):
-        self.assert_becomes(
-            self.graph(EVERY_TWO, NEGATIVE, ROTATED, WIDE),
-            ["Mul", "Mul", "Reshape", "Split", "Concat", "Reshape", "Mul", "Add"],
-            rule="RotationOfEveryTwo",
-        )
+        column = "a = Slice (z, zero, one, behind)"
+        cases = {
+            "every two elements": (EVERY_TWO, NEGATIVE, ["Mul", "Mul", "Reshape"]),
+            "unbound": (ELEMENTS, NEGATIVE, ["Mul", "Reshape", "Mul"]),
+            "unbound, one of them with its axis": (
+                ELEMENTS.replace("a = Gather <axis=4> (z, none)", column),
+                NEGATIVE.replace("q = Unsqueeze (a, behind)", "").replace("(p, q)", "(p, a)"),
+                ["Mul", "Reshape", "Mul"],
+            ),
+        }
+        for promise, (parts, negative, before) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(
+                    self.graph(parts, negative, ROTATED, WIDE),
+                    [*before, "Split", "Concat", "Reshape", "Mul", "Add"],
+                    rule="RotationOfEveryTwo",
+                )
 
     def test_tables_are_made_once(self):
         """For queries and keys, and for all layers."""
@@ -143,6 +155,33 @@ class TestRotations(RuleTestCase):
                 self.graph(
                     EVERY_TWO,
                     NEGATIVE.replace("Neg (b)", "Neg (a)").replace("(a, behind)", "(b, behind)"),
+                    ROTATED,
+                    WIDE,
+                ),
+            ),
+            "unbound, the odd ones first": (
+                "RotationOfEveryTwo",
+                self.graph(
+                    ELEMENTS,
+                    NEGATIVE.replace("Neg (b)", "Neg (a)").replace("(a, behind)", "(b, behind)"),
+                    ROTATED,
+                    WIDE,
+                ),
+            ),
+            "unbound and stacked elsewhere": (
+                "RotationOfEveryTwo",
+                self.graph(
+                    ELEMENTS,
+                    NEGATIVE.replace("behind", "last").replace("axis=-1", "axis=3"),
+                    ROTATED,
+                    WIDE,
+                ),
+            ),
+            "a column of every two": (
+                "RotationOfEveryTwo",
+                self.graph(
+                    "b = Slice (x, one, end, last, two) z = Reshape (x, pairs) d = Slice (z, zero, one, behind)",
+                    NEGATIVE.replace("q = Unsqueeze (a, behind)", "").replace("(p, q)", "(p, d)"),
                     ROTATED,
                     WIDE,
                 ),
