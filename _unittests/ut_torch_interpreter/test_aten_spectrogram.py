@@ -11,6 +11,10 @@ torch.manual_seed(0)
 aten = torch.ops.aten
 X = torch.randn(2, 40)
 HANN = torch.hann_window(16) + 0.1
+WHOLE = torch.arange(16) // 3 + 1
+"""A window of integers: half precision holds the sums of the squares of their quarters."""
+EXACT = torch.complex(torch.randint(-9, 9, (2, 3, 8)).float(), torch.zeros(2, 3, 8))
+"""Spectra whose signals float32 holds."""
 SPECTRUM = torch.stft(X, 16, 4, window=HANN, return_complex=True)
 
 
@@ -23,6 +27,19 @@ class TestSpectrogram(ExporterTestCase):
         "one signal, both sides, scaled": (aten.stft.default, X[0], 16, 4, None, HANN, True, False, True),
         "a complex signal": (aten.stft.default, torch.complex(X, X.flip(0)), 16, 4, None, HANN, {"return_complex": True}),
         "float64": (aten.stft.default, X.double(), 16, 4, None, HANN.double(), {"return_complex": True}),
+        "float64 and a window of float32": (aten.stft.default, X.double(), 16, 4, None, HANN, {"return_complex": True}),
+        "a window of float64": (aten.stft.center, X, 16, 4, None, HANN.double(), {"return_complex": True}),
+        "float16 and a window of float32": (aten.stft.center, X.half(), 16, 4, None, HANN, {"return_complex": True}),
+        "float16 and a window of float64": (aten.stft.default, X.half(), 16, 4, None, HANN.double(), {"return_complex": True}),
+        "bfloat16 and a window of float32": (aten.stft.default, X.bfloat16(), 16, 4, None, HANN, {"return_complex": True}),
+        "bfloat16 and a window of float16": (aten.stft.default, X.bfloat16(), 16, 4, None, HANN.half(), {"return_complex": True}),
+        "a short window of float16": (aten.stft.default, X, 16, 5, 9, HANN[:9].half(), {"return_complex": True}),
+        "a window of integers": (aten.stft.default, X, 16, 4, None, WHOLE, {"return_complex": True}),
+        "a window of booleans": (aten.stft.default, X, 16, 4, None, WHOLE > 1, {"return_complex": True}),
+        "a complex signal and a window of float64": (
+            aten.stft.default, torch.complex(X, X.flip(0)), 16, 4, None, HANN.double(), {"return_complex": True}),
+        "complex128 and a window of float32": (
+            aten.stft.default, torch.complex(X, X.flip(0)).cdouble(), 16, 4, None, HANN, {"return_complex": True}),
         "centered frames": (aten.stft.center, X, 16, 4, None, HANN, True, "reflect", {"return_complex": True}),
         "frames that are not centered": (aten.stft.center, X, 16, 4, None, HANN, False, {"return_complex": True}),
         "a real result": (aten.stft.default, X, 16, 4, None, HANN, {"return_complex": False}),
@@ -34,6 +51,16 @@ class TestSpectrogram(ExporterTestCase):
         "a length beyond the end": (aten.istft.default, SPECTRUM, 16, 4, None, HANN, True, False, None, 60),
         "one signal, not centered, scaled": (aten.istft.default, SPECTRUM[0], 16, 4, 16, HANN, False, True),
         "no window": (aten.istft.default, SPECTRUM, 16, 4),
+        "complex128": (aten.istft.default, SPECTRUM.cdouble(), 16, 4, None, HANN.double()),
+        "complex128 and no window": (aten.istft.default, SPECTRUM.cdouble(), 16, 4, 12),
+        "complex128 and a window of float32": (aten.istft.default, SPECTRUM.cdouble(), 16, 4, None, HANN),
+        "complex128 and a short window of float16": (
+            aten.istft.default, SPECTRUM.cdouble(), 16, 4, 12, WHOLE[2:14].half() / 4),
+        "a window of float64": (aten.istft.default, EXACT, 4, 1, None, HANN[:4].double(), True, False, None, 12),
+        "a window of float16": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE.half() / 4),
+        "a window of bfloat16": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE.bfloat16() / 4),
+        "a window of integers": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE),
+        "a window of booleans": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE > 1),
         "both sides": (
             aten.istft.default, torch.stft(X, 16, 4, onesided=False, return_complex=True), 16, 4, None, None, True, False, False),
     }  # fmt: skip
@@ -83,6 +110,15 @@ class TestSpectrogram(ExporterTestCase):
 
         self.assert_same_as_eager(spectrogram, torch.randn(1, 3200))
 
+    def test_dtypes_of_dynamic_sizes(self):
+        """A signal of float64 and a window of float32, there and back."""
+
+        def again(x):
+            spectra = torch.stft(x, 16, 4, window=HANN, return_complex=True)
+            return spectra.abs(), torch.istft(spectra, 16, 4, window=HANN)
+
+        self.assert_same_as_eager(again, X.double(), others=[(torch.randn(3, 57, dtype=torch.float64),)])
+
     def test_large_powers_of_two(self):
         """One STFT from 1024 on, for real signals; another size is a product with a matrix."""
         hann = torch.hann_window(1024)
@@ -92,6 +128,7 @@ class TestSpectrogram(ExporterTestCase):
             "a short window": (lambda x: torch.stft(x, 1024, 300, 800, hann[:800], normalized=True, return_complex=True), 1),
             "both sides": (
                 lambda x: torch.stft(x, 1024, window=hann, normalized=True, onesided=False, return_complex=True), 1),
+            "a window of float16": (lambda x: torch.stft(x, 1024, 256, window=hann.half(), normalized=True, return_complex=True), 1),
             "another size": (lambda x: torch.stft(x, 1000, normalized=True, return_complex=True), 0),
         }  # fmt: skip
         for name, (transform, count) in cases.items():

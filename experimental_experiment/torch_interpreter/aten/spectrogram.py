@@ -21,6 +21,7 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import (
     HARMLESS,
     schema_names,
@@ -37,7 +38,7 @@ aten = torch.ops.aten
 def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex):
     """The transform of each frame times the window; the result is (batch, frequency, frame), real when *return_complex* is not.
 
-    A complex result and a real one with a trailing dimension of 2 are held alike.
+    A complex result and a real one with a trailing dimension of 2 are held alike. The signal and the window are promoted.
     """
     held = is_complex(given(op, "self"))
     if is_complex(given(op, "window")):
@@ -45,10 +46,10 @@ def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, 
     batched = rank(self) - held == 2
     if not batched:
         self = op.Unsqueeze(self, [0])
-    weights = whole_window(op, window, win_length, n_fft)
+    self, weights = promote(op, self, whole_window(op, window, win_length, n_fft))
     half = not held if onesided is None else onesided
     power, hop = -0.5 if normalized else 0, hop_length or n_fft // 4
-    if not held and is_fast(n_fft) and (weights is None or weights.dtype == self.dtype):
+    if not held and is_fast(n_fft):
         result = op.STFT(op.Unsqueeze(self, [2]), hop, weights, n_fft, onesided=int(half))
         result = scaled_by_size(op, result, n_fft, power)
     else:
@@ -76,7 +77,7 @@ def istft(
 ):
     """The signal whose frames have these transforms: overlapping frames are added, then divided by the windows' squares.
 
-    torch refuses windows whose squares add up to nothing; nothing checks this here.
+    The squares are of the window's dtype up to the quotient, as eager adds them. torch refuses windows whose squares add up to nothing; nothing checks this here.
     """
     if is_complex(given(op, "window")) or return_complex:
         raise Untranslatable("a complex signal")
@@ -90,8 +91,9 @@ def istft(
     if weights is None:
         weights = op.Expand(op.CastLike(1, signals), [n_fft])
     count = op.shape_of(signals, 1, 2)
-    squares = op.Expand(op.Mul(weights, weights), op.shape([1, count, n_fft]))
-    signal = overlapped(op, op.Mul(signals, weights), n_fft, hop)
+    whole = cast(op, weights, result_dtype(weights, 2))  # a boolean to the power of a number is an integer
+    squares = op.Expand(op.Mul(whole, whole), op.shape([1, count, n_fft]))
+    signal = overlapped(op, op.Mul(*promote(op, signals, weights)), n_fft, hop)
     envelope = overlapped(op, squares, n_fft, hop)
     total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
     result = trimmed(op, signal, envelope, total, n_fft // 2 if center else 0, length)
@@ -104,7 +106,7 @@ def trimmed(op, signal: ir.Value, envelope: ir.Value, total: ir.Value, first: in
         last = op.Sub(total, first)
     else:
         last = op.shape([plus(op, length, first)])
-    result = op.Div(*(op.Slice(x, [first], last, [1]) for x in (signal, envelope)))
+    result = op.Div(*promote(op, *(op.Slice(x, [first], last, [1]) for x in (signal, envelope))))
     if length is None:
         return result
     # a length beyond the last frame is filled with zeros
