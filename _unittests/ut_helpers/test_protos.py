@@ -3,16 +3,25 @@
 import tempfile
 import unittest
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
+from onnx.helper import make_node
 
 from _unittests.ut_xoptim.cases import parsed
+from experimental_experiment.comparison import session
 from experimental_experiment.protos import SIZES, from_proto, load, to_proto, type_of
 from experimental_experiment.torch_interpreter import to_onnx
-from experimental_experiment.xoptim import optimize
+from experimental_experiment.torch_interpreter.files import save
+from experimental_experiment.xoptim import optimize, quantize_weights
 
 NAMES = {"batch", "sequence"}
+MICROSOFT = "com.microsoft"
+IMPORTS = [
+    onnx.helper.make_opsetid(domain, version) for domain, version in (("", 17), (MICROSOFT, 1), ("my", 1))
+]
+WEIGHTS = {"table": (10, 8), "ones": (8,)}
 
 
 class Sums(torch.nn.Module):
@@ -103,6 +112,78 @@ class TestSizes(unittest.TestCase):
                 model.graph.value_info.append(info)
                 model.graph.metadata_props.add(key=SIZES, value="names")
                 self.assertEqual(expected, sizes_of(from_proto(model).graph[0].outputs[0]))
+
+
+class TestEnds(unittest.TestCase):
+    """Nodes that end with a result without a name: onnxruntime refuses calls and operators of its own that lack it."""
+
+    def test_results_without_a_name(self):
+        """In the graph, a body, a function; of an operator of onnxruntime, which wants two."""
+        two = onnx.helper.make_function(
+            "my",
+            "Two",
+            ["x"],
+            ["a", "b"],
+            [make_node("Neg", ["x"], ["a"]), make_node("Abs", ["x"], ["b"])],
+            IMPORTS,
+        )
+        one = onnx.helper.make_function("my", "One", ["x"], ["y"], [call_of_two("x", "y")], IMPORTS)
+        bodies = [
+            onnx.helper.make_graph([call_of_two(name, "c")], name, [], [float_info("c")])
+            for name in ("a", "x")
+        ]
+        nodes = [
+            make_node(
+                "EmbedLayerNormalization",
+                ["i", "", "table", "table", "", "ones", "ones"],
+                ["e", ""],
+                domain=MICROSOFT,
+            ),
+            call_of_two("e", "x"),
+            make_node("One", ["x"], ["a"], domain="my"),
+            make_node("If", ["which"], ["y"], then_branch=bodies[0], else_branch=bodies[1]),
+        ]
+        weights = [
+            onnx.numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in WEIGHTS.items()
+        ]
+        given = [
+            onnx.helper.make_tensor_value_info("i", 6, ["n", 4]),
+            onnx.helper.make_tensor_value_info("which", 9, []),
+        ]
+        graph = onnx.helper.make_graph(nodes, "calls", given, [float_info("y")], weights)
+        model = onnx.helper.make_model(graph, functions=[two, one], opset_imports=IMPORTS, ir_version=10)
+        feeds = {"i": np.arange(8, dtype=np.int32).reshape(2, 4), "which": np.array(True)}
+        (expected,) = session(model).run(None, feeds)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.onnx"
+            save(from_proto(model), path)
+            for name, written in {
+                "read and written": to_proto(from_proto(model)),
+                "a file": path,
+                "optimize": optimize(model),
+                "quantize_weights": quantize_weights(model),
+            }.items():
+                with self.subTest(name):
+                    (got,) = session(written).run(None, feeds)
+                    np.testing.assert_array_equal(expected, got)
+        again = to_proto(from_proto(model))
+        self.assertEqual(list(model.graph.node), list(again.graph.node))
+        self.assertEqual(list(model.functions), list(again.functions))
+
+    def test_optional_results_of_onnx_go(self):
+        model = parsed("agraph (float[3] x) => (float[3] y) { y = Dropout(x) }")
+        model.graph.node[0].output.append("")
+        self.assertEqual(["y"], optimize(model).graph.node[0].output)
+
+
+def call_of_two(given: str, result: str) -> onnx.NodeProto:
+    """A call of a function of two results, whose second one has no name."""
+    return make_node("Two", [given], [result, ""], domain="my")
+
+
+def float_info(name: str) -> onnx.ValueInfoProto:
+    """A value of floats of any shape."""
+    return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
 
 
 def sizes_of(value: ir.Value) -> list[int | str | None]:

@@ -30,6 +30,7 @@ from experimental_experiment.helpers import module_path, subgraphs
 from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.plotting.drawing import PACKAGE
+from experimental_experiment.protos import to_proto
 from experimental_experiment.reading import read
 from experimental_experiment.xoptim.bisection import random_feeds
 
@@ -292,7 +293,7 @@ def opened(onnx_model: onnx.ModelProto | ir.Model | str | os.PathLike) -> tuple[
     if isinstance(onnx_model, (str, os.PathLike)):
         return read(onnx_model), os.path.dirname(os.path.abspath(onnx_model))
     if isinstance(onnx_model, ir.Model):
-        return ir.to_proto(onnx_model), ""
+        return to_proto(onnx_model), ""
     copy = onnx.ModelProto()
     copy.CopyFrom(onnx_model)
     return copy, ""

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from experimental_experiment.logs import logger
+from experimental_experiment.protos import to_proto
 from experimental_experiment.reading import read
 from experimental_experiment.reference import operators  # noqa: F401 (they register)
 from experimental_experiment.reference.registry import OPERATORS
@@ -52,7 +53,7 @@ class ExtendedReferenceEvaluator(ReferenceEvaluator):
         if isinstance(proto, (str, os.PathLike)):
             proto = read(proto, with_weights=True)
         elif isinstance(proto, ir.Model):
-            proto = ir.to_proto(proto)
+            proto = to_proto(proto)
         every = [*(new_ops or ()), *OPERATORS]
         super().__init__(proto, opsets=opsets, functions=functions, verbose=verbose, new_ops=every, **options)
 

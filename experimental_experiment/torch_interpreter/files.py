@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import onnx
 import onnx_ir as ir
 
-from experimental_experiment.protos import names_apart, restore_types
+from experimental_experiment.protos import complete, names_apart
 from experimental_experiment.reading import read
 from experimental_experiment.whole import refuse_devices
 
@@ -58,7 +58,7 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
         with placed(model, folder, temporary, data if is_large else None), names_apart(model):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
-        if restore_types(proto, model):
+        if complete(proto, model):
             onnx.save(proto, written)
         put_in_place(written, path, data)
     return proto
