@@ -64,11 +64,16 @@ def load(path: str | os.PathLike) -> ir.Model:
     Raises TypeError for what is no path, ValueError for a file that holds no model.
     """
     if not isinstance(path, (str, os.PathLike)):
-        kind = type(path).__name__
-        raise TypeError(f"a model is an onnx.ModelProto, an onnx_ir.Model or the path of a file, not {kind}")
+        raise no_model(path)
     result = from_proto(read(path))
     ir.external_data.set_base_dir(result.graph, os.path.dirname(os.path.abspath(path)))
     return result
+
+
+def no_model(given: object) -> TypeError:
+    """The error for what is no model in any form."""
+    kind = type(given).__name__
+    return TypeError(f"a model is an onnx.ModelProto, an onnx_ir.Model or the path of a file, not {kind}")
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
@@ -106,6 +107,21 @@ class TestProfile(unittest.TestCase):
     def test_no_run(self):
         with self.assertRaisesRegex(ValueError, "runs=0 is not a number of runs"):
             profile(onnx.parser.parse_model(LOOP), runs=0)
+
+    def test_inputs_and_what_is_no_model(self):
+        model = to_onnx(Layers().to(torch.bfloat16), (torch.randn(3, 4, dtype=torch.bfloat16),))
+        x = torch.randn(3, 4, dtype=torch.bfloat16, requires_grad=True)
+        for given in (x, x.detach().float().numpy().astype(ml_dtypes.bfloat16)):
+            self.assertEqual(1, profile(model, {"x": given}, runs=1, warmup=0).runs)
+        for kind, message, arguments in (
+            (TypeError, "an onnx.ModelProto, an onnx_ir.Model or the path of a file, not NoneType", (None,)),
+            (TypeError, "feeds is a dict of arrays by name, not Tensor", (model, x)),
+            (ValueError, "the model has no input 'z' but x", (model, {"z": x})),
+            (ValueError, r"the input 'x' has the shape \[3, 4\], not \[4, 3\]", (model, {"x": x.T})),
+            (TypeError, "the input 'x' is bfloat16, not float32", (model, {"x": x.float()})),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(kind, message):
+                profile(*arguments)
 
     @unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "matplotlib is not installed")
     def test_plot(self):

@@ -20,6 +20,7 @@ class TestArguments(ExporterTestCase):
             "report is the path of a file, not 3": {"report": 3},
             "verify is True or False, not 'foo'": {"verify": "foo"},
             "progress is a function of a stage and its number of steps, not 3": {"progress": 3},
+            "inline is None, True or False, not 'no'": {"inline": "no"},
         }
         for message, options in cases.items():
             with self.subTest(message), self.assertRaises(TypeError) as caught:

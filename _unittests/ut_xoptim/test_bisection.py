@@ -39,6 +39,36 @@ class TestBisection(unittest.TestCase):
         model = parsed(MODEL)
         self.assertIsNone(bisect(model, drawn(model)))
 
+    def test_wrong_arguments(self):
+        model = parsed(MODEL)
+        array = np.ones((2, 3), np.float32)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(model, path)
+            for kind, message, arguments in (
+                (TypeError, "a model is an onnx.ModelProto or the path of a file, not NoneType", (None, {})),
+                (TypeError, "feeds is a dict of arrays by name, not list", (model, [array])),
+                (ValueError, "the model has no input 'z' but x", (model, {"z": array})),
+                (ValueError, "the input 'x' is not given", (path, {})),
+                (
+                    ValueError,
+                    r"the input 'x' has the shape \[2, 3\], not \[2, 7\]",
+                    (path, {"x": np.ones((2, 7), np.float32)}),
+                ),
+                (
+                    TypeError,
+                    "the input 'x' is float32, not float64",
+                    (model, {"x": array.astype(np.float64)}),
+                ),
+                (
+                    TypeError,
+                    "options is an OptimizationOptions, not {}: it takes",
+                    (model, {"x": array}, 1e-5, {}),
+                ),
+            ):
+                with self.subTest(message), self.assertRaisesRegex(kind, message):
+                    bisect(*arguments)
+
     def test_differences(self):
         a = np.array([1, np.nan, np.inf], np.float32)
         for b, expected in (

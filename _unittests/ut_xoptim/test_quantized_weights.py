@@ -396,6 +396,7 @@ class TestQuantizeWeights(unittest.TestCase):
             ({"block_size": 20}, "block_size is one of (16, 32, 64, 128, 256), not 20"),
             ({"domain": "com.example"}, "domain is one of ('com.microsoft', ''), not 'com.example'"),
             ({"accuracy_level": 5}, "accuracy_level is one of (0, 1, 2, 3, 4), not 5"),
+            ({"accuracy_level": True}, "accuracy_level is one of (0, 1, 2, 3, 4), not True"),
             ({"exclude": ["V"]}, "exclude: no weight and no node is called 'V'"),
             ({"exclude": ["WW"]}, "exclude: no weight and no node is called 'WW', did you mean W?"),
         ):
@@ -406,6 +407,16 @@ class TestQuantizeWeights(unittest.TestCase):
             with self.assertRaises(TypeError) as caught:
                 quantize_weights(model, exclude=exclude)
             self.assertEqual(str(caught.exception), f"exclude is a list of names, not {exclude!r}")
+        given = ir.from_proto(model)
+        for arguments, message in (
+            ({"symmetric": "no"}, "symmetric is True or False, not 'no'"),
+            ({"report": 3}, "report is a QuantizationReport, which is filled, not 3"),
+            ({"progress": None}, "progress is a function of a stage and its number of steps, not None"),
+        ):
+            with self.subTest(message), self.assertRaises(TypeError) as caught:
+                quantize_weights(given, **arguments)
+            self.assertEqual(str(caught.exception), message)
+        self.assertEqual(["MatMul"], [node.op_type for node in given.graph])
         with self.assertRaises(ValueError) as caught:
             quantize_weights(built(MATMUL, opset=20, W=drawn(70, 48)), domain="")
         self.assertEqual(

@@ -141,6 +141,10 @@ class TestArguments(unittest.TestCase):
             (TypeError, "options is an OptimizationOptions, not 'default': it takes the names", {"options": "default"}),
             (TypeError, "rules is a list of rules, not Rule", {"rules": giving(None)}),
             (TypeError, "is no rule: the decorator rule makes one of a function", {"rules": [lambda op, x: x]}),
+            (TypeError, "report is a Report, which is filled, not \\[\\]", {"report": []}),
+            (TypeError, "progress is a function of a stage and its number of steps, not 3", {"progress": 3}),
+            (TypeError, "special_values is True or False, not 'no'", {"special_values": "no"}),
+            (ValueError, "runtime is 'onnxruntime' or 'onnx', not 'x'", {"runtime": "x"}),
         )  # fmt: skip
         for kind, message, options in cases:
             with self.subTest(message), self.assertRaisesRegex(kind, message):
@@ -148,8 +152,14 @@ class TestArguments(unittest.TestCase):
         for patterns in (3, [3], giving(None)):
             with self.assertRaisesRegex(TypeError, "patterns is a text of names, or a list of names and"):
                 OptimizationOptions(patterns)
-        with self.assertRaisesRegex(ValueError, "stop_after is a number of rewritings or None, not 'all'"):
-            OptimizationOptions(stop_after="all")
+        for number in ("all", True, -1):
+            with self.assertRaisesRegex(
+                ValueError, f"stop_after is a number of rewritings or None, not {number!r}"
+            ):
+                OptimizationOptions(stop_after=number)
+        for name in ("constant_folding", "common_subexpressions", "remove_unused"):
+            with self.assertRaisesRegex(TypeError, f"{name} is True or False, not 3"):
+                OptimizationOptions(**{name: 3})
         for name in ("bits", "block_size"):
             with self.assertRaisesRegex(ValueError, f"{name} is one of .*, not 32.0"):
                 quantize_weights(self.model(), **{name: 32.0})

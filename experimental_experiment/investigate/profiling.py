@@ -25,12 +25,13 @@ import onnxruntime
 import torch
 from tabulate import tabulate
 
-from experimental_experiment.comparison import array_to_ort, to_ort
+from experimental_experiment.comparison import array_to_ort
+from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.helpers import module_path, subgraphs
-from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
+from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE, as_array
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.plotting.drawing import PACKAGE
-from experimental_experiment.protos import to_proto
+from experimental_experiment.protos import no_model, to_proto
 from experimental_experiment.reading import read
 from experimental_experiment.xoptim.bisection import random_feeds
 
@@ -225,11 +226,12 @@ def profile(
         threads: how many one operator may use; None leaves it to onnxruntime.
 
     A body's time is that of its own nodes, so that the times of all kernels add up. Raises OSError when the system has no place
-    for onnxruntime's own file.
+    for onnxruntime's own file, TypeError or ValueError for what is no model and for inputs that it does not take.
     """
     if runs < 1:
         raise ValueError(f"runs={runs} is not a number of runs")
     model, folder = opened(onnx_model)
+    arrays = None if feeds is None else arrays_of(model.graph, feeds)
     modules = named_modules(model)
     options = session_options(folder)
     if threads is not None:
@@ -240,11 +242,8 @@ def profile(
         runner = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        values = random_feeds(runner) if feeds is None else feeds
-        given = {
-            name: to_ort(value) if isinstance(value, torch.Tensor) else array_to_ort(np.asarray(value))
-            for name, value in values.items()
-        }
+        values = random_feeds(runner) if arrays is None else arrays
+        given = {name: array_to_ort(np.asarray(value)) for name, value in values.items()}
         outputs = [output.name for output in runner.get_outputs()]
         for _ in range(warmup + runs):
             runner.run_with_ort_values(outputs, given)
@@ -259,6 +258,19 @@ def profile(
         modules |= modules_after_fusions(model, folder, modules)
         found = summed(events, modules, warmup)
     return found
+
+
+def arrays_of(
+    graph: onnx.GraphProto, feeds: Mapping[str, np.ndarray | torch.Tensor]
+) -> Mapping[str, np.ndarray]:
+    """Inputs as arrays. Raises TypeError or ValueError for what the graph does not take."""
+    if isinstance(feeds, Mapping):
+        feeds = {
+            name: as_array(value.detach()) if isinstance(value, torch.Tensor) else value
+            for name, value in feeds.items()
+        }
+    refuse_misfits(graph, feeds)
+    return feeds
 
 
 def session_options(folder: str) -> onnxruntime.SessionOptions:
@@ -289,11 +301,13 @@ def modules_after_fusions(model: onnx.ModelProto, folder: str, modules: Mapping[
 
 
 def opened(onnx_model: onnx.ModelProto | ir.Model | str | os.PathLike) -> tuple[onnx.ModelProto, str]:
-    """A model of its own to change, and the folder of its external data."""
+    """A model of its own to change, and the folder of its external data. Raises TypeError for what is no model."""
     if isinstance(onnx_model, (str, os.PathLike)):
         return read(onnx_model), os.path.dirname(os.path.abspath(onnx_model))
     if isinstance(onnx_model, ir.Model):
         return to_proto(onnx_model), ""
+    if not isinstance(onnx_model, onnx.ModelProto):
+        raise no_model(onnx_model)
     copy = onnx.ModelProto()
     copy.CopyFrom(onnx_model)
     return copy, ""

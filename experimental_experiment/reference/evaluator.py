@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.logs import logger
 from experimental_experiment.protos import to_proto
 from experimental_experiment.reading import read
@@ -71,7 +71,7 @@ class ExtendedReferenceEvaluator(ReferenceEvaluator):
         Raises ValueError or TypeError for inputs that a model does not take, as onnxruntime refuses them.
         """
         if isinstance(self.proto_, onnx.ModelProto):  # a body is fed with what is around it
-            refuse_misfits(self.proto_.graph, feed_inputs)
+            refuse_misfits(self.proto_.graph, feed_inputs, "feed_inputs")
         results = super().run(output_names, feed_inputs, attributes, intermediate, **options)
         if intermediate:
             del results[""]  # an input that is left out
@@ -81,40 +81,3 @@ class ExtendedReferenceEvaluator(ReferenceEvaluator):
         of_the_caller = pattern.startswith(" +I") and isinstance(self.proto_, onnx.GraphProto)  # all it knows
         if self.verbose and level <= RESULTS and not of_the_caller:
             logger.info(pattern, *(described(argument) for argument in args))
-
-
-def refuse_misfits(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> None:
-    """Raise ValueError for names and shapes that the inputs of a graph do not have, TypeError for other dtypes, and what is no array."""
-    if not isinstance(feeds, Mapping):
-        raise TypeError(f"feed_inputs is a dict of arrays by name, not {type(feeds).__name__}")
-    inputs = {value.name: value.type for value in graph.input}
-    unknown = [name for name in feeds if name not in inputs]
-    if unknown:
-        raise ValueError(f"the model has no input {unknown[0]!r} but {', '.join(inputs) or 'none'}")
-    known = {*feeds, *(tensor.name for tensor in graph.initializer)}
-    known.update(tensor.values.name for tensor in graph.sparse_initializer)
-    for name, kind in inputs.items():
-        if name not in known and not kind.HasField("optional_type"):
-            raise ValueError(f"the input {name!r} is not given")
-    for name, value in feeds.items():
-        if inputs[name].HasField("tensor_type"):
-            refuse_misfit(name, value, inputs[name].tensor_type)
-
-
-def refuse_misfit(name: str, value: Any, kind: onnx.TypeProto.Tensor) -> None:
-    """Raise TypeError or ValueError for an input of a graph that is no array of its dtype and shape."""
-    if not isinstance(value, (np.ndarray, np.generic)):
-        raise TypeError(f"the input {name!r} is an array, not {type(value).__name__}")
-    if kind.elem_type:
-        expected = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        is_text = kind.elem_type == onnx.TensorProto.STRING and value.dtype.kind in "OSU"
-        if value.dtype != expected and not is_text:
-            raise TypeError(f"the input {name!r} is {expected}, not {value.dtype}")
-    if kind.HasField("shape"):
-        dims = [
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in kind.shape.dim
-        ]
-        if len(dims) != value.ndim or any(
-            isinstance(dim, int) and dim != size for dim, size in zip(dims, value.shape)
-        ):
-            raise ValueError(f"the input {name!r} has the shape {dims}, not {list(value.shape)}")

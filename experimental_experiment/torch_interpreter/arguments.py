@@ -71,8 +71,20 @@ def refuse_misfits(filename: Any, report: Any, verify: Any, progress: Any) -> No
         is_path = isinstance(path, (str, os.PathLike)) and isinstance(os.fspath(path), str)
         if path is not None and not is_path:
             raise TypeError(f"{name} is the path of a file, not {path!r}")
-    if not isinstance(verify, bool):
-        raise TypeError(f"verify is True or False, not {verify!r}")
+    refuse_no_switches(verify=verify)
+    refuse_no_progress(progress)
+
+
+def refuse_no_switches(may_be_none: bool = False, **switches: Any) -> None:
+    """Raise TypeError for the first that is neither True nor False, nor None where it *may_be_none*."""
+    for name, value in switches.items():
+        if not isinstance(value, bool) and not (may_be_none and value is None):
+            allowed = "None, True or False" if may_be_none else "True or False"
+            raise TypeError(f"{name} is {allowed}, not {value!r}")
+
+
+def refuse_no_progress(progress: Any) -> None:
+    """Raise TypeError for what is not called as a progress is."""
     if not callable(progress):
         raise TypeError(f"progress is a function of a stage and its number of steps, not {progress!r}")
 

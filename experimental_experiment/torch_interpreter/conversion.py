@@ -17,7 +17,7 @@ from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import PRODUCER, to_proto
 from experimental_experiment.torch_interpreter import registry
-from experimental_experiment.torch_interpreter.arguments import opsets_by_domain
+from experimental_experiment.torch_interpreter.arguments import opsets_by_domain, refuse_no_switches
 from experimental_experiment.torch_interpreter.capture import capture, module_of
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError
@@ -38,7 +38,7 @@ from experimental_experiment.torch_interpreter.interpreter import Walk, as_view,
 from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.passes import MICROSOFT, finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
-from experimental_experiment.torch_interpreter.runtime.table import RUNTIMES
+from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import declare, plain
 from experimental_experiment.torch_interpreter.storage import View
@@ -100,6 +100,7 @@ def to_ir(
     context = op.context
     classes = class_names(modules_as_functions)
     options = options_of(optimize, context.domains)
+    refuse_no_switches(may_be_none=True, inline=inline)
     if mutated_buffers not in ("drop", "outputs"):
         raise ValueError(f"mutated_buffers is 'drop' or 'outputs', not {mutated_buffers!r}")
     capture_options = export_options or ExportOptions()
@@ -134,10 +135,7 @@ def emitter_for(
     Raises ValueError or TypeError when one of them is wrong.
     """
     opset, domains = opsets(target_opset)
-    if runtime not in RUNTIMES:
-        raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
-    if not isinstance(special_values, bool):
-        raise TypeError(f"special_values is True or False, not {special_values!r}")
+    refuse_misfit_target(runtime, special_values)
     table = registry.per_call_table(translations)
     graph = ir.Graph([], [], nodes=[], name=name, opset_imports={"": opset, **domains})
     others |= {"translations": table, "runtime": runtime, "special_values": special_values}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.arguments import refuse_no_switches
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.fake_results import made_once
 from experimental_experiment.torch_interpreter.frames import is_library
@@ -60,11 +61,9 @@ class ExportOptions:
     def __post_init__(self):
         if self.tracing not in TRACINGS:
             raise ValueError(f"tracing is 'export' or 'make_fx', not {self.tracing!r}")
-        for name in ("strict", "prefer_deferred_runtime_asserts_over_guards", "backed_size_oblivious"):
-            value, default = getattr(self, name), getattr(ExportOptions, name)
-            if not isinstance(value, bool) and value is not default:
-                allowed = "True or False" if default is False else "None, True or False"
-                raise TypeError(f"{name} is {allowed}, not {value!r}")
+        deferred = self.prefer_deferred_runtime_asserts_over_guards
+        refuse_no_switches(strict=self.strict, prefer_deferred_runtime_asserts_over_guards=deferred)
+        refuse_no_switches(may_be_none=True, backed_size_oblivious=self.backed_size_oblivious)
         if isinstance(self.preserve_module_call_signature, str):
             raise TypeError(
                 f"preserve_module_call_signature is a tuple of names, not {self.preserve_module_call_signature!r}"

@@ -15,11 +15,14 @@ import onnxruntime
 import torch
 
 from experimental_experiment.comparison import carried, elements, session
+from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.protos import from_proto, load
+from experimental_experiment.reading import read
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
+from experimental_experiment.xoptim.validity import check_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,12 @@ def bisect(
         options: what `optimize` is called with.
 
     Returns None when all rewritings together stay within the tolerance.
+    Raises TypeError or ValueError for a model, options and arrays of other types, names and shapes.
     """
+    if not isinstance(model, (onnx.ModelProto, str, os.PathLike)):
+        raise TypeError(f"a model is an onnx.ModelProto or the path of a file, not {type(model).__name__}")
+    check_options(options)
+    refuse_misfits((model if isinstance(model, onnx.ModelProto) else read(model)).graph, feeds)
     options = options or OptimizationOptions()
     expected = results(model, feeds)
     report = Report()

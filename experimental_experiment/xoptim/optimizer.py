@@ -16,6 +16,7 @@ from experimental_experiment.protos import PRODUCER, from_proto, restore_names, 
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
+from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.xoptim.constants import given_by, lift_constants, lowered_constants
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
@@ -132,10 +133,11 @@ def optimize(
         progress: as for `to_onnx`, a step a node.
 
     Returns the optimized model, of the type that was given; its outputs have the types that they had.
-    Raises OptimizationError when a rule does not end, changes a type or gives no value, TypeError for other arguments, ValueError when onnx-ir does not read a part of the model, or
-    when a node contradicts its operator.
+    Raises OptimizationError when a rule does not end, changes a type or gives no value, TypeError for other arguments, ValueError for another *runtime*, when
+    onnx-ir does not read a part of the model, or when a node contradicts its operator.
     """
-    check_arguments(model, options, rules)
+    check_arguments(model, options, rules, report, progress)
+    refuse_misfit_target(runtime, special_values)
     options = options or OptimizationOptions()
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from experimental_experiment.torch_interpreter.arguments import refuse_no_switches
 from experimental_experiment.xoptim.rules import Rule, chosen
 
 
@@ -21,7 +22,8 @@ class OptimizationOptions:
         common_subexpressions: compute once what several nodes compute from the same values.
         remove_unused: remove what no output needs.
 
-    Raises ValueError when a name is unknown, with the nearest ones; TypeError when patterns is something else.
+    Raises ValueError when a name is unknown, with the nearest ones, and for another *stop_after*; TypeError when patterns or a switch
+    is something else.
     """
 
     patterns: str | Sequence[str | Rule] | None = "default"
@@ -32,7 +34,13 @@ class OptimizationOptions:
 
     def __post_init__(self):
         chosen(self.patterns)
-        if self.stop_after is not None and (not isinstance(self.stop_after, int) or self.stop_after < 0):
+        refuse_no_switches(
+            constant_folding=self.constant_folding,
+            common_subexpressions=self.common_subexpressions,
+            remove_unused=self.remove_unused,
+        )
+        is_number = isinstance(self.stop_after, int) and not isinstance(self.stop_after, bool)
+        if self.stop_after is not None and not (is_number and self.stop_after >= 0):
             raise ValueError(f"stop_after is a number of rewritings or None, not {self.stop_after!r}")
 
     @property

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import from_proto, load, to_proto
+from experimental_experiment.torch_interpreter.arguments import refuse_no_progress, refuse_no_switches
 from experimental_experiment.torch_interpreter.emitter import Names
 from experimental_experiment.xoptim.blocks import Blocks, quantize_blocks
 from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
@@ -97,8 +98,10 @@ class Settings:
             ("domain", tuple(WRITERS)),
             ("accuracy_level", (0, 1, 2, 3, 4)),
         ):
-            if getattr(self, name) not in allowed or isinstance(getattr(self, name), float):
-                raise ValueError(f"{name} is one of {allowed}, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if value not in allowed or isinstance(value, (float, bool)):
+                raise ValueError(f"{name} is one of {allowed}, not {value!r}")
+        refuse_no_switches(symmetric=self.symmetric)
 
 
 class Kept(Exception):
@@ -141,11 +144,14 @@ def quantize_weights(
 
     Returns the model, of the type that was given; an ``onnx_ir.Model`` for a file.
     Raises ValueError for arguments out of range, a name in *exclude* that nothing has, and ``domain=""`` before opset 21;
-    TypeError when *exclude* is no list of texts.
+    TypeError when *exclude* is no list of texts, and for another model, *symmetric*, *report* or *progress*.
     """
     are_names = isinstance(exclude, Collection) and all(isinstance(name, str) for name in exclude)
     if isinstance(exclude, str) or not are_names:
         raise TypeError(f"exclude is a list of names, not {exclude!r}")
+    if not isinstance(report, QuantizationReport | None):
+        raise TypeError(f"report is a QuantizationReport, which is filled, not {report!r}")
+    refuse_no_progress(progress)
     settings = Settings(bits, block_size, symmetric, tuple(exclude), domain, accuracy_level)
     report = QuantizationReport() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)

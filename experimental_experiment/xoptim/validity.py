@@ -12,8 +12,10 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.arguments import refuse_no_progress
 from experimental_experiment.torch_interpreter.inference import schema_of
 from experimental_experiment.xoptim.options import OptimizationOptions
+from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
 
 SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
@@ -28,13 +30,21 @@ def check_model(model: Any) -> None:
         )
 
 
-def check_arguments(model: Any, options: Any, rules: Any) -> None:
+def check_arguments(model: Any, options: Any, rules: Any, report: Any, progress: Any) -> None:
     """Raise TypeError for what `optimize` does not take."""
     check_model(model)
-    if not isinstance(options, OptimizationOptions | None):
-        raise TypeError(f"options is an OptimizationOptions, not {options!r}: it takes the names of rules")
+    check_options(options)
+    if not isinstance(report, Report | None):
+        raise TypeError(f"report is a Report, which is filled, not {report!r}")
+    refuse_no_progress(progress)
     if not isinstance(rules, Iterable):
         raise TypeError(f"rules is a list of rules, not {type(rules).__name__}")
+
+
+def check_options(options: Any) -> None:
+    """Raise TypeError for what are no options of `optimize`."""
+    if not isinstance(options, OptimizationOptions | None):
+        raise TypeError(f"options is an OptimizationOptions, not {options!r}: it takes the names of rules")
 
 
 def check_rules(rules: Iterable[Any]) -> None:

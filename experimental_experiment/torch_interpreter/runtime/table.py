@@ -16,11 +16,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from experimental_experiment.torch_interpreter.arguments import refuse_no_switches
+
 RUNTIMES = ("onnxruntime", "onnx")
 """What a model is written for: onnxruntime's CPU provider, or the plain standard."""
 
 MEASURED = "1.31.1"
 """The version of onnxruntime that rows were measured on, unless they say another."""
+
+
+def refuse_misfit_target(runtime: Any, special_values: Any) -> None:
+    """Raise ValueError for a runtime that there is not, TypeError for *special_values* that is neither True nor False."""
+    if runtime not in RUNTIMES:
+        raise ValueError(f"runtime is 'onnxruntime' or 'onnx', not {runtime!r}")
+    refuse_no_switches(special_values=special_values)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
