@@ -7,10 +7,11 @@ import unittest
 import numpy as np
 import onnx_ir as ir
 import torch
+from transformers import Gemma2Config, Gemma2ForCausalLM
 from transformers.cache_utils import DynamicCache
 from transformers.integrations.executorch import register_dynamic_cache_export_support
 
-from _unittests.ut_decoding.test_generator import MODELS, PROMPTS, exported
+from _unittests.ut_decoding.test_generator import MODELS, PROMPTS, SHAPE, exported
 from _unittests.ut_xoptim.cases import parsed
 from _unittests.ut_xoptim.test_cache import PROMPT, TEXT
 from experimental_experiment.decoding import DecodingError, Generator, in_place, left_padded
@@ -52,6 +53,35 @@ class TestInPlace(unittest.TestCase):
                 row = np.array([PROMPTS[0]])
                 expected = self.generated(name, row, np.ones_like(row), 7)
                 np.testing.assert_array_equal(generator.generate(row, max_new_tokens=7), expected)
+
+    def test_capped_scores(self):
+        """Gemma 2, whose scores a tanh caps, and which sees the last tokens only in one of its layers."""
+        sizes = {"head_dim": 8, "sliding_window": 6, "attn_logit_softcapping": 1.5}
+        tokens_of = {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
+        config = Gemma2Config(**SHAPE, **sizes, **tokens_of)
+        self.models["Gemma 2"] = Gemma2ForCausalLM(config).eval()
+        self.addCleanup(self.models.pop, "Gemma 2")
+        tokens, mask = left_padded(PROMPTS)
+        expected = self.generated("Gemma 2", tokens, mask, 34)
+        self.assertGreater(len(np.unique(expected[:, 6:])), 5)
+        for opset in (20, 23):
+            with self.subTest(opset=opset):
+                placed = in_place(exported(self.models["Gemma 2"], 2, target_opset=opset))
+                attributes = [item for node in placed.graph.node for item in node.attribute]
+                self.assertEqual([1.5, 1.5], [item.f for item in attributes if item.name == "softcap"])
+                np.testing.assert_array_equal(
+                    Generator(placed, 40, threads=1).generate(tokens, mask), expected
+                )
+
+    def test_local_functions(self):
+        """They are inlined."""
+        program = exported(self.models["Llama"], 2, target_opset=20, modules_as_functions=True)
+        self.assertTrue(program.functions)
+        placed = in_place(program)
+        self.assertFalse(placed.functions)
+        tokens, mask = left_padded(PROMPTS)
+        expected = self.generated("Llama", tokens, mask, 34)
+        np.testing.assert_array_equal(Generator(placed, 40, threads=1).generate(tokens, mask), expected)
 
     def test_opset_23(self):
         """Attention of opset 23 is rewritten too: the tokens stay."""

@@ -47,6 +47,19 @@ float[B,4,S,8] a>"""
 TEXT = f"agraph ({INPUTS}) => ({OUTPUTS}) {SHAPES} {{ {APART} {MASK} {SCORES} {GUARD} {BACK} }}"
 
 
+SCALED = "ps = Mul (p, scale)"
+DIVIDED = "pd = Div (ps, divisor)"
+BEHIND = TEXT.replace("scaled = Mul (qh, scale)", "").replace("(scaled, ", "(qh, ")
+CAPPED = BEHIND.replace(
+    "r = Add (p, bias)",
+    "divisor = Constant <value=float {0.5}> () cap = Constant <value=float {0.7}> () "
+    f"{SCALED} {DIVIDED} pt = Tanh (pd) pc = Mul (pt, cap) r = Add (pc, bias)",
+)
+"""Scores that are scaled behind the product, then capped."""
+SMALLEST = TEXT.replace(GUARD, "").replace("(g)", "(a)").replace("{-inf}", "{-3.4028234663852886e+38}")
+"""Keys that the smallest number closes."""
+
+
 def of_one_token() -> str:
     """The text for one token of each sample, whose heads no Transpose moves."""
     one = TEXT.replace(",S,", ",1,").replace("{0,0,4,8}> ()", "{0,4,1,8}> ()", 1)
@@ -120,6 +133,11 @@ class TestGroupQueryAttention(unittest.TestCase):
             "as many heads of keys as of queries": (same, 2, 3),
             "no scale": (TEXT.replace("scaled = Mul (qh, scale)", "").replace("(scaled, ", "(qh, "), 1, 2),
             "a scale that the operator lacks": (TEXT.replace("{0.25}", "{-0.25}"), 1, 2),
+            "a scale behind the product": (BEHIND.replace("r = Add (p,", f"{SCALED} r = Add (ps,"), 1, 2),
+            "capped scores": (CAPPED, 1, 2),
+            "scores that are capped at once": (CAPPED.replace(SCALED, "").replace("(ps, ", "(p, "), 2, 3),
+            "capped scores without a quotient": (CAPPED.replace(DIVIDED, "").replace("(pd)", "(ps)"), 1, 2),
+            "keys that the smallest number closes": (SMALLEST, 1, 3),
             "no guard": (TEXT.replace(GUARD, "").replace("(g)", "(a)"), 1, 2),
             "rows of all samples": (
                 TEXT.replace("int64[3]{0,0,32}", "int64[2]{-1,32}").replace("B,S,32] y", "R,32] y"),
@@ -142,6 +160,23 @@ class TestGroupQueryAttention(unittest.TestCase):
             with self.subTest(past=past, padding=padding):
                 self.assert_same_results(model, result, report, 2, 1, past, padding)
 
+    def test_queries_that_see_no_key(self):
+        """Where the smallest number closes their keys, padding is something else; what sees a key is the same."""
+        model, result, _ = self.optimized(SMALLEST)
+        self.assertIn("GroupQueryAttention", operators(result))
+        generator = np.random.default_rng(0)
+        sizes = {"B": 2, "S": 5, "P": 0, "T": 5}
+        feeds = {"mask": np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])}
+        for item in model.graph.input[:-1]:
+            shape = [sizes.get(dim.dim_param, dim.dim_value) for dim in item.type.tensor_type.shape.dim]
+            feeds[item.name] = generator.normal(size=shape).astype(np.float32)
+        expected, got = (session(each).run(None, feeds) for each in (model, result))
+        for a, b in zip(expected[1:], got[1:], strict=True):
+            np.testing.assert_array_equal(a, b)
+        seeing = feeds["mask"] == 1
+        np.testing.assert_allclose(expected[0][seeing], got[0][seeing], rtol=1e-5, atol=1e-6)
+        self.assertTrue(np.isfinite(got[0]).all())
+
     def test_what_it_declines(self):
         mask = "the mask may let a query see later keys"
         cases = {
@@ -158,6 +193,15 @@ class TestGroupQueryAttention(unittest.TestCase):
                 mask,
             ),
             "one mask or the other": (TEXT.replace("And (causal", "Or (causal"), mask),
+            "a cap below zero": (
+                CAPPED.replace("{0.5}", "{-0.5}").replace("{0.7}", "{-0.7}"),
+                "the scores are capped by a negative number",
+            ),
+            "a cap of each key": (
+                CAPPED.replace("<value=float {0.7}>", "<value=float[1,4,1,1] {0.7,0.8,0.9,1.0}>"),
+                "the scale is no positive number",
+            ),
+            "scores over zero": (CAPPED.replace("{0.5}", "{0.0}"), "the scale is no positive number"),
             "masked scores that are large": (TEXT.replace("{-inf}", "{-10000.0}"), mask),
             "another reader of the keys": (
                 TEXT.replace("=> (", "=> (float[B,2,T,8] z, ").replace("kt =", "z = Neg (keys) kt ="),
@@ -198,7 +242,9 @@ class TestGroupQueryAttention(unittest.TestCase):
                 self.assertIn("Softmax", operators(result))
 
     def test_opset_23(self):
-        self.assertEqual([], self.optimized(TEXT, 23)[2].applications)
+        """Chains that are no Attention, as of capped scores."""
+        model, result, report = self.optimized(CAPPED, 23)
+        self.assert_same_results(model, result, report, 1, 3, 4, 0)
 
 
 PAST = "float[B,2,P,8] past_k, float[B,2,P,8] past_v"
@@ -219,7 +265,7 @@ class TestGroupQueryAttentionOfAttention(TestGroupQueryAttention):
     """The rule for opset 23, which `decoding.in_place` asks for too."""
 
     RULE, OPSET = group_query_attention_of_attention, 23
-    test_forms = test_after_the_rules_of_onnxruntime = test_opset_23 = None
+    test_forms = test_after_the_rules_of_onnxruntime = test_queries_that_see_no_key = test_opset_23 = None
 
     def test_prompts_and_tokens(self):
         """Rows that are padded on the left, queries without a key among them, whose result is 0."""
@@ -298,7 +344,7 @@ class TestGroupQueryAttentionOfPrompt(TestGroupQueryAttention):
     """The rule for a prompt, whose keys and values are results."""
 
     RULE = group_query_attention_of_prompt
-    test_forms = test_after_the_rules_of_onnxruntime = None
+    test_forms = test_after_the_rules_of_onnxruntime = test_queries_that_see_no_key = None
 
     def test_prompts_and_tokens(self):
         normed = TURNED_PROMPT.replace(
@@ -321,6 +367,12 @@ class TestGroupQueryAttentionOfPrompt(TestGroupQueryAttention):
             "keys that are no results": (no_results, "keys and values are no results"),
             "a mask without order": (
                 PROMPT.replace("And (causal, wide)", "Or (causal, wide)"),
+                "the mask may let a query see later keys",
+            ),
+            "keys that the smallest number closes": (
+                PROMPT.replace(GUARD, "")
+                .replace("(g)", "(a)")
+                .replace("{-inf}", "{-3.4028234663852886e+38}"),
                 "the mask may let a query see later keys",
             ),
             "keys that are computed": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.decoding.interface import ATTENTION, DecodingError
 from experimental_experiment.protos import from_proto, to_proto
@@ -25,7 +26,8 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
 
     The past may then have room for more tokens than it holds: how many it holds is what the mask has more than there are new tokens, and
     no longer the size of the past. The mask has a column for each token, [batch, past + new]; a first step of several tokens has an
-    empty past, as onnxruntime asks when there are several rows. Padding on the left is masked as before.
+    empty past, as onnxruntime asks when there are several rows. Padding on the left is masked as before; what the padding itself gives,
+    which nothing reads, may differ where the mask of the model is the smallest number, as in Gemma 2. Local functions are inlined.
 
     Args:
         model: what `to_onnx` writes; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
@@ -36,6 +38,8 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     check_model(model)
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
+    if target.functions:
+        InlinePass()(target)
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
     rules = [group_query_attention, group_query_attention_of_attention]
     optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import (
@@ -40,13 +41,23 @@ from experimental_experiment.xoptim.shapes import is_same
 
 q, bias = var("q"), var("bias")
 
+SMALLEST = float(np.finfo(np.float32).min)
+"""What closes a key in eager attention of transformers."""
 
-def attended(keys, values):
-    """Attention of heads to these keys and values, whose heads are joined in the end."""
+
+def capped(product):
+    """Scores as eager attention of transformers computes them: scaled behind the product, then, in Gemma 2, in a tanh."""
+    scores = P.Mul(product, const("factor")) | product
+    part = P.Div(scores, const("divisor")) | scores
+    return P.Mul(P.Tanh(part), const("cap")) | scores
+
+
+def attended(keys, values, scores_of=lambda product: product):
+    """Attention of heads to these keys and values, whose heads are joined in the end, with the scores of a product."""
     scaled = P.Mul(q, const("scale")) | q
     product = P.MatMul(in_groups(scaled, "of_q"), P.Transpose(keys, perm=[0, 1, 3, 2], name="swap"))
     fused = P.FusedMatMul(in_groups(scaled, "of_q"), keys, transB=1, name="fused", domain=MICROSOFT)
-    scores = in_groups(product, "of_product") | in_groups(fused, "of_product")
+    scores = scores_of(in_groups(product, "of_product") | in_groups(fused, "of_product"))
     weights = in_groups(P.Softmax(P.Add(scores, bias), name="weights"), "of_weights")
     result = in_groups(P.MatMul(weights, values, name="attention"), "of_result")
     guarded = P.Where(var("closed"), 0.0, result) | result
@@ -56,15 +67,16 @@ def attended(keys, values):
 CACHED = attended(
     P.Concat(var("past_key"), var("k"), name="keys", shared=True),
     P.Concat(var("past_value"), var("v"), name="values", shared=True),
+    capped,
 )
 
 
-@rule(CACHED, before=23, looks_further=True)
+@rule(CACHED, looks_further=True)
 def group_query_attention(op, root, found):
     """Attention whose keys and values were appended to a cache: the operator appends them itself, to the past itself if it has room.
 
     In no set: with past and present in two buffers it takes longer, measured with onnxruntime 1.31 1.02 of the time of a step after 512
-    tokens, 1.10 after 1024; in one buffer 0.84 after 512. onnxruntime refuses several rows of several tokens after a past that is not empty.
+    tokens, 1.10 after 1024; in one buffer 0.84 after 512, of Gemma 2, whose scores are capped, 0.75. onnxruntime refuses several rows of several tokens after a past that is not empty.
     """
     keys, values = found["keys"].outputs[0], found["values"].outputs[0]
     if any(attribute_of(found[name], "axis") not in (2, -2) for name in ("keys", "values")):
@@ -98,6 +110,9 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
     closed, heads, factor = found["closed"], heads_of_queries(found, keys)[1], factor_of(found)
     if factor is None or not 0 < factor < math.inf:
         return no("the scale is no positive number")
+    cap = 0.0 if found.get("cap") is None else number_of(found["cap"])
+    if cap < 0:
+        return no("the scores are capped by a negative number")
     back = joined(found, root, keys)
     if back is None:
         return no("the heads of the result are not joined")
@@ -111,6 +126,7 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
         num_heads=heads,
         kv_num_heads=keys.shape[1],
         scale=factor,
+        **({"softcap": cap} if cap else {}),
         domain=MICROSOFT,
         outputs=3,
     )
@@ -247,10 +263,15 @@ def unfit_groups(found: dict, heads: ir.Shape) -> str | None:
 
 
 def factor_of(found: dict) -> float | None:
-    """What queries or scores are multiplied by, None when it is not known."""
-    scale, fused = found["scale"], found["fused"]
-    factor = 1.0 if scale is None else number_of(scale)
-    if fused is None or factor is None:
+    """What queries and scores are multiplied by in all, None when it is not known."""
+    fused = found["fused"]
+    names = [name for name in ("scale", "factor", "divisor", "cap") if found.get(name) is not None]
+    numbers = {name: number_of(found[name]) for name in names}
+    if None in numbers.values() or not numbers.get("divisor", 1):
+        return None
+    divisor = numbers.pop("divisor", 1.0)
+    factor = math.prod(numbers.values()) / divisor
+    if fused is None:
         return factor
     turned = any(attribute_of(fused, name, 0) for name in ("transA", "transBatchA", "transBatchB"))
     return None if turned else factor * attribute_of(fused, "alpha", 1.0)
@@ -280,9 +301,13 @@ def joined(found: dict, root: ir.Node, keys: ir.Value) -> bool | None:
 
 
 def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Value | None) -> bool:
-    """Whether what is added to the scores is -inf for the keys after each of *count* queries that follow the past."""
+    """Whether what is added to the scores closes the keys after each of *count* queries that follow the past: -inf.
+
+    After a past it may be the smallest number, with which a query that sees no key, of padding, takes the mean of all in eager.
+    """
     node = bias.producer()
-    if node is None or node.op_type != "Where" or number_of(node.inputs[2]) != -math.inf:
+    closed = (-math.inf,) if past is None else (-math.inf, SMALLEST)
+    if node is None or node.op_type != "Where" or number_of(node.inputs[2]) not in closed:
         return False
     return closes_later_keys(node.inputs[0], count, past)
 
