@@ -330,6 +330,11 @@ class TestCommandLine(unittest.TestCase):
                 (self.model, "-o", self.model, "--standard"),
             ),
             (
+                "the model is of opset 1: export it with --opset 21, or leave --standard out",
+                2,
+                (self.model, "-o", self.model, "--quantize", "int4", "--standard"),
+            ),
+            (
                 "no weight and no node is called 'W'",
                 2,
                 (self.model, "-o", self.model, "--quantize", "int8", "--exclude", "W"),

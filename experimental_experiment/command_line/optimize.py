@@ -15,7 +15,12 @@ from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite
 from experimental_experiment.xoptim.bisection import gap, random_feeds
-from experimental_experiment.xoptim.quantization import QuantizationReport, quantize_weights
+from experimental_experiment.xoptim.quantization import (
+    BLOCKS_SINCE,
+    NO_BLOCKS,
+    QuantizationReport,
+    quantize_weights,
+)
 from experimental_experiment.xoptim.quantized_nodes import MICROSOFT
 
 
@@ -71,6 +76,11 @@ def run(given: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from error
     model = to_ir(proto, given.model)
+    opset = model.graph.opset_imports.get("", 1)
+    if given.standard and opset < BLOCKS_SINCE:
+        raise CommandError(
+            f"{NO_BLOCKS.format(opset=opset)}: export it with --opset {BLOCKS_SINCE}, or leave --standard out"
+        )
     expected = outputs(given.model) if given.check else []  # before the output may replace the model
     report = Report()
     with terminal_progress(given.quiet) as shown, Timed(shown) as progress:

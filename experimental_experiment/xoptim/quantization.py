@@ -25,6 +25,10 @@ from experimental_experiment.xoptim.graphs import nodes_of
 from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Place, Reader
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
+BLOCKS_SINCE = 21
+"""The first version of ai.onnx whose DequantizeLinear has blocks."""
+
+NO_BLOCKS = f"DequantizeLinear has blocks from opset {BLOCKS_SINCE} on, the model is of opset {{opset}}"
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
@@ -160,10 +164,9 @@ def quantize_weights(
     else:
         target = model if isinstance(model, ir.Model) else load(model)
     opset = target.graph.opset_imports.get("", 1)
-    if not domain and opset < 21:
+    if not domain and opset < BLOCKS_SINCE:
         raise ValueError(
-            f"DequantizeLinear has blocks from opset 21 on, the model is of opset {opset}: export it with target_opset=21, "
-            "or allow the domain com.microsoft"
+            f"{NO_BLOCKS.format(opset=opset)}: export it with target_opset={BLOCKS_SINCE}, or allow the domain com.microsoft"
         )
     with lowered_constants(target):
         lift_constants(nodes_of(target.graph))
