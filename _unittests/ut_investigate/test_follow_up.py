@@ -11,9 +11,11 @@ import tempfile
 import unittest
 import unittest.mock
 
+import onnx
 import torch
 
 from _unittests.ut_investigate.holder import Deep, Layer
+from _unittests.ut_torch_interpreter.test_weights import write_safetensors
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, VerificationError, to_onnx
 
@@ -100,8 +102,41 @@ class TestVerify(ExporterTestCase):
     def test_of_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.onnx")
-            to_onnx(torch.nn.Linear(3, 2), (torch.rand(2, 3),), filename=path, verify=True)
-            self.assertTrue(os.path.exists(path))
+            report = os.path.join(folder, "report.md")
+            to_onnx(torch.nn.Linear(3, 2), (torch.rand(2, 3),), filename=path, verify=True, report=report)
+            self.assertEqual({"model.onnx", "report.md"}, {*os.listdir(folder)})
+            with open(report, encoding="utf-8") as file:
+                self.assertRegex(file.read(), r"\| file +\| model.onnx +\|")
+
+    def test_a_wrong_model_takes_no_place(self):
+        """Neither its file nor that of its weights, also beside the weights of a safetensors file; its report is written."""
+        wrong = {
+            aten.linear.default: lambda op, input, weight, bias: op.MatMul(
+                input, op.Transpose(weight, perm=[1, 0])
+            )
+        }
+        for width in (3, 2100):
+            model, x = torch.nn.Linear(width, width), (torch.rand(2, width),)
+            with self.subTest(width=width), tempfile.TemporaryDirectory() as folder:
+                path, report = (os.path.join(folder, name) for name in ("model.onnx", "report.md"))
+                given = os.path.join(folder, "model.safetensors")
+                write_safetensors(model.state_dict(), given)
+                for options in ({}, {"weights": given}):
+                    right = to_onnx(model, x, filename=path, verify=True, **options)
+                    before = {
+                        name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)
+                    }
+                    self.assertEqual(width > 3 and not options, "model.onnx.data" in before)
+                    with self.assertRaises(VerificationError):
+                        to_onnx(
+                            model, x, filename=path, verify=True, report=report, translations=wrong, **options
+                        )
+                    os.remove(report)
+                    after = {
+                        name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)
+                    }
+                    self.assertEqual(before, after)
+                    self.assertEqual(right, onnx.load(path, load_external_data=False))
 
 
 class TestReport(ExporterTestCase):

@@ -244,6 +244,13 @@ class TestFiles(ExporterTestCase):
             self.assertEqual({*kept, "model.onnx"}, {*files} - {"model.onnx.data"})
         self.assertEqual([False, False, True, False], ["model.onnx.data" in files for _, _, *files in lines])
 
+    def test_what_a_killed_process_tried_is_removed(self):
+        (self.folder / ".model.onnx.abcdefgh.writing").mkdir()
+        for name in (".model.onnx.abcdefgh.writing.onnx", ".model.onnx.abcdefgh.writing.mine"):
+            (self.folder / name).touch()
+        save(to_ir(small(), (X,)), self.folder / "model.onnx")
+        self.assertEqual([".model.onnx.abcdefgh.writing.mine", "model.onnx"], sorted(self.files()))
+
     def test_the_folder_of_a_writer_at_work_stays(self):
         with workplace(str(self.folder), "model.onnx") as first:
             with workplace(str(self.folder), "model.onnx") as second:

@@ -74,8 +74,11 @@ def follow_up(
     model: Model,
     verify: bool,
     report: str | os.PathLike | None,
+    filename: str | os.PathLike | None,
 ) -> None:
     """Write the report, then verify: the report of a model that is wrong is the one to read.
+
+    *filename*: where the *model* will be, when that is a file.
 
     Raises:
         VerificationError: an output differs from eager.
@@ -83,7 +86,7 @@ def follow_up(
     """
     args, kwargs = example_call(mod, args, kwargs)
     if report is not None:
-        content = gathered(journal, type(mod).__name__, args, kwargs, model)
+        content = gathered(journal, type(mod).__name__, args, kwargs, model, filename)
         text = page(content) if os.fspath(report).endswith(".html") else as_markdown(content)
         with whole(report) as written, open(written, "w", encoding="utf-8") as file:
             file.write(text)

@@ -37,8 +37,9 @@ def gathered(
     args: tuple,
     kwargs: Mapping[str, Any],
     model: onnx.ModelProto | str | os.PathLike,
+    filename: str | os.PathLike | None,
 ) -> Content:
-    """All that a report tells, as lists, dicts, texts and numbers."""
+    """All that a report tells, as lists, dicts, texts and numbers. *filename*: where the *model* will be, when that is a file."""
     graph_model = loaded(model)
     nodes = list(graph_model.graph.all_nodes()) + [
         node for function in graph_model.functions.values() for node in function.all_nodes()
@@ -46,7 +47,7 @@ def gathered(
     differences = compared(journal, args, kwargs, model)
     return {
         "title": name,
-        "summary": summary(graph_model, nodes, model),
+        "summary": summary(graph_model, nodes, filename),
         "stages": [[stage, round(seconds, 3)] for stage, seconds in journal.progress.stages],
         "inputs": [described(value) for value in graph_model.graph.inputs],
         "outputs": [described(value) for value in graph_model.graph.outputs],
@@ -62,7 +63,7 @@ def gathered(
     }
 
 
-def summary(model: ir.Model, nodes: Sequence[ir.Node], source: Any) -> list[list[str]]:
+def summary(model: ir.Model, nodes: Sequence[ir.Node], filename: str | os.PathLike | None) -> list[list[str]]:
     """Versions and sizes."""
     opsets = ", ".join(
         f"{domain or 'ai.onnx'} {version}" for domain, version in model.graph.opset_imports.items()
@@ -76,8 +77,8 @@ def summary(model: ir.Model, nodes: Sequence[ir.Node], source: Any) -> list[list
     ]
     if model.functions:
         rows.insert(1, ["local functions", str(len(model.functions))])
-    if isinstance(source, (str, os.PathLike)):
-        rows.insert(0, ["file", os.path.basename(os.fspath(source))])
+    if filename is not None:
+        rows.insert(0, ["file", os.path.basename(os.fspath(filename))])
     return rows
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -22,7 +23,7 @@ from experimental_experiment.torch_interpreter.capture import capture, module_of
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
+from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, saving, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names
 from experimental_experiment.torch_interpreter.interface import (
     Weights,
@@ -57,14 +58,23 @@ FUNCTIONS_IR_VERSION = 8
 DEFAULT_OPSET = 20
 
 
-def written(model: ir.Model, filename: str | os.PathLike | None) -> onnx.ModelProto:
-    """The model as a proto, in the file when there is one; ValueError when it needs a file."""
+@contextlib.contextmanager
+def written(
+    model: ir.Model, filename: str | os.PathLike | None, is_tried: bool
+) -> Iterator[tuple[onnx.ModelProto, onnx.ModelProto | str]]:
+    """The model as a proto, in the file when there is one, which is in its place when this ends without an error, see `saving`.
+
+    Gives it, and what can be run meanwhile when it *is_tried*. Raises ValueError when it needs a file.
+    """
     if filename is not None:
-        return save(model, filename)
+        with saving(model, filename, is_tried) as (proto, path):
+            yield proto, path
+        return
     size = weight_bytes(model)
     if size > PROTOBUF_LIMIT:
         raise ValueError(f"the weights take {size / 2**30:.1f} GB and protobuf stops at 2: give filename=")
-    return to_proto(ir.external_data.load_to_model(model))
+    proto = to_proto(ir.external_data.load_to_model(model))
+    yield proto, proto
 
 
 def to_ir(

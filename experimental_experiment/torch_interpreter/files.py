@@ -26,6 +26,9 @@ SMALL = 256
 WRITING = ".writing"
 """How the name ends of what is there while a model is written."""
 
+TRIAL = ".onnx"
+"""How the name goes on of a model that is tried before it takes its place."""
+
 PROTOBUF_LIMIT = 2**31 - 2**20
 """A protobuf holds less than 2 GB."""
 
@@ -48,6 +51,18 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
     a model that is replaced by a small one is removed, as is what a process left that was killed while it wrote this model.
     Returns the model that was written; it refers to the data file by its name. Raises OSError on a folder or a device.
     """
+    with saving(model, filename) as (proto, _):
+        return proto
+
+
+@contextlib.contextmanager
+def saving(
+    model: ir.Model, filename: str | os.PathLike, is_tried: bool = False
+) -> Iterator[tuple[onnx.ModelProto, str]]:
+    """While this lasts, the files of `save` are written and not yet in their places, which they take when it ends without an error.
+
+    Gives the model, and the name of the file; when it *is_tried*, that of another one, beside it, to run the model from meanwhile.
+    """
     refuse_devices(filename)
     path = os.path.abspath(filename)
     folder, name = os.path.split(path)
@@ -60,8 +75,25 @@ def save(model: ir.Model, filename: str | os.PathLike) -> onnx.ModelProto:
         proto = onnx.load(written, load_external_data=False)
         if complete(proto, model):
             onnx.save(proto, written)
+        with trial(written, data) if is_tried else contextlib.nullcontext(path) as readable:
+            yield proto, readable
         put_in_place(written, path, data)
-    return proto
+
+
+@contextlib.contextmanager
+def trial(written: str, data: str) -> Iterator[str]:
+    """A model that was written in a `workplace` as a file beside that, which reads the weights *data* there, others where they are."""
+    temporary = os.path.dirname(written)
+    proto = onnx.load(written, load_external_data=False)
+    for entry in locations(proto):
+        if entry.value == data:
+            entry.value = f"{os.path.basename(temporary)}/{data}"
+    path = f"{temporary}{TRIAL}"
+    onnx.save(proto, path)
+    try:
+        yield path
+    finally:
+        os.remove(path)
 
 
 @contextlib.contextmanager
@@ -105,6 +137,7 @@ def remove_left(folder: str, name: str) -> None:
             with contextlib.suppress(OSError), alone_in(found, waits=False) as unused:
                 if unused:
                     shutil.rmtree(found, ignore_errors=True)
+                    os.remove(f"{found}{TRIAL}")
         elif found not in data_files(path):
             with contextlib.suppress(OSError):
                 os.remove(found)

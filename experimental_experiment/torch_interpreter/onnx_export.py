@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -76,7 +77,7 @@ def to_onnx(
             below *filename* holds in the model's dtype is not copied: the model refers to that file.
         filename: write the model there; weights of more than 16 MB in all go to ``filename + ".data"``, straight
             from torch's memory, and the returned model refers to that file.
-        verify: then run the example in eager and in onnxruntime, and raise when an output differs.
+        verify: then run the example in eager and in onnxruntime, and raise when an output differs: *filename* stays as it was.
         report: a file for what was done, what differs from eager and where: one page that needs nothing else when its name
             ends with ``.html``, Markdown when it ends with ``.md``.
         progress: called with a stage and its number of steps, returns a function to call at each step.
@@ -98,7 +99,8 @@ def to_onnx(
         refuse_devices(filename)
     given = export_options or ExportOptions()
     options: ExportOptions | CapturedOnce = given
-    if verify or report is not None:
+    is_tried = verify or report is not None
+    if is_tried:
         # brings onnxruntime
         follow_up = importlib.import_module("experimental_experiment.investigate.follow_up")
         follow_up.refuse_unknown_format(report)
@@ -108,28 +110,29 @@ def to_onnx(
     # brings every translation, and onnx_ir with sympy: what an import need not load
     conversion = importlib.import_module("experimental_experiment.torch_interpreter.conversion")
     journal = conversion.Journal(progress)
-    with journal.kept():
-        model = conversion.to_ir(
-            mod,
-            args,
-            kwargs,
-            dynamic_shapes=dynamic_shapes,
-            input_names=input_names,
-            output_names=output_names,
-            target_opset=target_opset,
-            export_options=options,
-            optimize=optimize,
-            translations=translations,
-            mutated_buffers=mutated_buffers,
-            modules_as_functions=modules_as_functions,
-            inline=inline,
-            runtime=runtime,
-            special_values=special_values,
-            weights=weights,
-            journal=journal,
-        )
-        journal.progress("write", 1)
-        proto = conversion.written(model, filename)
-    if verify or report is not None:
-        follow_up.follow_up(journal, mod, args, dict(kwargs or {}), filename or proto, verify, report)
+    with contextlib.ExitStack() as files:  # they take their places in the end, when nothing differs
+        with journal.kept():
+            model = conversion.to_ir(
+                mod,
+                args,
+                kwargs,
+                dynamic_shapes=dynamic_shapes,
+                input_names=input_names,
+                output_names=output_names,
+                target_opset=target_opset,
+                export_options=options,
+                optimize=optimize,
+                translations=translations,
+                mutated_buffers=mutated_buffers,
+                modules_as_functions=modules_as_functions,
+                inline=inline,
+                runtime=runtime,
+                special_values=special_values,
+                weights=weights,
+                journal=journal,
+            )
+            journal.progress("write", 1)
+            proto, readable = files.enter_context(conversion.written(model, filename, is_tried))
+        if is_tried:
+            follow_up.follow_up(journal, mod, args, dict(kwargs or {}), readable, verify, report, filename)
     return proto
