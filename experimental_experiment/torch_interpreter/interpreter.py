@@ -26,6 +26,7 @@ from experimental_experiment.torch_interpreter.errors import (
     target_name,
     untranslated,
 )
+from experimental_experiment.torch_interpreter.known_results import known_results
 from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.mutation import Mutation
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
@@ -270,7 +271,9 @@ class Walk:
             args, kwargs = self.env_of(list(node.args)), self.env_of(dict(node.kwargs))
         else:
             args, kwargs = self.arguments(node)
-        results = registry.invoke(translation, self.op, target, args, kwargs)
+        results = known_results(self, node, translation)
+        if results is None:
+            results = registry.invoke(translation, self.op, target, args, kwargs)
         return self.results(node, results, fake)
 
     def translation(self, node: torch.fx.Node, target: Any) -> registry.Translation:

@@ -250,8 +250,8 @@ def given_by_user(target: Any, translations: Mapping[Any, Translation]) -> str:
     *translations*: those of this export, see `per_call_table`.
     """
     functional = twin(target)
-    for key in (*keys(target), *(keys(functional) if functional is not None else ())):
-        for table in (translations, TRANSLATIONS, COMPLEX):
+    for table in (translations, TRANSLATIONS, COMPLEX):
+        for key in (*keys(target), *(keys(functional) if functional is not None else ())):
             if key in table:
                 function = inspect.unwrap(table[key].function)
                 return "" if is_ours(function) else described(function)
