@@ -250,6 +250,46 @@ class TestGatherOfEachSample(RuleTestCase):
                 self.assert_stays(text)
 
 
+class TestGatherOfAddedAxis(RuleTestCase):
+    RULE = "GatherOfAddedAxis"
+
+    def graph(self, axes="0", axis=1, index="int64[M] i", result="float[R,C] y", sizes="-1,2", then=""):
+        """Rows that are picked where an axis was added, then seen as others."""
+        count = axes.count(",") + 1
+        return f"""agraph (float[3,2] x, {index.replace("[M] i", "[M] j")}) => ({result}) {{
+            three = Constant <value=int64 {{3}}> () i = Mod (j, three)
+            a = Constant <value=int64[{count}] {{{axes}}}> () s = Constant <value=int64[{sizes.count(",") + 1}] {{{sizes}}}> ()
+            u = Unsqueeze (x, a) g = Gather <axis={axis}> (u, i) y = Reshape (g, s) {then} }}"""
+
+    def test_what_it_becomes(self):
+        cases = {
+            "before": self.graph(),
+            "from the end": self.graph("-3", -2),
+            "behind": self.graph("2", 0),
+            "before and behind": self.graph("0,3", 1),
+            "the last axis": self.graph("0,1", 2),
+            "positions of two axes": self.graph(index="int64[2,M] i").replace("[2,M] i", "[2,M] j"),
+            "positions of two axes before": self.graph("2", 0, "int64[2,M] i").replace("[2,M] i", "[2,M] j"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ["Mod", "Gather", "Unsqueeze", "Reshape"])
+
+    def test_with_the_others(self):
+        """The Reshape takes the axis up."""
+        self.assert_becomes(self.graph(), ["Mod", "Gather"], rule="default")
+
+    def test_what_it_declines(self):
+        cases = {
+            "the axis that was added": self.graph(axis=0).replace("int64 {3}", "int64 {1}"),
+            "an output": self.graph().replace("y) {", "y, float[1,M,2] g) {"),
+            "another reader": self.graph(then="z = Neg (g)").replace("y) {", "y, float[1,M,2] z) {"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text)
+
+
 class TestGatherOfFirst(RuleTestCase):
     RULE = "GatherOfFirst"
     SIZE = """s = Shape <start=0, end=1> (p) zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> ()
