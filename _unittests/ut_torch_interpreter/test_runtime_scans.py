@@ -46,6 +46,32 @@ class TestScans(ExporterTestCase):
                 others=[(torch.zeros(0, 3),), (torch.zeros(2, 0),)],
             )
 
+    def test_a_row_and_others(self):
+        """There is one whatever the sizes: nothing is chosen."""
+        model = self.assert_same_as_eager(
+            lambda x, y: torch.cat([x[:1].exp().sum(0, keepdim=True), y]).logcumsumexp(0),
+            torch.randn(2, 3),
+            torch.randn(4, 3),
+            others=[(torch.randn(2, 3), torch.zeros(0, 3)), (torch.randn(1, 5), torch.randn(7, 5))],
+        )
+        self.assertNotIn("If", [node.op_type for node in model.graph.node])
+
+    def test_a_number_and_one(self):
+        """A number among the inputs may be negative, and the sum of it and one 0."""
+
+        class Rows(torch.nn.Module):
+            def forward(self, x, n):
+                return (torch.ones(n + 1) * x).logcumsumexp(0)
+
+        dynamic = torch.export.Dim.DYNAMIC
+        model = self.export_and_compare(
+            Rows(),
+            (torch.tensor(2.0), 3),
+            others=[(torch.tensor(3.0), -1), (torch.tensor(3.0), 6)],
+            dynamic_shapes=(None, dynamic),
+        )
+        self.assertIn("If", [node.op_type for node in model.graph.node])
+
     def test_static_nothing(self):
         self.assert_same_as_eager(lambda x: (x.cumprod(0), x.cummin(0)), torch.zeros(0, 3), dynamic=False)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import onnx_ir as ir
+import sympy
 
 from experimental_experiment.torch_interpreter.runtime.table import repairs
-from experimental_experiment.torch_interpreter.sizes import Size, is_static
+from experimental_experiment.torch_interpreter.sizes import Number, Size, is_static
 from experimental_experiment.torch_interpreter.symbolic import computed
 
 
@@ -23,7 +24,7 @@ def when_there_are_rows(
     """An If: the Scan, or the first states as they are and no row."""
     start, scanned = inputs[:-num_scan_inputs], inputs[-num_scan_inputs]
     length = op.size(scanned, scan_input_axes[0] if scan_input_axes else 0)
-    if scan_output_axes is not None or (is_static(length) and length > 0):
+    if scan_output_axes is not None or (is_static(length) and length > 0) or has_elements(op, length):
         return None
 
     def rows(inner):
@@ -45,6 +46,21 @@ def when_there_are_rows(
     return results if outputs is not None else results[0]
 
 
+def has_elements(op, length: Size) -> bool:
+    """Whether a symbolic size is at least 1 whatever those of the inputs are, as that of a row and all others."""
+    label = length.label if isinstance(length, Number) else None
+    expression = expression_named(op, label)
+    if label is None or expression is None:
+        return False
+    # torch takes each size for 2 or more: numbers among the inputs are no sizes, and may be negative
+    sizes = {
+        symbol: sympy.Dummy(symbol.name, integer=True, nonnegative=True)
+        for symbol in expression.free_symbols
+        if symbol.is_nonnegative
+    }
+    return expression.xreplace(sizes).is_positive is True
+
+
 def empty(op, output: ir.Value, body: ir.Graph, start: Sequence[ir.Value]) -> ir.Value:
     """No row of an output of a body: one that is a state as well has its sizes; those that only the body tells are 0."""
     for state, like in zip(body.outputs, start):
@@ -58,7 +74,11 @@ def empty(op, output: ir.Value, body: ir.Graph, start: Sequence[ir.Value]) -> ir
 
 def named_size(op, label: str | None) -> Size:
     """The size that a dimension is named after, 0 when the inputs of the model do not decide it."""
-    expressions = op.context.dimensions.texts
-    expression = next((known for known, text in expressions.items() if text == label), None)
+    expression = expression_named(op, label)
     size = None if expression is None else computed(op, expression)
     return 0 if size is None else size
+
+
+def expression_named(op, label: str | None) -> sympy.Expr | None:
+    """What a dimension is named after, in torch's symbols; None for a name of ours."""
+    return next((known for known, text in op.context.dimensions.texts.items() if text == label), None)
