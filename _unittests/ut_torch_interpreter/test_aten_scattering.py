@@ -219,6 +219,72 @@ class TestScattering(ExporterTestCase):
         ]
         self.assert_same_as_eager(scattered, *args[0], others=args[1:])
 
+    def test_the_mean_of_slices(self):
+        """They are counted once, not once for each of their elements."""
+
+        def mean(include_self, dim=0):
+            def function(x, i, src):
+                at = i.view(-1, 1).expand(-1, x.shape[1]) if dim == 0 else i.expand(x.shape[0], -1)
+                return x.scatter_reduce(dim, at, src, "mean", include_self=include_self)
+
+            return function
+
+        x, i, src = torch.randn(3, 4), torch.tensor([0, 2, 0, 2, 2]), torch.randn(5, 4)
+        others = [(torch.randn(4, 7), torch.tensor([3, 3]), torch.randn(2, 7))]
+        for include_self in (True, False):
+            with self.subTest(include_self=include_self):
+                model = self.assert_same_as_eager(mean(include_self), x, i, src, others=others)
+                self.assertIn(1, self.ranks_of_sums(model))
+                turned = [(each[0].T, each[1], each[2].T) for each in ((x, i, src), *others)]
+                self.assert_same_as_eager(mean(include_self, 1), *turned[0], others=turned[1:])
+                self.assert_same_as_eager(mean(include_self), x.long(), i, src.long())
+
+    def test_the_mean_of_parts_of_slices(self):
+        """What no position covers is not divided."""
+        x, i, src = torch.randn(3, 6), torch.tensor([0, 2, 0, 2, 2]), torch.randn(5, 4)
+        for include_self in (True, False):
+            model = self.assert_same_as_eager(
+                lambda x, i, src, flag=include_self: x.scatter_reduce(
+                    0, i.view(-1, 1).expand(-1, 4), src, "mean", include_self=flag
+                ),
+                x,
+                i,
+                src,
+                dynamic=False,
+            )
+            self.assertNotIn(1, self.ranks_of_sums(model))
+
+    def test_nothing_to_leave_out(self):
+        """Zeros are what a sum starts from."""
+        i, src = torch.tensor([[0], [2], [0]]).expand(3, 2), torch.randn(3, 2)
+        for reduce, start, writes in (("sum", 0.0, 1), ("sum", 1.0, 2), ("prod", 1.0, 1), ("amax", 0.0, 2)):
+            with self.subTest(reduce=reduce, start=start):
+                for rows in ("static", "dynamic"):
+                    model = self.assert_same_as_eager(
+                        lambda x, i, src, of=(rows, reduce, start): torch.full(
+                            (5 if of[0] == "static" else len(x), 2), of[2]
+                        ).scatter_reduce(0, i, src, of[1], include_self=False),
+                        torch.zeros(4),
+                        i,
+                        src,
+                        others=[(torch.zeros(9), i, src)],
+                        dynamic=rows == "dynamic",
+                        runtime="onnx",
+                    )
+                    scatters = [node for node in model.graph.node if node.op_type.startswith("Scatter")]
+                    self.assertEqual(len(scatters), writes)
+
+    def ranks_of_sums(self, model):
+        """The ranks of the positions of the ScatterElements that add."""
+        shapes = {value.name: value.type.tensor_type.shape.dim for value in model.graph.value_info}
+        shapes |= {value.name: value.type.tensor_type.shape.dim for value in model.graph.input}
+        shapes |= {tensor.name: tensor.dims for tensor in model.graph.initializer}
+        return [
+            len(shapes[node.input[1]])
+            for node in model.graph.node
+            if node.op_type == "ScatterElements" and any(item.s == b"add" for item in node.attribute)
+        ]
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -15,7 +15,9 @@ from experimental_experiment.torch_interpreter.aten.masking import flat
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.runtime.scattering import are_whole, vector_along
 from experimental_experiment.torch_interpreter.sizes import has_size, sizes_of
 
 aten = torch.ops.aten
@@ -72,10 +74,7 @@ def index_reduce(op, self, dim, index, source, reduce, include_self):
         return with_lines(op, x, dim, index, values, reduction)
 
     def count(number):
-        axis = dim % max(rank(self), 1)
-        numbers = expanded(op, number, sizes_of(op, self)[axis : axis + 1])
-        numbers = scattered(op, numbers, 0, flat(op, index), 1, "add")
-        return op.Unsqueeze(numbers, list(range(1, rank(self) - axis)))
+        return count_of_slices(op, self, dim, index, number)
 
     return reduced_into(op, self, source, reduce, include_self, write, count)
 
@@ -127,6 +126,11 @@ def scatter_reduce(op, self, dim, index, src, reduce, include_self):
         return scattered(op, x, dim, index, values, reduction)
 
     def count(number):
+        axis = dim % max(rank(self), 1)
+        has_slices = 1 < rank(self) == rank(index) and are_whole(self, index, axis)
+        vector = vector_along(op, index, axis) if has_slices else None
+        if vector is not None:
+            return count_of_slices(op, self, dim, vector, number)
         return write(expanded(op, number, sizes_of(op, self)), 1, "add")
 
     return reduced_into(op, self, src, reduce, include_self, write, count)
@@ -154,6 +158,14 @@ def with_lines(
         return scattered(op, x, dim, *lines(op, x, dim, index, source), reduction)
     positions = op.Unsqueeze(op.Cast(flat(op, index), to=INT64), [1])
     return op.ScatterND(x, positions, source, reduction=reduction)
+
+
+def count_of_slices(op, x: ir.Value, dim: int, index: ir.Value, number: ir.Value) -> ir.Value:
+    """*number* and how many slices come to the positions of a vector, broadcast to *x*."""
+    axis = dim % max(rank(x), 1)
+    numbers = expanded(op, number, sizes_of(op, x)[axis : axis + 1])
+    numbers = scattered(op, numbers, 0, flat(op, index), 1, "add")
+    return op.Unsqueeze(numbers, list(range(1, rank(x) - axis)))
 
 
 def lines(op, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -190,6 +202,14 @@ def neutral(reduce: str, dtype: ir.DataType) -> int | float:
     return limits.max if reduce == "amin" else limits.min
 
 
+def is_everywhere(x: ir.Value, number: int | float) -> bool:
+    """Whether all elements of a tensor are known to be this number."""
+    node = x.producer()
+    if node is not None and node.op_type == "Expand":
+        x = node.inputs[0]
+    return is_small(x) and bool((x.const_value.numpy() == number).all())
+
+
 def reduced_into(
     op, x: ir.Value, values: ir.Value, reduce: str, include_self: bool, write: Callable, count: Callable
 ) -> ir.Value:
@@ -199,7 +219,8 @@ def reduced_into(
     """
     if reduce == "mean" and x.dtype == BOOL:
         raise Untranslatable("the mean of booleans")
-    base = x if include_self else write(x, neutral(reduce, x.dtype))
+    start = neutral(reduce, x.dtype)
+    base = x if include_self or is_everywhere(x, start) else write(x, start)
     total = write(base, values, REDUCTIONS[reduce])
     if reduce != "mean":
         return total
