@@ -52,6 +52,14 @@ def seen_through_a_view(w, x):
     return x @ torch.inverse(shown)
 
 
+def orthogonalized(w, x):
+    """The inverse of what many steps make of a weight, each of which reads the one before several times."""
+    w = w / 9
+    for _ in range(25):
+        w = 1.5 * w - 0.5 * (w @ w.T @ w)
+    return x @ torch.inverse(w + torch.eye(6))
+
+
 class TestKnownResults(ExporterTestCase):
     KNOWN = {  # what the result is, how, of what
         "inverse": (lambda w, x: x @ torch.inverse(w), W),
@@ -73,6 +81,7 @@ class TestKnownResults(ExporterTestCase):
         "values": (lambda w, x: x * torch.linalg.svdvals(w) + torch.linalg.eigvalsh(w + w.T), W),
         "vectors, whose signs torch says": (lambda w, x: x @ torch.linalg.eigh(w + w.T)[1], W),
         "norm": (lambda w, x: x / torch.linalg.matrix_norm(w, 2), W),
+        "the last of many steps": (orthogonalized, W),
         "complex numbers": (lambda w, x: x @ torch.linalg.inv(w).imag, torch.complex(W, W.T)),
     }
 

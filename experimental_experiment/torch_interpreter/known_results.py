@@ -40,8 +40,8 @@ def known_results(walk: Walk, node: torch.fx.Node, translation: registry.Transla
         return None
     if walk.op.context.region is not None or not registry.is_ours(translation.function):
         return None
-    read = [tensor for tensor in read_by(walk, node) if tensor is not None]
-    if len(read) != len(node.all_input_nodes):
+    read = read_by(walk, node, {})
+    if read is None:
         return None
     most = max([LIMIT, *(tensor.numel() for tensor in read)])
     fakes = node.meta["val"]
@@ -58,12 +58,24 @@ def known_results(walk: Walk, node: torch.fx.Node, translation: registry.Transla
     return constants if isinstance(fakes, (list, tuple)) else constants[0]
 
 
-def read_by(walk: Walk, node: torch.fx.Node) -> list[torch.Tensor | None]:
-    """The tensors that a node reads, None in the place of those that are not known."""
-    return [known_tensor(walk, argument) for argument in node.all_input_nodes]
+Known = dict[torch.fx.Node, torch.Tensor | None]
+"""What was found of the nodes before a factorization: each is asked once, however many read it."""
 
 
-def known_tensor(walk: Walk, node: torch.fx.Node) -> torch.Tensor | None:
+def read_by(walk: Walk, node: torch.fx.Node, known: Known) -> list[torch.Tensor] | None:
+    """The tensors that a node reads, None when one is not known."""
+    read = []
+    for argument in node.all_input_nodes:
+        if argument not in known:
+            known[argument] = known_tensor(walk, argument, known)
+        tensor = known[argument]
+        if tensor is None:
+            return None
+        read.append(tensor)
+    return read
+
+
+def known_tensor(walk: Walk, node: torch.fx.Node, known: Known) -> torch.Tensor | None:
     """The tensor that a node is whatever the inputs of the model are, None when it is not known.
 
     It is a constant of the graph, or what torch computes of such: a weight that is cast, transposed, or times another one.
@@ -79,8 +91,8 @@ def known_tensor(walk: Walk, node: torch.fx.Node) -> torch.Tensor | None:
         return with_layout(tensor, fake)
     if not is_pure(walk, node):
         return None
-    read = read_by(walk, node)
-    if any(tensor is None for tensor in read):
+    read = read_by(walk, node, known)
+    if read is None:
         return None
     result = computed(node, read)
     # under autocast it has another dtype
