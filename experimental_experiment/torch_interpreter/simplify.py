@@ -161,7 +161,10 @@ def expand(op, x, shape):
 
 
 def shape(op, x, *, start=0, end=None):
-    """The sizes of static axes are a constant."""
+    """The sizes of static axes are a constant; others are those of what was cast for want of a kernel, which goes on."""
+    inner = op.producer(x)
+    if inner is not None and x in op.context.cast_from and op.context.cast_from[x] in inner.inputs:
+        return op.Shape(inner.inputs[0], start=start, end=end)
     if x.shape is None:
         return None
     sizes = list(x.shape)[start:end]

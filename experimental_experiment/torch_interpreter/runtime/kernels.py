@@ -35,7 +35,7 @@ WIDER = {
 }
 """Where to compute when an operator has no kernel for a dtype. Only float64 loses digits, and that is logged."""
 
-CONTINUED = frozenset({(BFLOAT16, FLOAT), (DOUBLE, FLOAT)})
+CONTINUED = frozenset({(BFLOAT16, FLOAT), (DOUBLE, FLOAT), (FLOAT, DOUBLE)})
 """A dtype and the wider one that the next operator goes on with: one cast around a region, not around every node."""
 
 CONTINUOUS = frozenset(
@@ -214,7 +214,7 @@ def round_again(context: Any, value: ir.Value) -> None:
 def origins(value: ir.Value, reach: int) -> set[ir.Value]:
     """The values whose elements at most *reach* operators have moved to where they are in *value*."""
     node = value.producer()
-    if node is None or node.domain or node.op_type not in MOVING or not reach:
+    if node is None or not moves(node) or not reach:
         return {value}
     return set().union(*(origins(item, reach - 1) for item in moved_by(node)))
 
@@ -228,13 +228,25 @@ def was_wider(op: Any, value: ir.Value, dtype: ir.DataType, reach: int) -> bool:
     if wide is not None:
         return wide.dtype == dtype and (not op.context.keeps_modules or op.producer(wide) is not None)
     node = op.producer(value)
-    if node is None or node.domain or node.op_type not in MOVING or not reach:
+    if node is None or not moves(node) or not reach:
         return False
     return all(was_wider(op, item, dtype, reach - 1) for item in moved_by(node))
 
 
+def moves(node: ir.Node) -> bool:
+    """Whether a node moves elements, beside zeros or not."""
+    if node.domain:
+        return False
+    return node.op_type in MOVING or (node.op_type == "Pad" and all(map(is_zero, node.inputs[2:3])))
+
+
+def is_zero(value: ir.Value | None) -> bool:
+    """Whether what is written around is 0, as it is unless something is given."""
+    return value is None or (value.const_value is not None and not value.const_value.numpy().any())
+
+
 def moved_by(node: ir.Node) -> Sequence[ir.Value]:
-    """The inputs of a node of `MOVING` whose elements are moved."""
+    """The inputs of a node that moves elements whose elements they are."""
     return node.inputs if node.op_type == "Concat" else node.inputs[:1]
 
 
@@ -245,9 +257,10 @@ def moved(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value:
         node = value.producer()
         inputs = [moved(op, item, dtype) for item in moved_by(node)]
         attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-        results = op.emit(
-            node.op_type, [*inputs, *node.inputs[len(inputs) :]], attributes, outputs=len(node.outputs)
-        )
+        others = list(node.inputs[len(inputs) :])
+        if node.op_type == "Pad":
+            others[1:2] = [None]  # the zero has the other dtype
+        results = op.emit(node.op_type, [*inputs, *others], attributes, outputs=len(node.outputs))
         known.update(zip(node.outputs, results))
     wide = known[value]
     sizes.take_sizes(op, wide, value)

@@ -10,6 +10,7 @@ from experimental_experiment.torch_interpreter.aten.fourier import conjugate
 from experimental_experiment.torch_interpreter.aten.spectrogram import transform_of_frames
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.runtime import kernels
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 
 FAR = 64
@@ -46,10 +47,12 @@ def along_the_last_axis(op, x, dft_length=None, axis=None, **attributes):
     nodes=2,
 )
 def in_float64(op, x, dft_length=None, axis=None, **attributes):
-    """Computed in float64."""
+    """Computed in float64, in which the transform of another axis goes on."""
     if x.dtype != ir.DataType.FLOAT or (dft_length is not None and is_power_of_two(dft_length)):
         return None
-    return op.Cast(op.DFT(op.Cast(x, to=ir.DataType.DOUBLE), dft_length, axis, **attributes), to=x.dtype)
+    wide = kernels.unrounded(op, x, ir.DataType.DOUBLE)
+    wide = op.Cast(x, to=ir.DataType.DOUBLE) if wide is None else wide
+    return kernels.narrowed(op, op.DFT(wide, dft_length, axis, **attributes), x.dtype)
 
 
 @repairs(
@@ -63,7 +66,8 @@ def divided_in_float64(op, x, dft_length=None, axis=None, inverse=0, onesided=0)
 
     Half a signal is followed by its other half first; what comes out is real.
     """
-    if not inverse or x.dtype != ir.DataType.DOUBLE or is_cast_from_float32(x):
+    of_float32 = any(row.rewrite is in_float64 for row in op.context.applying)
+    if not inverse or x.dtype != ir.DataType.DOUBLE or of_float32:
         return None
     length = op.Gather(op.Shape(x), axis)
     size = dft_length
@@ -78,14 +82,6 @@ def divided_in_float64(op, x, dft_length=None, axis=None, inverse=0, onesided=0)
         whole = op.Concat(conjugate(op, x), others, axis=int(axis.const_value.numpy()))
         result = op.Slice(op.DFT(whole, None, axis), [0], [1], [-1])
     return op.Div(result, op.Cast(size, to=x.dtype))
-
-
-def is_cast_from_float32(x: ir.Value) -> bool:
-    """Whether a value holds numbers of float32, cast, and possibly transposed then."""
-    node = x.producer()
-    if node is not None and node.op_type == "Transpose":
-        return is_cast_from_float32(node.inputs[0])
-    return node is not None and node.op_type == "Cast" and node.inputs[0].dtype == ir.DataType.FLOAT
 
 
 def is_power_of_two(size: ir.Value) -> bool:
