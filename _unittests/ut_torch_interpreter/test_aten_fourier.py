@@ -134,6 +134,42 @@ class TestFourier(ExporterTestCase):
             dynamic_shapes=({1: "frequencies"}, {0: "size"}),
         )
 
+    def test_a_spectrum_of_half_the_size_is_neither_cut_nor_continued(self):
+        """Nothing is computed with sizes but the size that the user asks for."""
+
+        def same(x):
+            return torch.fft.irfft(torch.fft.rfft(x), n=x.shape[-1])
+
+        def twice(x):
+            size = 2 * x.shape[-1]
+            return torch.fft.irfft(torch.fft.rfft(x, n=size), n=size)
+
+        def both_axes(x):
+            return torch.fft.irfft2(torch.fft.rfft2(x), s=x.shape[-2:])
+
+        def hermitian(x):
+            return torch.fft.hfft(torch.fft.ihfft(x), n=x.shape[-1])
+
+        def whole(x):
+            half = torch.complex(x, -x)
+            return torch.fft.irfft(half, n=2 * (x.shape[-1] - 1))
+
+        for function, absent in (
+            (same, {"Slice", "Pad", "Div", "Add", "Sub"}),
+            (twice, {"Pad", "Div", "Add", "Sub"}),
+            (both_axes, {"Slice", "Pad", "Div", "Add", "Sub"}),
+            (hermitian, {"Pad", "Add", "Sub"}),
+            (whole, {"Slice", "Pad", "Div", "Add", "Sub", "Mul"}),
+        ):
+            with self.subTest(function.__name__):
+                model = self.export_and_compare(
+                    function,
+                    (torch.randn(2, 6, 12),),
+                    others=[(torch.randn(size),) for size in ((1, 5, 9), (3, 8, 3), (1, 2, 2))],
+                    dynamic_shapes=({0: "batch", 1: "rows", 2: "size"},),
+                )
+                self.assertEqual(set(), absent & {node.op_type for node in model.graph.node})
+
     def test_axes_that_are_known_go_first_and_elements_far_apart_are_brought_together(self):
         class Mixing(torch.nn.Module):
             """The layer of FNet."""

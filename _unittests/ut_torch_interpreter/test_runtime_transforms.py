@@ -11,11 +11,23 @@ from experimental_experiment.torch_interpreter import to_onnx
 WINDOW = torch.hann_window(1024)
 
 
+def signal_of_odd_size(spectrum):
+    """Something of one element a frequency is computed, and forgotten, before the signal of twice that size."""
+    scale = spectrum[..., :1].exp().double()
+    spectrum = torch.view_as_complex((spectrum.double() * scale).float())
+    return torch.fft.irfft(spectrum, n=2 * spectrum.shape[1] - 1, dim=1)
+
+
 ROWS = {
     "DFT.in_float64": (lambda x: torch.view_as_real(torch.fft.rfft(x, norm="ortho")), torch.randn(1, 4001)),
     "DFT.divided_in_float64": (
         lambda x: (torch.fft.ifft(torch.fft.fft(x)).real - x) * 1e4,
         torch.randn(2, 1501, dtype=torch.float64),
+    ),
+    "DFT.of_an_axis_without_name": (
+        signal_of_odd_size,
+        torch.randn(3, 6, 2),
+        {"others": [(torch.randn(3, 9, 2),)], "dynamic_shapes": (({1: "frequencies"},),)},
     ),
     "DFT.along_an_attribute": (
         lambda x: torch.view_as_real(torch.fft.fft(x, norm="ortho")),

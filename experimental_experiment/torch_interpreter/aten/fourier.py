@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 from experimental_experiment.torch_interpreter.aten.complex import (
     component_dtype,
@@ -21,7 +23,16 @@ from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.aten.transposing import inverse as inverse_of
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
-from experimental_experiment.torch_interpreter.sizes import minus, plus, quotient, times
+from experimental_experiment.torch_interpreter.sizes import (
+    Size,
+    is_static,
+    label,
+    minus,
+    named,
+    plus,
+    quotient,
+    times,
+)
 
 aten = torch.ops.aten
 
@@ -261,8 +272,10 @@ def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
 
     *n*: None for the even size of which *x* is the first half.
     """
-    half = op.size(x, axis) if n is None else half_of(op, n)
-    even, n = n is None, times(op, minus(op, half, 1), 2) if n is None else n
+    size = op.size(x, axis)
+    even = n is None or is_whole_signal(op, n, size)
+    half = size if even else half_of(op, n)
+    n = times(op, minus(op, half, 1), 2) if n is None else n
     if has_matrix(n, 1):
         index = np.arange(half)
         weight = np.where((index == 0) | (2 * index == n), 1, 2).reshape(-1, 1, 1, 1)
@@ -324,9 +337,27 @@ def conjugate(op, x: ir.Value) -> ir.Value:
     return x if x.shape[-1] == 1 else conj(op, x)
 
 
-def half_of(op, n) -> int | ir.Value:
-    """How many frequencies a real signal of size n has."""
-    return plus(op, quotient(op, n, 2), 1)
+def half_of(op, n: Size) -> Size:
+    """How many frequencies a real signal of size n has: read from a tensor that has as many, if there is one."""
+    expression = None if is_static(n) else expression_of(op, n)
+    found = None if expression is None else named(op, str(FloorDiv(expression, 2) + 1))
+    return plus(op, quotient(op, n, 2), 1) if found is None else found
+
+
+def is_whole_signal(op, n: Size, half: Size) -> bool:
+    """Whether a symbolic n is known to be even, *half* of the signal being given: what DFT takes for its size on its own."""
+    if is_static(n):
+        return False
+    whole, part = expression_of(op, n), expression_of(op, half)
+    return whole is not None and part is not None and whole == 2 * (part - 1)
+
+
+def expression_of(op, size: Size) -> int | sympy.Expr | None:
+    """What is known of a size: the int, the expression of one that the inputs decide, None for any other."""
+    if is_static(size):
+        return size
+    dimensions = op.context.dimensions
+    return dimensions.expressions.get(label(size)) if label(size) in dimensions.shared else None
 
 
 def resized(op, x, axis, n) -> ir.Value:

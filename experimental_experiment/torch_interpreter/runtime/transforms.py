@@ -84,6 +84,53 @@ def divided_in_float64(op, x, dft_length=None, axis=None, inverse=0, onesided=0)
     return op.Div(result, op.Cast(size, to=x.dtype))
 
 
+@repairs(
+    "DFT",
+    when="a length that is not known, of an axis whose size may have a name",
+    because="the result is said to have that size, and may get a smaller buffer",
+    nodes=2,
+)
+def of_an_axis_without_name(op, x, dft_length=None, axis=None, **attributes):
+    """The transform of what a Slice up to the length has taken, whose size has no name."""
+    if dft_length is None or dft_length.const_value is not None or axis is None or axis.const_value is None:
+        return None
+    place = int(axis.const_value.numpy())
+    if not has_a_name(x, place):
+        return None
+    taken = op.Slice(x, [0], op.shape([dft_length]), [place])
+    return op.DFT(taken, dft_length, axis, **attributes)
+
+
+def has_a_name(x: ir.Value, axis: int) -> bool:
+    """Whether the runtime may have a name, or a number, for the size of an axis: none where a node before has cut or continued it."""
+    node = x.producer()
+    if node is None or isinstance(x.shape[axis], int):
+        return True
+    if node.op_type == "Pad":
+        return node.inputs[1].const_value is not None
+    if node.op_type == "Slice":
+        ends, axes = (value.const_value for value in node.inputs[2:4])
+        return ends is not None or axes is None or axis not in axes.numpy()
+    if node.op_type == "DFT" and node.attributes.get_int("onesided", 0) and axis_of(node) == axis:
+        return False
+    is_same = node.op_type in ("Cast", "DFT") or is_of_the_last_axis(node)
+    return not is_same or has_a_name(node.inputs[0], axis)
+
+
+def is_of_the_last_axis(node: ir.Node) -> bool:
+    """Whether a node is an Unsqueeze behind all axes."""
+    axes = node.inputs[1].const_value if node.op_type == "Unsqueeze" else None
+    return axes is not None and axes.numpy().tolist() == [rank(node.inputs[0])]
+
+
+def axis_of(node: ir.Node) -> int | None:
+    """The axis of a DFT, which is an input or an attribute."""
+    if "axis" in node.attributes:
+        return node.attributes.get_int("axis", 0)
+    along = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
+    return None if along is None else int(along.numpy())
+
+
 def is_power_of_two(size: ir.Value) -> bool:
     """Whether a size is known to be one."""
     if size.const_value is None:
