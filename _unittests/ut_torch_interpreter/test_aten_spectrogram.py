@@ -15,6 +15,7 @@ WHOLE = torch.arange(16) // 3 + 1
 """A window of integers: half precision holds the sums of the squares of their quarters."""
 EXACT = torch.complex(torch.randint(-9, 9, (2, 3, 8)).float(), torch.zeros(2, 3, 8))
 """Spectra whose signals float32 holds."""
+LONG = torch.hann_window(32) + 0.1
 SPECTRUM = torch.stft(X, 16, 4, window=HANN, return_complex=True)
 
 
@@ -61,6 +62,10 @@ class TestSpectrogram(ExporterTestCase):
         "a window of bfloat16": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE.bfloat16() / 4),
         "a window of integers": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE),
         "a window of booleans": (aten.istft.default, SPECTRUM, 16, 4, None, WHOLE > 1),
+        "a hop that does not divide the frames": (
+            aten.istft.default, torch.stft(X, 16, 6, window=HANN, return_complex=True), 16, 6, None, HANN),
+        "a hop of one element": (
+            aten.istft.default, torch.stft(X, 32, 1, window=LONG, return_complex=True), 32, 1, None, LONG),
         "both sides": (
             aten.istft.default, torch.stft(X, 16, 4, onesided=False, return_complex=True), 16, 4, None, None, True, False, False),
     }  # fmt: skip
@@ -103,6 +108,47 @@ class TestSpectrogram(ExporterTestCase):
             return torch.istft(torch.stft(x, 16, 4, window=HANN, return_complex=True), 16, 4, window=HANN)
 
         self.assert_same_as_eager(again, X, others=[(torch.randn(3, 57),)])
+
+    def test_frames_are_added_part_by_part(self):
+        """Where they are some hops long; the envelope of the windows is a constant where the number of frames is."""
+
+        def signal(hop, **options):
+            return lambda z: torch.istft(torch.view_as_complex(z), 16, hop, window=HANN, **options)
+
+        x = torch.randn(2, 9, 7, 2)
+        others = [(torch.randn(1, 9, 30, 2),), (torch.randn(3, 9, 2, 2),)]
+        for name, function, scatters, pads in (
+            ("a quarter", signal(4), 0, 4),
+            ("a half", signal(8), 0, 2),
+            ("no overlap", signal(16, center=False), 0, 0),
+            ("one element", signal(1), 0, 16),
+            ("no whole part", signal(5), 1, 0),
+            ("a length", signal(4, length=25), 0, 5),
+        ):
+            with self.subTest(name):
+                model = self.export_and_compare(function, (x,))
+                self.assertNotIn("ConvTranspose", [node.op_type for node in model.graph.node])
+                model = self.export_and_compare(
+                    function, (x,), others=others, dynamic_shapes=({0: "batch", 2: "frames"},)
+                )
+                written = [node.op_type for node in model.graph.node]
+                counts = [written.count(kind) for kind in ("ScatterElements", "Pad", "ConvTranspose")]
+                self.assertEqual([scatters, pads, 1], counts)
+
+    def test_digits_of_float64_and_a_length_of_another_tensor(self):
+        def signal(z, x):
+            window = HANN.to(x.dtype)
+            return torch.istft(torch.view_as_complex(z), 16, 4, window=window, length=x.shape[0])
+
+        self.export_and_compare(
+            signal,
+            (torch.randn(2, 9, 7, 2, dtype=torch.float64), torch.randn(20, dtype=torch.float64)),
+            others=[
+                (torch.randn(1, 9, n, 2, dtype=torch.float64), torch.randn(m, dtype=torch.float64))
+                for n, m in ((3, 30), (12, 9))
+            ],
+            dynamic_shapes=({0: "batch", 2: "frames"}, {0: "length"}),
+        )
 
     def test_size_of_whisper(self):
         def spectrogram(x):

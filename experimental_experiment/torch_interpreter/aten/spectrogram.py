@@ -5,11 +5,14 @@ Source of semantics: https://pytorch.org/docs/stable/generated/torch.stft.html a
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import torch
+import torch.nn.functional as F
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.complex import given, is_complex
+from experimental_experiment.torch_interpreter.aten.convolution import conv_transpose
 from experimental_experiment.torch_interpreter.aten.fourier import (
     complex_to_complex,
     complex_to_real,
@@ -21,7 +24,8 @@ from experimental_experiment.torch_interpreter.aten.fourier import (
 from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype
+from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.torch_interpreter.promotion import cast, promote
 from experimental_experiment.torch_interpreter.registry import (
     HARMLESS,
     schema_names,
@@ -29,9 +33,12 @@ from experimental_experiment.torch_interpreter.registry import (
     translates,
     translates_complex,
 )
-from experimental_experiment.torch_interpreter.sizes import minus, plus
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, minus, plus
 
 aten = torch.ops.aten
+
+MOST_PARTS = 16
+"""The largest number of parts of a frame that are added one by one."""
 
 
 @fourier(aten.stft.default)
@@ -90,27 +97,33 @@ def istft(
     weights = whole_window(op, window, win_length, n_fft)
     if weights is None:
         weights = op.Expand(op.CastLike(1, signals), [n_fft])
-    count = op.shape_of(signals, 1, 2)
-    whole = cast(op, weights, result_dtype(weights, 2))  # a boolean to the power of a number is an integer
-    squares = op.Expand(op.Mul(whole, whole), op.shape([1, count, n_fft]))
     signal = overlapped(op, op.Mul(*promote(op, signals, weights)), n_fft, hop)
-    envelope = overlapped(op, squares, n_fft, hop)
-    total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
-    result = trimmed(op, signal, envelope, total, n_fft // 2 if center else 0, length)
+    # integers add to integers, which are as exact in the dtype of the signal
+    added = weights if weights.dtype.is_floating_point() else cast(op, weights, signals.dtype)
+    whole = op.Div(*promote(op, signal, envelope(op, added, op.size(signals, 1), hop)))
+    result = trimmed(op, whole, n_fft // 2 if center else 0, length)
     return result if batched else op.Squeeze(result, [0])
 
 
-def trimmed(op, signal: ir.Value, envelope: ir.Value, total: ir.Value, first: int, length) -> ir.Value:
-    """*signal* over *envelope*, of *total* elements, without *first* elements at both ends, or *length* elements from there."""
+def envelope(op, weights: ir.Value, count: Size, hop: int) -> ir.Value:
+    """The squares of the windows of *count* frames, added where they lie in the signal: (1, element)."""
+    if is_static(count) and is_small(weights):
+        window = torch.from_numpy(weights.const_value.numpy().astype(np.float64)).reshape(1, 1, -1)
+        ones = torch.ones(1, 1, count, dtype=window.dtype)
+        added = F.conv_transpose1d(ones, window * window, stride=hop)[0]
+        return op.constant(added.numpy(), weights.dtype)
+    squares = op.Reshape(op.Mul(weights, weights), [1, 1, -1])
+    ones = op.Expand(op.CastLike(1, weights), op.shape([1, 1, count]))
+    added = conv_transpose(op, ones, squares, None, [hop], [0], [0], 1, [1])
+    return op.Squeeze(added, [1])
+
+
+def trimmed(op, signal: ir.Value, first: int, length: Size | None) -> ir.Value:
+    """*signal* without *first* elements at both ends, or *length* elements from there, zeros beyond the last frame."""
     if length is None:
-        last = op.Sub(total, first)
-    else:
-        last = op.shape([plus(op, length, first)])
-    result = op.Div(*promote(op, *(op.Slice(x, [first], last, [1]) for x in (signal, envelope))))
-    if length is None:
-        return result
-    # a length beyond the last frame is filled with zeros
-    return padded_along(op, result, [1], [0], [op.Max(op.Sub(last, total), [0])])
+        return op.Slice(signal, [first], [-first], [1]) if first else signal
+    result = op.Slice(signal, [first], op.shape([plus(op, length, first)]), [1])
+    return padded_along(op, result, [1], [0], [minus(op, length, op.size(result, 1))])
 
 
 def window(target: torch._ops.OpOverload) -> None:
@@ -179,7 +192,18 @@ def whole_window(op, window, win_length: int | None, n_fft: int) -> ir.Value | N
 
 
 def overlapped(op, signals, n_fft: int, hop: int) -> ir.Value:
-    """The frames (batch, frame, element) added where they lie in the signal."""
+    """The frames (batch, frame, element) added where they lie in the signal.
+
+    Where frames are some hops long, part i of all of them is a signal that starts i hops later. onnxruntime 1.31.1, one thread, two signals of 200
+    frames, time to that of ScatterElements: 0.21 for parts of half of 1024 elements, 0.36 for a quarter, 0.19 for an eighth of 512.
+    """
+    parts, rest = divmod(n_fft, hop)
+    if rest == 0 and parts <= MOST_PARTS:
+        shifted = [
+            padded_along(op, part, [1], [index], [parts - 1 - index])
+            for index, part in enumerate(op.Split(signals, axis=2, num_outputs=parts, outputs=parts))
+        ]
+        return op.Reshape(op.Sum(*shifted), [0, -1])
     batch, count = op.shape_of(signals, 0, 1), op.shape_of(signals, 1, 2)
     total = op.Add(op.Mul(op.Sub(count, 1), hop), n_fft)
     start = op.Unsqueeze(op.Mul(op.Range(0, op.Squeeze(count, [0]), 1), hop), [1])
