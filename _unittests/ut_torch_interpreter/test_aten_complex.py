@@ -157,6 +157,93 @@ class TestComplex(ExporterTestCase):
             others=[(randn(3, 1), W[:1]), (randn(0, 2), W[1:])],
         )
 
+    def test_a_real_operand(self):
+        """It leaves the imaginary part in a sum, and scales both parts of numbers that are finite."""
+
+        def angle(x):
+            return torch.view_as_real(torch.cos(x) + 1j * torch.sin(x))
+
+        def polar(x):
+            return torch.view_as_real(x * (torch.cos(x) + 1j * torch.sin(x)))
+
+        def bounded(x):
+            z = torch.complex(torch.tanh(x), x.sigmoid() - 2) * torch.softmax(x, 0)
+            return torch.view_as_real(0.5 * z - x)
+
+        for function, kinds in (
+            (angle, ["Cos", "Sin", "Unsqueeze", "Unsqueeze", "Concat"]),
+            (polar, ["Cos", "Sin", "Mul", "Mul", "Unsqueeze", "Unsqueeze", "Concat"]),
+            (
+                bounded,
+                [
+                    "Tanh",
+                    "Sigmoid",
+                    "Sub",
+                    "Softmax",
+                    "Mul",
+                    "Mul",
+                    "Mul",
+                    "Mul",
+                    "Sub",
+                    "Unsqueeze",
+                    "Unsqueeze",
+                    "Concat",
+                ],
+            ),
+        ):
+            with self.subTest(function.__name__):
+                model = self.export_and_compare(
+                    function,
+                    (torch.randn(3, 5),),
+                    others=[(torch.randn(2, 4),), (torch.randn(6, 2),)],
+                    dynamic_shapes=({0: "rows", 1: "columns"},),
+                )
+                written = [node.op_type for node in model.graph.node]
+                self.assertEqual(sorted(kinds), sorted(written))
+
+    def test_a_real_operand_of_another_shape_or_dtype(self):
+        shapes = ((3, 1), (4,)), ((4,), (3, 1)), ((1, 4), (3, 1)), ((), (3,)), ((3,), ()), ((2, 3, 4), (4,))
+        for left, right in shapes:
+            x, z = torch.randn(left), torch.randn(*right, 2)
+            for dtype in (torch.float32, torch.float64, torch.int64):
+                for name, function in (
+                    ("sum", lambda x, z: x + torch.view_as_complex(z)),
+                    ("difference", lambda x, z: x - torch.view_as_complex(z)),
+                    ("part of", lambda x, z: torch.sub(torch.view_as_complex(z), x, alpha=3)),
+                    ("rsub", lambda x, z: torch.rsub(x, torch.view_as_complex(z), alpha=2)),
+                    ("number", lambda x, z: 2 - (x + 1j) + torch.view_as_complex(z)),
+                    ("product", lambda x, z: x * torch.view_as_complex(z.sign())),
+                ):
+                    with self.subTest(name, left=left, right=right, dtype=dtype):
+                        self.assert_same_as_eager(
+                            lambda x, z, f=function: torch.view_as_real(f(x, z)),
+                            (5 * x).to(dtype),
+                            z,
+                            dynamic=False,
+                        )
+
+    def test_infinite_numbers_times_a_real_operand(self):
+        """A product with the imaginary part 0 of a real number is NaN in eager, too."""
+        cases = (
+            (lambda x, z: x * torch.view_as_complex(z), 4),
+            (lambda x, z: torch.view_as_complex(z) * 2.0, 4),
+            (lambda x, z: 1j * z[..., 0], 1),
+            (lambda x, z: x * (torch.cos(z[..., 0]) + 1j * torch.sin(z[..., 1])), 2),
+            (lambda x, z: torch.view_as_complex(z) - x.sign(), 0),
+        )
+        z = torch.tensor([[math.inf, 1.0], [1.0, -math.inf], [math.inf, math.inf], [0.0, 2.0]])
+        x = torch.tensor([2.0, math.inf, 0.0, -math.inf])
+        for position, (function, products) in enumerate(cases):
+            with self.subTest(position):
+                finite = z.nan_to_num(1, 2, 3) if products == 2 else z
+                model = self.assert_same_as_eager(
+                    lambda x, z, f=function: torch.view_as_real(f(x, z)),
+                    x,
+                    finite,
+                    others=[(x.flip(0), finite)],
+                )
+                self.assertEqual(products, [node.op_type for node in model.graph.node].count("Mul"))
+
     def test_rotary_embedding(self):
         """What Llama's first implementation does with complex numbers, on any batch and length."""
 

@@ -6,8 +6,10 @@ value, or None.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
@@ -28,7 +30,63 @@ def add(op, a, b):
     """A sum with 0, which is another number for -0.0 only."""
     if op.context.special_values and a.dtype in dtypes.FLOATS:
         return None
+    for x, other in ((a, b), (b, a)):
+        if is_times_zero(op, other) and has_named_shape(x) and x.shape == other.shape:
+            return x
     return unless_both(a, b, 0)
+
+
+def is_times_zero(op, x: ir.Value) -> bool:
+    """Whether a value is the product of 0 and finite numbers, as the real part of ``1j * x.sin()`` is."""
+    node = op.producer(x)
+    return (
+        node is not None
+        and node.op_type == "Mul"
+        and any(holds_only(factor, 0) for factor in node.inputs)
+        and is_finite(op, x)
+    )
+
+
+def has_named_shape(x: ir.Value) -> bool:
+    """Whether all sizes are numbers, or have names."""
+    return x.shape is not None and all(isinstance(size, int) or size.value is not None for size in x.shape)
+
+
+def is_finite(op, x: ir.Value) -> bool:
+    """Whether no element is infinite, known from the operators before: those of `WITHIN_ONE` and what is computed of them."""
+    return largest(op, x, 8) <= LARGEST.get(x.dtype, 0)
+
+
+LARGEST = {ir.DataType.FLOAT16: 2.0**15, ir.DataType.FLOAT: 2.0**127, ir.DataType.DOUBLE: 2.0**1023}
+"""Numbers that do not overflow in these dtypes."""
+
+WITHIN_ONE = frozenset(("Cos", "Erf", "Sigmoid", "Sign", "Sin", "Softmax", "Softsign", "Tanh"))
+"""Operators whose results are from -1 to 1."""
+
+AS_LARGE = frozenset(
+    "Abs Cast Concat Expand Gather Neg Reshape Slice Split Squeeze Transpose Unsqueeze".split()
+)
+"""Operators whose results are no larger than what they move."""
+
+
+def largest(op, x: ir.Value, reach: int) -> float:
+    """A number that no element exceeds, of either sign; infinity when at most *reach* operators tell none. NaN is none of them."""
+    if is_small(x) and x.dtype in dtypes.FLOATS:
+        return float(np.abs(x.const_value.numpy()).max(initial=0))
+    node = op.producer(x)
+    if node is None or not reach or node.domain:
+        return math.inf
+    if node.op_type in WITHIN_ONE:
+        return 1.0
+    if node.op_type in AS_LARGE:
+        moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+        return max(largest(op, value, reach - 1) for value in moved)
+    if node.op_type not in ("Add", "Mul", "Sub"):
+        return math.inf
+    a, b = (largest(op, value, reach - 1) for value in node.inputs)
+    if math.inf in (a, b):
+        return math.inf
+    return a * b if node.op_type == "Mul" else a + b
 
 
 def sub(op, a, b):

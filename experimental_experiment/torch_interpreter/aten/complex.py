@@ -7,6 +7,7 @@ Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html and c1
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -29,6 +30,8 @@ from experimental_experiment.torch_interpreter.registry import (
     writes_complex_through,
     writes_through,
 )
+from experimental_experiment.torch_interpreter.simplify import is_finite
+from experimental_experiment.torch_interpreter.sizes import is_int, same_sizes, sizes_of
 
 aten = torch.ops.aten
 
@@ -73,7 +76,16 @@ def broadcast(op, real: ir.Value, imag: ir.Value) -> Parts:
     """Parts of one shape, from parts whose shapes broadcast."""
     if real.shape == imag.shape:
         return real, imag
-    return op.Expand(real, op.shape_of(imag)), op.Expand(imag, op.shape_of(real))
+    return spread(op, real, imag), spread(op, imag, real)
+
+
+def spread(op, part: ir.Value, other: ir.Value) -> ir.Value:
+    """One of two parts whose shapes broadcast, in the shape of both."""
+    sizes, more = sizes_of(op, other), rank(part) - rank(other)
+    known = same_sizes(op, part, [*sizes_of(op, part)[: max(more, 0)], *sizes])[max(more, 0) :]
+    if more >= 0 and all(is_int(size, 1) or same for size, same in zip(sizes, known)):
+        return part
+    return op.Expand(part, op.shape_of(other))
 
 
 def component_dtype(op) -> ir.DataType:
@@ -296,8 +308,25 @@ def linalg_vector_norm(op, self, ord, dim, keepdim, dtype):
 
 @translates_complex(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def mul(op, self, other):
-    """``(a + bi)(c + di)``."""
+    """``(a + bi)(c + di)``; a real number scales both parts of a finite one, where no product with 0 is NaN."""
+    for name, factor, other_name, z in (("self", self, "other", other), ("other", other, "self", self)):
+        if not is_real(op, name, factor) or not is_known_finite(op, z) or op.context.special_values:
+            continue
+        apart = not isinstance(z, ir.Value) or PARTS in z.meta
+        take, put = (parts_of, join) if apart and isinstance(factor, ir.Value) else (columns_of, join_columns)
+        scale, _ = take(op, name, factor)
+        return put(op, *broadcast(op, *(op.Mul(scale, part) for part in take(op, other_name, z))))
     return join_columns(op, *multiply_parts(op, columns_of(op, "self", self), columns_of(op, "other", other)))
+
+
+def is_real(op, name: str, value: Any) -> bool:
+    """Whether the argument *name* is a real tensor or a number without an imaginary part."""
+    return not is_complex(given(op, name)) if isinstance(value, ir.Value) else complex(value).imag == 0
+
+
+def is_known_finite(op, z: Any) -> bool:
+    """Whether a complex number, or all those of a tensor, are finite."""
+    return is_finite(op, z) if isinstance(z, ir.Value) else cmath.isfinite(z)
 
 
 @translates_complex(aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar)

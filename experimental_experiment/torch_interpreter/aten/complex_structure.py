@@ -17,9 +17,11 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.aten.complex import (
     BOOL,
     Parts,
+    broadcast,
     component_dtype,
     given,
     is_complex,
+    is_real,
     join,
     multiply_parts,
     parts,
@@ -91,6 +93,18 @@ def real_call(op, target, arguments: dict[str, Any]) -> Any:
     return translation.function(op, **registry.bind(target, translation, [], arguments))
 
 
+SUMS = frozenset(
+    (
+        aten.add.Scalar,
+        aten.add.Tensor,
+        aten.rsub.Scalar,
+        aten.rsub.Tensor,
+        aten.sub.Tensor,
+    )
+)
+"""Operators of which a real operand leaves the imaginary part of the other one."""
+
+
 def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
     """Register *target* as applied to the real and to the imaginary parts of the arguments *names*, by default the first.
 
@@ -113,7 +127,15 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
         results = []
         for position in (0, 1):
             taken = {name: part_of(op, given(op, name), arguments[name], position) for name in names}
+            if position and target in SUMS:  # nothing is added to an imaginary part
+                real = {name: value for name, value in taken.items() if is_real(op, name, arguments[name])}
+                taken |= {
+                    name: op.CastLike(0, value) if isinstance(value, ir.Value) else 0
+                    for name, value in real.items()
+                }
             results.append(real_call(op, target, arguments | taken))
+        if target in SUMS:
+            results = broadcast(op, *(op.Cast(part, to=component_dtype(op)) for part in results))
         fake = op.context.node.meta["val"]
         if isinstance(fake, (list, tuple)):
             return [join(op, *pair) if told.is_complex() else pair[0] for told, *pair in zip(fake, *results)]
