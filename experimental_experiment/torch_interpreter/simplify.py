@@ -54,7 +54,7 @@ def has_named_shape(x: ir.Value) -> bool:
 
 def is_finite(op, x: ir.Value) -> bool:
     """Whether no element is infinite, known from the operators before: those of `WITHIN_ONE` and what is computed of them."""
-    return largest(op, x, 8) <= LARGEST.get(x.dtype, 0)
+    return largest(op, x, 8) < math.inf
 
 
 LARGEST = {ir.DataType.FLOAT16: 2.0**15, ir.DataType.FLOAT: 2.0**127, ir.DataType.DOUBLE: 2.0**1023}
@@ -71,6 +71,12 @@ AS_LARGE = frozenset(
 
 def largest(op, x: ir.Value, reach: int) -> float:
     """A number that no element exceeds, of either sign; infinity when at most *reach* operators tell none. NaN is none of them."""
+    bound = bound_of(op, x, reach)
+    return bound if bound <= LARGEST.get(x.dtype, 0) else math.inf
+
+
+def bound_of(op, x: ir.Value, reach: int) -> float:
+    """The same, whether its dtype holds the number or not."""
     if is_small(x) and x.dtype in dtypes.FLOATS:
         return float(np.abs(x.const_value.numpy()).max(initial=0))
     node = op.producer(x)
