@@ -9,6 +9,14 @@ from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import optimize
 
 
+def pairs(keepdims: int, axis: int = -1) -> str:
+    """The length c of what lies along an axis of x, taken in float64."""
+    return (
+        f"i = Constant<value=int64[1]{{{axis}}}>() d = Cast<to=11>(x) "
+        f"n = ReduceL2<keepdims={keepdims}>(d, i) c = Cast<to=1>(n) "
+    )
+
+
 class TestArithmetic(RuleTestCase):
     BECOME = {
         "MulReciprocal": [
@@ -38,6 +46,16 @@ class TestArithmetic(RuleTestCase):
         ],
     }
     STAY = {
+        "SquareOfLength": [
+            ("float[N,3] x", pairs(1) + "y = Mul(c, c)", "float[N,1]"),  # not two parts
+            (
+                "float[N,2] x",
+                pairs(1) + "m = Mul(c, c) y = Add(m, c)",
+                "float[N,1]",
+            ),  # the length is read, too
+            ("float16[N,2] x", pairs(1) + "y = Mul(c, c)", "float[N,1]"),
+            ("float[2,N] x", pairs(1, axis=0) + "y = Mul(c, c)", "float[1,N]"),
+        ],
         "MulReciprocal": [
             (
                 "float[3] x",
@@ -72,6 +90,15 @@ class TestArithmetic(RuleTestCase):
             with self.subTest(rule):
                 text = f"agraph (float[N] x) => (float[1,N] y) {{ {nodes} }}"
                 self.assert_becomes(text, ["Unsqueeze", "Relu"], rule=rule)
+
+    def test_squares_of_lengths(self):
+        for inputs, keepdims, result, expected in (
+            ("float[N,3,2] x", 0, "float[N,3]", ["Split", "Mul", "Mul", "Add", "Squeeze"]),
+            ("float[N,2] x", 1, "float[N,1]", ["Split", "Mul", "Mul", "Add"]),
+        ):
+            with self.subTest(keepdims=keepdims):
+                text = f"agraph ({inputs}) => ({result} y) {{ {pairs(keepdims)} y = Mul(c, c) }}"
+                self.assert_becomes(text, expected, rule="SquareOfLength")
 
     def test_reciprocals_that_may_be_infinite_stay(self):
         model = parsed("agraph (float[2] x, float[2] w) => (float[2] y) { r = Reciprocal(w) y = Mul(r, x) }")

@@ -253,6 +253,27 @@ def pow_two(op, x, node):
     return op.Mul(x, x) if kept is x else kept
 
 
+length = P.Cast(P.ReduceL2(P.Cast(x), a, name="norm"))
+
+
+@rule(P.Mul(length, length, name="square"), set="default", special_values=False)
+def square_of_length(op, x, a, norm, square):
+    """The square of the length of pairs, taken in float64, is the sum of the squares of both parts: 0.24 to 0.32 of the time.
+
+    It overflows where that does. The length of infinity beside NaN is infinite, the sum is NaN.
+    """
+    axes = a.const_value.numpy().reshape(-1).tolist()
+    dtypes = [x.dtype, norm.inputs[0].dtype, square.outputs[0].dtype]
+    if dtypes != [ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT]:
+        return no("it is no length of float32, taken in float64")
+    if x.shape is None or axes not in ([-1], [len(x.shape) - 1]):
+        return no("it is not along the last axis")
+    if x.shape[-1] != 2:
+        return no("there are not two parts")
+    total = op.Add(*(op.Mul(part, part) for part in op.Split(x, axis=-1, num_outputs=2, outputs=2)))
+    return op.Squeeze(total, [-1]) if norm.attributes.get_int("keepdims", 1) == 0 else total
+
+
 @rule(P.Pow(x, 1.0, name="node"), set="default")
 def pow_one(op, x, node):
     """x ** 1 is x."""
