@@ -198,6 +198,35 @@ class TestRotaryEmbedding(RuleTestCase):
             graph(tables=tables, inputs=inputs), [*before, "RotaryEmbedding", "Reshape"], fires=True, opset=23
         )
 
+    def test_neighbours_of_heads_in_tokens(self):
+        """The Reshape that joins the pairs of the tables adds the axis of the heads, too."""
+        wide = "wide = Constant <value=int64[4]{0,0,1,4}> ()"
+        tables = f"""{wide} g = Unsqueeze (f, last) h = Concat <axis=-1> (g, g) a = Reshape (h, wide) cos = Cos (a) sin = Sin (a)
+        signs = Constant <value=float[4]{{-1,1,-1,1}}> () signed = Mul (sin, signs)"""
+        text = graph(NEIGHBOURS, tables, GRAPH.replace("[B,2,S,4]", "[1,S,2,4]"))
+        before = [
+            "Unsqueeze",
+            "Reshape",
+            "Cos",
+            "Squeeze",
+            "Sin",
+            "Squeeze",
+            "Reshape",
+        ]
+        for sizes in (1, 3):
+            self.assert_optimized(
+                text, [*before, "RotaryEmbedding", "Reshape"], fires=True, opset=23, sizes=sizes
+            )
+        computed = tables.replace(wide, "t = Shape (x) wide = Where (l, t, t)")
+        self.assert_stays(
+            graph(
+                NEIGHBOURS,
+                computed,
+                GRAPH.replace("[B,2,S,4]", "[1,S,1,4]").replace(") =>", ", bool[4] l) =>"),
+            ),
+            opset=23,
+        )
+
     def test_tables_of_one_token(self):
         """Positions that a table has no axis for, in heads and in tokens."""
         for sizes, shape in (("1,2,1,4", "4"), ("1,2,1,4", "1,4"), ("1,1,2,4", "4"), ("1,1,2,4", "1,4")):

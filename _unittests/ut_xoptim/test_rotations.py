@@ -116,6 +116,41 @@ class TestRotations(RuleTestCase):
         turned = ["Split", "Concat", *PRODUCTS]
         self.assert_becomes(text, ["Concat", "Mul", "Concat", *turned, *turned], rule="RotationOfHalves")
 
+    def test_what_is_no_rotation(self):
+        """Members that are factors of each other, tables that have more axes or pairs, a single pair."""
+        x, width = "float[B,T,3,8] x", "float[B,T,3,8] y"
+        axis = "m = Constant <value=int64[1]{-1}> () i = Constant <value=int64[2]{1,2}> ()"
+        columns = "p = Unsqueeze (u, m) q = Unsqueeze (v, m) w = Concat <axis=-1> (p, q)"
+        cases = {
+            "squares and a product": (
+                "RotationOfHalves", x, width,
+                f"{SPLIT} aa = Mul (a, a) bb = Mul (b, b) ab = Mul (a, b) u = Sub (aa, bb) v = Add (aa, ab) {CONCAT}",
+            ),
+            "a table and a product": (
+                "RotationOfHalves", f"{x}, float[4] c", width,
+                f"{SPLIT} aa = Mul (a, a) bb = Mul (b, b) ab = Mul (a, b) ac = Mul (a, c) u = Add (ac, ab) v = Sub (bb, aa) {CONCAT}",
+            ),
+            "joined along an axis that is not the last one of the tables": (
+                "RotationOfHalves", "float[3,8] x, float[2,3,4] c, float[2,3,4] s", "float[2,6,4] y",
+                f"{SPLIT} {TURNED} y = Concat <axis=1> (u, v)",
+            ),
+            "one pair for all of the tables": (
+                "RotationOfPairs", "float[N,K,2] x, float[3] c, float[3] s", "float[N,6] y",
+                f"a = Gather <axis=2> (x, none) b = Gather <axis=2> (x, single) {TURNED} {columns} t = Constant <value=int64[2]{{0,6}}> () "
+                "y = Reshape (w, t)",
+            ),
+            "a single pair": (
+                "RotationOfEveryTwo", "float[2] x, float[1,2] s", "float[1,2] y",
+                "a = Gather (x, none) b = Gather (x, single) n = Neg (b) p = Unsqueeze (n, m) q = Unsqueeze (a, m) "
+                "w = Concat <axis=-1> (p, q) r = Reshape (w, i) y = Mul (r, s)",
+            ),
+        }  # fmt: skip
+        for promise, (rule, inputs, result, nodes) in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(
+                    f"agraph ({inputs}) => ({result}) {{ {NUMBERS} {axis} {nodes} }}", rule=rule
+                )
+
     def test_what_stays(self):
         halves, pairs = "RotationOfHalves", "RotationOfPairs"
         wider = TURNED.replace("Mul (b, c)", "Mul (b, d)")

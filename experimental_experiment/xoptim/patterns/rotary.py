@@ -282,7 +282,14 @@ def first_of_pairs(op, table: ir.Value) -> ir.Value | None:
     is_repeated = same_sizes(before[:-1], after[:-1]) and len(set(twice.inputs)) == (
         1 if twice.op_type == "Concat" else 2
     )
-    return op.Squeeze(twice.inputs[0], [len(before) - 1]) if is_repeated else None
+    if not is_repeated:
+        return None
+    if same_sizes(before[:-2], table.shape[:-1]):
+        return op.Squeeze(twice.inputs[0], [len(before) - 1])
+    target = ints_of(node.inputs[1])  # it adds an axis too, that of the heads, or joins some
+    if target is None or target[-1] != last or 0 in target[len(before) - 1 :]:
+        return None
+    return op.Reshape(twice.inputs[0], [*target[:-1], last // 2], allowzero=attribute_of(node, "allowzero"))
 
 
 def constant_part(op, table: ir.Value, parts: Sequence[np.ndarray]) -> ir.Value | None:
