@@ -102,6 +102,7 @@ class TestReshaping(RuleTestCase):
             ("float[N,M] x, float[K] k", "float[N,1,K]", "n = Shape<end=1>(x) m = Shape(k) s = Constant<value=int64[1]{1}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t)"),
             ("float[N,M,6] x, float[2,K] k", "float[N,K,A]", "n = Shape<end=1>(x) m = Shape<start=1>(k) s = Constant<value=int64[1]{-1}>() t = Concat<axis=0>(n, m, s) y = Reshape(x, t)"),
             ("float[N,6,H,W] x, float[N,6,H,W] w", "float[N,2,3,H,W]", "n = Shape<end=1>(x) m = Shape<start=2>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s, m) y = Reshape(x, t) z = Reshape(w, t) k = Add(n, n) l = Neg(m)", "float[N,2,3,H,W] z, int64[1] k, int64[2] l"),
+            ("float[N,3,1,H,W] x", "float[N,6,H,W]", "n = Shape<end=1>(x) m = Shape<start=3>(x) s = Constant<value=int64[1]{6}>() t = Concat<axis=0>(n, s, m) r = Constant<value=int64[3]{2,1,1}>() e = Expand(x, r) y = Reshape(e, t)"),
             ("float[N,6,H,W] x", "float[N,2,3,W,H]", "n = Shape<end=1>(x) h = Shape<start=2,end=3>(x) w = Shape<start=3>(x) s = Constant<value=int64[2]{2,3}>() t = Concat<axis=0>(n, s, w, h) y = Reshape(x, t)"),
         ],
         "ReshapeTwice": [

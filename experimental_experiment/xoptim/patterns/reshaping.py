@@ -97,7 +97,10 @@ def reshape_to_computed_shape(op, x, node):
     result = moved(op, x, [node])
     if result is None:
         result = with_ones(op, x, shape_after(node))
-    if result is None and computes(node.inputs[1]) > len(node.inputs[1].uses()):
+    is_repeated = (
+        x.producer() is not None and x.producer().op_type == "Expand"
+    )  # heads have rules of their own
+    if result is None and not is_repeated and computes(node.inputs[1]) > len(node.inputs[1].uses()):
         result = parted(op, x, shape_after(node))
     return no("several sizes are computed") if result is None else result
 
