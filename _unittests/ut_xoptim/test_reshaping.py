@@ -146,6 +146,7 @@ class TestReshaping(RuleTestCase):
             ("bool[1,300] x, float[N,300] w, float[N,300] k", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Where(a, w, k) z = Not(a)", "bool[N,300] z"),
         ],
         "ElementwiseOfExpanded": [
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) b = Cast<to=16>(a) y = Cast<to=1>(b)"),
             ("bool[1,6] x, float[N,6] w", "bool[N,6]", "s = Shape(w) a = Expand(x, s) y = Not(a)"),
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[6]{1,2,3,4,5,6}>() y = Mul(a, k)"),
             ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[1,1]{2}>() y = Mul(a, k)"),
