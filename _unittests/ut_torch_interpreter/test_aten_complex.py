@@ -222,6 +222,18 @@ class TestComplex(ExporterTestCase):
                             dynamic=False,
                         )
 
+    def test_the_sine_of_infinity_times_0(self):
+        """NaN, which a sum of real numbers keeps; the real part of a complex one keeps it with special_values only."""
+        x, y = torch.randn(3), torch.tensor([1.0, math.inf, -math.inf])
+        self.assert_same_as_eager(lambda x, y: x + 0.0 * y.sin(), x, y)
+
+        def turned(x, y):
+            return torch.view_as_real(x + 1j * y.sin())
+
+        self.assert_same_as_eager(turned, x, y, special_values=True)
+        model = self.assert_same_as_eager(turned, x, x, others=[(x.flip(0), x / 2)])
+        self.assertEqual({"Sin", "Unsqueeze", "Concat"}, {node.op_type for node in model.graph.node})
+
     def test_infinite_numbers_times_a_real_operand(self):
         """A product with the imaginary part 0 of a real number is NaN in eager, too."""
         cases = (

@@ -355,26 +355,6 @@ class TestSimplifications(EmitterTestCase):
         self.assertEqual(["Sub", "Div", "Add", "Mul", "Pow", "Add"], self.kinds())
         self.assertIs(count, self.op.Add(count, 0))
 
-    def test_a_sum_with_a_product_of_0(self):
-        """It is left where an infinity would make it NaN, and where it has another shape or an unknown one."""
-        x, y, row = self.value("n", 4), self.value("n", 4, name="y"), self.value(4, name="row")
-        finite = self.op.Mul(self.op.Neg(self.op.Add(self.op.Sin(y), self.op.Tanh(x))), 0.0)
-        self.assertIs(x, self.op.Add(x, finite))
-        self.assertIs(x, self.op.Add(finite, x))
-        for other in (
-            self.op.Mul(y, 0.0),
-            self.op.Mul(self.op.Sin(row), 0.0),
-            self.op.Mul(self.op.Mul(self.op.Mul(self.op.Sin(y), 1e30), 1e30), 0.0),
-            self.op.Mul(self.op.Sin(y), 2.0),
-        ):
-            self.assertEqual("Add", self.op.Add(x, other).producer().op_type)
-        unknown = self.value(None, 4, name="unknown")
-        self.assertEqual(
-            "Add", self.op.Add(unknown, self.op.Mul(self.op.Sin(unknown), 0.0)).producer().op_type
-        )
-        self.op.context.special_values = True
-        self.assertEqual("Add", self.op.Add(x, finite).producer().op_type)
-
     def test_a_square_is_a_product(self):
         x = self.value("n", 4)
         self.assertEqual([x, x], list(self.op.Pow(x, 2.0).producer().inputs))

@@ -30,26 +30,7 @@ def add(op, a, b):
     """A sum with 0, which is another number for -0.0 only."""
     if op.context.special_values and a.dtype in dtypes.FLOATS:
         return None
-    for x, other in ((a, b), (b, a)):
-        if is_times_zero(op, other) and has_named_shape(x) and x.shape == other.shape:
-            return x
     return unless_both(a, b, 0)
-
-
-def is_times_zero(op, x: ir.Value) -> bool:
-    """Whether a value is the product of 0 and finite numbers, as the real part of ``1j * x.sin()`` is."""
-    node = op.producer(x)
-    return (
-        node is not None
-        and node.op_type == "Mul"
-        and any(holds_only(factor, 0) for factor in node.inputs)
-        and is_finite(op, x)
-    )
-
-
-def has_named_shape(x: ir.Value) -> bool:
-    """Whether all sizes are numbers, or have names."""
-    return x.shape is not None and all(isinstance(size, int) or size.value is not None for size in x.shape)
 
 
 def is_finite(op, x: ir.Value) -> bool:

@@ -7,7 +7,7 @@ Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -32,6 +32,7 @@ from experimental_experiment.torch_interpreter.aten.complex_pairs import pair_ar
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
+from experimental_experiment.torch_interpreter.simplify import holds_only, is_finite
 from experimental_experiment.torch_interpreter.sizes import sizes_of, volume
 
 aten = torch.ops.aten
@@ -105,6 +106,23 @@ SUMS = frozenset(
 """Operators of which a real operand leaves the imaginary part of the other one."""
 
 
+def unless_zero(op, part: Any, parts: Mapping[str, Any]) -> Any:
+    """0 for a real part that is the product of 0 and finite numbers, as that of ``1j * x.sin()``, beside another one of its shape."""
+    node = op.producer(part) if isinstance(part, ir.Value) else None
+    if node is None or node.op_type != "Mul" or not is_finite(op, part):
+        return part
+    if not any(holds_only(factor, 0) for factor in node.inputs):
+        return part
+    others = [other for other in parts.values() if isinstance(other, ir.Value) and other is not part]
+    is_same = [has_named_shape(other) and other.shape == part.shape for other in others]
+    return 0 if is_same == [True] else part
+
+
+def has_named_shape(x: ir.Value) -> bool:
+    """Whether all sizes are numbers, or have names."""
+    return x.shape is not None and all(isinstance(size, int) or size.value is not None for size in x.shape)
+
+
 def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
     """Register *target* as applied to the real and to the imaginary parts of the arguments *names*, by default the first.
 
@@ -133,6 +151,8 @@ def by_parts(target: torch._ops.OpOverload, *names: str) -> None:
                     name: op.CastLike(0, value) if isinstance(value, ir.Value) else 0
                     for name, value in real.items()
                 }
+            elif target in SUMS and not op.context.special_values:
+                taken = {name: unless_zero(op, value, taken) for name, value in taken.items()}
             results.append(real_call(op, target, arguments | taken))
         if target in SUMS:
             results = broadcast(op, *(op.Cast(part, to=component_dtype(op)) for part in results))

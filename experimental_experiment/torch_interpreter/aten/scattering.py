@@ -17,7 +17,6 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.runtime.scattering import are_whole, vector_along
 from experimental_experiment.torch_interpreter.sizes import has_size, sizes_of
 
 aten = torch.ops.aten
@@ -158,6 +157,34 @@ def with_lines(
         return scattered(op, x, dim, *lines(op, x, dim, index, source), reduction)
     positions = op.Unsqueeze(op.Cast(flat(op, index), to=INT64), [1])
     return op.ScatterND(x, positions, source, reduction=reduction)
+
+
+def are_whole(x: ir.Value, indices: ir.Value, axis: int) -> bool:
+    """Whether all axes but one have the same size in both."""
+    sizes = zip(x.shape, indices.shape)
+    return all(
+        one == other and one != ir.SymbolicDim(None)
+        for place, (one, other) in enumerate(sizes)
+        if place != axis
+    )
+
+
+def vector_along(op, indices: ir.Value, axis: int) -> ir.Value | None:
+    """The positions as a tensor of one element along all axes but one, None when they differ along another one."""
+    if indices.const_value is not None:
+        places = indices.const_value.numpy()
+        first = places[tuple(slice(None) if place == axis else slice(1) for place in range(places.ndim))]
+        return op.constant(first) if first.size and (places == first).all() else None
+    node = indices.producer()
+    if node is not None and node.op_type == "Cast":
+        vector = vector_along(op, node.inputs[0], axis)
+        return None if vector is None else op.Cast(vector, to=indices.dtype)
+    if node is None or node.op_type != "Expand":
+        return None
+    vector = node.inputs[0]
+    sizes = [1] * (rank(indices) - rank(vector)) + list(vector.shape)
+    is_vector = all(size == 1 for place, size in enumerate(sizes) if place != axis)
+    return vector if is_vector and sizes[axis] == indices.shape[axis] else None
 
 
 def count_of_slices(op, x: ir.Value, dim: int, index: ir.Value, number: ir.Value) -> ir.Value:

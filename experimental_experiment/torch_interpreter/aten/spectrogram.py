@@ -84,7 +84,8 @@ def istft(
 ):
     """The signal whose frames have these transforms: overlapping frames are added, then divided by the windows' squares.
 
-    The squares are of the window's dtype up to the quotient, as eager adds them. torch refuses windows whose squares add up to nothing; nothing checks this here.
+    The squares of a window of floats are of its dtype up to the quotient, as eager adds them. torch refuses windows whose squares add up
+    to nothing; nothing checks this here.
     """
     if is_complex(given(op, "window")) or return_complex:
         raise Untranslatable("a complex signal")

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.scattering import are_whole, vector_along
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.promotion import raised, rounded
 from experimental_experiment.torch_interpreter.runtime.table import repairs
@@ -20,8 +21,6 @@ EXTREMA = ("max", "min")
 
 MANY, SLICE = 256, 4
 """Elements, and elements of a slice, that are written one by one as fast."""
-
-UNKNOWN = ir.SymbolicDim(None)
 
 ONE_THREAD = 200_000
 """onnxruntime leaves so many updated elements to one thread, measured: up to 205 000 always, 215 000 to two."""
@@ -129,12 +128,6 @@ def whole_slices(op, x, indices, updates, *, axis=0, reduction=None):
     return op.Transpose(rows, perm=inverse(front))
 
 
-def are_whole(x: ir.Value, indices: ir.Value, axis: int) -> bool:
-    """Whether all axes but one have the same size in both."""
-    sizes = zip(x.shape, indices.shape)
-    return all(one == other and one != UNKNOWN for place, (one, other) in enumerate(sizes) if place != axis)
-
-
 def are_many(x: ir.Value, indices: ir.Value, axis: int) -> bool:
     """Whether slices are worth to be written whole: those of the first axis when they are wide, of another one when they are most of it."""
     size, count = x.shape[axis], indices.shape[axis]
@@ -143,24 +136,6 @@ def are_many(x: ir.Value, indices: ir.Value, axis: int) -> bool:
         return isinstance(size, int) and isinstance(count, int) and 2 * count >= size and elements >= MANY
     width = math.prod(known if isinstance(known, int) else SLICE for known in indices.shape[1:])
     return width >= SLICE and (elements >= MANY or not indices.shape.is_static())
-
-
-def vector_along(op, indices: ir.Value, axis: int) -> ir.Value | None:
-    """The positions as a tensor of one element along all axes but one, None when they differ along another one."""
-    if indices.const_value is not None:
-        places = indices.const_value.numpy()
-        first = places[tuple(slice(None) if place == axis else slice(1) for place in range(places.ndim))]
-        return op.constant(first) if first.size and (places == first).all() else None
-    node = indices.producer()
-    if node is not None and node.op_type == "Cast":
-        vector = vector_along(op, node.inputs[0], axis)
-        return None if vector is None else op.Cast(vector, to=indices.dtype)
-    if node is None or node.op_type != "Expand":
-        return None
-    vector = node.inputs[0]
-    sizes = [1] * (rank(indices) - rank(vector)) + list(vector.shape)
-    is_vector = all(size == 1 for place, size in enumerate(sizes) if place != axis)
-    return vector if is_vector and sizes[axis] == indices.shape[axis] else None
 
 
 @repairs(

@@ -97,9 +97,8 @@ def reshape_to_computed_shape(op, x, node):
     result = moved(op, x, [node])
     if result is None:
         result = with_ones(op, x, shape_after(node))
-    is_repeated = (
-        x.producer() is not None and x.producer().op_type == "Expand"
-    )  # heads have rules of their own
+    # repeated heads have rules of their own
+    is_repeated = x.producer() is not None and x.producer().op_type == "Expand"
     if result is None and not is_repeated and nodes_of_shape(node.inputs[1]) > len(node.inputs[1].uses()):
         result = parted(op, x, shape_after(node))
     return no("several sizes are computed") if result is None else result

@@ -76,7 +76,8 @@ def group_query_attention(op, root, found):
     """Attention whose keys and values were appended to a cache: the operator appends them itself, to the past itself if it has room.
 
     In no set: with past and present in two buffers it takes longer, measured with onnxruntime 1.31 1.02 of the time of a step after 512
-    tokens, 1.10 after 1024; in one buffer 0.84 after 512, of Gemma 2, whose scores are capped, 0.75. onnxruntime refuses several rows of several tokens after a past that is not empty.
+    tokens, 1.10 after 1024; in one buffer 0.84 after 512, of Gemma 2, whose scores are capped, 0.75. onnxruntime refuses several
+    rows of several tokens after a past that is not empty.
     """
     keys, values = found["keys"].outputs[0], found["values"].outputs[0]
     if any(attribute_of(found[name], "axis") not in (2, -2) for name in ("keys", "values")):
