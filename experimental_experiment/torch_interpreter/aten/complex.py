@@ -15,6 +15,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.bounds import is_finite
 from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
 from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot, squared
@@ -30,7 +31,6 @@ from experimental_experiment.torch_interpreter.registry import (
     writes_complex_through,
     writes_through,
 )
-from experimental_experiment.torch_interpreter.simplify import is_finite
 from experimental_experiment.torch_interpreter.sizes import is_int, same_sizes, sizes_of
 
 aten = torch.ops.aten

@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.aten.bounds import is_finite
 from experimental_experiment.torch_interpreter.aten.complex import (
     BOOL,
     Parts,
@@ -32,7 +33,7 @@ from experimental_experiment.torch_interpreter.aten.complex_pairs import pair_ar
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates_complex
-from experimental_experiment.torch_interpreter.simplify import holds_only, is_finite
+from experimental_experiment.torch_interpreter.simplify import holds_only
 from experimental_experiment.torch_interpreter.sizes import sizes_of, volume
 
 aten = torch.ops.aten
