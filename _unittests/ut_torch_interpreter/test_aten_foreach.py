@@ -180,7 +180,7 @@ class TestForeach(ExporterTestCase):
         )
 
     def test_torchs_database(self):
-        """One sample of each overload."""
+        """One sample of each overload, whose lists have 20 entries, each as the others: the first two."""
         tables = ("unary", "binary", "pointwise", "reduce", "other")
         for info in (info for table in tables for info in getattr(database, f"foreach_{table}_op_db")):
             seen = set()
@@ -192,7 +192,8 @@ class TestForeach(ExporterTestCase):
                     continue
                 seen.add(form)
                 with self.subTest(info.name, form=form):
-                    module = Call(info.op, (sample.input, *sample.args), {})
+                    lists = [x[:2] if isinstance(x, list) else x for x in (sample.input, *sample.args)]
+                    module = Call(info.op, tuple(lists), {})
                     self.export_and_compare(module, module.tensors())
 
     def test_what_an_earlier_entry_writes(self):
