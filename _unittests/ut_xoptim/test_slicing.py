@@ -1,5 +1,7 @@
 """Rules of slices, joins, splits and gathers."""
 
+import collections
+import itertools
 import sys
 import unittest
 
@@ -10,7 +12,7 @@ import onnx_ir as ir
 from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
-from experimental_experiment.xoptim.patterns.slicing import ENDLESS, composed
+from experimental_experiment.xoptim.patterns.slicing import ENDLESS, composed, part_around, part_with
 
 
 def constants(**values):
@@ -47,6 +49,12 @@ class TestSlicing(RuleTestCase):
             ("float[N,2] x, float[N,3] w", "float[N,2]", constants(s=[0], e=[-3], a=[1]) + "c = Concat<axis=1>(x, w) b = Slice(c, s, e, a) y = Neg(b)", ["Neg"]),
             ("float[N,2] x, float[N,M] w, float[N,3] v", "float[N,3]", constants(s=[-3], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w, v) b = Slice(c, s, e, a) y = Neg(b)", ["Neg"]),
             ("float[N,2] x, float[N,M] w, float[N,3] v", "float[N,K]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w, v) y = Slice(c, s, e, a)", ["Concat"]),
+            ("float[N,2] x, float[N,3] w", "float[N,1]", constants(s=[3], e=[4], a=[1]) + "c = Concat<axis=-1>(x, w) b = Slice(c, s, e, a) y = Neg(b) z = Abs(c)", ["Concat", "Slice", "Neg", "Abs"], "float[N,5] z"),
+            ("float[N,2] x, float[N,M] w", "float[N,K]", constants(s=[3], e=[-1], a=[1]) + "c = Concat<axis=-1>(x, w) y = Slice(c, s, e, a)", ["Slice"]),
+            ("float[N,4] x, float[N,M] w", "float[N,2]", constants(s=[1], e=[3], a=[1]) + "c = Concat<axis=-1>(x, w) y = Slice(c, s, e, a)", ["Slice"]),
+            # two rows are written one after the other, then one is cut
+            ("float[N,1] x, float[N,1] w, float[N,4] v", "float[N,6]", constants(z=[0], s=[1], f=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(v, x, w) d = Slice(c, z, s, a) t = Slice(c, f, e, a) y = Concat<axis=1>(d, w, t)", ["Concat", "Slice", "Slice", "Concat"]),
+            ("float[N,1] x, float[N,1] w, float[N,4] v", "float[N,7]", constants(z=[0], s=[2], f=[3], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w, x, v) d = Slice(c, z, s, a) t = Slice(c, f, e, a) y = Concat<axis=1>(d, w, t)", ["Concat", "Concat"]),
         ],
         "ConcatOne": [("float[N,2] x", "float[N,2]", "c = Concat<axis=-1>(x) y = Neg(c)", ["Neg"])],
         "ConcatEmpty": [
@@ -89,6 +97,13 @@ class TestSlicing(RuleTestCase):
         "GatherOfConcat": [
             ("float[N,1] x, float[N,1] w", "float[N]", constants(i=-1) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i) z = Neg(c)", ["Concat", "Squeeze", "Neg"], "float[N,2] z"),
             ("float[N,1] x, float[N,1] w", "float[N,1]", constants(i=[0]) + "c = Concat<axis=-1>(x, w) b = Gather<axis=1>(c, i) y = Neg(b)", ["Neg"]),
+            ("float[N,1] x, float[N,2] w", "float[N]", constants(i=2) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)", ["Gather"]),
+            ("float[N,K] x, float[N,2] w", "float[N,1]", constants(i=[-2]) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)", ["Gather"]),
+            ("float[N,1] x, float[N,2] w", "float[N]", constants(i=0) + "c = Concat<axis=-1>(x, w) b = Concat<axis=1>(c, w) y = Gather<axis=1>(b, i)", ["Squeeze"]),
+        ],
+        "GatherOfSlice": [
+            ("float[N,M] x", "float[N]", constants(s=[1], e=[ALL], a=[-1], i=1) + "b = Slice(x, s, e, a) y = Gather<axis=-1>(b, i) z = Abs(b)", ["Slice", "Gather", "Abs"], "float[N,K] z"),
+            ("float[N,5] x", "float[N,1]", constants(s=[1], e=[4], a=[1], i=[2]) + "b = Slice(x, s, e, a) y = Gather<axis=1>(b, i)", ["Gather"]),
         ],
         "GatherOfNeighbours": [
             ("float[N,5] x", "float[N,3]", constants(i=[-3, 3, 4]) + "y = Gather<axis=-1>(x, i)", ["Slice"]),
@@ -129,7 +144,7 @@ class TestSlicing(RuleTestCase):
             ("float[8] x", "float[5]", constants(s=[1], e=[7]) + "c = Slice(x, s, e) y = Slice(c, s, e) z = Neg(c)", "float[6] z"),
         ],
         "SliceOfConcat": [
-            ("float[N,2] x, float[N,3] w", "float[N,2]", constants(s=[3], e=[ALL], a=[1]) + "c = Concat<axis=-1>(x, w) y = Slice(c, s, e, a)"),
+            ("float[N,2] x, float[N,3] w", "float[N,2]", constants(s=[1], e=[3], a=[1]) + "c = Concat<axis=-1>(x, w) y = Slice(c, s, e, a)"),
             ("float[N,2] x, float[M,2] w", "float[K,1]", constants(s=[0], e=[1], a=[1]) + "c = Concat<axis=0>(x, w) y = Slice(c, s, e, a)"),
             ("float[2,N] x, float[2,M] w", "float[2,K]", constants(s=[2], e=[ALL], a=[1]) + "c = Concat<axis=1>(x, w) y = Slice(c, s, e, a)"),
         ],
@@ -166,7 +181,16 @@ class TestSlicing(RuleTestCase):
             ("float[N,3] x", "float[3,3]", constants(i=[0, 1, 2]) + "y = Gather<axis=0>(x, i)"),
         ],
         "UnsqueezedGather": [("float[N,3,2] x", "float[1,N,2]", constants(i=1, a=[0]) + "c = Gather<axis=1>(x, i) y = Unsqueeze(c, a)")],
-        "GatherOfConcat": [("float[N,1] x, float[N,2] w", "float[N]", constants(i=1) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)")],
+        "GatherOfConcat": [
+            ("float[N,K] x, float[N,2] w", "float[N]", constants(i=0) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)"),
+            ("float[N,1] x, float[N,2] w", "float[N,2]", constants(i=[0, 2]) + "c = Concat<axis=-1>(x, w) y = Gather<axis=1>(c, i)"),
+        ],
+        "GatherOfSlice": [
+            ("float[N,M] x", "float[N]", constants(s=[-2], e=[ALL], a=[1], i=0) + "b = Slice(x, s, e, a) y = Gather<axis=1>(b, i)"),
+            ("float[N,M] x", "float[N]", constants(s=[1], e=[-1], a=[1], i=0) + "b = Slice(x, s, e, a) y = Gather<axis=1>(b, i)"),
+            ("float[N,M] x", "float[N]", constants(s=[0], e=[ALL], a=[1], t=[2], i=1) + "b = Slice(x, s, e, a, t) y = Gather<axis=1>(b, i)"),
+            ("float[4,M] x", "float[M]", constants(s=[1], e=[ALL], a=[1], i=1) + "b = Slice(x, s, e, a) y = Gather<axis=0>(b, i)"),
+        ],
         "GatherOfNeighbours": [
             ("float[N,5] x", "float[N,3]", constants(i=[4, 3, 2]) + "y = Gather<axis=-1>(x, i)"),
             ("float[N,5] x", "float[2,5]", constants(i=[0, 1]) + "y = Gather(x, i)"),
@@ -230,22 +254,44 @@ class TestGrowingConcat(unittest.TestCase):
         for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
             np.testing.assert_array_equal(a, b)
 
+    def written(self, count: int) -> onnx.ModelProto:
+        """Zeros whose rows are written one after the other, each from the one before."""
+        turns = " ".join(
+            f"g{turn} = Gather<axis=0>(y{turn - 1}, i{turn - 1}) n{turn} = Sin(g{turn}) "
+            f"a{turn} = Slice(y{turn - 1}, i0, i{turn}, i0) b{turn} = Slice(y{turn - 1}, i{turn + 1}, end, i0) "
+            f"y{turn} = Concat<axis=0>(a{turn}, n{turn}, b{turn})"
+            for turn in range(1, count)
+        )
+        ends = constants(end=[ALL], **{f"i{turn}": [turn] for turn in range(count + 1)})
+        return parsed(f"agraph (float[{count},N] y0) => (float[{count},N] y{count - 1}) {{ {ends} {turns} }}")
+
+    def test_rows_that_are_written_are_joined_once(self):
+        for opset in (13, 20):
+            model = self.written(7)
+            model.opset_import[0].version = opset
+            optimized = optimize(model)
+            self.assertEqual(["Slice", *["Sin"] * 6, "Concat"], operators(optimized))
+            for a, b in zip(*(session(item).run(None, drawn(model)) for item in (model, optimized))):
+                np.testing.assert_array_equal(a, b)
+
     def test_the_work_is_linear(self):
         """A long chain takes no more calls of functions a node than a short one."""
-        calls = {}
-        for count in (20, 100, 400):  # what is made once is made by the first
-            model = ir.from_proto(self.growing(count))
-            events = []
-            sys.setprofile(
-                lambda frame, event, _, events=events: events.append(event) if event == "call" else None
-            )
-            try:
-                optimize(model)
-            finally:
-                sys.setprofile(None)
-            self.assertEqual(count + 1, len(model.graph))
-            calls[count] = len(events) / count
-        self.assertLess(calls[400], 1.2 * calls[100], calls)
+        for chain in (self.growing, self.written):
+            calls = {}
+            for count in (20, 100, 400):  # what is made once is made by the first
+                model = ir.from_proto(chain(count))
+                events = []
+                sys.setprofile(
+                    lambda frame, event, _, events=events: events.append(event) if event == "call" else None
+                )
+                try:
+                    optimize(model)
+                finally:
+                    sys.setprofile(None)
+                self.assertEqual(count + 1, len(model.graph))
+                calls[count] = len(events) / count
+            with self.subTest(chain.__name__):
+                self.assertLess(calls[400], 1.2 * calls[100], calls)
 
     def test_a_function_of_that_name_is_not_taken_apart(self):
         model = onnx.parser.parse_model(
@@ -303,6 +349,35 @@ class TestComposed(unittest.TestCase):
                 if span is not None:
                     self.assertEqual(wanted, as_onnx(values, *span).tolist(), (first, second, size))
         self.assertGreater(known, 100)
+
+
+class TestParts(unittest.TestCase):
+    def test_it_takes_what_a_slice_or_an_index_of_all_takes(self):
+        """Every slice and every index of parts of all small sizes, the last or the first of which is unknown."""
+        known = collections.Counter()
+        places = [-ALL, -4, -1, 0, 1, 2, 3, 4, 5, 9, ENDLESS, ALL]
+        for sizes in itertools.product(range(3), range(3), range(4)):
+            bounds = itertools.accumulate(sizes, initial=0)
+            rows = [np.arange(start, start + size) for start, size in zip(bounds, sizes)]
+            joined = np.concatenate(rows)
+            for unknown in (None, 0, 2):
+                shapes = ["N" if place == unknown else size for place, size in enumerate(sizes)]
+                values = [
+                    ir.Value(name=str(place), shape=ir.Shape([size])) for place, size in enumerate(shapes)
+                ]
+                for start, end in itertools.product(places, places):
+                    around = part_around(values, 0, start, end)
+                    known["slice"] += around is not None
+                    if around is not None:
+                        value, *span = around
+                        found = rows[values.index(value)][slice(*span)]
+                        self.assertEqual(joined[start:end].tolist(), found.tolist(), (shapes, start, end))
+                for index in range(-len(joined), len(joined)):
+                    one = part_with(values, 0, index)
+                    known["index"] += one is not None
+                    if one is not None:
+                        self.assertEqual(joined[index], rows[values.index(one[0])][one[1]], (shapes, index))
+        self.assertGreater(min(known.values()), 100)
 
 
 ROWS = ["Transpose", "Gather", "Transpose"]
