@@ -314,8 +314,8 @@ class TestBranches(ExporterTestCase):
     )
 
     def test_both_sides_are_in_the_model(self):
-        for function in self.EXPORTED:
-            for shapes in (None, SHAPES):
+        for place, function in enumerate(self.EXPORTED):
+            for shapes in (None, SHAPES) if place < 4 else (SHAPES,):
                 with self.subTest(function.__name__, shapes=shapes), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     others = [args for args in OTHERS if shapes or args[0].shape == X.shape]
