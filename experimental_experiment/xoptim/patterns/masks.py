@@ -1,4 +1,4 @@
-"""Masks of attention: conditions that never change, guards against rows that let nothing through where there are none.
+"""Masks of attention: conditions that never change, what is added to scores. `guards` has those of the rows that they close.
 
 A mask is written from positions: ``LessOrEqual(keys, queries)`` with ``keys`` a Range seen as [1, 1, 1, keys] and
 ``queries`` one seen as [1, 1, queries, 1]. What is proved here holds for all sizes.
@@ -20,7 +20,6 @@ from experimental_experiment.xoptim.pattern import (
     ints_of,
     number_of,
     optional,
-    softmax_axis,
     var,
 )
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of, uniform
@@ -28,9 +27,6 @@ from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import broadcast, is_same, same_sizes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
-
-MOST_READ = 2**17
-"""Constants of more elements are not read."""
 
 MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """What keeps the sign of numbers, and whether there is one."""
@@ -147,60 +143,6 @@ def add_zeros(op, x, bias, node):
     return x if array.size and not array.flat[0] and not array.any() else None
 
 
-LARGEST = P.one_of("ReduceMax", "ReduceLogSumExp")(bias, optional("axes"), name="largest", shared=True)
-
-
-@rule(
-    P.Where(P.Equal(LARGEST, -math.inf, shared=True) | P.Less(LARGEST, 0.0, shared=True), 0.0, x),
-    set="default",
-    looks_further=True,
-)
-def guard_of_values(op, x, bias, axes, largest, root):
-    """Where(a row of the mask is minus infinity, 0, x) is x, when each row lets a position through.
-
-    So is Where(a row of the mask is less than 0, 0, x), of a mask of 0 and minus infinity.
-    Measured with onnxruntime 1.31: attention 0.96 of the time for a token after 512, 0.92 for 128 tokens.
-    """
-    reduced = ints_of(axes) if axes is not None else attribute_of(largest, "axes")
-    if bias.shape is None or reduced not in ([-1], [len(bias.shape) - 1]) or not has_shape_of(x, root):
-        return None
-    if root.inputs[0].producer().op_type == "Less" and not is_mask(bias):
-        return no("a row of the mask may be less than 0")
-    return x if adds_less_than_infinity(bias) else no("a row of the mask may let nothing through")
-
-
-@rule(
-    P.Where(P.Equal(LARGEST, -math.inf, shared=True), 0.0, x),
-    set="default",
-    special_values=False,
-    looks_further=True,
-)
-def guard_of_products(op, x, bias, root):
-    """The same guard of a bias that is a sum of products with tables, as that of positions relative to each other in SAM is.
-
-    Where such products overflow in a whole row the result is NaN.
-    Measured with onnxruntime 1.31: a SamVisionModel 0.92 of the time, where its tables keep their size too.
-    """
-    if not has_shape_of(x, root):
-        return None
-    return x if is_of_products(bias) else no("no sum of products with finite tables")
-
-
-COUNT = P.ReduceSum(P.Cast(mask, shared=True), optional("axes"), name="count", shared=True)
-
-
-@rule(P.Where(P.Less(COUNT, const("least"), shared=True), 0.0, x), set="default")
-def guard_of_counts(op, x, mask, axes, count, least, root):
-    """The same guard as torch.onnx.export writes it, which counts what each row lets through: Where(count < 1, 0, x)."""
-    reduced = ints_of(axes) if axes is not None else attribute_of(count, "axes")
-    if mask.shape is None or reduced not in ([-1], [len(mask.shape) - 1]) or not has_shape_of(x, root):
-        return None
-    number = number_of(least)
-    if mask.dtype != ir.DataType.BOOL or number is None or not number <= 1:
-        return no("a row that lets a position through may be less")
-    return x if opens_each_row(mask) else no("a row of the mask may let nothing through")
-
-
 @rule(P.Mul(P.Cast(P.Not(mask)), const("factor")), set="default", special_values=False)
 def closed_times_number(op, mask, factor):
     """A number where a mask is false and 0 elsewhere, as torch.onnx.export writes what is added to scores, is Where(mask, 0, number)."""
@@ -213,29 +155,6 @@ def closed_times_number(op, mask, factor):
     ):
         return no("the factor is no finite number")
     return op.Where(mask, op.constant(0, factor.dtype), factor)
-
-
-@rule(
-    P.Where(
-        P.IsNaN(P.Softmax(P.Add(x, bias, shared=True), name="weights", shared=True)),
-        0.0,
-        P.Softmax(name="guarded", shared=True),
-    ),
-    set="default",
-    special_values=False,
-)
-def guard_of_weights(op, bias, weights, guarded):
-    """The same guard in its other form, Where(IsNaN(weights), 0, weights): such rows are the only ones that have NaN.
-
-    Scores that are infinite or NaN themselves then give NaN, as they do in eager.
-    """
-    axis = softmax_axis(weights, op.opset)
-    result = weights.outputs[0]
-    if weights is not guarded or bias.shape is None or result.shape is None:
-        return None
-    if axis not in (-1, len(result.shape) - 1):
-        return no("the rows are along another axis")
-    return result if adds_less_than_infinity(bias) else no("a row of the mask may let nothing through")
 
 
 # ---- what is known of masks
@@ -252,73 +171,10 @@ def has_shape_of(value: ir.Value, node: ir.Node) -> bool:
     )
 
 
-def adds_less_than_infinity(bias: ir.Value) -> bool:
-    """Whether a mask that is added has a number above minus infinity in each row."""
-    array = array_of(bias)
-    if array is not None:
-        return bool((array > -math.inf).any(axis=-1).all()) if array.shape else False
-    if is_finite(bias):
-        return True
-    node = bias.producer()
-    first = in_first_column(bias)
-    if first is not None or node is None or node.op_type != "Where":
-        return first is not None and first > -math.inf
-    mask, opened, closed = node.inputs
-    if is_finite(opened) and is_finite(closed):
-        return True
-    return is_finite(opened) and opens_each_row(mask)
-
-
 def is_mask(bias: ir.Value) -> bool:
     """Whether what is added to scores holds nothing but 0 and minus infinity."""
     array = array_of(bias)
     return is_open_or_closed(bias) if array is None else bool(((array == 0) | (array == -math.inf)).all())
-
-
-def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
-    """Whether a value is a product with a table, or a sum of some, moved or not: numbers, but for an overflow."""
-    node = source_of(value, MOVES | {"Transpose"}).producer()
-    if node is None or not reach:
-        return False
-    if node.op_type == "Add":
-        return all(is_of_products(part, reach - 1) for part in node.inputs)
-    return node.op_type in ("Einsum", "MatMul") and any(
-        is_table(node, number) for number in range(len(node.inputs))
-    )
-
-
-def is_table(node: ir.Node, number: int) -> bool:
-    """Whether an operand of an Einsum or MatMul is a table of finite numbers of both signs, and an axis of it is summed over.
-
-    Another one makes minus infinity of minus infinity, as ones do that repeat a mask, or a matrix that averages one.
-    """
-    operand = node.inputs[number]
-    tensor = constant_of(source_of(operand, MOVES - {"Cast"} | {"Gather", "Transpose"}))
-    if (
-        tensor is None
-        or tensor.size > MOST_READ
-        or not tensor.dtype.is_floating_point()
-        or operand.shape is None
-    ):
-        return False
-    if node.op_type == "Einsum":
-        operands, _, result = attribute_of(node, "equation").replace(" ", "").partition("->")
-        letters = operands.split(",")[number]
-        is_known = letters.isalpha() and bool(result)
-        summed = [size for letter, size in zip(letters, operand.shape) if letter not in result]
-    else:
-        is_known = node.op_type == "MatMul" and len(operand.shape) > 1
-        summed = [operand.shape[-1 - number]] if is_known else []
-    if not is_known or not any(isinstance(size, int) and size > 1 for size in summed):
-        return False
-    array = tensor.numpy()
-    return bool((abs(array) < math.inf).all()) and array.min() <= 0 <= array.max()
-
-
-def is_finite(value: ir.Value) -> bool:
-    """Whether a value holds finite numbers only: a small constant, or what is moved or looked up there."""
-    tensor = constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
-    return tensor is not None and tensor.size <= MOST_READ and bool((abs(tensor.numpy()) < math.inf).all())
 
 
 def source_of(value: ir.Value, operators: frozenset[str] | set[str]) -> ir.Value:
