@@ -172,6 +172,11 @@ class TestLinearOfJoinedRows(RuleTestCase):
             ),
             "a result that another reads": self.graph(y="float[B,5,4] y, float[N,4] g"),
             "a weight that is computed": self.graph("g = Gemm (r, z, b)", more=", float[3,4] z"),
+            "rows of no axis": self.graph(
+                "g = Gemm (r, one, b)",
+                x="B,5",
+                rows="column = Constant <value=int64[2]{-1,1}> () one = Constant <value=float[1,4]{1,-2,3,4}> () r = Reshape (x, column)",
+            ),
             "rows of another length": self.graph(x="B,5,6", y="float[C,5,4] y").replace(
                 "{-1,5,4}", "{-1,5,4}"
             ),

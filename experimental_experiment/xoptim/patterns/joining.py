@@ -102,6 +102,8 @@ def linear_of_joined_rows(op, x, weight, bias, rows, product, root):
         return no("the rows have one leading axis")
     *lead, last = parted
     row = list(x.shape[len(lead) :])
+    if not row:
+        return no("a row is one number, of no axis")
     if not same_sizes(lead, x.shape[: len(lead)]) or [*filter(is_unknown, row)] or flat[1] != math.prod(row):
         return no("the leading axes change, or the elements of a row")
     if attribute_of(product, "transA", 0) or any(
