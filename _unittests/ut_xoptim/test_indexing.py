@@ -162,6 +162,9 @@ class TestGatherOfWholeSlices(RuleTestCase):
             "by Tile": (repeated("B,5,7", "B,K", "1,1,7", 1, "B,K,7", kind="Tile"), each),
             "of two axes": (repeated("2,5,7,3", "2,4", "2,4,7,3", 1, "2,4,7,3", added="2,3"), [*each[:2], "Squeeze", each[2]]),
             "in samples of two axes": (repeated("2,3,5,7", "2,3,4", "2,3,4,7", -2, "2,3,4,7"), each),
+            "in one sample that is not told": (repeated("1,2,5,7", "2,4", "1,2,4,7", 2, "1,2,4,7"), ["Mod", "Unsqueeze", "GatherND"]),
+            "the same of two axes": (
+                repeated("1,2,5,7,3", "2,4", "1,2,4,7,3", 2, "1,2,4,7,3", added="2,3"), ["Mod", "Unsqueeze", "Squeeze", "GatherND"]),
             "without samples": (repeated("5,7", "4", "4,7", 0, "4,7"), all_),
             "the same in all samples": (repeated("2,5,7", "4", "2,4,7", 1, "2,4,7"), all_),
             "columns": (repeated("2,5", "1", "2,1", -1, "2,1"), all_),

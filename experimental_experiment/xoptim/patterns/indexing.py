@@ -66,6 +66,7 @@ def gather_of_grid(op, x, rows, columns, pairs, node):
     ),
     set="default",
     since=13,
+    looks_further=True,
 )
 def gather_of_whole_slices(op, x, index, repeated, node):
     """Positions repeated along all later axes pick slices: a GatherND of the samples before them, a Gather where these share the positions.
@@ -89,7 +90,9 @@ def gather_of_whole_slices(op, x, index, repeated, node):
         return op.Gather(x, op.Reshape(index, [-1]), axis=axis)
     if axis == len(sizes) - 1 or not all(map(is_same, given[:axis], sizes)):
         return no("no later axis, or samples that share positions")
-    positions = op.Squeeze(index, list(range(axis + 2, len(sizes)))) if axis + 2 < len(sizes) else index
+    added, joined = range(len(sizes) - len(index.shape)), range(axis + 2, len(sizes))
+    positions = op.Unsqueeze(index, list(added)) if added else index
+    positions = op.Squeeze(positions, list(joined)) if joined else positions
     return op.GatherND(x, op.Cast(positions, to=INT64), batch_dims=axis)
 
 
