@@ -527,6 +527,20 @@ class TestSharing(unittest.TestCase):
         self.assertEqual(["Exp", "Identity"], self.shared("y = Exp(x) z = Exp(x)"))
         self.assertEqual(["Exp", "Identity", "Neg"], self.shared("a = Exp(x) y = Exp(x) z = Neg(a)"))
 
+    def test_statistics_that_training_overwrites(self):
+        """onnxruntime writes the new ones in their place: what holds the same is no less their own."""
+        constants = ", ".join(f"float[3] {name} = {{1,2,3}}" for name in "sbmv")
+        model = parsed(
+            f"""agraph (float[N,3,4] x) => (float[N,3,4] y, float[N,3,4] z, float[3] w) <{constants}> {{
+            y, a, w = BatchNormalization<training_mode=1>(x, s, b, m, v) z = BatchNormalization(x, s, b, b, s) }}"""
+        )
+        optimized = optimize(model, OptimizationOptions(None))
+        self.assertEqual(["s", "m", "v"], [item.name for item in optimized.graph.initializer])
+        for seed in range(2):
+            feeds = drawn(model, seed, sizes=2 + seed)
+            for a, b in zip(*(session(item).run(None, feeds) for item in (model, optimized))):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
     def test_nodes_of_several_outputs(self):
         split = "y, z = Split<axis=0, num_outputs=2>(x) v, w = Split<axis=0, num_outputs=2>(x)"
         outputs = ", ".join(f"float[1] {name}" for name in "yzvw")

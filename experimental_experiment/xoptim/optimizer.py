@@ -480,9 +480,18 @@ def share_constants(graph: ir.Graph, context: Context) -> None:
             or not is_shared(tensor.size, tensor.dtype)
             or value.is_graph_input()
             or value.is_graph_output()
+            or is_overwritten(value)
         ):
             continue
         same = context.constants.setdefault(content_of(tensor.numpy()), value)
         if same is not value:
             value.replace_all_uses_with(same)
             del graph.initializers[name]
+
+
+def is_overwritten(value: ir.Value) -> bool:
+    """Whether a BatchNormalization in training reads running statistics: onnxruntime 1.31 writes the new ones in their place."""
+    return any(
+        use.node.op_type == "BatchNormalization" and use.idx in (3, 4) and len(use.node.outputs) > 1
+        for use in value.uses()
+    )
