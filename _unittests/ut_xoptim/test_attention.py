@@ -39,6 +39,18 @@ class TestGroupedHeads(RuleTestCase):
         text = f"agraph ({self.INPUTS}, {past}) => (float[B,6,S,8] y, float[B,6,U,8] nk, float[B,6,U,8] nv)"
         self.assert_grouped(f"{text} {{ {REPEAT} y, nk, nv = Attention (q, kr, vr, , pk, pv) }}")
 
+    def test_other_results(self):
+        """Keys and values of repeated heads, and scores."""
+        results = {
+            "y, nk, nv": "float[B,6,T,8] nk, float[B,6,T,8] nv",
+            "y, , , w": "float[B,6,S,T] w",
+        }
+        for names, more in results.items():
+            with self.subTest(names):
+                self.assert_grouped(
+                    f"agraph ({self.INPUTS}) => (float[B,6,S,8] y, {more}) {{ {REPEAT} {names} = Attention (q, kr, vr) }}"
+                )
+
     def test_heads_that_go_round(self):
         text = REPEAT.replace("int64[1]{2}", "int64[1]{1}").replace("{1,1,3,1,1}", "{1,3,1,1,1}")
         self.assert_grouped(

@@ -46,6 +46,8 @@ def attention_of_grouped_heads(
     groups = groups_of(q, k, k_axes, k_expand, k_repeat), groups_of(q, v, v_axes, v_expand, v_repeat)
     if None in groups or groups[0] != groups[1]:
         return no("the heads are not repeated in place")
+    if len(attention.outputs) > 1:
+        return no("it also gives the keys and values, of repeated heads, or the scores")
     return attention_again(op, attention, q, k, v, mask)
 
 
