@@ -146,6 +146,7 @@ class TestNumbers(RuleTestCase):
             ("int8", number("a", -16, "int8") + number("b", 8, "int8") + "t = Div(x, a) y = Div(t, b)", ["Div"]),
         ],
         "FactorsOfMatmul": [
+            ("float", number("a", -1.0) + number("b", 0.25) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", ["Transpose", "Mul", "MatMul"], "[N,N]"),
             ("float", number("a", 0.3) + number("b", 0.7) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", ["Transpose", "Mul", "MatMul"], "[N,N]"),
         ],
         "MulMinusOne": [("float", number("a", -1.0) + "y = Mul(a, x)", ["Neg"])],
@@ -207,6 +208,10 @@ class TestNumbers(RuleTestCase):
         ],
         "FactorsOfMatmul": [
             ("float16", number("a", 0.3, "float16") + number("b", 0.7, "float16") + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[N,N]"),
+            *(
+                ("float", number("a", first) + number("b", second) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[N,N]")
+                for first, second in ((3.0, 0.25), (0.25, 3.0), (3.0, 5.0), (2.0**-11, 2.0**-11))  # of large numbers, or of tiny ones
+            ),
             ("float", "a = Constant<value=float[1,1,1]{0.3}>() " + number("b", 0.7) + "s = Mul(x, a) w = Transpose(x) t = Mul(w, b) y = MatMul(s, t)", "[1,N,N]"),
         ],
         "MulMinusOne": [("float", "a = Constant<value=float[1,1,1]{-1.0}>() y = Mul(x, a)", "[1,N,4]")],

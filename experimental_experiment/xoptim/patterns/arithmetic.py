@@ -13,6 +13,9 @@ from experimental_experiment.xoptim.rules import computes, no, rule
 x, y = var("x"), var("y")
 a, b = const("a"), const("b")
 
+LEAST = 2.0**-20
+"""What one operand of a product is multiplied by for both, at least: few numbers are tiny then that were not."""
+
 
 @rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False)
 def mul_reciprocal(op, x, y):
@@ -125,15 +128,15 @@ def divisor_of_quotient(op, x, a, b):
 
 @rule(P.MatMul(P.Mul(x, a), P.Mul(y, b)), set="default")
 def factors_of_matmul(op, x, y, a, b):
-    """(x * a) @ (y * b) is (x * ab) @ y for two numbers: torch.onnx scales queries and keys by the same root."""
+    """(x * a) @ (y * b) is (x * ab) @ y for two numbers of at most 1: torch.onnx scales queries and keys by the same root."""
     first, second = number_of(a), number_of(b)
     if first is None or second is None or x.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return no("they are no numbers, or round much")
     if any(len(number.shape) > len(value.shape or ()) for number, value in ((a, x), (b, y))):
         return no("a number adds axes")
-    product = np.asarray(float(first) * float(second)).astype(a.const_value.numpy().dtype)
-    if not is_normal(product):
-        return no("the product overflows")
+    if not (abs(first) <= 1 and abs(second) <= 1 and abs(first * second) >= LEAST):
+        return no("one side may overflow, or be tiny, that is not so with both")
+    product = np.asarray(first * second).astype(a.const_value.numpy().dtype)
     return op.MatMul(op.Mul(x, op.constant(product, a.dtype)), y)
 
 
