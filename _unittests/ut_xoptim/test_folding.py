@@ -149,6 +149,20 @@ class TestFolding(RuleTestCase):
                     wanted, got = (session(item).run(None, {"x": x})[0] for item in (model, optimized))
                     np.testing.assert_allclose(got, wanted, rtol=0, atol=2**-10 * np.abs(wanted).max())
 
+    def test_a_bias_in_float16_that_is_no_constant(self):
+        random = np.random.default_rng(0)
+        weights = {name: random.uniform(0.5, 2, size=4) for name in ("scale", "shift", "mean", "variance")}
+        weights["w"] = random.normal(size=(4, 2, 3, 3))
+        model = parsed_halves(
+            "float16[N,2,8,8] x, float16[4] b", "float16[N,4,6,6] y", f"p = Conv(x, w, b) {NORM}", weights
+        )
+        optimized = optimize(model)
+        self.assertEqual(["Conv", "BatchNormalization"], operators(optimized))
+        feeds = {"x": random.normal(size=(3, 2, 8, 8)), "b": random.normal(size=4)}
+        feeds = {name: value.astype(np.float16) for name, value in feeds.items()}
+        wanted, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+        np.testing.assert_array_equal(wanted, got)
+
     def test_product_of_batch_norm(self):
         channels = " ".join(
             numbers(4, name=name, positive=name == "variance")

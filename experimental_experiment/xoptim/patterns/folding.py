@@ -55,8 +55,6 @@ def batch_norm_of_product(op, product, weight, bias, scale, shift, mean, varianc
     affine = running(op, root, scale, shift, mean, variance)
     if isinstance(affine, Declined):
         return affine
-    if weight.dtype is ir.DataType.FLOAT16 and not rounds(product, weight, bias, *affine):
-        return no("the weights are beyond float16")
     return scaled(op, product, weight, bias, *affine, dtypes=(*FLOATS, ir.DataType.FLOAT16))
 
 
@@ -317,6 +315,8 @@ def scaled(op, product: ir.Node, weight, bias, factor, term, dtypes=FLOATS) -> i
     reason = reason_to_stay(weight, bias, channels, factor, term, dtypes)
     if reason is not None:
         return reason
+    if weight.dtype is ir.DataType.FLOAT16 and not rounds(product, weight, bias, factor, term):
+        return no("the weights are beyond float16")
     attributes = {name: item.value for name, item in product.attributes.items()}
     old = taken_bias(attributes, bias)
     numbers = old + term if factor is None else old * factor + term
