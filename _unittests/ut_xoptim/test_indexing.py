@@ -246,6 +246,7 @@ class TestGatherOfEachSample(RuleTestCase):
             "samples along the second axis": of_samples("float[2,5,7]", "4,2", "4,2,7", "re = Constant <value=int64[4,2,1] {0,1,0,1,0,1,0,1}> ()", known="int64[4,2,1] re"),
             "perhaps some of the samples": of_samples("float[C,5,7]", rows="bz = Shape <start=0, end=1> (z) c = Squeeze (bz) r = Range (zero, c, one) ru = Unsqueeze (r, tail) re = Expand (ru, to)"),
             "positions before the samples": of_samples("float[2,5,7]", "2,4", "2,4,7", two, "i, re", "int64[2,4,1] re").replace("{5}", "{2}"),
+            "one position": of_samples("float[2,5,7]", "1", "7", "re = Constant <value=int64[1] {0}> ()", "re, inside", "int64[1] re").replace("i = Unsqueeze (inside, last)", ""),
             "a mask": of_samples("float[2,5]", "2,4", "2,4", two, known="int64[2,4,1] re"),
         }  # fmt: skip
         for promise, text in cases.items():

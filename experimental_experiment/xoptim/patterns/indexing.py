@@ -111,6 +111,8 @@ def gather_of_each_sample(op, x, places, node):
     if shape is None or x.shape is None or attribute_of(places, "axis") not in (-1, len(shape) - 1):
         return no("the positions do not stand along the last axis, or the rank is unknown")
     first, *others = places.inputs
+    if len(shape) < 2:
+        return no("there is one position")
     if not others or attribute_of(node, "batch_dims", 0) or (len(x.shape) == 2 and len(shape) > 2):
         return no("there is one axis of positions, or they read a mask")
     if not is_same(shape[0], x.shape[0]) or not counts_samples(op, first, shape):
