@@ -2,7 +2,11 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, optimize
 
 SIZES = {"b": "2", "h": "H", "i": "I", "j": "J", "d": "4", "e": "5"}
 
@@ -55,6 +59,20 @@ class TestEinsumOfMatrices(RuleTestCase):
         text = self.graph("bhid,bhjd->bhij").replace("float[2,H,J,4] b", "float[1,H,J,4] b")
         self.assert_stays(text)
         self.assert_becomes(self.graph("bhid,bhjd->bhij", {**SIZES, "b": "1"}), ["Transpose", "MatMul"])
+
+    def test_axes_of_other_names(self):
+        """What is summed may be one element in one operand alone; samples that broadcast are those of the product too."""
+        text = self.graph("bij,bjd->bid")
+        self.assert_stays(text.replace("float[2,J,4] b", "float[2,K,4] b"))
+        model = parsed(text.replace("float[2,J,4] b", "float[C,J,4] b"))
+        optimized = optimize(model, OptimizationOptions([self.RULE]))
+        self.assertEqual(["MatMul"], operators(optimized))
+        random = np.random.default_rng(0)
+        for samples, middle in ((2, 3), (1, 5)):
+            feeds = {"a": random.normal(size=(2, 6, middle)), "b": random.normal(size=(samples, middle, 4))}
+            feeds = {name: value.astype(np.float32) for name, value in feeds.items()}
+            wanted, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
     def test_other_forms(self):
         ellipsis = self.graph("bid,bdj->bij").replace("bid,bdj->bij", "...id,...dj->...ij")

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, var
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import is_same
 
 MOST_TRANSPOSES = 2
 """With which the product was measured to be faster."""
@@ -31,7 +32,7 @@ def einsum_of_matrices(op, a, b, node):
     """
     terms, arrow, output = attribute_of(node, "equation").replace(" ", "").partition("->")
     letters = terms.split(",")
-    if not arrow or "." in terms or len(letters) != 2 or has_ones(letters, (a, b)):
+    if not arrow or "." in terms or len(letters) != 2 or may_broadcast(letters, (a, b), output):
         return no("axes without a letter, or that may broadcast")
     forms = [(letters, (a, b)), (letters[::-1], (b, a))]
     choices = [
@@ -72,15 +73,18 @@ def product_of(left: str, right: str, output: str) -> Product | None:
     return Product(rows + middle, lead + middle + last, lead + rows + last)
 
 
-def has_ones(letters: Sequence[str], operands: Sequence[ir.Value]) -> bool:
-    """Whether an axis may have one element in one operand and more in the other, or the ranks are not known."""
-    sizes: dict[str, set] = {}
-    for term, value in zip(letters, operands):
-        if value.shape is None or len(value.shape) != len(term):
-            return True
-        for letter, size in zip(term, value.shape):
-            sizes.setdefault(letter, set()).add(size == 1)
-    return any(len(found) > 1 for found in sizes.values())
+def may_broadcast(letters: Sequence[str], operands: Sequence[ir.Value], output: str) -> bool:
+    """Whether an axis may have one element in one operand and more in the other, or the ranks are not known.
+
+    MatMul broadcasts those of the batch itself, which need only not be known to.
+    """
+    if any(value.shape is None or len(value.shape) != len(term) for term, value in zip(letters, operands)):
+        return True
+    left, right = (dict(zip(term, value.shape)) for term, value in zip(letters, operands))
+    pairs = {letter: (left[letter], right[letter]) for letter in left.keys() & right.keys()}
+    return any(
+        (a == 1) != (b == 1) if letter in output else not is_same(a, b) for letter, (a, b) in pairs.items()
+    )
 
 
 def count_of_transposes(given: Sequence[str], product: Product, output: str) -> int:
