@@ -404,6 +404,7 @@ class TestSquares(NormTestCase):
         added = f"{exponent(-0.5)} a = Abs(x) r = Pow(a, wide) y = Mul(x, r)"
         cases = {
             "the exponent adds axes": graph(added, *VECTOR),
+            "what may be negative": text,
             "integers": graph("r = Pow(x, minus_half) y = Mul(x, r)", "int32[N] y", "int32[N] x"),
         }
         for promise, text in cases.items():

@@ -16,7 +16,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.arithmetic import unchanged
+from experimental_experiment.xoptim.patterns.arithmetic import never_negative, unchanged
 from experimental_experiment.xoptim.rules import Declined, no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
@@ -100,11 +100,11 @@ def written(
     return op.append(operator, [x, ones(op, x, axis)], {"axis": axis, "epsilon": number}, 1).outputs[0]
 
 
-@rule(P.Mul(x, P.Pow(var("y"), -0.5, name="power")), set="default")
+@rule(P.Mul(x, P.Pow(var("y"), -0.5, name="power")), set="default", looks_further=True)
 def mul_reciprocal_root(op, x, y, power):
-    """x * y ** -0.5 is x / sqrt(y), which the rules of norms know."""
-    if y.dtype not in FLOATS:
-        return no("integers have no root")
+    """x * y ** -0.5 is x / sqrt(y) of what is never negative, which the rules of norms know; that of -infinity is 0, its root is not."""
+    if y.dtype not in FLOATS or not never_negative(y):
+        return no("it may be negative")
     kept = unchanged(y, power)
     return op.Div(x, op.Sqrt(y)) if kept is y else kept
 
