@@ -115,6 +115,7 @@ class TestMovedCasts(RuleTestCase):
         "EqualTrue": [("int64[N] x", "bool[N]", "t = Constant<value=int64{1}>() y = Equal(x, t)")],
         "NotOfNumber": [
             ("int64[N] x", "bool[N]", "a = Cast<to=9>(x) y = Not(a) z = Cast<to=1>(a)", "float[N] z"),
+            ("int64[N] x", "bool[N]", "t = Cast<to=8>(x) a = Cast<to=9>(t) y = Not(a)"),
         ],
         "CountedConditions": [
             ("int64[N,M] x, bool[N,M] w", "int64[N,M]", COUNTING.format(first=7, kept=6).replace("a = Cast<to=7>(x)", "a = Neg(x)")),

@@ -277,6 +277,15 @@ class TestSquares(NormTestCase):
                     None,
                     23,
                 ),
+                "an exponent gives a number its axes": (
+                    graph(
+                        f"{exponent(2)} p = Pow(x, wide) {ROOT} n = Div(x, s) y = Abs(n)",
+                        "float[1,1] y",
+                        "float x",
+                    ),
+                    None,
+                    23,
+                ),
                 "another numerator": (graph(f"z = Abs(x) p = Mul(x, x) {ROOT} y = Div(z, s)"), None, 23),
                 "another axis": (graph(f"{SQUARES} y = Abs(n)".replace("last", "second")), None, 23),
             },

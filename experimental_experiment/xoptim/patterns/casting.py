@@ -113,8 +113,8 @@ def equal_false(op, x, node):
 @rule(P.Not(P.Cast(x, name="cast", to=int(ir.DataType.BOOL))), set="default")
 def not_of_number(op, x):
     """The negation of a number seen as a bool is that it equals 0."""
-    if not computes(op, "Equal", x.dtype):
-        return no("onnxruntime does not compare this dtype")
+    if x.dtype == ir.DataType.STRING or not computes(op, "Equal", x.dtype):
+        return no("onnxruntime does not compare this dtype with a number")
     return op.Equal(x, op.constant(0, x.dtype))
 
 

@@ -51,7 +51,7 @@ def first_axis(x: ir.Value, mean: ir.Node) -> int | None:
     given = given_axes(mean)
     if given == [] and not attribute_of(mean, "noop_with_empty_axes", 0):
         given = [*range(width)]
-    if not given:
+    if not given or not width:
         return None
     same = sorted(axis % width for axis in given) == list(range(width - len(given), width))
     return -len(given) if same and all(isinstance(size, int) for size in x.shape[-len(given) :]) else None
