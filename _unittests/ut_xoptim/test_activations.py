@@ -114,6 +114,22 @@ class TestActivations(RuleTestCase):
             (graph("y = PRelu(x, w)", inputs="float[N,3] x, float[1] w"), 20),
             (
                 graph(
+                    "w = Constant <value = float[1,3] {7, 7, 7}> () z = PRelu(x, w) y = Identity(z)",
+                    "float[N,K] y",
+                    "float[N,C] x",
+                ),
+                20,
+            ),
+            (
+                graph(
+                    "w = Constant <value = float[1,1] {7}> () z = PRelu(x, w) n = Shape(z) y = Cast<to=1>(n)",
+                    "float[A] y",
+                    "float[N] x",
+                ),
+                20,
+            ),
+            (
+                graph(
                     "w = Constant <value = float16[1] {13312}> () y = PRelu(x, w)",
                     "float16[N,3] y",
                     "float16[N,3] x",

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, number_of, var
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import is_same
 
 x = var("x")
 
@@ -131,4 +132,9 @@ def leaky_relu(op, x, slope, root):
     slopes = tensor.numpy()
     if not slopes.size or (slopes != slopes.flat[0]).any():
         return no("there are several slopes, or none")
+    sizes = [] if x.shape is None else list(x.shape)
+    if len(slopes.shape) > len(sizes) or not all(
+        count == 1 or is_same(count, size) for count, size in zip(slopes.shape[::-1], sizes[::-1])
+    ):
+        return no("the slopes may add sizes, as onnxruntime lets them")
     return activation(op, "LeakyRelu", x, root, alpha=float(slopes.flat[0]))
