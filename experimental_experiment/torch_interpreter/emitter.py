@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import fold, infer, is_shared, schema_of
 from experimental_experiment.torch_interpreter.marks import MODULES
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.torch_interpreter.simplify import SIMPLIFICATIONS
 from experimental_experiment.torch_interpreter.sizes import rank as rank
@@ -290,8 +291,8 @@ class Emitter:
         self.graph.append(node)
 
     def producer(self, x: ir.Value) -> ir.Node | None:
-        """The node that gives *x*, None when it is in another graph or in what becomes the function of another call."""
-        node, context = x.producer(), self.context
+        """The node of ONNX that gives *x*, None when it is in another graph or in what becomes the function of another call."""
+        node, context = producer_of(x), self.context
         if node is None or node.graph is not self.graph:
             return None
         return node if not context.keeps_modules or node.meta.get(MODULES, ()) == context.function else None

@@ -20,6 +20,7 @@ from torch.utils._sympy.functions import CeilToInt, FloorToInt, RoundToInt, ToFl
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS, expression_of
 
 if TYPE_CHECKING:
@@ -458,8 +459,8 @@ def vector_at_hand(size: Size) -> ir.Value | list[int] | None:
 
 def squeezed_vector(size: ir.Value) -> ir.Value | None:
     """The vector of one element that a Squeeze made a 0-d value of, None for any other value."""
-    node = size.producer()
-    is_squeezed = node is not None and node.op_type == "Squeeze" and rank(size) == 0
+    node = producer_of(size, "Squeeze")
+    is_squeezed = node is not None and rank(size) == 0
     return node.inputs[0] if is_squeezed and len(node.inputs[0].shape or ()) == 1 else None
 
 

@@ -21,6 +21,7 @@ from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import BOUND
 from experimental_experiment.torch_interpreter.patches.powers import LIBRARY  # noqa: F401, defines ceil_log2
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
 from experimental_experiment.torch_interpreter.sizes import (
     Number,
@@ -117,7 +118,7 @@ def bound_of(x: ir.Value, reach: int) -> int | None:
     """The same, asked of the node that computes it."""
     if x.const_value is not None:
         return int(x.const_value.numpy().min()) if x.const_value.size == 1 else None
-    node = x.producer()
+    node = producer_of(x)
     if node is None or not reach:
         return None
     if node.op_type == "Shape":

@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.marks import NUMBERS, REFUSED
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 
 COMMUTATIVE = frozenset(
     {
@@ -471,8 +472,7 @@ def only_reader(value: ir.Value | None, operator: str | None = None) -> ir.Node 
     """The one node that reads a value, which is no output; None when it is not this *operator* of ONNX, where one is asked for."""
     uses = () if value is None or value.is_graph_output() else value.uses()
     node = uses[0].node if len(uses) == 1 else None
-    is_it = node is not None and (operator is None or (node.op_type == operator and not node.domain))
-    return node if is_it else None
+    return node if operator is None or is_of(node, operator) else None
 
 
 def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
@@ -482,8 +482,7 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     tensor = value.const_value
     if tensor is not None:
         return None if value.is_graph_input() else tensor
-    node = value.producer()
-    return None if node is None or node.op_type != "Constant" else ir.convenience.get_const_tensor(value)
+    return None if producer_of(value, "Constant") is None else ir.convenience.get_const_tensor(value)
 
 
 def elements_of(value: ir.Value | None) -> tuple[list, int] | None:

@@ -19,6 +19,7 @@ from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.torch_interpreter.arguments import refuse_no_progress, refuse_no_switches
 from experimental_experiment.torch_interpreter.emitter import Names
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.blocks import Blocks, quantize_blocks
 from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
 from experimental_experiment.xoptim.graphs import nodes_of
@@ -218,13 +219,13 @@ def readers_of(value: ir.Value, turned: bool, transposes: list[ir.Node]) -> Iter
     if value.is_graph_output():
         raise Kept("it is an output")
     for node, index in list(value.uses()):
-        if node.op_type == "Transpose" and not node.domain:
+        if is_of(node, "Transpose"):
             transposes.append(node)
             turns = list(node.attributes.get_ints("perm", [1, 0])) == [1, 0]
             yield from readers_of(node.outputs[0], turned != turns, transposes)
         elif is_product(node) and index == 1:
             yield Reader(node, False, turned != bool(node.attributes.get_int("transB", 0)))
-        elif node.op_type == "Gather" and index == 0 and node.attributes.get_int("axis", 0) in (0, -2):
+        elif is_of(node, "Gather") and index == 0 and node.attributes.get_int("axis", 0) in (0, -2):
             yield Reader(node, True, not turned)
         else:
             raise Kept(f"{node.op_type} reads it")

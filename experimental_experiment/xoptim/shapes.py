@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import attribute_of, ints_of
 
 Size = int | ir.SymbolicDim
@@ -88,7 +89,7 @@ def told_sizes(value: ir.Value, depth: int = 4) -> list[Size] | None:
     known = ints_of(value)
     if known is not None:
         return known
-    node = value.producer() if depth else None
+    node = producer_of(value) if depth else None
     operator = None if node is None else node.op_type
     if operator == "Shape" and node.inputs[0].shape is not None:
         return list(node.inputs[0].shape)[slice(attribute_of(node, "start"), attribute_of(node, "end"))]

@@ -23,6 +23,7 @@ from experimental_experiment.torch_interpreter.inference import (
     leaves_its_dtype,
     type_proto,
 )
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS
 from experimental_experiment.xoptim.report import Report
 
@@ -121,7 +122,7 @@ def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
             computed[node] = None
             waiting += [use.node for value in node.outputs for use in value.uses()]
     for node in computed:
-        if node.op_type != "Transpose" or any(use.node in computed for use in node.outputs[0].uses()):
+        if not is_of(node, "Transpose") or any(use.node in computed for use in node.outputs[0].uses()):
             yield node
 
 

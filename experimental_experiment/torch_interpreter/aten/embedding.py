@@ -14,6 +14,7 @@ import torch
 from experimental_experiment.torch_interpreter.aten.vector_norm import linalg_vector_norm
 from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_static, plus
@@ -181,8 +182,8 @@ def equal_rows(op, number: ir.Value, integers: ir.Value, width: Size, place: int
 
 def rows_of_indices(op, indices) -> ir.Value | None:
     """The matrix of indices whose rows are the bags: torch flattens it and starts a bag every row. None for other bags."""
-    flattened, offsets = indices.producer(), op.context.node.args[2]
-    if flattened is None or flattened.op_type != "Reshape" or rank(flattened.inputs[0]) != 2:
+    flattened, offsets = producer_of(indices, "Reshape"), op.context.node.args[2]
+    if flattened is None or rank(flattened.inputs[0]) != 2:
         return None
     if not isinstance(offsets, torch.fx.Node) or offsets.target is not aten.arange.start_step:
         return None

@@ -13,6 +13,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import mul, pow_
 from experimental_experiment.torch_interpreter.aten.comparison import filled
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import (
     cast,
     promote,
@@ -50,9 +51,9 @@ def signbit(op, self):
 
 def is_sum(x: ir.Value) -> bool:
     """Whether a value comes from one of `SUMS`, in whatever dtype."""
-    producer = x.producer()
+    producer = producer_of(x)
     while producer is not None and producer.op_type == "Cast":
-        producer = producer.inputs[0].producer()
+        producer = producer_of(producer.inputs[0])
     return producer is not None and producer.op_type in SUMS
 
 

@@ -13,6 +13,7 @@ import torch
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_static, quotient
 
@@ -144,9 +145,9 @@ def is_within(zero_point: ir.Value, dtype: ir.DataType) -> bool:
     if zero_point.dtype == dtype or zero_point.dtype.is_floating_point():
         return zero_point.dtype == dtype
     bounds = [zero_point.const_value, zero_point.const_value]
-    node = zero_point.producer()
+    node = producer_of(zero_point)
     while node is not None and node.op_type in ("Cast", "Reshape") and node.outputs[0].dtype in WIDE:
-        node = node.inputs[0].producer()
+        node = producer_of(node.inputs[0])
     if node is not None and node.op_type == "Clip":
         bounds = [None if bound is None else bound.const_value for bound in node.inputs[1:]]
     if len(bounds) < 2 or None in bounds:

@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.aten.shaping import expanded, res
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import has_size, sizes_of
 
@@ -175,11 +176,11 @@ def vector_along(op, indices: ir.Value, axis: int) -> ir.Value | None:
         places = indices.const_value.numpy()
         first = places[tuple(slice(None) if place == axis else slice(1) for place in range(places.ndim))]
         return op.constant(first) if first.size and (places == first).all() else None
-    node = indices.producer()
+    node = producer_of(indices, "Cast", "Expand")
     if node is not None and node.op_type == "Cast":
         vector = vector_along(op, node.inputs[0], axis)
         return None if vector is None else op.Cast(vector, to=indices.dtype)
-    if node is None or node.op_type != "Expand":
+    if node is None:
         return None
     vector = node.inputs[0]
     sizes = [1] * (rank(indices) - rank(vector)) + list(vector.shape)
@@ -231,8 +232,8 @@ def neutral(reduce: str, dtype: ir.DataType) -> int | float:
 
 def is_everywhere(x: ir.Value, number: int | float) -> bool:
     """Whether all elements of a tensor are known to be this number."""
-    node = x.producer()
-    if node is not None and node.op_type == "Expand":
+    node = producer_of(x, "Expand")
+    if node is not None:
         x = node.inputs[0]
     return is_small(x) and bool((x.const_value.numpy() == number).all())
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.aten.cumulative import multiply, running
 from experimental_experiment.torch_interpreter.aten.floating_point import parts, power_of_two, signbit
 from experimental_experiment.torch_interpreter.emitter import INT64_MIN
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import rounded_once
 from experimental_experiment.torch_interpreter.runtime.table import before
 from experimental_experiment.torch_interpreter.sizes import counted, label
@@ -121,6 +122,6 @@ def where_columns_are(op, x, k=None, *, upper=1):
 
 def repeated_number(x: ir.Value) -> ir.Value | None:
     """The only element of a matrix that an Expand made, None for another tensor."""
-    node = x.producer()
-    is_matrix_of_one = node is not None and node.op_type == "Expand" and len(x.shape) == 2
+    node = producer_of(x, "Expand")
+    is_matrix_of_one = node is not None and len(x.shape) == 2
     return node.inputs[0] if is_matrix_of_one and len(node.inputs[0].shape) == 0 else None

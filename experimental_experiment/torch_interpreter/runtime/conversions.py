@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
@@ -56,7 +57,7 @@ def sign_of_numbers(op, x):
 )
 def of_a_sigmoid(op, x):
     """The logarithm of ``1 / (1 + exp(-x))``, which keeps its digits."""
-    sigmoid = x.producer()
-    if sigmoid is None or sigmoid.op_type != "Sigmoid" or x.dtype != ir.DataType.FLOAT:
+    sigmoid = producer_of(x, "Sigmoid")
+    if sigmoid is None or x.dtype != ir.DataType.FLOAT:
         return None
     return op.Log(op.Reciprocal(op.Add(op.Exp(op.Neg(sigmoid.inputs[0])), 1.0)))

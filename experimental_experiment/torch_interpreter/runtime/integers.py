@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.reductions import (
     SUMMED_NODES,
     is_of_booleans,
@@ -158,7 +159,7 @@ def is_scaled(value: ir.Value, left: Iterator[int]) -> bool:
 
     *left*: as many elements as nodes may be looked at.
     """
-    node = value.producer()
+    node = producer_of(value)
     if node is None or next(left, None) is None:
         return False
     if node.op_type == "Mul":
@@ -256,7 +257,7 @@ def bound(value: ir.Value, left: Iterator[int]) -> Bound:
     if value.const_value is not None:
         elements = value.const_value.numpy()
         return Bound(max(-int(elements.min()), int(elements.max()) + 1) if elements.size else 0)
-    node = value.producer()
+    node = producer_of(value)
     if node is None or next(left, None) is None:
         return UNKNOWN
     if node.op_type in FOUND or (node.op_type == "TopK" and value is node.outputs[1]):

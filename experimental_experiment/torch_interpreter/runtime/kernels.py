@@ -16,6 +16,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 
 BFLOAT16, DOUBLE, FLOAT = ir.DataType.BFLOAT16, ir.DataType.DOUBLE, ir.DataType.FLOAT
 
@@ -213,7 +214,7 @@ def round_again(context: Any, value: ir.Value) -> None:
 
 def origins(value: ir.Value, reach: int) -> set[ir.Value]:
     """The values whose elements at most *reach* operators have moved to where they are in *value*."""
-    node = value.producer()
+    node = producer_of(value)
     if node is None or not moves(node) or not reach:
         return {value}
     return set().union(*(origins(item, reach - 1) for item in moved_by(node)))
@@ -235,9 +236,7 @@ def was_wider(op: Any, value: ir.Value, dtype: ir.DataType, reach: int) -> bool:
 
 def moves(node: ir.Node) -> bool:
     """Whether a node moves elements, beside zeros or not."""
-    if node.domain:
-        return False
-    return node.op_type in MOVING or (node.op_type == "Pad" and all(map(is_zero, node.inputs[2:3])))
+    return is_of(node, *MOVING) or (is_of(node, "Pad") and all(map(is_zero, node.inputs[2:3])))
 
 
 def is_zero(value: ir.Value | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 from experimental_experiment.torch_interpreter.sizes import Size, counted, is_int, plus
 
@@ -81,8 +82,8 @@ def numbers_of(op, pads: ir.Value) -> list[Size]:
     """The numbers of a vector, those that are not known now as 0-d values."""
     if pads.const_value is not None:
         return pads.const_value.numpy().tolist()
-    node = pads.producer()
-    if node is not None and node.op_type == "Concat":
+    node = producer_of(pads, "Concat")
+    if node is not None:
         return [amount for part in node.inputs for amount in numbers_of(op, part)]
     return [op.Gather(pads, position) for position in range(pads.shape[0])]
 

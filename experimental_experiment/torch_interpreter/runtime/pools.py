@@ -7,6 +7,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.spatial import padded, padded_along, window_positions
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 from experimental_experiment.torch_interpreter.sizes import plus, smaller
 
@@ -90,10 +91,9 @@ def of_padded(op, x, *, outputs, kernel_shape, strides, pads=None, dilations=Non
 
 def is_padded_with_zeros(x: ir.Value) -> bool:
     """Whether a value is the result of a Pad with a constant that may be 0, cast or not."""
-    node = x.producer()
-    if node is not None and node.op_type == "Cast":
-        node = node.inputs[0].producer()
-    if node is None or node.op_type != "Pad" or node.attributes.get_string("mode", "constant") != "constant":
+    cast = producer_of(x, "Cast")
+    node = producer_of(x if cast is None else cast.inputs[0], "Pad")
+    if node is None or node.attributes.get_string("mode", "constant") != "constant":
         return False
     value = node.inputs[2] if len(node.inputs) > 2 else None
     return value is None or value.const_value is None or not value.const_value.numpy().any()

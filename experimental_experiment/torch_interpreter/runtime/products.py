@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
@@ -74,7 +75,7 @@ def with_swap_apart(op, value: ir.Value) -> ir.Value:
 
     It is computed once more where onnxruntime fuses what stands between the Transpose and a product: a Cast, one constant factor.
     """
-    node = value.producer()
+    node = producer_of(value)
     if node is None:
         return value
     if node.op_type == "Transpose":
@@ -121,12 +122,11 @@ def transposed_last(op, x: ir.Value, dtype: ir.DataType) -> ir.Value:
 
 def transposition(x: ir.Value) -> ir.Node | None:
     """The Transpose that gives *x*, by way of a Cast unless x is a half, and that moves axis 0 to the last two of several."""
-    node = x.producer()
-    if node is not None and node.op_type == "Cast":
-        node = node.inputs[0].producer()
-    elif wide(x.dtype) == x.dtype:
+    cast = producer_of(x, "Cast")
+    if cast is None and wide(x.dtype) == x.dtype:
         return None
-    if node is None or node.op_type != "Transpose":
+    node = producer_of(x if cast is None else cast.inputs[0], "Transpose")
+    if node is None:
         return None
     order = node.attributes["perm"].as_ints()
     return node if len(order) > 2 and 0 in order[-2:] else None
@@ -168,7 +168,7 @@ def of_scaled_operands(op, a, b):
 
 def is_product(value: ir.Value) -> bool:
     """Whether a value is a matrix product, possibly moved and scaled."""
-    node = value.producer()
+    node = producer_of(value)
     if node is None or node.op_type == "MatMul":
         return node is not None
     if node.op_type in MOVED:
@@ -178,7 +178,7 @@ def is_product(value: ir.Value) -> bool:
 
 def with_repeated_factors(op, value: ir.Value) -> ir.Value:
     """A value computed once more, the factors that scale it being repeated along an axis; itself when there are none."""
-    node = value.producer()
+    node = producer_of(value)
     if node is None or value.dtype != ir.DataType.DOUBLE:
         return value
     inputs, attributes = list(node.inputs), {name: item.value for name, item in node.attributes.items()}

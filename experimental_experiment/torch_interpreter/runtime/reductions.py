@@ -12,6 +12,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.ordering import with_ordered_nan
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 BOOL, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT64
@@ -174,8 +175,8 @@ def by_the_sum_of_exponentials(op, x, y):
 
 def compared_with_infinity(x: ir.Value, y: ir.Value) -> ir.Node | None:
     """The ReduceMax of floats that is compared, None when it is another node or when *y* is not minus infinity."""
-    node = x.producer()
-    if node is None or node.op_type != "ReduceMax" or x.dtype not in dtypes.FLOATS or y.const_value is None:
+    node = producer_of(x, "ReduceMax")
+    if node is None or x.dtype not in dtypes.FLOATS or y.const_value is None:
         return None
     return node if y.const_value.size == 1 and y.const_value.numpy().item() == -math.inf else None
 
@@ -185,8 +186,8 @@ def is_open_or_closed(mask: ir.Value) -> bool:
     if mask.const_value is not None and not mask.is_graph_input():
         array = mask.const_value.numpy()
         return bool(((array == 0) | (array == -math.inf)).all())
-    node = mask.producer()
-    if node is None or node.op_type != "Where" or node.domain:
+    node = producer_of(mask, "Where")
+    if node is None:
         return False
     return all(chosen.const_value is not None and is_open_or_closed(chosen) for chosen in node.inputs[1:])
 
@@ -315,21 +316,21 @@ def may_wrap(x: ir.Value) -> bool:
 
 def is_of_booleans(value: ir.Value) -> bool:
     """Whether elements are booleans as numbers, of which there are fewer ones than elements."""
-    cast = value.producer()
-    return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype == BOOL
+    cast = producer_of(value, "Cast")
+    return cast is not None and cast.inputs[0].dtype == BOOL
 
 
 def is_narrow(value: ir.Value) -> bool:
     """Whether int64 elements are those of a smaller integer or boolean tensor."""
-    cast = value.producer()
-    return cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype in NARROW
+    cast = producer_of(value, "Cast")
+    return cast is not None and cast.inputs[0].dtype in NARROW
 
 
 def are_sizes(value: ir.Value) -> bool:
     """Whether int64 elements are sizes of tensors, whose product is the number of elements of one."""
-    node = value.producer()
+    node = producer_of(value)
     if node is None:
         return value.const_value is not None
     if node.op_type in ("Gather", "Slice"):  # some sizes of a Shape, before opset 15
-        node = node.inputs[0].producer() or node
+        node = producer_of(node.inputs[0]) or node
     return node.op_type == "Shape" or (node.op_type == "Concat" and all(map(are_sizes, node.inputs)))

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.scattering import are_whole, vector_along
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import raised, rounded
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 from experimental_experiment.torch_interpreter.sizes import rank, static
@@ -34,8 +35,8 @@ ONE_THREAD = 200_000
 )
 def at_positions_cast(op, x, indices, **attributes):
     """The positions in the other integer dtype, which is no Range."""
-    node = indices.producer()
-    if node is None or node.op_type != "Range" or counts_from_the_first(*map(number, node.inputs)):
+    node = producer_of(indices, "Range")
+    if node is None or counts_from_the_first(*map(number, node.inputs)):
         return None
     positions = op.Cast(indices, to=INT32 if indices.dtype == INT64 else INT64)
     return op.Gather(x, positions, **attributes)

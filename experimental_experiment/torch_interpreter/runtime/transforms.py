@@ -10,6 +10,7 @@ from experimental_experiment.torch_interpreter.aten.fourier import conjugate
 from experimental_experiment.torch_interpreter.aten.spectrogram import transform_of_frames
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime import kernels
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
 
@@ -103,7 +104,7 @@ def of_an_axis_without_name(op, x, dft_length=None, axis=None, **attributes):
 
 def has_a_name(x: ir.Value, axis: int) -> bool:
     """Whether the runtime may have a name, or a number, for the size of an axis: none where a node before has cut or continued it."""
-    node = x.producer()
+    node = producer_of(x)
     if node is None or isinstance(x.shape[axis], int):
         return True
     if node.op_type == "Pad":

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, number_of, var
 from experimental_experiment.xoptim.rules import computes, no, rule
 
@@ -250,7 +251,7 @@ def pow_two(op, x, node):
     if x.dtype not in FLOATS:
         return no("integers are raised as floats")
     users = node.outputs[0].uses()
-    if any(use.node.op_type == "ReduceMean" for use in users):
+    if any(is_of(use.node, "ReduceMean") for use in users):
         return no("it may be a norm")
     kept = unchanged(x, node)
     return op.Mul(x, x) if kept is x else kept
@@ -322,8 +323,8 @@ def never_negative(value: ir.Value, depth: int = 4) -> bool:
     tensor = constant_of(value)
     if tensor is not None:
         return tensor.size <= 1024 and bool(np.all(tensor.numpy() >= 0))
-    node = value.producer()
-    if node is None or node.domain or depth == 0 or value.dtype not in FLOATS:
+    node = producer_of(value)
+    if node is None or depth == 0 or value.dtype not in FLOATS:
         return False
     if node.op_type in POSITIVE:
         return True
@@ -466,4 +467,4 @@ def not_where(op, x, a, b, negation):
 
 def is_condition_of(user: ir.Node, index: int) -> bool:
     """Whether a reader is a Where, which chooses by what it reads."""
-    return user.op_type == "Where" and index == 0
+    return is_of(user, "Where") and index == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, number_of, only_reader, optional, var
 from experimental_experiment.xoptim.patterns.heads import groups_of
 from experimental_experiment.xoptim.patterns.masks import (
@@ -125,16 +126,11 @@ def attention_of_rows(
 
 def joined_heads(heads: ir.Value) -> ir.Value | None:
     """What stands after [batch, heads, positions, size] when that is only read as [batch, positions, heads * size]."""
-    back = only_reader(heads)
-    if back is None or back.op_type != "Transpose" or attribute_of(back, "perm") != [0, 2, 1, 3]:
+    back = only_reader(heads, "Transpose")
+    if back is None or attribute_of(back, "perm") != [0, 2, 1, 3]:
         return None
-    joined = only_reader(back.outputs[0])
-    if (
-        joined is None
-        or joined.op_type != "Reshape"
-        or heads.shape is None
-        or joined.graph is not heads.producer().graph
-    ):
+    joined = only_reader(back.outputs[0], "Reshape")
+    if joined is None or heads.shape is None or joined.graph is not heads.producer().graph:
         return None
     rows = joined.outputs[0]
     return rows if rows.shape is not None and is_row_of(rows.shape, heads.shape) else None
@@ -205,11 +201,11 @@ def counts(positions: ir.Value, count: int | ir.SymbolicDim, past: ir.Shape | No
     if len(shape) < 2 or any(size != 1 for size in (*shape[:-2], shape[-1])):
         return False  # those of heads or of the batch
     position = source_of(positions, {"Unsqueeze"})
-    node = position.producer()
+    node = producer_of(position, "Add")
     found = [position]
     if past is not None:
-        is_sum = node is not None and node.op_type == "Add"
-        found = [counted for counted, before in pairs(node) if is_the_size(before, past[2])] if is_sum else []
+        terms = () if node is None else pairs(node)
+        found = [counted for counted, before in terms if is_the_size(before, past[2])]
     return any(
         is_range(counted)
         and starts_at_zero(counted)
@@ -228,8 +224,8 @@ def is_the_size(value: ir.Value, size: int | ir.SymbolicDim) -> bool:
     """Whether a number is read from a dimension of this name, or is this size."""
     if number_of(value) is not None:
         return number_of(value) == size
-    node = source_of(value, {"Squeeze"}).producer()
-    if node is None or node.op_type != "Shape" or node.inputs[0].shape is None:
+    node = producer_of(source_of(value, {"Squeeze"}), "Shape")
+    if node is None or node.inputs[0].shape is None:
         return False
     axes = range(len(node.inputs[0].shape))[attribute_of(node, "start", 0) : attribute_of(node, "end")]
     return len(axes) == 1 and is_same(node.inputs[0].shape[axes[0]], size)

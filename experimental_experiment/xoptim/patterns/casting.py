@@ -8,6 +8,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import holds
 from experimental_experiment.torch_interpreter.inference import NUMPY, is_small
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, optional, var
 from experimental_experiment.xoptim.rules import again, computes, no, rule
 
@@ -46,10 +47,9 @@ def is_written(x: ir.Value, middle: ir.DataType, last: ir.DataType) -> bool:
 
 def holds_sizes(x: ir.Value) -> bool:
     """Whether a value is a size of a tensor, or several: less than 2 ** 53."""
-    node = x.producer()
-    while node is not None and node.op_type in SELECTING:
-        node = node.inputs[0].producer()
-    return node is not None and node.op_type in ("Shape", "Size")
+    while (node := producer_of(x, *SELECTING)) is not None:
+        x = node.inputs[0]
+    return producer_of(x, "Shape", "Size") is not None
 
 
 MOVEMENTS = tuple(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -192,7 +193,7 @@ def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
 
 def is_conv(user: ir.Node, index: int) -> bool:
     """Whether a reader is a Conv."""
-    return user.op_type == "Conv"
+    return is_of(user, "Conv")
 
 
 # ---- scales and biases

@@ -9,6 +9,7 @@ import math
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -32,6 +33,9 @@ from experimental_experiment.xoptim.patterns.positions import REACH, array_of
 from experimental_experiment.xoptim.rules import no, rule
 
 x, mask, bias = var("x"), var("mask"), var("bias")
+
+FUSED = "com.microsoft", "FusedMatMul", ""
+"""onnxruntime's product of matrices."""
 
 MOST_READ = 2**17
 """Constants of more elements are not read."""
@@ -126,9 +130,9 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
         return bool((array > -math.inf).any(axis=-1).all()) if array.shape else False
     if is_finite(bias):
         return True
-    node = bias.producer()
+    node = producer_of(bias, "Where")
     first = in_first_column(bias)
-    if first is not None or node is None or node.op_type != "Where":
+    if first is not None or node is None:
         return first is not None and first > -math.inf
     mask, opened, closed = node.inputs
     if is_finite(opened) and is_finite(closed):
@@ -140,10 +144,10 @@ def opens_each_sum(x: ir.Value, bias: ir.Value) -> bool:
     """Whether each row of a sum has a number above minus infinity: a mask opens each, and all others are numbers."""
     for scores, mask in ((x, bias), (bias, x)):
         if is_of_numbers(scores):
-            node = mask.producer()
+            node = producer_of(mask, "Add")
             if is_of_numbers(mask) or adds_less_than_infinity(mask):
                 return True
-            return node is not None and node.op_type == "Add" and opens_each_sum(*node.inputs)
+            return node is not None and opens_each_sum(*node.inputs)
     return False
 
 
@@ -154,29 +158,29 @@ def is_of_numbers(value: ir.Value, reach: int = REACH) -> bool:
         return True
     if node is None or not reach:
         return False
-    if node.op_type in ("Add", "Mul", "Sub"):
+    if is_of(node, "Add", "Mul", "Sub"):
         return all(is_of_numbers(part, reach - 1) for part in node.inputs)
-    if node.op_type in MOVES | {"Clip", "Div", "Gather", "Slice", "Transpose"}:
+    if is_of(node, *MOVES, "Clip", "Div", "Gather", "Slice", "Transpose"):
         is_divided = node.op_type != "Div" or is_finite(node.inputs[1])
         return is_divided and is_of_numbers(node.inputs[0], reach - 1)
-    return node.op_type == "Tanh" or is_product(node)
+    return is_of(node, "Tanh") or is_product(node)
 
 
 def is_product(node: ir.Node) -> bool:
     """Whether a node sums products of two values; one that is constant is a table, see `is_table`."""
-    if node.op_type == "Einsum":
+    if is_of(node, "Einsum"):
         operands, _, result = attribute_of(node, "equation").replace(" ", "").partition("->")
         first, _, second = operands.partition(",")
         if not result or not set(first) & set(second) - set(result):
             return False
-    elif node.op_type not in ("FusedMatMul", "MatMul"):
+    elif not is_of(node, "MatMul") and node.op_identifier() != FUSED:
         return False
     return all(constant_of(item) is None or is_table(node, place) for place, item in enumerate(node.inputs))
 
 
 def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
     """Whether a value is a product with a table, or a sum of some, moved or not: numbers, but for an overflow."""
-    node = source_of(value, MOVES | {"Transpose"}).producer()
+    node = producer_of(source_of(value, MOVES | {"Transpose"}))
     if node is None or not reach:
         return False
     if node.op_type == "Add":

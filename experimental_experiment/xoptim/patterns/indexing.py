@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -157,8 +158,8 @@ def is_zero(value: ir.Value) -> bool:
     for _ in range(REACH):
         if number_of(value) is not None:
             break
-        node = value.producer()
-        if node is None or node.op_type not in ("Expand", "Unsqueeze"):
+        node = producer_of(value, "Expand", "Unsqueeze")
+        if node is None:
             break
         value = node.inputs[0]
     return number_of(value) == 0
@@ -169,8 +170,7 @@ def is_counted(vector: ir.Value) -> bool:
     tensor = constant_of(vector)
     if tensor is not None:
         return tensor.size <= MOST_ELEMENTS and np.array_equal(tensor.numpy(), np.arange(tensor.size))
-    node = vector.producer()
-    return node is not None and node.op_type == "Range" and starts_at_zero(vector)
+    return producer_of(vector, "Range") is not None and starts_at_zero(vector)
 
 
 def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | None:
@@ -182,8 +182,8 @@ def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | No
     if constant_of(value) is not None:
         long = [axis for axis, size in enumerate(value.shape) if size != 1]
         return (op.Reshape(value, [-1]), long[0] - len(value.shape)) if len(long) == 1 else None
-    node = value.producer()
-    if node is None or not reach or node.op_type not in ("Expand", "Unsqueeze"):
+    node = producer_of(value, "Expand", "Unsqueeze")
+    if node is None or not reach:
         return None
     inner = spread(op, node.inputs[0], reach - 1)
     if inner is None or node.op_type == "Expand":
@@ -216,7 +216,7 @@ def gather_of_added_axis(op, x, axes, index, shown, node):
 
 def takes_axes_up(user: ir.Node, position: int) -> bool:
     """Whether a reader changes the shape alone."""
-    return position == 0 and user.op_type in MOVES
+    return position == 0 and is_of(user, *MOVES)
 
 
 @rule(
@@ -241,7 +241,7 @@ def is_count(value: ir.Value, reach: int = REACH) -> bool:
     number = number_of(value)
     if number is not None:
         return number >= 0
-    node = value.producer()
+    node = producer_of(value)
     if node is None or not reach:
         return False
     if node.op_type in ("Shape", "Size"):
@@ -253,7 +253,7 @@ def is_count(value: ir.Value, reach: int = REACH) -> bool:
 
 def as_vector(op, size: ir.Value) -> ir.Value:
     """A number as a vector of one element: as that from which it was made, where there is one."""
-    node = size.producer()
+    node = producer_of(size)
     if node is not None and node.op_type == "Squeeze" and has_one_element(node.inputs[0]):
         return node.inputs[0]
     if node is not None and node.op_type in ("Add", "Mul") and any(number_of(item) for item in node.inputs):

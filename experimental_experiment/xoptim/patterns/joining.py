@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.elementwise import BINARY, UNARY
 from experimental_experiment.xoptim.pattern import (
     P,
@@ -75,8 +76,8 @@ def apart(op, node: ir.Node, lead: Sequence[Size], reach: int) -> ir.Value | Non
         if node.op_type != "MatMul" and number_of(value) is not None:
             inputs.append(value)
             continue
-        before = value.producer()
-        if before is None or before.domain:
+        before = producer_of(value)
+        if before is None:
             return None
         is_read_here = len(value.uses()) == 1 and not value.is_graph_output() and before.graph is node.graph
         if not (is_read_here or before.op_type == "Reshape"):

@@ -10,6 +10,7 @@ import math
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.torch_interpreter.runtime.reductions import is_open_or_closed
 from experimental_experiment.xoptim.pattern import (
     P,
@@ -113,24 +114,24 @@ def gives_no_size(mask: ir.Value) -> bool:
 
 def is_added_or_guards(user: ir.Node, index: int) -> bool:
     """Whether a reader of a mask adds it to what has all sizes, or is a guard."""
-    return has_shape_of(user.inputs[1 - index], user) if user.op_type == "Add" else is_guard(user)
+    return has_shape_of(user.inputs[1 - index], user) if is_of(user, "Add") else is_guard(user)
 
 
 def is_guard(largest: ir.Node) -> bool:
     """Whether the largest of each row are compared with a number, and that only chooses elements of what has all sizes."""
-    if largest.op_type != "ReduceMax" or not attribute_of(largest, "keepdims", 1):
+    if not is_of(largest, "ReduceMax") or not attribute_of(largest, "keepdims", 1):
         return False
     return all_readers(largest.outputs[0], is_compared)
 
 
 def is_compared(user: ir.Node, index: int) -> bool:
     """Whether a reader of the largest of each row tells the rows that are closed, and that only chooses elements."""
-    return user.op_type in ("Equal", "Less") and all_readers(user.outputs[0], is_chosen_by)
+    return is_of(user, "Equal", "Less") and all_readers(user.outputs[0], is_chosen_by)
 
 
 def is_chosen_by(user: ir.Node, index: int) -> bool:
     """Whether a reader of a condition is a Where whose other elements have all its sizes."""
-    return user.op_type == "Where" and index == 0 and has_shape_of(user.inputs[2], user)
+    return is_of(user, "Where") and index == 0 and has_shape_of(user.inputs[2], user)
 
 
 @rule(P.Add(x, const("bias"), name="node"), set="default", special_values=False)
@@ -180,8 +181,8 @@ def is_mask(bias: ir.Value) -> bool:
 def source_of(value: ir.Value, operators: frozenset[str] | set[str]) -> ir.Value:
     """What a value is before some operators of one input."""
     for _ in range(REACH):
-        node = value.producer()
-        if node is None or node.op_type not in operators:
+        node = producer_of(value, *operators)
+        if node is None:
             break
         value = node.inputs[0]
     return value
@@ -194,7 +195,7 @@ def is_true(mask: ir.Value, reach: int = REACH) -> bool:
         return mask.dtype == ir.DataType.BOOL and bool(array.all())
     if uniform(mask) is True:
         return True
-    node = mask.producer()
+    node = producer_of(mask)
     if node is None or not reach:
         return False
     if node.op_type in ("Expand", "Identity", "Unsqueeze", "Squeeze", "Reshape"):
@@ -222,7 +223,7 @@ def sum_of(value: ir.Value, reach: int = REACH) -> tuple[str | None, int] | None
     number = number_of(value)
     if number is not None:
         return (None, number) if isinstance(number, int) else None
-    node = value.producer()
+    node = producer_of(value)
     if node is None or not reach:
         return None
     if node.op_type in ("Reshape", "Squeeze", "Unsqueeze"):
@@ -249,7 +250,7 @@ def opens_each_row(mask: ir.Value, reach: int = REACH) -> bool:
         return bool(array.shape) and bool(array.any(axis=-1).all())
     if is_true(mask):
         return True
-    node = mask.producer()
+    node = producer_of(mask)
     if node is None or not reach:
         return False
     if node.op_type in ("Expand", "Identity") or is_unsqueezed_in_front(node):
@@ -274,7 +275,7 @@ def is_unsqueezed_in_front(node: ir.Node) -> bool:
 
 def in_first_column(value: ir.Value, reach: int = REACH) -> float | None:
     """The number that each row begins with, for triangles of a number and what is made of them; None when it is not known."""
-    number, node = number_of(value), value.producer()
+    number, node = number_of(value), producer_of(value)
     if number is not None or node is None or not reach:
         return number
     if node.op_type == "Trilu" and clears_first_column(node):
@@ -328,8 +329,8 @@ def pairs(node: ir.Node) -> tuple[tuple[ir.Value, ir.Value], ...]:
 
 def causal_of(mask: ir.Value) -> tuple[ir.Value, ir.Value] | None:
     """The positions of keys and queries, where a mask lets through the keys up to the query; None for other masks."""
-    node = mask.producer()
-    if node is None or node.op_type not in ("LessOrEqual", "GreaterOrEqual"):
+    node = producer_of(mask, "LessOrEqual", "GreaterOrEqual")
+    if node is None:
         return None
     keys, queries = node.inputs if node.op_type == "LessOrEqual" else node.inputs[::-1]
     return (keys, queries) if is_along_last(keys) and is_across_last(queries) else None
@@ -338,7 +339,7 @@ def causal_of(mask: ir.Value) -> tuple[ir.Value, ir.Value] | None:
 def is_along_last(keys: ir.Value) -> bool:
     """Whether a value is a Range along the last axis."""
     for _ in range(REACH):
-        node = keys.producer()
+        node = producer_of(keys)
         if node is None or node.op_type == "Range":
             return node is not None
         axes = ints_of(node.inputs[1]) if node.op_type == "Unsqueeze" else None
@@ -355,7 +356,7 @@ def is_across_last(queries: ir.Value) -> bool:
 
 def starts_at_zero(keys: ir.Value) -> bool:
     """Whether positions are 0, 1, 2…"""
-    node = source_of(keys, {"Unsqueeze"}).producer()
+    node = producer_of(source_of(keys, {"Unsqueeze"}), "Range")
     return node is not None and number_of(node.inputs[0]) == 0 and number_of(node.inputs[2]) == 1
 
 
@@ -364,7 +365,7 @@ def is_not_negative(value: ir.Value, reach: int = REACH) -> bool:
     tensor = constant_of(value)
     if tensor is not None:
         return bool((tensor.numpy() >= 0).all())
-    node = value.producer()
+    node = producer_of(value)
     if node is None or not reach:
         return False
     if node.op_type in ("Shape", "Size"):
@@ -384,13 +385,13 @@ def is_not_negative(value: ir.Value, reach: int = REACH) -> bool:
 def opens_the_diagonal(node: ir.Node) -> bool:
     """Whether an And is a causal mask in a window that holds the query's own position, which is one of the keys."""
     for causal, window in pairs(node):
-        found, limit = causal_of(causal), window.producer()
-        if found is None or limit is None or limit.op_type not in ("Greater", "Less"):
+        found, limit = causal_of(causal), producer_of(window, "Greater", "Less")
+        if found is None or limit is None:
             continue
         keys, queries = found
         inside, first = limit.inputs if limit.op_type == "Greater" else limit.inputs[::-1]
-        before = first.producer()
-        if inside is not keys or before is None or before.op_type != "Sub" or before.inputs[0] is not queries:
+        before = producer_of(first, "Sub")
+        if inside is not keys or before is None or before.inputs[0] is not queries:
             continue
         width = number_of(before.inputs[1])
         if width is not None and width > 0 and starts_at_zero(keys) and are_among(queries, keys):
@@ -402,7 +403,7 @@ def are_among(queries: ir.Value, keys: ir.Value) -> bool:
     """Whether keys are counted to the sum of the number of queries and of what is before them, or to that number."""
     last = source_of(keys, {"Unsqueeze"}).producer().inputs[1]
     position = source_of(queries, {"Unsqueeze"})
-    node = position.producer()
+    node = producer_of(position)
     if node is None:
         return False
     before = None
@@ -411,7 +412,7 @@ def are_among(queries: ir.Value, keys: ir.Value) -> bool:
         if len(ranges) != 1:
             return False
         before = node.inputs[node.inputs[0] is ranges[0]]
-        node = ranges[0].producer()
+        node = producer_of(ranges[0], "Range")
         if not is_not_negative(before):
             return False
     if node.op_type != "Range" or number_of(node.inputs[0]) != 0 or number_of(node.inputs[2]) != 1:
@@ -419,15 +420,10 @@ def are_among(queries: ir.Value, keys: ir.Value) -> bool:
     count = node.inputs[1]
     if before is None:
         return last is count
-    total = last.producer()
-    return (
-        total is not None
-        and total.op_type == "Add"
-        and any(one is before and two is count for one, two in pairs(total))
-    )
+    total = producer_of(last, "Add")
+    return total is not None and any(one is before and two is count for one, two in pairs(total))
 
 
 def is_range(value: ir.Value) -> bool:
     """Whether a value is the result of a Range."""
-    node = value.producer()
-    return node is not None and node.op_type == "Range"
+    return producer_of(value, "Range") is not None

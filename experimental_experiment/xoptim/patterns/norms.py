@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -174,9 +175,8 @@ def is_cast_of_bfloat16_for_itself(x: ir.Value) -> bool:
 
     Measured with onnxruntime-gpu 1.31: such models are not loaded; with bfloat16 scales, or another reader of the Cast, they are.
     """
-    cast = x.producer()
-    is_cast = cast is not None and cast.op_type == "Cast" and cast.inputs[0].dtype is ir.DataType.BFLOAT16
-    return is_cast and len(x.uses()) == 3
+    cast = producer_of(x, "Cast")
+    return cast is not None and cast.inputs[0].dtype is ir.DataType.BFLOAT16 and len(x.uses()) == 3
 
 
 def followed_by(value: ir.Value | None, operator: str) -> ir.Value | None:

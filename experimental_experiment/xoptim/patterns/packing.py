@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import MOST_READERS, P, const, constant_of, only_reader, var
 from experimental_experiment.xoptim.rules import no, rule
 
@@ -22,7 +23,7 @@ def products_of_one_value(op, x, root):
         return None
     if not is_one_row(x):
         return no("there may be many rows")
-    products = [use.node for use in uses if use.node.op_type == "MatMul" and use.idx == 0]
+    products = [use.node for use in uses if is_of(use.node, "MatMul") and use.idx == 0]
     if any(is_turned(node.inputs[1]) for node in products):
         return no("a weight is not transposed yet")
     products = [node for node in products if node.graph is root.graph and is_like(node, root)]
@@ -47,8 +48,8 @@ def is_one_row(x: ir.Value) -> bool:
 
 def is_turned(weight: ir.Value) -> bool:
     """Whether a weight is transposed when the model runs: a rule is about to store it so."""
-    node = weight.producer()
-    return node is not None and node.op_type == "Transpose" and constant_of(node.inputs[0]) is not None
+    node = producer_of(weight, "Transpose")
+    return node is not None and constant_of(node.inputs[0]) is not None
 
 
 def is_like(product: ir.Node, root: ir.Node) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, optional, var
 from experimental_experiment.xoptim.patterns.slicing import Span, sliced, spans_of
 from experimental_experiment.xoptim.rules import no, rule
@@ -80,7 +81,7 @@ def slice_of_every_second(op, x, inner, outer):
     if value.is_graph_output():
         return no("the caller reads it")
     for reader in (use.node for use in value.uses()):
-        if reader.op_type != "Slice" or reader.domain or reader.inputs[0] is not value:
+        if not is_of(reader, "Slice") or reader.inputs[0] is not value:
             return no("others read it")
         columns = spans_of(reader)
         if columns is None or rows.keys() & columns.keys():
@@ -91,7 +92,7 @@ def slice_of_every_second(op, x, inner, outer):
 def taken_from(value: ir.Value) -> tuple[ir.Value, dict[int, Span]]:
     """The value that Slices of constant positions take *value* from, one axis after the other, and what they take, by axis."""
     taken: dict[int, Span] = {}
-    while (node := value.producer()) is not None and node.op_type == "Slice":
+    while (node := producer_of(value, "Slice")) is not None:
         spans = spans_of(node)
         if spans is None or taken.keys() & spans.keys():
             break

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.rules import again, no, rule
@@ -64,9 +65,8 @@ def unsqueeze_expanded(op, x, shape, axes, expand):
 
 def with_ones(op, shape: ir.Value, axes: list[int]) -> ir.Value | None:
     """A vector of sizes with 1 at more axes: one of constants, or joined from vectors of known lengths between which they stand."""
-    node = shape.producer()
-    known = ints_of(shape)
-    pieces = [shape] if known is not None or node is None or node.op_type != "Concat" else list(node.inputs)
+    node = producer_of(shape, "Concat")
+    pieces = [shape] if node is None or ints_of(shape) is not None else list(node.inputs)
     sizes: list = []
     for piece in pieces:
         numbers = ints_of(piece)
@@ -129,8 +129,8 @@ def array_of(value: ir.Value | None, reach: int = REACH) -> np.ndarray | None:
     tensor = constant_of(value)
     if tensor is not None:
         return tensor.numpy() if tensor.size <= MOST_ELEMENTS else None
-    node = None if value is None else value.producer()
-    if node is None or node.domain or not reach or node.op_type not in COMPUTED:
+    node = producer_of(value, *COMPUTED)
+    if node is None or not reach:
         return None
     shape = value.shape
     if shape is None or not shape.is_static() or math.prod(shape) > MOST_ELEMENTS:
@@ -145,8 +145,8 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
     if tensor is not None:
         array = tensor.numpy() if 0 < tensor.size <= MOST_ELEMENTS else None
         return array.flat[0].item() if array is not None and (array == array.flat[0]).all() else None
-    node = value.producer()
-    if node is None or node.domain or not reach:
+    node = producer_of(value)
+    if node is None or not reach:
         return None
     if node.op_type in ("Expand", "Gather", "GatherND", "Identity", "Slice", "Squeeze", "Unsqueeze"):
         return uniform(node.inputs[0], reach - 1)
@@ -167,25 +167,20 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
 
 def is_step(node: ir.Node) -> bool:
     """Whether a Sub is ``torch.diff`` of positions that follow one another, with the one before the first in front."""
-    positions, before = node.inputs[0], node.inputs[1].producer()
-    if (
-        positions.dtype not in COUNTED
-        or before is None
-        or before.op_type != "Slice"
-        or positions.shape is None
-    ):
+    positions, before = node.inputs[0], producer_of(node.inputs[1], "Slice")
+    if positions.dtype not in COUNTED or before is None or positions.shape is None:
         return False  # steps of floats are rounded
     last = len(positions.shape) - 1
-    joined = before.inputs[0].producer()
-    if spans(before, last) != (0, -1) or joined is None or joined.op_type != "Concat":
+    joined = producer_of(before.inputs[0], "Concat")
+    if spans(before, last) != (0, -1) or joined is None:
         return False
     if attribute_of(joined, "axis") not in (-1, last) or len(joined.inputs) != 2:
         return False
-    first = joined.inputs[0].producer()
-    if joined.inputs[1] is not positions or first is None or first.op_type != "Sub":
+    first = producer_of(joined.inputs[0], "Sub")
+    if joined.inputs[1] is not positions or first is None:
         return False
-    start = first.inputs[0].producer()
-    if start is None or start.op_type != "Slice" or start.inputs[0] is not positions:
+    start = producer_of(first.inputs[0], "Slice")
+    if start is None or start.inputs[0] is not positions:
         return False
     return spans(start, last) == (0, 1) and number_of(first.inputs[1]) == 1 and follow(positions)
 
@@ -208,7 +203,7 @@ def follow(value: ir.Value, reach: int = REACH) -> bool:
         return (
             bool(tensor.shape) and tensor.size <= MOST_ELEMENTS and bool((np.diff(tensor.numpy()) == 1).all())
         )
-    node = value.producer()
+    node = producer_of(value)
     if node is None or not reach or value.shape is None:
         return False
     if node.op_type == "Range":

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone, step
 from experimental_experiment.xoptim.pattern import (
     P,
@@ -46,8 +47,8 @@ def refuses_empty(node: ir.Node) -> bool:
     sizes = ints_of(node.inputs[1])
     if sizes is not None:
         return -1 in sizes and 0 in sizes
-    concat = node.inputs[1].producer()
-    pieces = concat.inputs if concat is not None and concat.op_type == "Concat" else ()
+    concat = producer_of(node.inputs[1], "Concat")
+    pieces = () if concat is None else concat.inputs
     return any(-1 in (ints_of(piece) or ()) for piece in pieces)
 
 
@@ -98,7 +99,7 @@ def reshape_to_computed_shape(op, x, node):
     if result is None:
         result = with_ones(op, x, shape_after(node))
     # repeated heads have rules of their own
-    is_repeated = x.producer() is not None and x.producer().op_type == "Expand"
+    is_repeated = producer_of(x, "Expand") is not None
     if result is None and not is_repeated and nodes_of_shape(node.inputs[1]) > len(node.inputs[1].uses()):
         result = parted(op, x, shape_after(node))
     return no("several sizes are computed") if result is None else result
@@ -407,7 +408,7 @@ def without_expand(op, node: ir.Node, expand: ir.Node, x: ir.Value) -> ir.Value 
 
 def broadcasts(node: ir.Node, index: int, expanded: ir.Value, shape: Sequence[Size]) -> bool:
     """Whether a reader of *expanded* gives the same result with one of this *shape*; the first operand of PRelu has its shape."""
-    if node.domain or node.op_type not in (*BINARY, "Where"):
+    if not is_of(node, *BINARY, "Where"):
         return False
     if node.op_type == "PRelu" and not index:
         return False
@@ -418,9 +419,7 @@ def broadcasts(node: ir.Node, index: int, expanded: ir.Value, shape: Sequence[Si
 @rule(P.Where(name="node"), set="default", looks_further=True)
 def expanded_operands_of_where(op, node):
     """The same for the operands of Where."""
-    expands = [value.producer() for value in node.inputs]
-    expands = [item if item is not None and item.op_type == "Expand" else None for item in expands]
-    for expand in expands:
+    for expand in (producer_of(value, "Expand") for value in node.inputs):
         if expand is not None:
             result = without_expand(op, node, expand, expand.inputs[0])
             if isinstance(result, ir.Value):

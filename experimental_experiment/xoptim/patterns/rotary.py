@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import sizes
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -173,8 +174,8 @@ def are_neighbours(found: Mapping[str, Any]) -> bool:
 
 def shown_by(value: ir.Value) -> ir.Value:
     """What a Reshape shows in another shape, or the value itself."""
-    node = value.producer()
-    return node.inputs[0] if node is not None and node.op_type == "Reshape" else value
+    node = producer_of(value, "Reshape")
+    return value if node is None else node.inputs[0]
 
 
 def stands_at(table: ir.Value, x: ir.Value, axis: int) -> bool:
@@ -218,7 +219,7 @@ def by_operator(op, x: ir.Value, rotation: Rotation, *inputs: ir.Value, domain: 
 def each_once(op, table: ir.Value, once: Callable, reach: int = 8) -> ir.Value | None:
     """Half of the last axis, computed instead of the whole, where *once* says how each number stands there twice; else None."""
     part = once(op, table)
-    node = table.producer()
+    node = producer_of(table)
     if part is not None or node is None or not reach:
         return part
     if node.op_type in ("Cos", "Sin", "Cast", "Neg"):
@@ -257,8 +258,8 @@ def first_half(op, table: ir.Value) -> ir.Value | None:
         array = tensor.numpy()
         parts = np.split(array, 2, axis=-1) if array.ndim and array.shape[-1] % 2 == 0 else [array, None]
         return constant_part(op, table, parts)
-    node = table.producer()
-    if node is None or node.op_type != "Concat":
+    node = producer_of(table, "Concat")
+    if node is None:
         return None
     is_last = attribute_of(node, "axis") in (-1, len(table.shape) - 1)
     return node.inputs[0] if is_last and len(node.inputs) == 2 and len(set(node.inputs)) == 1 else None
@@ -270,9 +271,9 @@ def first_of_pairs(op, table: ir.Value) -> ir.Value | None:
     if tensor is not None:
         array = tensor.numpy()
         return constant_part(op, table, [array[..., ::2], array[..., 1::2]]) if array.ndim else None
-    node = table.producer()
-    twice = node.inputs[0].producer() if node is not None and node.op_type == "Reshape" else None
-    if twice is None or twice.op_type not in ("Concat", "Expand"):
+    node = producer_of(table, "Reshape")
+    twice = None if node is None else producer_of(node.inputs[0], "Concat", "Expand")
+    if twice is None:
         return None
     before, after, last = twice.inputs[0].shape, twice.outputs[0].shape, table.shape[-1]
     if before is None or after is None or not isinstance(last, int):

@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, number_of, var
 from experimental_experiment.xoptim.patterns.slicing import spans_of
 from experimental_experiment.xoptim.rules import no, rule
@@ -191,9 +192,8 @@ def turn_of(found: Mapping[str, Any]) -> Turn | None:
 
 def unsigned(value: ir.Value) -> tuple[int, ir.Value]:
     """A factor as its sign and the rest: a Neg before the product is one behind it."""
-    node = value.producer()
-    is_opposite = node is not None and node.op_type == "Neg" and not node.domain
-    return (-1, node.inputs[0]) if is_opposite else (1, value)
+    node = producer_of(value, "Neg")
+    return (1, value) if node is None else (-1, node.inputs[0])
 
 
 def by_member(x: ir.Value, terms: list) -> dict[int, tuple[int, ir.Value]]:
@@ -215,14 +215,8 @@ def by_member(x: ir.Value, terms: list) -> dict[int, tuple[int, ir.Value]]:
 
 def part_of(value: ir.Value) -> tuple[ir.Value, str, int] | None:
     """What a value is the first or the second member of all pairs of, where these stand, and which member; None of anything else."""
-    node = value.producer()
-    if (
-        node is None
-        or node.domain
-        or not node.inputs
-        or node.inputs[0] is None
-        or node.inputs[0].shape is None
-    ):
+    node = producer_of(value)
+    if node is None or not node.inputs or node.inputs[0] is None or node.inputs[0].shape is None:
         return None
     x = node.inputs[0]
     last = len(x.shape) - 1

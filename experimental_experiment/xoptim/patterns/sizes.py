@@ -9,6 +9,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.marks import ALONE
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.torch_interpreter.symbolic import lower_bound
 from experimental_experiment.xoptim.pattern import (
     JUDGED,
@@ -90,8 +91,7 @@ def becomes_vectors(root: ir.Node) -> bool:
 def is_number(node: ir.Node) -> bool:
     """Whether a node computes an integer without an axis, of such ones."""
     return (
-        node.op_type in (*UNARY, *BINARY)
-        and not node.domain
+        is_of(node, *UNARY, *BINARY)
         and node.outputs[0].dtype is ir.DataType.INT64
         and not node.outputs[0].is_graph_output()
         and all(
@@ -102,8 +102,8 @@ def is_number(node: ir.Node) -> bool:
 
 def is_element(value: ir.Value) -> bool:
     """Whether a value is the one element of a vector, or one that is chosen of several."""
-    node = value.producer()
-    if node is None or node.op_type not in ("Gather", "Squeeze") or node.domain:
+    node = producer_of(value, "Gather", "Squeeze")
+    if node is None:
         return False
     shape = node.inputs[0].shape
     return (
@@ -115,7 +115,7 @@ def is_element(value: ir.Value) -> bool:
 
 def is_added(node: ir.Node) -> bool:
     """Whether a node makes a vector of a number."""
-    if node.op_type not in ("Reshape", "Unsqueeze") or node.domain:
+    if not is_of(node, "Reshape", "Unsqueeze"):
         return False
     given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
     return given in (([0], [-1]) if node.op_type == "Unsqueeze" else ([1], [-1]))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -286,16 +287,16 @@ def parts_of(values: Sequence[ir.Value], axis: int) -> list[ir.Value]:
 
 def joined_before(value: ir.Value, axis: int) -> ir.Node | None:
     """The Concat along this axis whose result only one node reads, None for another value."""
-    node = value.producer()
-    is_joined = node is not None and node.op_type == "Concat" and not node.domain and axis_of(node) == axis
-    return node if is_joined and only_reader(value) is not None else None
+    node = producer_of(value, "Concat")
+    is_joined = node is not None and axis_of(node) == axis and only_reader(value) is not None
+    return node if is_joined else None
 
 
 @rule(P.Concat(name="node", reads=["Split"]), set="default", looks_further=True)
 def concat_of_split(op, node):
     """The parts of a Split joined again in order."""
-    split = node.inputs[0].producer()
-    if split is None or split.op_type != "Split" or list(node.inputs) != list(split.outputs):
+    split = producer_of(node.inputs[0], "Split")
+    if split is None or list(node.inputs) != list(split.outputs):
         return None
     return split.inputs[0] if axis_of(split) == axis_of(node) is not None else no("another axis")
 
@@ -316,7 +317,7 @@ def concat_of_neighbours(op, node):
 
 def united(op, left: ir.Value, right: ir.Value, axis: int | None, is_all: bool) -> ir.Value | None:
     """The one value that *left* and *right* are side by side, None when they are not neighbours or others use them."""
-    a, b = left.producer(), right.producer()
+    a, b = (producer_of(value, "Shape", "Slice") for value in (left, right))
     if a is None or b is None or axis is None or a.op_type != b.op_type or a.inputs[0] is not b.inputs[0]:
         return None
     if not is_all and any(len(value.uses()) > 1 or value.is_graph_output() for value in (left, right)):
@@ -326,7 +327,7 @@ def united(op, left: ir.Value, right: ir.Value, axis: int | None, is_all: bool) 
         if first is None or second is None or first[1] != second[0]:
             return None
         return op.Shape(a.inputs[0], start=first[0], end=second[1])
-    first, second = (span_along(node, axis) if node.op_type == "Slice" else None for node in (a, b))
+    first, second = (span_along(node, axis) for node in (a, b))
     if first is None or second is None or first[1] != second[0]:
         return None
     return sliced(op, a.inputs[0], {axis: (first[0], second[1], 1)})
@@ -384,7 +385,7 @@ def split_without_sequence(op, x, sizes, position, split, node):
     axis, has_axis = attribute_of(split, "axis", 0), attribute_of(split, "keepdims", 1)
     (sequence,) = split.outputs
     readers = [user for user, _ in sequence.uses()]
-    if sequence.is_graph_output() or any(reader.op_type != "SequenceAt" for reader in readers):
+    if sequence.is_graph_output() or not all(is_of(reader, "SequenceAt") for reader in readers):
         return no("the sequence is read otherwise")
     if not has_axis:
         return op.Gather(x, position, axis=axis) if sizes is None else no("onnxruntime heeds keepdims here")
@@ -575,11 +576,9 @@ def least(size: int | ir.SymbolicDim, unknown: int = 1) -> int:
 def is_computed_from_range(value: ir.Value) -> bool:
     """Whether positions are computed from a Range, and are none: onnxruntime slices at those of a Range."""
     for step in range(REACH):
-        node = value.producer()
+        node = producer_of(value, "Range", *ALONG_RANGE)
         if node is None or node.op_type == "Range":
             return node is not None and step > 0
-        if not node.inputs or node.inputs[0] is None or node.op_type not in ALONG_RANGE:
-            return False
         value = node.inputs[0]
     return False
 

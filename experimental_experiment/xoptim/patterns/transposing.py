@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.inference import is_small
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.elementwise import BINARY, UNARY, one_or_two, redone
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
@@ -60,7 +61,7 @@ def transpose_of_weight(op, weight, node):
         return no("the weight stays in its file")
     if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
         return no("its elements are no whole bytes")
-    if any(use.node.op_type == "Gemm" for use in result.uses()):
+    if any(is_of(use.node, "Gemm") for use in result.uses()):
         return no("a Gemm transposes it")
     axes = perm(node) or list(reversed(range(len(tensor.shape))))
     name = op.context.names.unique(f"{weight.name}_transposed")
@@ -176,8 +177,8 @@ def reduced_transpose(op, x, axes, transpose, node):
 @rule(P.Concat(name="node", reads=["Transpose"]), set="default", looks_further=True)
 def concat_transposed(op, node):
     """Values that are transposed alike before they are joined: the result is."""
-    producers = [value.producer() for value in node.inputs]
-    if len(producers) < 2 or any(item is None or item.op_type != "Transpose" for item in producers):
+    producers = [producer_of(value, "Transpose") for value in node.inputs]
+    if len(producers) < 2 or None in producers:
         return None
     axes = perm(producers[0])
     if axes is None or any(perm(item) != axes for item in producers):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -211,7 +212,7 @@ def first_of_cache(found: dict) -> list[ir.Value] | None:
         if len(others) > 1 or shown.is_graph_output():
             return None
         keys = others.pop() if others else None
-        if keys is not None and (keys.op_type != "Transpose" or perm(keys) != [0, 2, 1, 3]):
+        if keys is not None and not (is_of(keys, "Transpose") and perm(keys) == [0, 2, 1, 3]):
             return None
     readers = ((keys, found["swap"]), (found["v_heads"], found["attention"]))
     heads = {node.outputs[0]: reader for node, reader in readers if node is not None}
@@ -298,7 +299,7 @@ def mask_of_batch(op, attention, x, a, b, expand, node):
 
 def is_bias_of(user: ir.Node, index: int) -> bool:
     """Whether a reader is a MultiHeadAttention that adds what it reads to its scores."""
-    return user.op_type == "MultiHeadAttention" and index == 5
+    return (user.domain, user.op_type, index) == (MICROSOFT, "MultiHeadAttention", 5)
 
 
 def once_more(

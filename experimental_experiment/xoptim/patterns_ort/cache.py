@@ -10,6 +10,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -150,9 +151,8 @@ def turned_rows(op, heads: ir.Value) -> ir.Value | None:
 
 def transposed_rows(heads: ir.Value) -> ir.Value | None:
     """[batch, positions, heads, size] that a Transpose makes heads of, None when none does."""
-    node = heads.producer()
-    is_swap = node is not None and node.op_type == "Transpose" and attribute_of(node, "perm") == [0, 2, 1, 3]
-    return node.inputs[0] if is_swap else None
+    node = producer_of(heads, "Transpose")
+    return None if node is None or attribute_of(node, "perm") != [0, 2, 1, 3] else node.inputs[0]
 
 
 def heads_of_queries(found: dict, keys: ir.Value) -> ir.Shape | None:
@@ -306,9 +306,9 @@ def is_causal(bias: ir.Value, count: int | ir.SymbolicDim, past: ir.Value | None
 
     After a past it may be the smallest number, with which a query that sees no key, of padding, takes the mean of all in eager.
     """
-    node = bias.producer()
+    node = producer_of(bias, "Where")
     closed = (-math.inf,) if past is None else (-math.inf, SMALLEST)
-    if node is None or node.op_type != "Where" or number_of(node.inputs[2]) not in closed:
+    if node is None or number_of(node.inputs[2]) not in closed:
         return False
     return closes_later_keys(node.inputs[0], count, past)
 
@@ -321,8 +321,8 @@ def closes_later_keys(mask: ir.Value, count: int | ir.SymbolicDim, past: ir.Valu
     conditions = [mask]
     while conditions:
         mask = source_of(conditions.pop(), {"Expand"})
-        node = mask.producer()
-        if node is not None and node.op_type == "And":
+        node = producer_of(mask, "And")
+        if node is not None:
             conditions += node.inputs
             continue
         positions = causal_of(mask)
@@ -351,8 +351,8 @@ def rows_of(op, heads: ir.Value) -> ir.Value:
     apart = transposed_rows(heads)
     if apart is None and shape[2] == 1:
         apart = heads
-    node = None if apart is None else apart.producer()
-    rows = node.inputs[0] if node is not None and node.op_type == "Reshape" else None
+    node = producer_of(apart, "Reshape")
+    rows = None if node is None else node.inputs[0]
     if rows is not None and rows.shape is not None and is_row_of(rows.shape, shape):
         return rows
     apart = op.Transpose(heads, perm=[0, 2, 1, 3]) if apart is None else apart
@@ -419,8 +419,8 @@ def packed_group_query_attention(op, attention):
     """Queries, keys and values that a Split takes from one row are read from that row."""
     given = attention.inputs[:3]
     parts = [part_of(value) for value in given]
-    split = None if None in parts else parts[0].producer()
-    if split is None or split.op_type != "Split" or list(split.outputs) != parts:
+    split = None if None in parts else producer_of(parts[0], "Split")
+    if split is None or list(split.outputs) != parts:
         return None
     x = split.inputs[0]
     if x.shape is None or len(x.shape) not in (3, 4) or not all(isinstance(n, int) for n in x.shape[2:]):
@@ -441,8 +441,8 @@ def packed_group_query_attention(op, attention):
 def part_of(rows: ir.Value | None) -> ir.Value | None:
     """What a row of heads is before they stand side by side: a result of a Split, None when it is none."""
     for _ in range(2):
-        node = None if rows is None else rows.producer()
-        if node is None or node.op_type != "Reshape":
+        node = producer_of(rows, "Reshape")
+        if node is None:
             break
         rows = node.inputs[0]
     return None if rows is None or rows.producer() is None else rows

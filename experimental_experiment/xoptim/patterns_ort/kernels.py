@@ -10,7 +10,15 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, optional, var
+from experimental_experiment.xoptim.pattern import (
+    P,
+    attribute_of,
+    constant_of,
+    ints_of,
+    only_reader,
+    optional,
+    var,
+)
 from experimental_experiment.xoptim.rules import no, rule
 
 x, slope = var("x"), var("slope")
@@ -67,7 +75,7 @@ def softplus_of_many(op, x, root):
     """
     if not has_many(x, 2**16):
         return no("they are few")
-    if [node.op_type for node in root.outputs[0].consumers()] == ["Tanh"]:
+    if only_reader(root.outputs[0], "Tanh") is not None:
         return no("it is Mish")
     one = op.constant(1.0, x.dtype)
     power = op.Exp(op.Neg(op.Abs(x)))

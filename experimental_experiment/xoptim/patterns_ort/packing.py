@@ -6,6 +6,7 @@ import dataclasses
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.pattern import MOST_READERS, P, attribute_of, const, only_reader, var
 from experimental_experiment.xoptim.patterns.packing import (
     bias_of,
@@ -53,9 +54,9 @@ def heads_of_one_value(op, x, product, root):
         return no("what is multiplied is an input, or read by one product")
     if x.shape is None or len(x.shape) != 3 or is_one_row(x):
         return no("no rows of several samples")
-    if any(use.idx == 0 and use.node.op_type == "MatMul" and is_turned(use.node.inputs[1]) for use in uses):
+    if any(use.idx == 0 and is_of(use.node, "MatMul") and is_turned(use.node.inputs[1]) for use in uses):
         return no("a weight is not transposed yet")
-    products = [use.node for use in uses if use.node.op_type == "MatMul" and use.idx == 0]
+    products = [use.node for use in uses if is_of(use.node, "MatMul") and use.idx == 0]
     found = [heads_of(node, x) for node in products if node.graph is root.graph and is_like(node, product)]
     size = next((item.size for item in found if item is not None and item.product is product), None)
     members = [item for item in found if item is not None and item.size == size]
@@ -93,7 +94,7 @@ def heads_of(product: ir.Node, x: ir.Value) -> Heads | None:
         return None
     if not all(is_same(shape[axis], x.shape[axis]) for axis in (0, 1)):
         return None
-    orders = [perm(node) if node.op_type == "Transpose" else None for node in readers]
+    orders = [perm(node) if is_of(node, "Transpose") else None for node in readers]
     if not readers or any(order not in ([0, 2, 1, 3], [0, 2, 3, 1]) for order in orders):
         return None
     results = {node.outputs[0]: order == [0, 2, 3, 1] for node, order in zip(readers, orders)}

@@ -13,6 +13,7 @@ from experimental_experiment.xoptim.rules import no, rule
 
 x, y = var("x"), var("y")
 SCALED = P.Mul(x, const("factor"))
+CACHED_OR_ROTATED = (("", "Concat"), ("", "RotaryEmbedding"), (MICROSOFT, "RotaryEmbedding"))
 LEFT = P.Reshape(SCALED, var("shape")) | SCALED | x
 
 
@@ -34,12 +35,13 @@ def fused_matmul(op, x, y, factor, shape, swap):
     onnxruntime does the same when it loads, but for a factor that is multiplied before heads are grouped: a token takes as long, in two
     nodes less a layer.
     """
-    axes, before = perm(swap), y.producer()
+    axes = perm(swap)
     if x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) < 2 or axes is None:
         return no("not in float32, or of unknown axes")
     if axes != [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]:
         return no("other axes than the last two are transposed")
-    if before is None or before.op_type not in ("Concat", "RotaryEmbedding"):
+    before = y.producer()
+    if before is None or (before.domain, before.op_type) not in CACHED_OR_ROTATED:
         return no("neither a cache nor rotated: other operators take keys with their Transposes")
     alpha = 1.0 if factor is None else number_of(factor)
     if (
