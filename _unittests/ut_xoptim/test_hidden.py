@@ -136,6 +136,39 @@ class TestNamesOfParts(InferenceTestCase):
         self.assertEqual(["Exp", "Slice", "Neg"], operators(self.same(text, *self.FEEDS, opset=9)))
 
 
+class TestBackwardsToTheLargestInteger(InferenceTestCase):
+    """onnxruntime takes the elements back to the first one where ONNX's text, inference and numpy take none."""
+
+    CASES = {
+        "sizes": ("sizes = Shape(x) y = Slice(sizes, s, e, a, t)", "int64[3] y"),
+        "sizes that are constants": (
+            "r = Shape(w) s1 = Slice(r, s, e, a, t) v = Reshape(w, s1) n = Slice(w, s, e, two, t) y = Concat<axis=2>(n, w)",
+            "float[2,3,8] y, float[4,3,2] v",
+        ),
+        "a Slice of it": ("b = Slice(w, s, e, a, t) y = Slice(b, zero, one, a)", "float[1,3,4] y"),
+        "what stands beside it": ("b = Slice(w, s, e, a, t) n = Neg(b) y = Concat<axis=0>(n, w)", "float[4,3,4] y"),
+        "it, and what stands beside it": ("y = Slice(x, s, e, a, t) z = Concat<axis=0>(y, x)", "float[A,B,C] y, float[D,B,C] z"),
+    }  # fmt: skip
+
+    def test_it_is_what_onnxruntime_takes(self):
+        for promise, (nodes, results) in self.CASES.items():
+            for end, dtype in ((2**31 - 1, "int64"), (2**63 - 1, "int64"), (2**31 - 1, "int32")):
+                for is_inferred in (False, True):
+                    if dtype == "int32" and "zero" in nodes:
+                        continue
+                    with self.subTest(promise, end=end, dtype=dtype, is_inferred=is_inferred):
+                        constants = (
+                            f"{dtype}[1] s={{-1}}, {dtype}[1] e={{{end}}}, {dtype}[1] a={{0}}, {dtype}[1] t={{-1}}, int64[1] zero={{0}}, "
+                            f"int64[1] one={{1}}, {dtype}[1] two={{2}}"
+                        )
+                        text = f"agraph (float[P,3,Q] x, float[2,3,4] w) => ({results}) <{constants}> {{ {nodes} }}"
+                        feeds = {
+                            "x": np.arange(24, dtype=np.float32).reshape(4, 3, 2),
+                            "w": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+                        }
+                        self.same(text, feeds, is_inferred=is_inferred)
+
+
 class TestBodies(InferenceTestCase):
     CALLS = [{"x": X, "c": np.array(c)} for c in (True, False)]
 

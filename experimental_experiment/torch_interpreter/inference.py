@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ ROUNDED = {
 
 The frequencies of sinusoidal positions are such numbers: their last bit, times a position of 1000, is an error of 6e-5 in the sine.
 """
+
+
+TO_THE_END = frozenset((2**31 - 1, 2**63 - 1))
+"""Ends of slices that onnxruntime takes for the end of an axis in either direction: backwards, before the first element."""
 
 
 INFERRED_SINCE = {"GreaterOrEqual": 16, "LessOrEqual": 16, "Reshape": 14, "Slice": 11}
@@ -220,6 +224,31 @@ def know_number(node: ir.Node) -> None:
             output.shape = ir.Shape(sizes)
 
 
+def know_slice(node: ir.Node) -> None:
+    """What a Slice takes whole has the size that it had; what runtimes take otherwise has none."""
+    know_other_axes(node)
+    if ends_otherwise(node):
+        axes, result = node.inputs[3], node.outputs[0].shape
+        given = () if axes is None or axes.const_value is None else axes.const_value.numpy()
+        taken = {int(axis) % len(result) for axis in given} or range(len(result))
+        node.outputs[0].shape = ir.Shape(
+            [None if axis in taken else size for axis, size in enumerate(result)]
+        )
+
+
+def ends_otherwise(node: ir.Node) -> bool:
+    """Whether a Slice of constant bounds goes backwards to what ONNX's text says is behind its axis, see `TO_THE_END`."""
+    if len(node.inputs) < 5 or node.outputs[0].shape is None:
+        return False
+    ends, steps = (None if value is None else value.const_value for value in node.inputs[2:5:2])
+    return ends is not None and steps is not None and are_backwards_to_the_end(ends.numpy(), steps.numpy())
+
+
+def are_backwards_to_the_end(ends: Iterable[int], steps: Iterable[int]) -> bool:
+    """Whether one of the slices of these ends and steps takes nothing by ONNX's text, all before its start in onnxruntime."""
+    return any(step < 0 and int(end) in TO_THE_END for end, step in zip(ends, steps))
+
+
 def know_other_axes(node: ir.Node) -> None:
     """Give the result of a Slice with bounds that are computed the sizes of the axes that it takes whole: ONNX infers none of them."""
     x, result = node.inputs[0], node.outputs[0]
@@ -231,7 +260,7 @@ def know_other_axes(node: ir.Node) -> None:
     result.shape = ir.Shape([size if axis in taken else x.shape[axis] for axis, size in enumerate(sizes)])
 
 
-KNOWN_BETTER: dict[str, Callable[[ir.Node], None]] = {"TopK": know_number, "Slice": know_other_axes}
+KNOWN_BETTER: dict[str, Callable[[ir.Node], None]] = {"TopK": know_number, "Slice": know_slice}
 """What is known of the shapes of results that ONNX does not infer, by operator."""
 
 
@@ -375,7 +404,7 @@ def is_beyond_numpy(node: ir.Node) -> bool:
         exponent = node.inputs[1].const_value
         return exponent is None or bool(np.any(exponent.numpy() < 0))
     if node.op_type == "Slice":
-        return starts_before_its_axis(node)
+        return ends_otherwise(node) or starts_before_its_axis(node)
     return node.op_type in INDEXED and names_missing_elements(node)
 
 

@@ -1,7 +1,7 @@
 """What onnx's inference of whole models is not shown, as it would end the process or know sizes that are others; what it is shown in bodies.
 
 Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0. In opset 10, what a Slice leaves of an axis
-has the name of all of it.
+has the name of all of it. A Slice backwards to the largest integer is empty, where onnxruntime goes to the first element.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import infer, is_small
+from experimental_experiment.torch_interpreter.inference import are_backwards_to_the_end, infer, is_small
 from experimental_experiment.xoptim.pattern import attribute_of, constant_of, numbers_of
 
 MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))
@@ -57,7 +57,7 @@ def hidden(nodes: Mapping[ir.Node, int], follows: bool) -> Iterator[list[ir.Node
 
 def is_hidden(node: ir.Node, opset: int, follows: bool = True) -> bool:
     """Whether inference is not shown a node."""
-    return is_refused(node) or keeps_names(node, opset) or (follows and is_misread(node))
+    return is_refused(node) or keeps_names(node, opset) or is_empty(node) or (follows and is_misread(node))
 
 
 def keeps_names(node: ir.Node, opset: int) -> bool:
@@ -66,6 +66,14 @@ def keeps_names(node: ir.Node, opset: int) -> bool:
         return False
     data = node.inputs[0]
     return data is None or data.shape is None or not data.shape.is_static()
+
+
+def is_empty(node: ir.Node) -> bool:
+    """Whether inference takes a Slice for empty that is not in onnxruntime."""
+    if node.op_type != "Slice" or node.domain or len(node.inputs) < 5:
+        return False
+    ends, steps = numbers_of(node.inputs[2]), numbers_of(node.inputs[4])
+    return ends is not None and steps is not None and are_backwards_to_the_end(ends, steps)
 
 
 def is_refused(node: ir.Node) -> bool:

@@ -30,6 +30,7 @@ from experimental_experiment.xoptim.graphs import (
 from experimental_experiment.xoptim.hidden import (
     has_type,
     hidden,
+    is_empty,
     is_hidden,
     is_misread,
     keeps_names,
@@ -248,11 +249,15 @@ def size_names_of(values: Iterable[ir.Value]) -> set[str]:
 
 
 def forget_kept_names(nodes: Sequence[ir.Node], opset: int) -> None:
-    """Where inference may have given a part of an axis the name of all of it, sizes of a file have no names from now on."""
+    """Where inference may have given a part of an axis the name of all of it, sizes of a file have no names from now on.
+
+    Where it may have taken for empty what is not, there are no sizes either.
+    """
     parts = [node.outputs[0] for node in nodes if keeps_names(node, opset)]
-    if parts:
-        values = (value for node in nodes for value in node.outputs)
-        forget_sizes(values, lambda size: not isinstance(size, int))
+    is_wrong = any([is_empty(node) for node in nodes])
+    if parts or is_wrong:
+        values = [value for node in nodes for value in node.outputs]
+        forget_sizes(values, lambda size: is_wrong or not isinstance(size, int))
     for value in parts:
         value.shape = None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN
+from experimental_experiment.torch_interpreter.inference import are_backwards_to_the_end
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
@@ -47,7 +48,7 @@ Span = tuple[int, int, int]
 
 
 def spans_of(node: ir.Node) -> dict[int, Span] | None:
-    """What a Slice takes along which axis, None when that is not constant or the rank not known."""
+    """What a Slice takes along which axis, None when that is not constant, the rank not known, or runtimes take other elements."""
     shape = node.inputs[0].shape
     values = node.inputs[1:]
     given = [ints_of(value) for value in values]
@@ -55,6 +56,8 @@ def spans_of(node: ir.Node) -> dict[int, Span] | None:
         return None
     starts, ends, axes, steps = given + [None] * (4 - len(given))
     axes = range(len(starts)) if axes is None else [axis % len(shape) for axis in axes]
+    if steps is not None and are_backwards_to_the_end(ends, steps):
+        return None
     return dict(zip(axes, zip(starts, ends, steps or [1] * len(starts), strict=True), strict=True))
 
 
