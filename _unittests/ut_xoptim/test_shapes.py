@@ -2,9 +2,12 @@
 
 import unittest
 
+import numpy as np
 import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import optimize
 from experimental_experiment.xoptim.graphs import nodes_of
 from experimental_experiment.xoptim.optimizer import prepare
 from experimental_experiment.xoptim.shapes import (
@@ -67,6 +70,34 @@ class TestShapes(unittest.TestCase):
         self.assertEqual([UNKNOWN, M, 8], shape_after(nodes["r"]))
         self.assertEqual([N, UNKNOWN, UNKNOWN, 8], shape_after(nodes["y"]))
         self.assertIsNone(told_sizes(nodes["y"].outputs[0]))
+
+    def test_sizes_side_by_side_are_read_by_rows(self):
+        """Columns of sizes that are joined and flattened are in another order than those below one another."""
+        for axis, result, is_told in ((1, "A,C,B,D", False), (0, "A,B,C,D", True)):
+            text = f"""agraph (float[A,B,C,D] x) => (float[{result}] y) {{ one = Constant<value=int64[1]{{1}}>()
+                all = Constant<value=int64[1]{{-1}}>() s = Shape<end=2>(x) t = Shape<start=2>(x) a = Unsqueeze(s, one) b = Unsqueeze(t, one)
+                c = Concat<axis={axis}>(a, b) v = Reshape(c, all) y = Reshape(x, v) }}"""
+            with self.subTest(axis=axis):
+                model = ir.from_proto(parsed(text))
+                prepare(model, nodes_of(model.graph), set())
+                (value,) = (node.outputs[0] for node in model.graph if node.outputs[0].name == "v")
+                self.assertEqual(
+                    [*"ABCD"] if is_told else [None] * 4, [size.value for size in told_sizes(value)]
+                )
+
+    def test_a_branch_with_sizes_side_by_side(self):
+        """A body, whose sizes inference does not name: the model computes the same."""
+        nodes = """s = Shape<end=2>(x) t = Shape<start=2>(x) a = Unsqueeze(s, one) b = Unsqueeze(t, one) c = Concat<axis=1>(a, b)
+            v = Reshape(c, all) o = Reshape(x, v) p = Relu(o)"""
+        model = parsed(
+            f"""agraph (float[A,3,C,5] x, bool k) => (float[?,?,?,?] y) <int64[1] one = {{1}}, int64[1] all = {{-1}}> {{
+            y = If(k) <then_branch = t () => (float[?,?,?,?] p) {{ {nodes} }},
+                else_branch = e () => (float[?,?,?,?] q) {{ q = Transpose<perm=[0, 2, 1, 3]>(x) }}> }}"""
+        )
+        for k in (True, False):
+            feeds = {"x": np.ones((2, 3, 4, 5), np.float32), "k": np.array(k)}
+            wanted, got = (session(item).run(None, feeds)[0] for item in (model, optimize(model)))
+            np.testing.assert_equal(wanted, got)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def told_sizes(value: ir.Value, depth: int = 4) -> list[Size] | None:
         return list(node.inputs[0].shape)[slice(attribute_of(node, "start"), attribute_of(node, "end"))]
     if operator in ("Squeeze", "Unsqueeze") or (operator == "Reshape" and ints_of(node.inputs[1]) == [-1]):
         return told_sizes(node.inputs[0], depth - 1)
-    if operator == "Concat":
+    if operator == "Concat" and (attribute_of(node, "axis") == 0 or len(value.shape or ()) == 1):
         pieces = [told_sizes(piece, depth - 1) for piece in node.inputs]
         return None if None in pieces else [size for piece in pieces for size in piece]
     shape = value.shape
