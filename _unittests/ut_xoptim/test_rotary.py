@@ -255,6 +255,28 @@ class TestRotaryEmbedding(RuleTestCase):
         text = graph(TURN, tables, inputs)
         self.assert_rotary(text, ["Mod", *before])
 
+    def test_signs_and_neighbours_that_stand_otherwise(self):
+        """Signs of positions, signs with one more axis, pairs that are joined to other heads than those of the value."""
+        swapped = TURN.replace("n = Neg (second)", "").replace("(n, first)", "(second, first)")
+        swapped = swapped.replace("(turned, sin)", "(turned, signed)")
+        inputs = "agraph (float[1,2,4,4] x, float[1,4,2] f) => (float[{}] y)"
+
+        def signs(shape: str) -> str:
+            return (
+                f"{TABLES} signs = Constant <value=float[{shape}]{{-1,-1,1,1}}> () signed = Mul (sin, signs)"
+            )
+
+        before = ["Cos", "Unsqueeze", "Squeeze", "Sin", "Unsqueeze", "Squeeze"]
+        self.assert_rotary(graph(swapped, signs("1,1,1,4"), inputs.format("1,2,4,4")), before)
+        for shape, result in (("4,1", "1,2,4,4"), ("1,1,1,1,4", "1,1,2,4,4")):
+            with self.subTest(signs=shape):
+                self.assert_stays(graph(swapped, signs(shape), inputs.format(result)), opset=23)
+        for shape, result in (("2,1,4,4", "2,2,4,4"), ("1,1,2,4,4", "1,1,2,4,4")):
+            with self.subTest(joined=shape):
+                rank = len(shape.split(","))
+                joined = NEIGHBOURS.replace("int64[4]{0,0,0,4}", f"int64[{rank}]{{{shape}}}")
+                self.assert_stays(graph(joined, DOUBLED, inputs.format(result)), opset=23)
+
     def test_what_it_declines(self):
         cases = {
             "opset 22": (graph(), 22),

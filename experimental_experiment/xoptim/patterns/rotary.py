@@ -23,7 +23,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.rules import no, rule
-from experimental_experiment.xoptim.shapes import is_same, same_shape_of_elements, same_sizes
+from experimental_experiment.xoptim.shapes import is_same, same_shape_of_elements, same_sizes, shape_after
 
 x, cos, sin = var("x"), var("cos"), var("sin")
 FIRST = P.Slice(x, ..., name="first") | P.Split(x, ..., name="first")
@@ -145,7 +145,10 @@ def rotation_in(op, found: Mapping[str, Any]) -> Rotation | None:
 def sine_of(op, found: Mapping[str, Any], signs: np.ndarray) -> tuple[ir.Value, bool] | None:
     """The table of the sine without these *signs*, and whether it has the opposite ones; None when it has others."""
     if found["signs"] is not None:
-        given = constant_of(found["signs"]).numpy().reshape(-1)
+        given = constant_of(found["signs"]).numpy()
+        if not 0 < given.ndim <= 4 or given.size != given.shape[-1]:  # along another axis, or one more
+            return None
+        given = given.reshape(-1)
         is_backwards = np.array_equal(given, -signs)
         return (found["sin"], is_backwards) if is_backwards or np.array_equal(given, signs) else None
     if found["signed"] is None:
@@ -157,7 +160,7 @@ def sine_of(op, found: Mapping[str, Any], signs: np.ndarray) -> tuple[ir.Value, 
 
 
 def are_neighbours(found: Mapping[str, Any]) -> bool:
-    """Whether the pairs that are swapped are the neighbours of *x*: both show the same elements."""
+    """Whether the pairs that are swapped are the neighbours of *x*, and stand as there in the end: all show the same elements."""
     x, pairs, first, second = (found[name] for name in ("x", "pairs", "first", "second"))
     if first is not second or len(first.outputs) != 2 or pairs.shape is None or len(pairs.shape) != 5:
         return False
@@ -169,7 +172,11 @@ def are_neighbours(found: Mapping[str, Any]) -> bool:
         return False
     is_same_tensor = not {pairs, shown_by(pairs)}.isdisjoint({x, shown_by(x)})
     sizes = [*pairs.shape[:3], x.shape[-1]]
-    return is_same_tensor and pairs.shape[3] * 2 == x.shape[-1] and same_shape_of_elements(sizes, x.shape)
+    return (
+        is_same_tensor
+        and pairs.shape[3] * 2 == x.shape[-1]
+        and all(same_shape_of_elements(shape, x.shape) for shape in (sizes, shape_after(found["flat"])))
+    )
 
 
 def shown_by(value: ir.Value) -> ir.Value:
