@@ -231,6 +231,13 @@ class TestGroupQueryAttention(unittest.TestCase):
                 TEXT.replace("Softmax <axis=-1>", "Softmax <axis=2>"),
                 "the mask is not of queries and keys",
             ),
+            "a guard of each number": (
+                TEXT.replace(
+                    "g = Where (none,",
+                    "eight = Constant <value=int64[4]{1,1,1,8}> () each = Expand (none, eight) g = Where (each,",
+                ),
+                "the guard differs between or within heads",
+            ),
             "float64": (TEXT.replace("float", "double"), "no heads of one size in float32"),
         }
         for promise, (text, reason) in cases.items():

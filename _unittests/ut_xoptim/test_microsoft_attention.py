@@ -297,6 +297,12 @@ class TestMultiHeadAttention(RuleTestCase):
                 self.windows().replace("two = Constant <value=int64[4]{-1,4,2,8}> ()", computed),
                 20,
             ),
+            "a guard of each number": (
+                self.attention(f"{self.PRODUCT} g = Where (c, zero, a)", ", bool[B,1,S,8] c").replace(
+                    "> (a) y", "> (g) y"
+                ),
+                20,
+            ),
             "a guard of windows": (
                 self.windows()
                 .replace("(a)\n", "(g)\n")

@@ -139,8 +139,8 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
     is_added = bias is None or of_all_queries or is_bias(bias, heads, keys)
     if softmax_axis(weights, op.opset) not in (-1, 3) or not is_added:
         return no("the mask is not of queries and keys")
-    if closed is not None and (back or not is_of_one_head(closed)):
-        return no("the guard differs between heads, or windows stand apart")
+    if closed is not None and (back or not closes_rows(closed)):
+        return no("the guard differs between or within heads, or windows stand apart")
     factor = positive_factor(scale, scaling)
     if factor is None:
         return no("the scale is no positive number")
@@ -194,8 +194,13 @@ def positive_factor(scale: ir.Value | None, scaling: ir.Node | None) -> float | 
 
 
 def is_of_one_head(mask: ir.Value) -> bool:
-    """Whether a mask, or what closes rows of scores, is the same for all heads."""
+    """Whether a mask is the same for all heads."""
     return mask.shape is not None and len(mask.shape) == 4 and mask.shape[1] == 1
+
+
+def closes_rows(closed: ir.Value) -> bool:
+    """Whether a guard of [batch, heads, positions, size] is the same for all heads, and for all numbers of a row."""
+    return is_of_one_head(closed) and closed.shape[3] == 1
 
 
 def first_of_cache(found: dict) -> list[ir.Value] | None:

@@ -33,6 +33,7 @@ from experimental_experiment.xoptim.patterns.products import in_groups
 from experimental_experiment.xoptim.patterns.rotary import attributes_of
 from experimental_experiment.xoptim.patterns_ort.attention import (
     MICROSOFT,
+    closes_rows,
     is_bias,
     is_of_one_head,
     once_more,
@@ -283,8 +284,8 @@ def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -
     shape, closed = heads_of_queries(found, keys), found["closed"]
     if softmax_axis(found["weights"], opset) not in (-1, 3) or not is_bias(found["bias"], shape, keys.shape):
         return "the mask is not of queries and keys"
-    if closed is not None and not is_of_one_head(closed):
-        return "the guard differs between heads"
+    if closed is not None and not closes_rows(closed):
+        return "the guard differs between or within heads"
     if shape[2] != 1 and not is_causal(found["bias"], shape[2], past):
         return "the mask may let a query see later keys"
     return None
