@@ -12,7 +12,8 @@ import onnx_ir as ir
 from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
-from experimental_experiment.xoptim.patterns.slicing import ENDLESS, composed, part_around, part_with
+from experimental_experiment.xoptim.patterns.parts import part_around, part_with
+from experimental_experiment.xoptim.spans import ENDLESS, composed
 
 
 def constants(**values):

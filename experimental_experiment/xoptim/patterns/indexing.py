@@ -19,9 +19,9 @@ from experimental_experiment.xoptim.pattern import (
 from experimental_experiment.xoptim.patterns.masks import starts_at_zero
 from experimental_experiment.xoptim.patterns.positions import MOST_ELEMENTS, REACH, has_one_element
 from experimental_experiment.xoptim.patterns.reshaping import MOVES
-from experimental_experiment.xoptim.patterns.slicing import axis_of
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
+from experimental_experiment.xoptim.spans import axis_of
 
 x, rows, columns, index = var("x"), var("rows"), var("columns"), var("index")
 

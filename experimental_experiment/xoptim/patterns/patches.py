@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, optional, var
-from experimental_experiment.xoptim.patterns.slicing import Span, sliced, spans_of
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import reshape_target
+from experimental_experiment.xoptim.spans import Span, sliced, spans_of
 
 x = var("x")
 

@@ -14,9 +14,9 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, number_of, var
-from experimental_experiment.xoptim.patterns.slicing import spans_of
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import same_shape_of_elements
+from experimental_experiment.xoptim.spans import spans_of
 
 sin = var("sin")
 

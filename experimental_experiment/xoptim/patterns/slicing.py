@@ -1,15 +1,13 @@
-"""Slices, joins, splits, gathers: parts of values, and values made of parts."""
+"""Slices, splits, gathers: parts of values; see `parts` for those of what is joined."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN
-from experimental_experiment.torch_interpreter.inference import are_backwards_to_the_end
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
@@ -18,13 +16,25 @@ from experimental_experiment.xoptim.pattern import (
     constant_of,
     ints_of,
     number_of,
-    only_reader,
     optional,
     var,
 )
 from experimental_experiment.xoptim.patterns.masks import REACH
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import are_different, same_sizes
+from experimental_experiment.xoptim.spans import (
+    ENDLESS,
+    PLACES,
+    axis_of,
+    composed,
+    elements,
+    shape_span,
+    slice_of,
+    sliced,
+    spans_of,
+    takes_all,
+    takes_along,
+)
 
 x, positions = var("x"), var("positions")
 
@@ -36,36 +46,6 @@ MANY_ELEMENTS = 512
 
 ALONG_RANGE = frozenset(("Add", "Cast", "Clip", "Div", "Floor", "Max", "Min", "Mod", "Mul", "Sub"))
 """Operators that compute one position from one."""
-
-ENDLESS = 1 << 31
-"""An end of this size or more is behind every axis."""
-
-MOST_ROWS = 4
-"""What is before and what is behind the rows that are written, and some that are read."""
-
-Span = tuple[int, int, int]
-"""Start, end and step of a slice along one axis."""
-
-
-def spans_of(node: ir.Node) -> dict[int, Span] | None:
-    """What a Slice takes along which axis, None when that is not constant, the rank not known, or runtimes take other elements."""
-    shape = node.inputs[0].shape
-    values = node.inputs[1:]
-    given = [ints_of(value) for value in values]
-    if shape is None or not given or any(a is None and b is not None for a, b in zip(given, values)):
-        return None
-    starts, ends, axes, steps = given + [None] * (4 - len(given))
-    axes = range(len(starts)) if axes is None else [axis % len(shape) for axis in axes]
-    if steps is not None and are_backwards_to_the_end(ends, steps):
-        return None
-    return dict(zip(axes, zip(starts, ends, steps or [1] * len(starts), strict=True), strict=True))
-
-
-def sliced(op, x: ir.Value, spans: dict[int, Span]) -> ir.Value:
-    """The Slice of *x* that takes *spans*."""
-    axes = sorted(spans)
-    starts, ends, steps = (list(column) for column in zip(*(spans[axis] for axis in axes)))
-    return op.Slice(x, starts, ends, axes, None if set(steps) == {1} else steps)
 
 
 # ---- Slice
@@ -87,22 +67,6 @@ def slice_nothing(op, x, steps, node):
     return x if all(takes_all(span, x.shape[axis]) for axis, span in spans.items()) else None
 
 
-def takes_all(span: Span, size: int | ir.SymbolicDim) -> bool:
-    """Whether a slice of step 1 takes all of an axis."""
-    start, end, _ = span
-    if isinstance(size, int):
-        return slice(start, end).indices(size) == (0, size, 1)
-    return start == 0 and end >= ENDLESS
-
-
-PLACES = const("starts"), const("ends"), optional("axes"), optional("steps")
-
-
-def slice_of(value, name: str):
-    """A Slice of constant positions."""
-    return P.Slice(value, *PLACES, name=name)
-
-
 @rule(
     slice_of(P.Slice(x, const("s"), const("e"), optional("a"), optional("t"), name="inner"), "outer"),
     set="default",
@@ -121,254 +85,7 @@ def slice_slice(op, x, inner, outer):
     return sliced(op, x, spans)
 
 
-def elements(axis: range, span: Span) -> range:
-    """What a slice takes of an axis: backwards from before the first element it is that one, where Python takes nothing."""
-    start, end, step = span
-    return axis[max(start, -len(axis)) if step < 0 else start : end : step]
-
-
-def composed(first: Span, second: Span, size: int | ir.SymbolicDim) -> Span | None:
-    """The slice that takes *second* of what *first* takes of an axis, None when that depends on its size."""
-    if isinstance(size, int):
-        taken = elements(elements(range(size), first), second)
-        if len(taken) == 0:
-            return 0, 0, 1
-    elif min(*first, *second) < 0:
-        return None
-    else:
-        taken = elements(range(*first), second)
-    end = INT64_MIN if taken.stop < 0 else INT64_MAX if taken.stop >= ENDLESS else taken.stop
-    return min(taken.start, INT64_MAX), end, taken.step
-
-
-@rule(slice_of(P.Concat(name="concat", shared=True), "node"), set="default", looks_further=True)
-def slice_of_concat(op, concat, node):
-    """A Slice that takes some of the values that were joined: these."""
-    spans, axis = spans_of(node), axis_of(concat)
-    if axis is None or spans is None or not takes_along(spans, axis):
-        return no("another axis, or unknown")
-    values: Sequence[ir.Value] = concat.inputs
-    places = [place_of(values, axis, offset) for offset in spans[axis][:2]]
-    if None in places:
-        values = parts_of(values, axis)
-        places = [place_of(values, axis, offset) for offset in spans[axis][:2]]
-    if None in places:
-        inside = part_around(values, axis, *spans[axis][:2])
-        if inside is not None:
-            value, start, end = inside
-            return sliced(op, value, {axis: (start, end, 1)})
-        reason = "it cuts some of the values, or their sizes are unknown"
-    elif places[0] >= places[1]:
-        reason = "it takes nothing"
-    else:
-        taken = values[places[0] : places[1]]
-        joined = concat.outputs[0]
-        if len(taken) == 1 or len(joined.uses()) == 1 or is_taken_apart(joined, axis):
-            return op.Concat(*taken, axis=axis)
-        reason = "others need all of it"
-    return joined_at_once(op, concat, axis) or no(reason)
-
-
-def axis_of(node: ir.Node) -> int | None:
-    """The axis of a node counted from the first one, None when the rank is unknown."""
-    axis, shape = attribute_of(node, "axis", 0), node.inputs[0].shape
-    return axis if axis >= 0 else None if shape is None else axis + len(shape)
-
-
-def place_of(values: Sequence[ir.Value], axis: int, offset: int) -> int | None:
-    """How many of the joined *values* end at *offset*, which counts from the end when it is negative; None when it is inside of one."""
-    if offset == 0 or offset >= ENDLESS:
-        return 0 if offset == 0 else len(values)
-    place, done = 0, 0
-    for value in values if offset > 0 else reversed(values):
-        size = None if value.shape is None else value.shape[axis]
-        if not isinstance(size, int):
-            return None
-        place, done = place + 1, done + size
-        if done >= abs(offset):
-            break
-    if done != abs(offset):
-        return None
-    return place if offset > 0 else len(values) - place
-
-
-def joined_at_once(op, concat: ir.Node, axis: int) -> dict[ir.Value, ir.Value] | None:
-    """The value of a Concat joined from all its parts, which `concat_concat` leaves to the rules that take it apart; None when it is."""
-    parts = parts_of(concat.inputs, axis)
-    return None if len(parts) == len(concat.inputs) else {concat.outputs[0]: again(op, concat, parts)}
-
-
-def part_around(
-    values: Sequence[ir.Value], axis: int, start: int, end: int
-) -> tuple[ir.Value, int, int] | None:
-    """The one of the joined *values* that a slice takes elements of, and which; None when it takes those of several, or this is unknown."""
-    *others, last = values
-    for value in others:
-        size = None if value.shape is None else value.shape[axis]
-        if start < 0 or not isinstance(size, int):
-            return None
-        if start < size:
-            return (value, start, end) if start < end <= size else None
-        start -= size
-        if 0 <= end < ENDLESS:
-            end -= size
-            if end < 0:
-                return None
-    return last, start, end
-
-
-# ---- Concat
-
-
-@rule(P.Concat(x), set="default")
-def concat_one(op, x):
-    """One value joined with nothing."""
-    return x
-
-
-@rule(P.Concat(name="node"), set="default")
-def concat_empty(op, node):
-    """Values joined with some that have no elements, as heads that are rotated whole are with what is left of them."""
-    axis = axis_of(node)
-    values = [value for value in node.inputs if axis is None or value.shape is None or value.shape[axis] != 0]
-    return again(op, node, values) if 0 < len(values) < len(node.inputs) else None
-
-
-@rule(P.Concat(name="node", reads=["Concat"]), set="default", looks_further=True)
-def concat_concat(op, node):
-    """Values joined along the axis along which they are joined again."""
-    axis, joined = axis_of(node), node.outputs[0]
-    if axis is None or is_joined_on(joined, axis) or is_taken_apart(joined, axis):
-        return None  # the last Concat of a chain takes all of it at once: one by one, n of them would write n * n inputs
-    values = parts_of(node.inputs, axis)
-    return again(op, node, values) if len(values) > len(node.inputs) else None
-
-
-def is_joined_on(value: ir.Value, axis: int) -> bool:
-    """Whether only a Concat along this axis reads a value."""
-    reader = only_reader(value, "Concat")
-    return reader is not None and axis_of(reader) == axis
-
-
-def is_taken_apart(value: ir.Value, axis: int) -> bool:
-    """Whether all that is read of a joined value are rows of this axis, to be joined to others along it: a buffer that one row after the
-    other is written to. `slice_of_concat` takes them.
-    """
-    uses = () if value.is_graph_output() else value.uses()
-    joined = False
-    for user, place in uses if len(uses) <= MOST_ROWS else ():
-        if user.domain or place or user.op_type not in ("Slice", "Gather"):
-            return False
-        if user.op_type == "Gather":
-            takes = axis_of(user) == axis and len(ints_of(user.inputs[1]) or ()) == 1
-        else:
-            takes = takes_along(spans_of(user), axis)
-            joined |= is_joined_on(user.outputs[0], axis)
-        if not takes:
-            return False
-    return joined
-
-
-def takes_along(spans: dict[int, Span] | None, axis: int) -> bool:
-    """Whether a Slice takes elements that follow one another along one axis."""
-    return spans is not None and list(spans) == [axis] and spans[axis][2] == 1
-
-
-def parts_of(values: Sequence[ir.Value], axis: int) -> list[ir.Value]:
-    """What the joined *values* are made of along an axis, however often they were joined: those that others read stay whole."""
-    parts: list[ir.Value] = []
-    waiting = [*reversed(values)]
-    while waiting:
-        value = waiting.pop()
-        node = joined_before(value, axis)
-        if node is None:
-            parts.append(value)
-        else:
-            waiting += reversed(node.inputs)
-    return parts
-
-
-def joined_before(value: ir.Value, axis: int) -> ir.Node | None:
-    """The Concat along this axis whose result only one node reads, None for another value."""
-    node = producer_of(value, "Concat")
-    is_joined = node is not None and axis_of(node) == axis and only_reader(value) is not None
-    return node if is_joined else None
-
-
-@rule(P.Concat(name="node", reads=["Split"]), set="default", looks_further=True)
-def concat_of_split(op, node):
-    """The parts of a Split joined again in order."""
-    split = producer_of(node.inputs[0], "Split")
-    if split is None or list(node.inputs) != list(split.outputs):
-        return None
-    return split.inputs[0] if axis_of(split) == axis_of(node) is not None else no("another axis")
-
-
-@rule(P.Concat(name="node", reads=["Shape", "Slice"]), set="default", looks_further=True)
-def concat_of_neighbours(op, node):
-    """Slices of one value, or parts of one Shape, that follow one another are one."""
-    axis, values = axis_of(node), list(node.inputs)
-    joined = [values[0]]
-    for value in values[1:]:
-        both = united(op, joined[-1], value, axis, is_all=len(values) == 2)
-        if both is None:
-            joined.append(value)
-        else:
-            joined[-1] = both
-    return op.Concat(*joined, axis=axis) if len(joined) < len(values) else None
-
-
-def united(op, left: ir.Value, right: ir.Value, axis: int | None, is_all: bool) -> ir.Value | None:
-    """The one value that *left* and *right* are side by side, None when they are not neighbours or others use them."""
-    a, b = (producer_of(value, "Shape", "Slice") for value in (left, right))
-    if a is None or b is None or axis is None or a.op_type != b.op_type or a.inputs[0] is not b.inputs[0]:
-        return None
-    if not is_all and any(len(value.uses()) > 1 or value.is_graph_output() for value in (left, right)):
-        return None
-    if a.op_type == "Shape":
-        first, second = shape_span(a), shape_span(b)
-        if first is None or second is None or first[1] != second[0]:
-            return None
-        return op.Shape(a.inputs[0], start=first[0], end=second[1])
-    first, second = (span_along(node, axis) for node in (a, b))
-    if first is None or second is None or first[1] != second[0]:
-        return None
-    return sliced(op, a.inputs[0], {axis: (first[0], second[1], 1)})
-
-
-def span_along(node: ir.Node, axis: int) -> tuple[int, int] | None:
-    """Start and end of a Slice of neighbours along this axis alone, counted from the first one; None otherwise."""
-    spans = spans_of(node)
-    if spans is None or list(spans) != [axis] or spans[axis][2] != 1:
-        return None
-    start, end, _ = spans[axis]
-    size = node.inputs[0].shape[axis]
-    if isinstance(size, int):
-        start, end, _ = slice(start, end).indices(size)
-    return (start, end) if 0 <= start <= end else None
-
-
-def shape_span(node: ir.Node) -> tuple[int, int] | None:
-    """The first axis that a Shape tells and the one after the last, None when the rank is unknown."""
-    shape = node.inputs[0].shape
-    if shape is None:
-        return None
-    start, end, _ = slice(attribute_of(node, "start"), attribute_of(node, "end")).indices(len(shape))
-    return start, max(start, end)
-
-
 # ---- Split, Pad, Tile
-
-
-@rule(P.Split(P.Concat(name="concat", shared=True), optional("sizes"), name="node"), set="default")
-def split_of_concat(op, concat, node):
-    """A Split into the values that were joined."""
-    axis = axis_of(concat)
-    if axis is None or axis_of(node) != axis or len(concat.inputs) != len(node.outputs):
-        return no("another axis, or other parts")
-    if not all(same_sizes(a.shape, b.shape) for a, b in zip(concat.inputs, node.outputs)):
-        return no("other parts, or unknown sizes")
-    return list(concat.inputs)
 
 
 @rule(P.Split(x, optional("sizes"), name="node"), set="default")
@@ -452,34 +169,6 @@ def unsqueezed_gather(op, x, index, axes, gather):
 
 
 @rule(
-    P.Gather(P.Concat(name="concat", shared=True), const("indices"), name="gather"),
-    set="default",
-    looks_further=True,
-)
-def gather_of_concat(op, concat, indices, gather):
-    """A Gather of one element of values that were joined: of the value that has it.
-
-    Measured with onnxruntime 1.31: 0.49 of the time for a recursive filter of 30 steps that keeps its results in one tensor.
-    """
-    axis, picked = axis_of(concat), ints_of(indices)
-    if axis is None or axis_of(gather) != axis or len(picked or ()) != 1:
-        return no("another axis, or several elements")
-    if len(indices.shape) == 0 and op.opset < 13:
-        return no("Squeeze takes no axes as an input yet")
-    found = None
-    inner: ir.Node | None = concat
-    while inner is not None:
-        deeper = part_with(inner.inputs, axis, found[1] if found else picked[0])
-        found, inner = deeper or found, joined_before(deeper[0], axis) if deeper else None
-    if found is None:
-        return joined_at_once(op, concat, axis) or no("sizes before it are unknown, or the index is outside")
-    value, index = found
-    if value.shape[axis] != 1:
-        return op.Gather(value, [index] if len(indices.shape) else index, axis=axis)
-    return value if len(indices.shape) == 1 else op.Squeeze(value, [axis])
-
-
-@rule(
     P.Gather(P.Slice(x, *PLACES, name="sliced", shared=True), const("indices"), name="gather"), set="default"
 )
 def gather_of_slice(op, x, sliced, indices, gather):
@@ -491,19 +180,6 @@ def gather_of_slice(op, x, sliced, indices, gather):
     if min(start, index) < 0 or not (end >= ENDLESS or start + index < end):
         return no("it counts from the end, or the index is outside")
     return op.Gather(x, [start + index] if len(indices.shape) else start + index, axis=axis)
-
-
-def part_with(values: Sequence[ir.Value], axis: int, index: int) -> tuple[ir.Value, int] | None:
-    """Which of the joined *values* has the element of this index, and its index there; both count from the end when *index* is negative."""
-    place = index if index >= 0 else -1 - index
-    for value in values if index >= 0 else reversed(values):
-        size = None if value.shape is None else value.shape[axis]
-        if not isinstance(size, int):
-            return None
-        if place < size:
-            return value, place if index >= 0 else -1 - place
-        place -= size
-    return None
 
 
 def are_inside(indices: Iterable[int], size: int) -> bool:
