@@ -306,6 +306,35 @@ class TestForeignFiles(unittest.TestCase):
         self.assertNotIn("Add", operators(self.same(model)))
 
 
+class TestBranchesThatAreNotTaken(unittest.TestCase):
+    """They may hold nodes of constants that no runtime computes, which it says when it runs them: they stay as they are."""
+
+    CASES = {
+        "a Reshape to more elements": ("r = Reshape(t, s)", "int64[2] s = {5, 5}"),
+        "a Reshape to a copied size": ("r = Reshape(t, s)", "int64[2] s = {0, 5}"),
+        "a Range by 0": ("a = Range(k, k, k) r = Cast<to=1>(a)", "int64 k = {0}"),
+        "a Range by 0.0": ("r = Range(k, k, k)", "float k = {0}"),
+        "a Range without an end": ("r = Range(k, e, o)", "float k = {0}, float e = {inf}, float o = {1}"),
+        "a CumSum along no axis": ("r = CumSum(t, k)", "int64 k = {5}"),
+        "a reduction along an axis twice": ("r = ReduceProd(t, k)", "int64[2] k = {0, 0}"),
+        "elements of other rows": ("r = GatherElements<axis=1>(t, k)", "int64[5,1] k = {0, 0, 0, 0, 0}"),
+        "batches that are others": ("r = GatherND<batch_dims=1>(t, k)", "int64[2,1] k = {0, 1}"),
+    }
+
+    def test_they_stay(self):
+        for promise, (nodes, constants) in self.CASES.items():
+            numbers = ", ".join(map(str, range(12)))
+            text = f"""agraph (float[N,4] x, bool c) => (float[] y) <float[3,4] t = {{{numbers}}}, {constants}> {{
+                y = If(c) <then_branch = one () => (float[] r) {{ {nodes} }},
+                    else_branch = two () => (float[] q) {{ q = Relu(x) }}> }}"""
+            for patterns in ("default", "default+onnxruntime"):
+                with self.subTest(promise, patterns=patterns):
+                    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+                    optimized = optimize(model, OptimizationOptions(patterns))
+                    feeds = {"x": np.ones((2, 4), np.float32), "c": np.array(False)}
+                    np.testing.assert_equal(*(session(item).run(None, feeds) for item in (model, optimized)))
+
+
 class TestMaps(unittest.TestCase):
     """Classifiers of scikit-learn end with a ZipMap, whose type onnx-ir does not have."""
 

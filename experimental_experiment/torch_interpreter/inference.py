@@ -37,6 +37,9 @@ MOVES = frozenset(
 INDEXED = ("Gather", "GatherElements", "GatherND", "ScatterND")
 """Those whose second input holds positions in the first one."""
 
+REFUSALS = (IndexError, ValueError, ZeroDivisionError)
+"""What numpy says of a Reshape to other sizes, an axis or an element that is none, a Range by 0."""
+
 LIMIT = 1024
 """Constants of more elements stay where they are: folding them would copy weights."""
 
@@ -359,7 +362,11 @@ def is_shared(size: int, dtype: ir.DataType) -> bool:
 
 
 def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
-    """The outputs of *node*, computed, or None when it is not worth it or not exact."""
+    """The outputs of *node*, computed, or None when it is not worth it, not exact, or when numpy refuses it.
+
+    A branch that is not taken may hold a Reshape to another number of elements, a Range by 0, an axis that is none: runtimes ask when
+    they run it.
+    """
     if node.op_type not in FOLDED or node.domain:
         return None
     for value in node.inputs:
@@ -385,7 +392,10 @@ def fold(node: ir.Node, opset: int) -> list[np.ndarray] | None:
         opset_imports=[onnx.helper.make_opsetid("", opset)],
     )
     feeds = {value.name: value.const_value.numpy() for value in node.inputs}
-    arrays = [np.asarray(result) for result in evaluated(model, feeds)]
+    try:
+        arrays = [np.asarray(result) for result in evaluated(model, feeds)]
+    except REFUSALS:
+        return None
     as_declared = all(
         a.dtype == o.dtype.numpy() and a.shape == o.shape.numpy() for a, o in zip(arrays, node.outputs)
     )
@@ -403,6 +413,14 @@ def is_beyond_numpy(node: ir.Node) -> bool:
     if node.op_type == "Pow" and not any(value.dtype.is_floating_point() for value in node.inputs):
         exponent = node.inputs[1].const_value
         return exponent is None or bool(np.any(exponent.numpy() < 0))
+    if node.op_type == "Range":
+        numbers = [None if value.const_value is None else value.const_value.numpy() for value in node.inputs]
+        are_known = all(number is not None and np.isfinite(number).all() for number in numbers)
+        return not are_known or bool(np.any(numbers[2] == 0))
+    if node.op_type == "Reshape":
+        before, after = node.inputs[0].shape, node.outputs[0].shape
+        are_static = before is not None and after is not None and before.is_static() and after.is_static()
+        return are_static and math.prod(before) != math.prod(after)
     if node.op_type == "Slice":
         return ends_otherwise(node) or starts_before_its_axis(node)
     return node.op_type in INDEXED and names_missing_elements(node)
