@@ -295,6 +295,39 @@ class TestForeignFiles(unittest.TestCase):
         (loop,) = (node for node in optimized.graph.node if node.op_type == "Loop")
         self.assertNotIn("CastLike", [node.op_type for node in loop.attribute[0].g.node])
 
+    def test_numbers_that_are_results(self):
+        """A Constant that is an output stays a node, whose number rules read all the same."""
+        for inputs, result, constant, nodes in (
+            (
+                "int64[1] n",
+                "bool[M,2]",
+                "k = Constant<value_float=0.5>()",
+                "r = Slice(table, zero, n, zero) y = Greater(r, k)",
+            ),
+            (
+                "float[2,3] x, float[3,2] w",
+                "float[2,2]",
+                "k = Constant<value_float=0.5>()",
+                "a = Mul(x, k) b = Mul(w, half) y = MatMul(a, b)",
+            ),
+            (
+                "float[2,3,2] x",
+                "float[2,3]",
+                "k = Constant<value_ints=[-1]>()",
+                "a = Cast<to=11>(x) b = ReduceL2<keepdims=0>(a, k) c = Cast<to=1>(b) y = Mul(c, c)",
+            ),
+        ):
+            kind = "float" if "value_float" in constant else "int64[1]"
+            constants = "float[3,2] table = {0, 1, 0, 1, 2, 0}, int64[1] zero = {0}, float half = {0.5}"
+            model = parsed(
+                f"agraph ({inputs}) => ({result} y, {kind} k) <{constants}> {{ {constant} {nodes} }}"
+            )
+            feeds = {"n": np.array([2])} if inputs == "int64[1] n" else drawn(model)
+            with self.subTest(nodes):
+                wanted, got = (session(item).run(None, feeds) for item in (model, optimize(model)))
+                for a, b in zip(wanted, got):
+                    np.testing.assert_allclose(a, b, rtol=1e-5)
+
     def test_what_rules_wrote_tells_the_shapes_behind_it(self):
         """A GroupNorm of TorchScript's exporter: inference knows no rank behind the second Reshape as long as a Shape stands there."""
         constants = "int64[3] g = {0, 2, -1}, float[2] one = {1, 1}, float[2] none = {0, 0}, float[4,1,1] zeros = {0, 0, 0, 0}"

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-from _unittests.ut_xoptim.cases import RuleTestCase, parsed
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 
@@ -160,10 +160,16 @@ class TestTransposing(RuleTestCase):
     def test_table(self):
         self.assert_table(self.BECOME, self.STAY)
 
+    def test_a_constant_without_elements(self):
+        text = """agraph (float[N,M,1] x) => (float[N,M,0] y) <float[0,2] k = {}> {
+            a = Transpose<perm=[1,2,0]>(x) b = Mul(a, k) y = Transpose<perm=[2,0,1]>(b) }"""
+        self.assert_stays(text, rule="TransposeElementwiseTranspose", sizes=2)
+
     def test_attributes_that_are_inputs_now(self):
         """The rows of the runtime are for the inputs."""
         for rule, opset, result, nodes, expected in (
             ("TransposeElementwiseTranspose", 10, "float[3,B]", "t = Transpose(x) k = Clip<min=-1.0, max=1.0>(t) y = Transpose(k)", ["Clip"]),
+            ("TransposeElementwiseTranspose", 11, "float[3,B]", "c = Constant<value=float[3]{1.0,2.0,3.0}>() t = Transpose(x) k = Mul(t, c) y = Transpose(k)", ["Mul"]),
             ("ReducedTranspose", 11, "float[B]", "t = Transpose(x) k = ReduceSum<axes=[1], keepdims=0>(t) y = Neg(k)", ["ReduceSum", "Neg"]),
         ):  # fmt: skip
             with self.subTest(nodes):
@@ -262,6 +268,20 @@ class TestTransposedLeftOfGemm(RuleTestCase):
             """agraph (float[3,4] x, float[3,5] y) => (float[4,5] z, float[4,3] u) {
             t = Transpose (x) z = Gemm (t, y) u = Relu(t) }"""
         )
+
+    def test_a_matrix_whose_rank_is_not_known(self):
+        for given, expected in (
+            ("alpha=0.5", ["Reshape", "Gemm"]),
+            ("beta=0.5", ["Reshape", "Transpose", "Gemm"]),
+        ):
+            text = f"""agraph (float[N,4] x, int64[R] s, float[3,5] w, float[5] c) => (float[M,5] z) {{
+                r = Reshape (x, s) t = Transpose <perm=[1,0]> (r) z = Gemm <{given}> (t, w, c) }}"""
+            model = parsed(text)
+            optimized = optimize(model)
+            feeds = drawn(model) | {"s": np.array([3, 4])}
+            wanted, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+            np.testing.assert_allclose(wanted, got, rtol=1e-5, atol=1e-6)
+            self.assertEqual(expected, operators(optimized))
 
 
 class TestTransposedRightOfGemm(RuleTestCase):

@@ -231,7 +231,7 @@ def loses_digits(operator: str, factor: ir.Value) -> bool:
 )
 def with_a_factor_over_nothing(op, a, b, c=None, *, beta=1.0, transA=0, **attributes):
     """The factor is a Mul of what is added."""
-    summed = a.shape[0 if transA else 1]
+    summed = None if a.shape is None else a.shape[0 if transA else 1]
     if c is None or beta == 1.0 or (isinstance(summed, int) and summed > 0):
         return None
     return op.Gemm(a, b, op.Mul(c, beta), transA=transA, **attributes)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
-from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, number_of, var
+from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.rules import computes, no, rule
 
 x, y = var("x"), var("y")
@@ -137,7 +137,7 @@ def factors_of_matmul(op, x, y, a, b):
         return no("a number adds axes")
     if not (abs(first) <= 1 and abs(second) <= 1 and abs(first * second) >= LEAST):
         return no("one side may overflow, or be tiny, that is not so with both")
-    product = np.asarray(first * second).astype(a.const_value.numpy().dtype)
+    product = np.asarray(float(first) * float(second)).astype(a.dtype.numpy())
     return op.MatMul(op.Mul(x, op.constant(product, a.dtype)), y)
 
 
@@ -266,7 +266,7 @@ def square_of_length(op, x, a, norm, square):
 
     It overflows where that does. The length of infinity beside NaN is infinite, the sum is NaN.
     """
-    axes = a.const_value.numpy().reshape(-1).tolist()
+    axes = ints_of(a)
     dtypes = [x.dtype, norm.inputs[0].dtype, square.outputs[0].dtype]
     if dtypes != [ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT]:
         return no("it is no length of float32, taken in float64")

@@ -101,7 +101,7 @@ def transpose_elementwise_transpose(op, x, inner, first, second, outer):
     def moved(constant: ir.Value) -> ir.Value | None:
         """The constant with the axes that it has before the first transposition."""
         rank = len(before)
-        if not is_small(constant) or len(constant.shape) > rank:
+        if not is_small(constant) or len(constant.shape) > rank or 0 in constant.shape:
             return None
         full = op.Reshape(constant, [1] * (rank - len(constant.shape)) + list(constant.shape))
         result = op.Transpose(full, perm=[before.index(axis) for axis in range(rank)])
