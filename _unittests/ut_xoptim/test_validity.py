@@ -2,6 +2,7 @@
 
 import unittest
 
+import numpy as np
 import onnx
 import onnx.helper as oh
 
@@ -100,6 +101,41 @@ class TestValidity(unittest.TestCase):
                 nodes = [oh.make_node("Neg", ["x", "x"], ["n"], domain=domain, size=1)]
                 nodes.append(oh.make_node("Relu", ["n"], ["y"], domain=domain))
                 self.assertEqual(["Neg", "Relu"], operators(optimize(model_of(*nodes, **more))))
+
+    IMPOSSIBLE = {
+        "another number of elements": ("r = Reshape(t, s)", "float[4,3] t = {1,2,3,4,5,6,7,8,9,10,11,12}, int64[2] s = {5,2}"),
+        "no size for the rest": ("r = Reshape(t, s)", "float[4,3] t = {1,2,3,4,5,6,7,8,9,10,11,12}, int64[2] s = {5,-1}"),
+        "an axis that is not there": ("r = Reshape(t, s)", "float[3] t = {1,2,3}, int64[2] s = {0,0}"),
+        "sizes that do not broadcast": ("r = Expand(t, s)", "float[4,3] t = {1,2,3,4,5,6,7,8,9,10,11,12}, int64[2] s = {4,2}"),
+        "summands that do not broadcast": ("r = Add(t, s)", "float[3] t = {1,2,3}, float[2] s = {5,2}"),
+        "rows of another length": ("r = MatMul(t, s)", "float[1,3] t = {1,2,3}, float[2,1] s = {5,2}"),
+        "an axis of two elements": ("r = Squeeze(t, s)", "float[2,3] t = {1,2,3,4,5,6}, int64[1] s = {0}"),
+    }  # fmt: skip
+
+    def test_what_a_branch_that_is_never_taken_computes(self):
+        """It is left as it is: the model runs where the branch does not."""
+        for promise, (node, constants) in self.IMPOSSIBLE.items():
+            with self.subTest(promise):
+                optimized = optimize(self.choosing(node, constants))
+                (choice,) = optimized.graph.node
+                bodies = {item.name: [inner.op_type for inner in item.g.node] for item in choice.attribute}
+                expected = node.split()[2].partition("(")[0]
+                self.assertEqual(
+                    {"then_branch": [expected, "ReduceSum"], "else_branch": ["Identity"]}, bodies
+                )
+        model = self.choosing(*self.IMPOSSIBLE["another number of elements"])
+        for size in (2, 3):
+            feeds = {"c": np.array(False), "x": np.ones(size, np.float32)}
+            for item in (model, optimize(model)):
+                np.testing.assert_array_equal(session(item).run(None, feeds)[0], feeds["x"])
+
+    def choosing(self, node, constants):
+        """A model that computes this in one of two branches."""
+        return onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["": 20]> agraph (bool c, float[N] x) => (float[M] y) <{constants}> {{
+            y = If (c) <then_branch = one () => (float[A] a) {{ {node} f = Constant<value=int64[1]{{-1}}>() a = ReduceSum<keepdims=0>(r, f) }},
+            else_branch = other () => (float[B] b) {{ n = Neg(x) b = Neg(n) }}> }}"""
+        )
 
     def test_what_onnxruntime_takes(self):
         """The attributes that operators had, and their optional inputs."""

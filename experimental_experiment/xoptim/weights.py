@@ -26,6 +26,7 @@ from experimental_experiment.torch_interpreter.inference import (
 from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS
 from experimental_experiment.xoptim.report import Report
+from experimental_experiment.xoptim.validity import may_run
 
 COMPUTED = FOLDED | frozenset(
     "BatchNormalization Einsum Erf Gemm MatMul ReduceL2 ReduceMean ReduceSumSquare Sigmoid Softmax Softplus".split()
@@ -111,6 +112,7 @@ def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     weights = filter(is_constant, graph.initializers.values())
     waiting = [use.node for value in weights for use in value.uses() if use.idx == 0]
     computed: dict[ir.Node, None] = {}
+    opset = graph.opset_imports.get("", 1)
 
     def is_known(value: ir.Value | None) -> bool:
         return value is None or is_constant(value) or value.producer() in computed
@@ -118,7 +120,7 @@ def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     while waiting:
         node = waiting.pop()
         is_new = node.graph is graph and node not in computed
-        if is_new and all(map(is_known, node.inputs)) and is_computed(node):
+        if is_new and all(map(is_known, node.inputs)) and is_computed(node) and may_run(node, opset):
             computed[node] = None
             waiting += [use.node for value in node.outputs for use in value.uses()]
     for node in computed:
