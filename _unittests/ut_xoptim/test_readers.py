@@ -8,7 +8,7 @@ from unittest import mock
 from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.pattern import JUDGED
-from experimental_experiment.xoptim.patterns import arithmetic, folding, masks, reshaping
+from experimental_experiment.xoptim.patterns import arithmetic, masks, padding, reshaping
 
 
 def expanded(count: int, last: str) -> str:
@@ -46,7 +46,7 @@ CASES = {
     "ExpandedRightOperand": (expanded, reshaping, "broadcasts", "x0", "z", "Expand"),
     "AddWherePartlyTrue": (masked, masks, "is_added_or_guards", "Add(x0, w)", "Abs(w)", "And"),
     "NotWhere": (negated, arithmetic, "is_condition_of", "Where(n, x0, z)", "Cast<to=1>(n)", "Not"),
-    "PaddingOfProduct": (padded, folding, "is_conv", "Conv(p, v)", "Sin(p)", "Pad"),
+    "PaddingOfProduct": (padded, padding, "is_conv", "Conv(p, v)", "Sin(p)", "Pad"),
 }
 """By rule: the model, where its judgement of a reader stands, a last reader that suits, one that does not, what goes when all do."""
 

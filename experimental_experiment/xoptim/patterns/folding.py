@@ -1,7 +1,6 @@
 """Constants beside a product of weights go into the weights: batch norms, scales and biases of channels.
 
-The new weights are computed when the model is written; the old ones, which nothing else may read, leave it. Zeros around what a Conv
-reads go into its padding.
+The new weights are computed when the model is written; the old ones, which nothing else may read, leave it.
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.pattern import (
     P,
-    all_readers,
     attribute_of,
     const,
     constant_of,
-    ints_of,
     number_of,
     optional,
     var,
@@ -149,51 +145,6 @@ def running(op, norm: ir.Node, *given: ir.Value) -> tuple[np.ndarray, np.ndarray
     with np.errstate(all="ignore"):  # numbers that are not finite decline
         factor = scale / np.sqrt(variance + attribute_of(norm, "epsilon", 1e-5))
     return factor, shift - mean * factor
-
-
-# ---- padding
-
-
-@rule(
-    P.Conv(
-        P.Pad(x, const("pads"), optional("value"), optional("axes"), name="pad", shared=True),
-        var("weight"),
-        optional("bias"),
-        name="product",
-    ),
-    set="default",
-)
-def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
-    """Zeros around the images that only Convs read are their own padding."""
-    if not all_readers(pad.outputs[0], is_conv):
-        return no("another reads what is padded")
-    if attribute_of(pad, "mode", "constant") != "constant":
-        return no("the padding is no constant")
-    if value is not None and (constant_of(value) is None or constant_of(value).numpy().any()):
-        return no("the padding may be something else than zeros")
-    if attribute_of(product, "auto_pad", "NOTSET") != "NOTSET":
-        return no("the padding depends on the size")
-    sides = ints_of(pads)
-    if weight.shape is None or sides is None:
-        return no("rank or padding unknown")
-    rank = len(weight.shape)
-    wide = list(range(rank)) if axes is None else ints_of(axes)
-    if wide is None:
-        return no("axes unknown")
-    added = np.zeros((2, rank), np.int64)
-    added[:, [axis % rank for axis in wide]] = np.reshape(sides, (2, -1))
-    if added[:, :2].any() or (added < 0).any():
-        return no("more than the space is padded, or it is cut")
-    attributes = {name: item.value for name, item in product.attributes.items()}
-    own = attributes.get("pads") or [0] * (2 * (rank - 2))
-    attributes["pads"] = [int(size) for size in added[:, 2:].ravel() + own]
-    inputs = [x, weight] if bias is None else [x, weight, bias]
-    return op.append("Conv", inputs, attributes, 1).outputs[0]
-
-
-def is_conv(user: ir.Node, index: int) -> bool:
-    """Whether a reader is a Conv."""
-    return is_of(user, "Conv")
 
 
 # ---- scales and biases
