@@ -80,8 +80,14 @@ class TestNormalization(ExporterTestCase):
         "root mean square and its factor": (aten._fused_rms_norm.default, IMAGE, [4], normal(4), 1e-6),
         "group": (aten.group_norm.default, IMAGE, 3, WEIGHT, BIAS, 1e-5),
         "group, no weight, two axes": (aten.group_norm.default, IMAGE[..., 0, 0], 2),
+        "group, one channel each": (aten.group_norm.default, IMAGE, 6, WEIGHT, BIAS, 1e-5),
+        "group, one channel each, no weight, two axes": (aten.group_norm.default, IMAGE[..., 0, 0], 6),
+        "group, one channel each, float64": (
+            aten.group_norm.default, IMAGE.double(), 6, WEIGHT.double(), BIAS.double()),
+        "group, one channel each, float16": (aten.group_norm.default, IMAGE.half(), 6, WEIGHT.half(), BIAS.half()),
         "group, float64": (aten.group_norm.default, IMAGE.double(), 3, WEIGHT.double(), BIAS.double()),
         "group, float16": (aten.group_norm.default, IMAGE.half(), 3, WEIGHT.half(), BIAS.half()),
+        "native group, one channel each": (aten.native_group_norm.default, IMAGE, WEIGHT, BIAS, 3, 6, 20, 6, 1e-5),
         "native group": (aten.native_group_norm.default, IMAGE, WEIGHT, BIAS, 3, 6, 20, 2, 1e-5),
         "instance": (aten.instance_norm.default, IMAGE, WEIGHT, BIAS, None, None, True, 0.1, 1e-5, True),
         "instance, running statistics": (

@@ -92,6 +92,15 @@ class TestNormalizationRows(ExporterTestCase):
             [node.op_type for node in model.graph.node],
         )
 
+    def test_groups_of_one_channel(self):
+        module = torch.nn.GroupNorm(6, 6)
+        for tensor in (module.weight, module.bias):
+            torch.nn.init.normal_(tensor)
+        others = [(torch.randn(3, 6, 2, 7),), (torch.randn(0, 6, 2, 7),), (torch.randn(2, 6, 1, 3),)]
+        sizes = ({0: "batch", 2: "height", 3: "width"},)
+        model = self.export_and_compare(module, (IMAGE,), others=others, dynamic_shapes=sizes)
+        self.assertEqual(["InstanceNormalization"], [node.op_type for node in model.graph.node])
+
     def test_halves_are_no_further_from_float64_than_eager(self):
         tensors = [torch.randn(1, 2, 64, 64) * 4 for _ in range(3)]
         exact = sdpa(*(x.half().double() for x in tensors))

@@ -227,6 +227,8 @@ def instance_norm(
 def in_groups(op, x, groups):
     """*x* (N, channels, *) as (N, groups, *): constants say the shape of the groups, also beside symbolic sizes."""
     batch, channels, *behind = sizes_of(op, x)
+    if groups == channels and behind:
+        return x
     if is_static(channels, *behind):
         return reshaped(op, x, [batch, groups, volume(op, [channels, *behind]) // groups])
     if is_static(batch) and batch:

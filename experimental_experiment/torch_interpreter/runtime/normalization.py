@@ -8,7 +8,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.aten.normalization import in_groups, out_of_groups
+from experimental_experiment.torch_interpreter.aten.normalization import (
+    in_groups,
+    normalized_rows,
+    out_of_groups,
+)
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, rounded_once, wide
 from experimental_experiment.torch_interpreter.runtime.reductions import is_on_gpu
@@ -143,6 +147,8 @@ def groups_of_channels(op, x, scale, bias, *, num_groups, epsilon=1e-5, stash_ty
 @rounded_once
 def groups(op, x, scale, bias, num_groups, epsilon):
     """Each group of channels normalized, each channel scaled."""
+    if num_groups == x.shape[1] and rank(x) > 2:
+        return normalized_rows(op, x, scale, bias, epsilon)
     rows = in_groups(op, x, num_groups)
     if x.dtype == DOUBLE:
         centered, variance = deviation(op, rows, list(range(2, rank(rows))))
