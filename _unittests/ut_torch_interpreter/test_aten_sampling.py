@@ -93,6 +93,21 @@ class TestSampling(ExporterTestCase):
                 every = lambda *tensors: list(samples(*tensors))
                 self.assert_same_as_eager(every, *given, dynamic=False, special_values=True)
 
+    def test_infinite_points_along_one_element(self):
+        points = torch.tensor([[float("inf"), 0.3, 0.1], [0.2, -float("inf"), 0.4], [0.5, 0.1, -0.2]])
+        image, volume = IMAGE[..., :1], VOLUME[..., :1, :]
+
+        def samples(image, volume, points):
+            yield aten.grid_sampler.default(image, points[:, :, 0, :, :2], 1, 0, True)
+            for mode in (0, 1):
+                yield aten.grid_sampler.default(volume, points, mode, 0, True)
+
+        every = lambda *tensors: list(samples(*tensors))
+        for dtype in (torch.float32, torch.float64):
+            with self.subTest(dtype=dtype):
+                given = [x.to(dtype) for x in (image, volume, points.expand(2, 1, 1, 3, 3))]
+                self.assert_same_as_eager(every, *given, dynamic=False, special_values=True)
+
     def test_halves_are_nearer_than_eager(self):
         """Eager rounds every step to a half; the measure is the distance to what float64 gives."""
         image, grid = normal(1, 2, 40, 50), torch.rand(1, 30, 40, 2, generator=GENERATOR) * 2.4 - 1.2
@@ -117,7 +132,8 @@ class TestSampling(ExporterTestCase):
                     self.assertLessEqual(float(gaps[0].mean()), float(gaps[1].mean()))
 
     def test_one_node_and_one_that_keeps_points_near(self):
-        for dtype, casts in ((torch.float32, 0), (torch.float16, 0), (torch.bfloat16, 3)):
+        dtypes = (torch.float32, 0), (torch.float64, 0), (torch.float16, 0), (torch.bfloat16, 3)
+        for dtype, casts in dtypes:
             for padding, expected in enumerate(
                 (["Clip", "GridSample"], ["Clip", "GridSample"], ["GridSample"])
             ):

@@ -26,10 +26,25 @@ OLD_MODES = {"linear": "bilinear", "cubic": "bicubic"}
     when="float64",
     because="there is no kernel, and float32 loses half of the digits",
     nodes="31 to 400",
+    before=20,
 )
 def in_float64(op, input, grid, **attributes):
     """The elements around every point, times their weights."""
     return gathered(op, input, grid, **attributes) if input.dtype == ir.DataType.DOUBLE else None
+
+
+@repairs(
+    "GridSample",
+    when="mode nearest with padding reflection, corners not aligned",
+    because="a place halfway between two elements is rounded before it is reflected, not after",
+    nodes="40 to 120",
+    special_values=True,
+)
+def reflected_before_it_is_rounded(op, input, grid, *, align_corners=0, **attributes):
+    """The element at every point."""
+    if align_corners or (attributes.get("mode"), attributes.get("padding_mode")) != ("nearest", "reflection"):
+        return None
+    return gathered(op, input, grid, align_corners=align_corners, **attributes)
 
 
 @repairs(
@@ -50,19 +65,34 @@ def nan_at_nowhere(op, input, grid, *, mode="linear", padding_mode="zeros", **at
 
 @repairs(
     "GridSample",
-    when="mode nearest with padding zeros, or in a volume",
-    because="points that are not numbers read the first element; ATen reads zero, or the last element",
+    when="mode nearest in an image, or in a volume, with padding zeros",
+    because="points that are not numbers read the first element, and so do infinite ones along an axis of one element",
+    nodes=5,
+    special_values=True,
+)
+def zero_at_nowhere(op, input, grid, *, mode="linear", padding_mode="zeros", **attributes):
+    """Zero where a coordinate is not finite."""
+    if padding_mode != "zeros" or (rank(input) != 5 and mode != "nearest"):
+        return None
+    somewhere = op.Equal(op.ReduceSum(op.Mul(grid, 0.0), [-1], keepdims=0), 0.0)
+    result = op.GridSample(input, grid, mode=mode, padding_mode=padding_mode, **attributes)
+    return op.Where(op.Unsqueeze(somewhere, [1]), result, op.constant(0, result.dtype))
+
+
+@repairs(
+    "GridSample",
+    when="in a volume, with padding border or reflection",
+    because="points that are not numbers read the first element; ATen reads the last one",
     nodes=4,
     special_values=True,
 )
-def read_at_nowhere(op, input, grid, *, mode="linear", padding_mode="zeros", **attributes):
-    """Coordinates that are not finite are moved far outside, or to the end."""
-    if rank(input) != 5 and (mode, padding_mode) != ("nearest", "zeros"):
+def end_at_nowhere(op, input, grid, *, padding_mode="zeros", **attributes):
+    """Coordinates that are not finite are moved to the end."""
+    if rank(input) != 5 or padding_mode == "zeros":
         return None
-    points = grid if padding_mode == "reflection" else op.Clip(grid, -FAR, FAR)
-    outside = op.constant(-FAR if padding_mode == "zeros" else 1.0, grid.dtype)
-    points = op.Where(op.Equal(op.Mul(points, 0.0), 0.0), points, outside)
-    return op.GridSample(input, points, mode=mode, padding_mode=padding_mode, **attributes)
+    points = op.Clip(grid, -FAR, FAR) if padding_mode == "border" else grid
+    points = op.Where(op.Equal(op.Mul(points, 0.0), 0.0), points, op.constant(1.0, grid.dtype))
+    return op.GridSample(input, points, padding_mode=padding_mode, **attributes)
 
 
 @repairs(
