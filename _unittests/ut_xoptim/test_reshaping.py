@@ -25,6 +25,7 @@ class TestReshaping(RuleTestCase):
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Exp(a)", ["Shape", "Exp", "Expand"]),
             ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) h = Constant<value_float=0.5>() y = Sub(h, a)", ["Shape", "Sub", "Expand"]),
             ("float[6] x, float[N,6] w", "int64[N,6]", "s = Shape(w) a = Expand(x, s) y = Cast<to=7>(a)", ["Shape", "Cast", "Expand"]),
+            ("float[N,6] w", "bool[N,6]", "s = Shape(w) t = Constant<value=bool {1}>() a = Expand(t, s) y = Not(a)", ["Shape", "Not", "Expand"]),
         ],
         "ReshapeTwice": [
             ("float[N,6] x", "float[N,2,1,3]", "s = Constant<value=int64[3]{-1,2,3}>() o = Constant<value=int64[1]{2}>() a = Reshape(x, s) y = Unsqueeze(a, o)", ["Reshape"]),
@@ -148,6 +149,7 @@ class TestReshaping(RuleTestCase):
         "ElementwiseOfExpanded": [
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) b = Cast<to=16>(a) y = Cast<to=1>(b)"),
             ("bool[1,6] x, float[N,6] w", "bool[N,6]", "s = Shape(w) a = Expand(x, s) y = Not(a)"),
+            ("float[N,6] w", "float[N,6]", "s = Shape(w) t = Constant<value=bool {1}>() a = Expand(t, s) y = Cast<to=1>(a)"),
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[6]{1,2,3,4,5,6}>() y = Mul(a, k)"),
             ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[1,1]{2}>() y = Mul(a, k)"),
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Exp(a) z = Neg(a)", "float[N,6] z"),

@@ -27,6 +27,9 @@ MOST_ELEMENTS = 2**20
 COUNTED = (ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
 """Dtypes of masks and positions."""
 
+REAL = (*COUNTED, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+"""Dtypes of numbers that are computed here as they are where the model runs."""
+
 COMPUTED = {
     "Add": np.add,
     "And": np.logical_and,
@@ -35,6 +38,7 @@ COMPUTED = {
     "GreaterOrEqual": np.greater_equal,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
+    "Mul": np.multiply,
     "Not": np.logical_not,
     "Or": np.logical_or,
     "Sub": np.subtract,
@@ -148,21 +152,47 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
     node = producer_of(value)
     if node is None or not reach:
         return None
-    if node.op_type in ("Expand", "Gather", "GatherND", "Identity", "Slice", "Squeeze", "Unsqueeze"):
+    if node.op_type in (
+        "Expand",
+        "Gather",
+        "GatherND",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Squeeze",
+        "Unsqueeze",
+    ):
         return uniform(node.inputs[0], reach - 1)
+    if node.op_type == "CumSum":
+        return 0 if uniform(node.inputs[0], reach - 1) == 0 else None
     if node.op_type == "Sub" and is_step(node):
         return 1
-    if node.op_type not in ("Cast", "CumSum", "Equal", "Not"):
+    return computed_of_numbers(node, reach - 1)
+
+
+def computed_of_numbers(node: ir.Node, reach: int) -> bool | int | float | None:
+    """The number that a node makes of operands that hold one number each, None when it may make several."""
+    if node.op_type not in (*COMPUTED, "Cast", "Concat") or node.outputs[0].dtype not in REAL:
         return None
-    numbers = [uniform(item, reach - 1) for item in node.inputs]
-    if node.op_type == "CumSum":
-        return 0 if numbers[0] == 0 else None
-    if None in numbers:
+    numbers = []
+    for item in node.inputs:
+        number = uniform(item, reach)
+        if node.op_type in ("And", "Or") and number is (node.op_type == "Or"):
+            return number
+        if number is None and node.op_type not in ("And", "Or"):
+            return None
+        numbers.append(number)
+    if None in numbers or any(item.dtype not in REAL for item in node.inputs):
         return None
-    if node.op_type == "Cast":
-        is_whole = value.dtype in COUNTED and isinstance(numbers[0], int)
-        return (bool if value.dtype == ir.DataType.BOOL else int)(numbers[0]) if is_whole else None
-    return not numbers[0] if node.op_type == "Not" else numbers[0] == numbers[1]
+    if node.op_type == "Concat":
+        return numbers[0] if all(number == numbers[0] for number in numbers) else None
+    arrays = [np.array(number, item.dtype.numpy()) for number, item in zip(numbers, node.inputs)]
+    with np.errstate(all="ignore"):
+        if node.op_type != "Cast":
+            return COMPUTED[node.op_type](*arrays).item()
+        to = node.outputs[0].dtype
+        is_whole = isinstance(numbers[0], int) or to.is_floating_point()
+        return arrays[0].astype(to.numpy()).item() if is_whole else None
 
 
 def is_step(node: ir.Node) -> bool:

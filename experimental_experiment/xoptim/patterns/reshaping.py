@@ -367,7 +367,7 @@ def elementwise_of_expanded(op, x, shape, expand, node):
     time, a grid 0.96 to 1.00.
     """
     dtype = node.outputs[0].dtype
-    if x.dtype == ir.DataType.BOOL:
+    if x.dtype == ir.DataType.BOOL and (number_of(x) is None or dtype != x.dtype):
         return no("masks have rules of their own")
     if dtype is None or not computes(op, "Expand", dtype):
         return no("onnxruntime does not repeat this dtype")
