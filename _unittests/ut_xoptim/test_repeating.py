@@ -78,7 +78,15 @@ class TestRepeating(RuleTestCase):
             (BATCH, "float[B,2,3]", f"{ROWS} {VECTOR} {EACH} y = {name}(v, e)", ["Shape", "Concat", "Expand"])
             for name in ("Add", "Div", "Sub")
         ]
-        + [(BATCH, "float[B,2,3]", f"{NUMBER} {VECTOR} {ALL} y = Add(e, v)", ["Shape", "Expand"])],
+        + [
+            (BATCH, "float[B,2,3]", f"{NUMBER} {VECTOR} {ALL} y = Add(e, v)", ["Shape", "Expand"]),
+            (  # the shape has fewer axes
+                "float[B,2,3] x",
+                "float[1,1,B]",
+                "c = Constant <value=float[1,1,1]{2}> () v = Constant <value=float {3}> () s = Shape<end=1>(x) e = Expand(c, s) y = Mul(e, v)",
+                ["Shape", "Expand"],
+            ),
+        ],
         "NormOfRepeated": [
             (
                 BATCH,

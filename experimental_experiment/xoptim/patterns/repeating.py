@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -62,17 +63,17 @@ def computed(op, node: ir.Node, inputs: list[ir.Value], compute: Callable) -> ir
         array = compute(*(constant_of(value).numpy() for value in inputs))
     array = np.asarray(array, node.outputs[0].dtype.numpy())
     if constant_of(inputs[0]).size == 1 and array.size and (array == array.flat[0]).all():
-        array = array.flat[0].reshape([])
+        array = array.flat[0].reshape([1] * array.ndim)  # a shape may have fewer axes
     name = op.context.names.unique(f"{node.outputs[0].name}_once")
     return op.weight(name, ir.Tensor(array, name=name))
 
 
 def with_last(op, shape: ir.Value, size: int) -> ir.Value:
     """A vector of sizes with another last one."""
-    node, known = shape.producer(), ints_of(shape)
+    node, known = producer_of(shape, "Concat"), ints_of(shape)
     if known is not None:
         return op.constant([*known[:-1], size])
-    if node is not None and node.op_type == "Concat":
+    if node is not None:
         *pieces, last = node.inputs
         numbers = ints_of(last)
         if numbers:
@@ -142,8 +143,8 @@ def zeros_summed(op, node):
 
 def is_repeated_zero(value: ir.Value) -> bool:
     """Whether a value is an Expand of the number 0."""
-    node = value.producer()
-    return node is not None and node.op_type == "Expand" and number_of(node.inputs[0]) == 0
+    node = producer_of(value, "Expand")
+    return node is not None and number_of(node.inputs[0]) == 0
 
 
 # ---- products that broadcast
