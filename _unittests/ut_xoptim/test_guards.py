@@ -183,9 +183,13 @@ class TestGuards(RuleTestCase):
                 self.assertEqual(not fires, "ReduceMax" in operators(optimized))
 
 
+LOWEST = """lowest = Constant <value=float {-3.4e38}> ()
+rows = Constant <value=float[2,3]{-3.4e38,-3.4e38,-3.4e38,0,0,0}> ()"""
+
+
 class TestGuardsOfWeights(RuleTestCase):
     RULE = "GuardOfWeights"
-    TEXT = """agraph (float[2,4] q, float[4,3] k, float[2,3] x, float[3,2] v, bool[2,3] m) => (float[2,2] y)
+    TEXT = """agraph (float[2,4] q, float[4,3] k, float[2,3] x, float[3,2] v, bool[2,3] m, float[3,3] square) => (float[2,2] y)
     { zero = Constant <value=float {0.0}> () closed = Constant <value=float {-inf}> () number = Constant <value=float {0.5}> ()
       mask = Constant <value=bool[2,3]{1,0,0,1,1,0}> () bias = Where (mask, zero, closed)
       positions = Constant <value=float[2,3]{1,2,3,4,-5,6}> () columns = Constant <value=float[4,3]{1,1,1,1,1,1,1,1,1,1,1,1}> ()
@@ -226,6 +230,12 @@ class TestGuardsOfWeights(RuleTestCase):
         "a mask times ones": "s = MatMul (q, columns) sum = Add (s, bias)",
         "an outer product": 'r = Constant <value=float[2]{1,-1}> () s = Einsum <equation="q,qk->qk"> (r, x) sum = Add (s, bias)',
         "a mask that is divided": "s = Div (positions, x) sum = Add (s, bias)",
+        "two masks of the lowest number": f"{LOWEST} s = Add (p, rows) t = Where (m, lowest, zero) sum = Add (s, t)",
+        "two masks of the lowest number, added first": f"{LOWEST} t = Where (m, lowest, zero) s = Add (rows, t) sum = Add (p, s)",
+        "products of the lowest number": f"{LOWEST} s = Mul (p, rows) sum = Add (s, bias)",
+        "products that are divided by zero": "s = Div (p, zero) sum = Add (s, bias)",
+        "products that are clipped at minus infinity": "s = Clip (p, closed, closed) sum = Add (s, bias)",
+        "products of what is masked": "o = Where (m, closed, x) s = MatMul (o, square) sum = Add (s, positions)",
     }
 
     def test_masks_that_open_each_row(self):

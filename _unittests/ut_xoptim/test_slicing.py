@@ -352,6 +352,30 @@ class TestComposed(unittest.TestCase):
         self.assertGreater(known, 100)
 
 
+class TestPartsInBodies(unittest.TestCase):
+    """A buffer that is shifted, of which a branch reads a row, too: what is joined stands where it did."""
+
+    def test_it_stays_in_its_graph(self):
+        reads = {
+            "a slice": "a = Slice(z, s, e, i)",
+            "an element": "a = Gather<axis=1>(z, s)",
+        }
+        for promise, read in reads.items():
+            with self.subTest(promise):
+                nodes = constants(s=[1], e=[2], i=[1], all=[ALL]) + (
+                    f"c = Concat<axis=1>(x, w) z = Concat<axis=1>(c, v) y = If(b) <then_branch = one () => (float[2,1] a) {{ {read} }},"
+                    "else_branch = other () => (float[2,1] o) { o = Identity(v) }> t = Slice(z, s, all, i) r = Concat<axis=1>(t, v)"
+                )
+                model = parsed(
+                    f"agraph (float[2,N] x, float[2,2] w, float[2,1] v, bool b) => (float[2,1] y, float[2,M] r) {{ {nodes} }}"
+                )
+                optimized = optimize(model)
+                for taken in (True, False):
+                    feeds = drawn(model) | {"b": np.array(taken)}
+                    for one, two in zip(*(session(item).run(None, feeds) for item in (model, optimized))):
+                        np.testing.assert_array_equal(one, two)
+
+
 class TestParts(unittest.TestCase):
     def test_it_takes_what_a_slice_or_an_index_of_all_takes(self):
         """Every slice and every index of parts of all small sizes, the last or the first of which is unknown."""

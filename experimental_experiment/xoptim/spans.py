@@ -47,7 +47,7 @@ def sliced(op, x: ir.Value, spans: dict[int, Span]) -> ir.Value:
 def takes_all(span: Span, size: int | ir.SymbolicDim) -> bool:
     """Whether a slice of step 1 takes all of an axis."""
     start, end, _ = span
-    if isinstance(size, int):
+    if isinstance(size, int) and size >= 0:  # that of a node that no runtime runs is not
         return slice(start, end).indices(size) == (0, size, 1)
     return start == 0 and end >= ENDLESS
 

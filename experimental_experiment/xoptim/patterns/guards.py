@@ -37,6 +37,9 @@ x, mask, bias = var("x"), var("mask"), var("bias")
 FUSED = "com.microsoft", "FusedMatMul", ""
 """onnxruntime's product of matrices."""
 
+MODERATE = 2.0**20
+"""No number of a network but those of masks is larger."""
+
 MOST_READ = 2**17
 """Constants of more elements are not read."""
 
@@ -152,17 +155,20 @@ def opens_each_sum(x: ir.Value, bias: ir.Value) -> bool:
 
 
 def is_of_numbers(value: ir.Value, reach: int = REACH) -> bool:
-    """Whether a value is made of products of two values and of finite numbers: numbers, but for an overflow."""
+    """Whether a value is made of products of two values and of numbers of a usual size: numbers, but for an overflow."""
     node = value.producer()
-    if is_finite(value):
+    if is_moderate(value):
         return True
     if node is None or not reach:
         return False
     if is_of(node, "Add", "Mul", "Sub"):
         return all(is_of_numbers(part, reach - 1) for part in node.inputs)
     if is_of(node, *MOVES, "Clip", "Div", "Gather", "Slice", "Transpose"):
-        is_divided = node.op_type != "Div" or is_finite(node.inputs[1])
-        return is_divided and is_of_numbers(node.inputs[0], reach - 1)
+        bounds = node.inputs[1:] if is_of(node, "Clip") else ()
+        is_usual = all(map(is_moderate, filter(None, bounds)))
+        if is_of(node, "Div"):
+            is_usual = is_moderate(node.inputs[1], is_divisor=True)
+        return is_usual and is_of_numbers(node.inputs[0], reach - 1)
     return is_of(node, "Tanh") or is_product(node)
 
 
@@ -175,7 +181,33 @@ def is_product(node: ir.Node) -> bool:
             return False
     elif not is_of(node, "MatMul") and node.op_identifier() != FUSED:
         return False
-    return all(constant_of(item) is None or is_table(node, place) for place, item in enumerate(node.inputs))
+    return all(
+        is_table(node, place) if constant_of(item) is not None else not may_be_closed(item)
+        for place, item in enumerate(node.inputs)
+    )
+
+
+def may_be_closed(value: ir.Value, reach: int = REACH) -> bool:
+    """Whether a value is made with numbers that close positions of a mask, minus infinity or the lowest number."""
+    node = producer_of(value)
+    if constant_of(value) is not None:
+        return not value.dtype.is_floating_point() or not is_moderate(value)
+    if node is None or not reach:
+        return False
+    read = node.inputs[1:] if node.op_type == "Where" else node.inputs[:1]
+    read = node.inputs if node.op_type in ("Add", "Concat", "Div", "Mul", "Sub") else read
+    passes = node.op_type in MOVES | {
+        "Add",
+        "Concat",
+        "Div",
+        "Gather",
+        "Mul",
+        "Slice",
+        "Sub",
+        "Transpose",
+        "Where",
+    }
+    return passes and any(may_be_closed(item, reach - 1) for item in read)
 
 
 def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
@@ -222,3 +254,16 @@ def is_finite(value: ir.Value) -> bool:
     """Whether a value holds finite numbers only: a small constant, or what is moved or looked up there."""
     tensor = constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
     return tensor is not None and tensor.size <= MOST_READ and bool((abs(tensor.numpy()) < math.inf).all())
+
+
+def is_moderate(value: ir.Value, is_divisor: bool = False) -> bool:
+    """Whether a value holds numbers of a usual size only, whose sums and products are finite: no lowest number, no divisor near 0.
+
+    Two masks that close positions with the lowest number are minus infinity together.
+    """
+    tensor = constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
+    if tensor is None or tensor.size > MOST_READ or not tensor.dtype.is_floating_point():
+        return False
+    array = abs(tensor.numpy())
+    largest = min(MODERATE, float(tensor.dtype.max) / 64)
+    return bool((array <= largest).all() and (not is_divisor or (array >= 1 / largest).all()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     const,
@@ -80,8 +80,12 @@ def place_of(values: Sequence[ir.Value], axis: int, offset: int) -> int | None:
 
 def joined_at_once(op, concat: ir.Node, axis: int) -> dict[ir.Value, ir.Value] | None:
     """The value of a Concat joined from all its parts, which `concat_concat` leaves to the rules that take it apart; None when it is."""
-    parts = parts_of(concat.inputs, axis)
-    return None if len(parts) == len(concat.inputs) else {concat.outputs[0]: again(op, concat, parts)}
+    parts = parts_of(concat.inputs, axis) if op.graph is concat.graph else concat.inputs
+    if len(parts) == len(concat.inputs):
+        return None
+    joined = again(op, concat, parts)
+    op.move_after(concat)  # others may stand before the reader that a rule looks at
+    return {concat.outputs[0]: joined}
 
 
 def part_around(
@@ -138,9 +142,9 @@ def is_taken_apart(value: ir.Value, axis: int) -> bool:
     other is written to. `slice_of_concat` takes them.
     """
     uses = () if value.is_graph_output() else value.uses()
-    joined = False
+    joined, graph = False, value.producer().graph
     for user, place in uses if len(uses) <= MOST_ROWS else ():
-        if user.domain or place or user.op_type not in ("Slice", "Gather"):
+        if user.graph is not graph or place or not is_of(user, "Slice", "Gather"):
             return False
         if user.op_type == "Gather":
             takes = axis_of(user) == axis and len(ints_of(user.inputs[1]) or ()) == 1
