@@ -352,6 +352,19 @@ class TestComposed(unittest.TestCase):
         self.assertGreater(known, 100)
 
 
+class TestNeighbours(RuleTestCase):
+    def test_two_slices_of_what_is_joined_are_it(self):
+        """Neither is taken from the part that it is of: beside each other they are one."""
+        for first, result in (("float[2,3]", "float[2,7]"), ("float[2,N]", "float[2,M]")):
+            with self.subTest(first):
+                nodes = constants(s=[0], m=[2], e=[ALL], i=[1]) + (
+                    "a = Concat<axis=1>(x, w) c = Concat<axis=1>(a, v) p = Slice(c, s, m, i) q = Slice(c, m, e, i)"
+                    " r = Concat<axis=1>(p, q) y = Neg(r)"
+                )
+                text = f"agraph ({first} x, float[2,2] w, float[2,2] v) => ({result} y) {{ {nodes} }}"
+                self.assertEqual(["Concat", "Neg"], operators(optimize(parsed(text))))
+
+
 class TestPartsInBodies(unittest.TestCase):
     """A buffer that is shifted, of which a branch reads a row, too: what is joined stands where it did."""
 

@@ -46,7 +46,7 @@ def slice_of_concat(op, concat, node):
         places = [place_of(values, axis, offset) for offset in spans[axis][:2]]
     if None in places:
         inside = part_around(values, axis, *spans[axis][:2])
-        if inside is not None:
+        if inside is not None and not is_beside_another(node, axis):
             value, start, end = inside
             return sliced(op, value, {axis: (start, end, 1)})
         reason = "it cuts some of the values, or their sizes are unknown"
@@ -76,6 +76,22 @@ def place_of(values: Sequence[ir.Value], axis: int, offset: int) -> int | None:
     if done != abs(offset):
         return None
     return place if offset > 0 else len(values) - place
+
+
+def is_beside_another(node: ir.Node, axis: int) -> bool:
+    """Whether a Slice is joined to another one of the same value, which may be one with it: `concat_of_neighbours`."""
+    reader = only_reader(node.outputs[0], "Concat")
+    if reader is None or axis_of(reader) != axis:
+        return False
+    places = [place for place, value in enumerate(reader.inputs) if value is node.outputs[0]]
+    others = [
+        reader.inputs[place + step]
+        for place in places
+        for step in (-1, 1)
+        if 0 <= place + step < len(reader.inputs)
+    ]
+    slices = [producer_of(value, "Slice") for value in others]
+    return any(other is not None and other.inputs[0] is node.inputs[0] for other in slices)
 
 
 def joined_at_once(op, concat: ir.Node, axis: int) -> dict[ir.Value, ir.Value] | None:
