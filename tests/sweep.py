@@ -30,7 +30,7 @@ TIMEOUT = 180
 SAMPLES = 3
 """Samples of each case: the first, the middle and the last; the known failures are those of this number."""
 ONE_IN = {
-    "plain": 120, "around": 360, "scaled": 360, "decomposed": 360, "reference": 360, "branch": 720, "map": 720, "vmap": 360,
+    "plain": 120, "around": 360, "scaled": 360, "decomposed": 360, "reference": 240, "branch": 720, "map": 720, "vmap": 360,
 }  # fmt: skip
 """CI runs one case in so many of each context."""
 Name = tuple[str, str, str]

@@ -21,7 +21,7 @@ class TestDatabases(unittest.TestCase):
             results[run.context].append(result)
         for run in runs:
             with self.subTest(run.context):
-                least = 6
+                least = 14 if ONE_IN[run.context] < 720 else 6
                 self.assertGreater(len(results[run.context]), least)
                 self.assertEqual(unexpected(results[run.context], run), [])
         kinds = {name[0] for name, *_ in results["plain"]}

@@ -45,6 +45,7 @@ class TestConditions(RuleTestCase):
         "AddOfFilled": [
             (MASKED, FULL, f"{ZEROS} b = Where(m, z, lowest) y = Add(w, b)", ["Where", "Add"]),
             (MASKED, FULL, f"{ZEROS} b = Where(m, lowest, z) y = Add(b, w)", ["Where", "Add"]),
+            (MASKED, "float[N2,2,S2,S2]", f"{ZEROS} b = Where(m, z, lowest) y = Add(w, b)", ["Where", "Add"]),  # sizes of other names
             (MASKED, FULL, f"{ZEROS} c = Where(m, none, lowest) b = Add(z, c) y = Add(w, b)", ["Where", "Add", "Add"]),
             (MASKED, FULL, f"{ZEROS} b = Where(m, z, lowest) v = Add(w, b) y = Add(v, b)", ["Where", "Add", "Add"]),
         ],

@@ -39,7 +39,7 @@ def bound_of(op, x: ir.Value, reach: int) -> float:
     if is_small(x) and x.dtype in dtypes.FLOATS:
         return float(np.abs(x.const_value.numpy()).max(initial=0))
     node = op.producer(x)
-    if node is None or not reach or node.domain:
+    if node is None or not reach:
         return math.inf
     if node.op_type in WITHIN_ONE:
         return 1.0

@@ -21,7 +21,10 @@ a, b, c, x, y, shape = var("a"), var("b"), var("c"), var("x"), var("y"), var("sh
 
 
 def has_sizes_elsewhere(node: ir.Node, index: int, whole: ir.Value, shape: Sequence[Size]) -> bool:
-    """Whether a reader of *whole* gives the same result with one of this *shape*, which has 1 where another operand has its sizes."""
+    """Whether a reader of *whole* gives the same result with one of this *shape*, which has 1 where another operand has its sizes.
+
+    Other than `broadcasts` it asks the operands alone: the result may have sizes of other names, as the scores of T5's cross attention.
+    """
     if node.domain or node.op_type not in (*BINARY, "Where") or (node.op_type == "PRelu" and not index):
         return False
     others = [value.shape for value in node.inputs if value is not whole]

@@ -228,7 +228,7 @@ def is_table(node: ir.Node, number: int) -> bool:
     Another one makes minus infinity of minus infinity, as ones do that repeat a mask, or a matrix that averages one.
     """
     operand = node.inputs[number]
-    tensor = constant_of(source_of(operand, MOVES - {"Cast"} | {"Gather", "Transpose"}))
+    tensor = source_of_numbers(operand)
     if (
         tensor is None
         or tensor.size > MOST_READ
@@ -250,9 +250,14 @@ def is_table(node: ir.Node, number: int) -> bool:
     return bool((abs(array) < math.inf).all()) and array.min() <= 0 <= array.max()
 
 
+def source_of_numbers(value: ir.Value) -> ir.TensorProtocol | None:
+    """The constant whose numbers a value holds, moved or looked up; None for any other value."""
+    return constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
+
+
 def is_finite(value: ir.Value) -> bool:
     """Whether a value holds finite numbers only: a small constant, or what is moved or looked up there."""
-    tensor = constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
+    tensor = source_of_numbers(value)
     return tensor is not None and tensor.size <= MOST_READ and bool((abs(tensor.numpy()) < math.inf).all())
 
 
@@ -261,7 +266,7 @@ def is_moderate(value: ir.Value, is_divisor: bool = False) -> bool:
 
     Two masks that close positions with the lowest number are minus infinity together.
     """
-    tensor = constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
+    tensor = source_of_numbers(value)
     if tensor is None or tensor.size > MOST_READ or not tensor.dtype.is_floating_point():
         return False
     array = abs(tensor.numpy())

@@ -28,7 +28,7 @@ x, y, shape = var("x"), var("y"), var("shape")
 REPEATED = P.Expand(x, shape, name="expand", shared=True)
 KNOWN = P.Expand(const("x"), shape, name="expand", shared=True)
 
-COMPUTED = {"Add": np.add, "Div": np.divide, "Mul": np.multiply, "Sub": np.subtract}
+ARITHMETIC = {"Add": np.add, "Div": np.divide, "Mul": np.multiply, "Sub": np.subtract}
 """Operators of two numbers."""
 
 
@@ -85,7 +85,7 @@ OTHER = const("other")
 
 
 @rule(
-    P.one_of(*COMPUTED)(KNOWN, OTHER, name="node") | P.one_of(*COMPUTED)(OTHER, KNOWN, name="node"),
+    P.one_of(*ARITHMETIC)(KNOWN, OTHER, name="node") | P.one_of(*ARITHMETIC)(OTHER, KNOWN, name="node"),
     set="default",
 )
 def constants_beside_repeated(op, x, other, shape, expand, node):
@@ -97,7 +97,7 @@ def constants_beside_repeated(op, x, other, shape, expand, node):
     if both is None or math.prod(both) > math.prod(x.shape) + math.prod(other.shape):
         return no("the constants repeat each other")
     operands = [x if value is expanded else value for value in node.inputs]
-    result = computed(op, node, operands, COMPUTED[node.op_type])
+    result = computed(op, node, operands, ARITHMETIC[node.op_type])
     return result if isinstance(result, Declined) else op.Expand(result, shape)
 
 
