@@ -7,7 +7,7 @@ import os
 import tempfile
 import unittest
 import unittest.mock
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,23 +32,25 @@ def parsed(text: str, opset: int = 20) -> onnx.ModelProto:
 
 
 def check(model: onnx.ModelProto, **more: bool) -> None:
-    """Ask onnx.checker, which does not know the operator that onnxruntime has in the domain of ONNX."""
+    """Ask onnx.checker, which does not know the operators that onnxruntime has in the domain of ONNX."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     if all(item.domain != "com.microsoft" for item in copy.opset_import):
         copy.opset_import.add(domain="com.microsoft", version=1)
-    move_to_its_domain(copy.graph)
+    opset = next(item.version for item in copy.opset_import if not item.domain)
+    own = {"SimplifiedLayerNormalization", *(["LayerNormalization"] if opset < 17 else [])}
+    move_to_its_domain(copy.graph, own)
     onnx.checker.check_model(copy, **more)
 
 
-def move_to_its_domain(graph: onnx.GraphProto) -> None:
-    """Where onnxruntime has its other operators, in bodies too."""
+def move_to_its_domain(graph: onnx.GraphProto, own: Collection[str]) -> None:
+    """Operators of onnxruntime's *own* stand where it has all others, in bodies too."""
     for node in graph.node:
-        if node.op_type == "SimplifiedLayerNormalization":
+        if node.op_type in own:
             node.domain = "com.microsoft"
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                move_to_its_domain(attribute.g)
+                move_to_its_domain(attribute.g, own)
 
 
 def operators(model: onnx.ModelProto) -> list[str]:

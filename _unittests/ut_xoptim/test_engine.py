@@ -294,6 +294,39 @@ class TestEngine(unittest.TestCase):
         optimize(model, **only(neg_neg))
         self.assertEqual(before, model.SerializeToString())
 
+    def test_what_a_model_says_of_an_output_stays(self):
+        """Its text and its quantization annotation, also where its node is replaced."""
+        model = parsed("agraph (float[N] x) => (float[N] y) { w = Relu (x) y = Relu (w) }")
+        model.graph.output[0].doc_string = "what y is"
+        annotation = model.graph.quantization_annotation.add(tensor_name="y")
+        annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="x")
+        optimized = optimize(model).graph
+        self.assertEqual(1, len(optimized.node))
+        self.assertEqual("what y is", optimized.output[0].doc_string)
+        self.assertEqual([annotation], list(optimized.quantization_annotation))
+
+    def test_constants_of_functions_keep_the_names_of_the_caller(self):
+        text = """agraph (float[N] x) => (float[N] y) { y = local.f (x) }
+            <domain: "local", opset_import: ["" : 18]> f (x) => (y) {
+                a = Constant <value=int64[1]{-1}> () b = Constant <value=int64[1]{9223372036854775807}> ()
+                t = Shape (x) s = Slice (t, a, b) r = ReduceSum (s) c = Cast <to=1> (r) y = Mul (x, c) }"""
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18, "local" : 1]> {text}')
+        for node in model.functions[0].node:
+            for attribute in node.attribute:
+                attribute.t.ClearField("name")
+        before = model.SerializeToString(deterministic=True)
+        optimize(model)
+        self.assertEqual(before, model.SerializeToString(deterministic=True))
+
+    def test_a_wrong_dtype_of_a_file(self):
+        model = parsed("agraph (float[N] x) => (float[N] y) { w = Identity (x) y = Relu (w) }")
+        model.graph.value_info.append(
+            onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT16, ["N"])
+        )
+        message = "replaces FLOAT16 by FLOAT, or the model tells another dtype of 'w' than its node gives"
+        with self.assertRaisesRegex(OptimizationError, message):
+            optimize(model)
+
     def test_another_type(self):
         @rule(P.Relu(x))
         def relu_as_int(op, x):

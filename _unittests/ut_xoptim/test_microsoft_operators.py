@@ -3,8 +3,9 @@
 import unittest
 
 import numpy as np
+import onnx
 
-from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, executed, operators, parsed
 from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 
@@ -102,6 +103,74 @@ class TestSimplifiedLayerNormalization(RuleTestCase):
     def test_opset_23(self):
         """ONNX has it from then on."""
         self.assert_stays(norm_of(self.X, f"{NORM} y = Relu (d)"), opset=23)
+
+
+class TestLayerNormalizationOfOnnxruntime(RuleTestCase):
+    RULE = "LayerNormalizationOfOnnxruntime"
+    X = "(float[B,S,4] x) => (float[B,S,4] y)"
+    NORM = """m = ReduceMean <axes=[-1]> (x) c = Sub (x, m) p = Pow (c, two) v = ReduceMean <axes=[-1]> (p)
+        e = Add (v, epsilon) r = Sqrt (e) d = Div (c, r)"""
+    SCALED = f"{NORM} s = Mul (d, w) y = Add (s, ones)"
+
+    def test_forms(self):
+        cases = {
+            "without a scale": norm_of(self.X, f"{self.NORM} y = Relu (d)"),
+            "c * c": norm_of(self.X, f"{self.NORM} y = Relu (d)".replace("Pow (c, two)", "Mul (c, c)")),
+            "float16": norm_of(self.X, f"{self.NORM} y = Relu (d)")
+            .replace("float[B", "float16[B")
+            .replace("epsilon = Constant <value=float {0.001}>", "epsilon = Constant <value=float16 {5145}>"),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(text, ["LayerNormalization", "Relu"], opset=16)
+
+    def test_with_its_scale_and_bias(self):
+        """With the other rules it is one node, as onnxruntime makes of the model; optimizing again changes nothing."""
+        model = parsed(norm_of(self.X, self.SCALED), 16)
+        self.assertEqual(["LayerNormalization"], executed(model))
+        options = OptimizationOptions("default+onnxruntime")
+        optimized = optimize(model, options)
+        self.assertEqual(["LayerNormalization"], operators(optimized))
+        self.assertEqual(["LayerNormalization"], executed(optimized))
+        self.assertEqual(optimized, optimize(optimized, options))
+        for sizes in (1, 3):
+            feeds = drawn(model, sizes=sizes)
+            expected, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+            np.testing.assert_allclose(expected, got, rtol=1e-6, atol=1e-6)
+
+    def test_what_it_declines(self):
+        cases = {
+            "float64": norm_of(self.X, f"{self.NORM} y = Relu (d)").replace("float", "double"),
+            "the mean of another axis": norm_of(
+                "(float[B,3,4] x) => (float[B,3,4] y)", f"{self.NORM} y = Relu (d)"
+            ).replace("[-1]", "[0]"),
+            "means of two axes": norm_of(
+                "(float[B,4,4] x) => (float[B,4,4] y)", f"{self.NORM} y = Relu (d)"
+            ).replace("m = ReduceMean <axes=[-1]>", "m = ReduceMean <axes=[1]>"),
+            "rows of unknown size": norm_of("(float[B,S] x) => (float[B,S] y)", f"{self.NORM} y = Relu (d)"),
+            "what is centred is a result": norm_of(
+                "(float[B,4] x) => (float[B,4] y, float[B,4] c)", f"{self.NORM} y = Relu (d)"
+            ),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                self.assert_stays(text, opset=16)
+
+    def test_opset_17(self):
+        """ONNX has it from then on; there the means have their axes as attributes too."""
+        self.assert_stays(norm_of(self.X, self.SCALED), opset=17)
+
+    def test_in_a_local_function(self):
+        """onnxruntime ends the process when it loads one in there."""
+        nodes = norm_of("", self.SCALED)
+        model = onnx.parser.parse_model(
+            f"""<ir_version: 8, opset_import: ["" : 16, "local" : 1]> agraph {self.X} {{ y = local.f (x) }}
+            <domain: "local", opset_import: ["" : 16]> f (x) => (y) {nodes.removeprefix("agraph ")}"""
+        )
+        optimized = optimize(model, OptimizationOptions("default+onnxruntime"))
+        names = {node.op_type for function in optimized.functions for node in function.node}
+        self.assertNotIn("LayerNormalization", names)
+        self.assertIn("Sqrt", names)
 
 
 class TestSkipSimplifiedLayerNormalization(RuleTestCase):

@@ -35,3 +35,6 @@ BOUND = "bound"
 
 MODULES = "modules"
 """On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""
+
+ANNOTATION = "quant_parameter_tensor_names"
+"""On a value of a file: its quantization annotation, where onnx-ir keeps it."""

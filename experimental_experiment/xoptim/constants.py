@@ -48,7 +48,7 @@ def nameable(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 
 def lift_constants(nodes: Iterable[ir.Node]) -> None:
-    """Each Constant among the nodes becomes an initializer of its graph; those that are outputs stay, with a tensor of their own.
+    """Each Constant among the nodes becomes an initializer of its graph; those that are outputs stay.
 
     onnx-ir's pass does not read every text, and names the tensors of the ModelProto that the model was read from.
     """
@@ -60,8 +60,6 @@ def lift_constants(nodes: Iterable[ir.Node]) -> None:
         if tensor is None:
             continue
         if old.is_graph_output():
-            if "value" in node.attributes:  # onnx-ir names it when a rule asks what the Constant gives
-                node.attributes["value"] = ir.AttrTensor("value", tensor)
             continue
         value = ir.Value(
             name=old.name,

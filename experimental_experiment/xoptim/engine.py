@@ -25,7 +25,7 @@ from experimental_experiment.torch_interpreter.inference import (
     is_small,
     leaves_its_dtype,
 )
-from experimental_experiment.torch_interpreter.marks import MODULES
+from experimental_experiment.torch_interpreter.marks import ANNOTATION, MODULES
 from experimental_experiment.xoptim.graphs import detach, is_read
 from experimental_experiment.xoptim.pattern import (
     MOST_READERS,
@@ -434,6 +434,9 @@ class Engine:
         old.name, new.name = self.context.names.unique(f"{old.name}_replaced"), old.name
         new.type, new.shape = old.type or new.type, old.shape or new.shape
         new.metadata_props.update(old.metadata_props)
+        new.doc_string = old.doc_string
+        if ANNOTATION in old.meta:
+            new.meta[ANNOTATION] = old.meta[ANNOTATION]
         return new
 
     def users_within_reach(self, value: ir.Value) -> list[ir.Node]:
@@ -514,7 +517,9 @@ def check_types(member: Rule, old: ir.Value, new: ir.Value) -> None:
     """Raise OptimizationError when a rule gives another dtype or another rank."""
     before, after = old.dtype, new.dtype
     if before is not after and before is not None and after is not None:
-        raise OptimizationError(f"the rule {member.name} replaces {before.name} by {after.name}")
+        raise OptimizationError(
+            f"the rule {member.name} replaces {before.name} by {after.name}, or the model tells another dtype of {old.name!r} than its node gives"
+        )
     before, after = old.shape, new.shape
     if before is not None and after is not None and len(before) != len(after):
         raise OptimizationError(f"the rule {member.name} replaces {before} by {after}")

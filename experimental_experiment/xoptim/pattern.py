@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.marks import NUMBERS, REFUSED
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
+from experimental_experiment.xoptim.constants import given_by
 
 COMMUTATIVE = frozenset(
     {
@@ -482,7 +483,8 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     tensor = value.const_value
     if tensor is not None:
         return None if value.is_graph_input() else tensor
-    return None if producer_of(value, "Constant") is None else ir.convenience.get_const_tensor(value)
+    node = producer_of(value, "Constant")
+    return None if node is None else given_by(node)
 
 
 def elements_of(value: ir.Value | None) -> tuple[list, int] | None:

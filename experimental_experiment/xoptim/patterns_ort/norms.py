@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, only_reader, var
 from experimental_experiment.xoptim.patterns.norms import (
+    centered,
     is_ones,
     is_scale,
     is_skip,
@@ -19,6 +20,18 @@ from experimental_experiment.xoptim.rules import no, rule
 
 x, weight = var("x"), var("weight")
 RESIDUAL = P.Add(x, var("y"), name="residual", shared=True)
+
+
+@rule(over_root_of_mean(centered("center"), squared(centered("again"))), set="onnxruntime", before=17)
+def layer_normalization_of_onnxruntime(op, x, center, again, mean, epsilon, root):
+    """(x - mean) / sqrt(mean((x - mean) ** 2) + epsilon) is LayerNormalization before opset 17 too, which onnxruntime has in every one.
+
+    onnxruntime makes it itself when it loads, of a norm with a scale and a bias: it takes as long, in eight nodes less; with the rule below, which
+    would take the norm of what is centred for one, two to three times as long. onnx.checker does not know it.
+    """
+    if isinstance(op.context.root, ir.Function):
+        return no("onnxruntime crashes when it loads one in a local function")
+    return written(op, "LayerNormalization", root, x, epsilon, mean, center, again)
 
 
 @rule(over_root_of_mean(x, squared(x)), set="onnxruntime", before=23)
