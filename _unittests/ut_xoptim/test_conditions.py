@@ -24,11 +24,12 @@ TYPES = f"{NUMBERS} l = Shape<end=2>(w) p = Expand(one, l)"
 
 class TestConditions(RuleTestCase):
     BECOME = {
-        "WhereNowhere": [
+        "WhereDecided": [
             ("float[N,6] w, float[N,6] v", "float[N,6]", f"{CLOSED} y = Where(nothing, v, w)", ["Identity"]),
             ("float[N,6] w, float[N,6] v", "float[N,6]", f"{NUMBERS} l = Shape(w) o = Expand(one, l) e = Less(o, zero) f = Greater(w, v) g = And(f, e) y = Where(g, v, w)", ["Identity"]),
+            ("float[N,6] w, float[N,6] v", "float[N,6]", f"{NUMBERS} l = Shape(w) e = Expand(yes, l) y = Where(e, v, w)", ["Identity"]),
         ],
-        "OrNowhere": [
+        "NeutralCondition": [
             ("bool[N,6] w", "bool[N,6]", f"{CLOSED} o = Or(w, nothing) y = Not(o)", ["Not"]),
             ("bool[N,6] w", "bool[N,6]", f"{CLOSED} o = Or(nothing, w) y = Not(o)", ["Not"]),
         ],
@@ -59,12 +60,11 @@ class TestConditions(RuleTestCase):
         ],
     }  # fmt: skip
     STAY = {
-        "WhereNowhere": [
+        "WhereDecided": [
             ("bool[N,6] c, float[N,6] w, float[N,6] v", "float[N,6]", "y = Where(c, v, w)"),
             ("float[N,6] w, float[1,6] v", "float[N,6]", f"{CLOSED} y = Where(nothing, w, v)"),
-            ("float[N,6] w, float[N,6] v", "float[N,6]", f"{NUMBERS} l = Shape(w) e = Expand(yes, l) y = Where(e, v, w)"),
         ],
-        "OrNowhere": [
+        "NeutralCondition": [
             ("bool[N,6] w, bool[1,6] v", "bool[N,6]", f"{CLOSED} y = Or(v, nothing)"),
             ("bool[N,6] w", "bool[N,6]", f"{NUMBERS} l = Shape(w) e = Expand(yes, l) y = Or(w, e)"),
         ],

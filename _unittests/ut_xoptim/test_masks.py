@@ -105,12 +105,12 @@ class TestConditions(RuleTestCase):
         self.assert_becomes(
             f"agraph (bool[3,2] x) => (bool[3,2] y) {{ {self.TRUE} a = And (c, x) y = Not (a) }}",
             ["Not"],
-            rule="AndTrue",
+            rule="NeutralCondition",
         )
 
     def test_and_that_widens(self):
         self.assert_stays(
-            f"agraph (bool[3,1] x) => (bool[3,2] y) {{ {self.TRUE} y = And (x, c) }}", rule="AndTrue"
+            f"agraph (bool[3,1] x) => (bool[3,2] y) {{ {self.TRUE} y = And (x, c) }}", rule="NeutralCondition"
         )
 
     SHOWN = "agraph (float[N,4,2] x, float[2] a) => (float[N,4,2] y) { size = Shape (x) m = Expand (c, size)"
@@ -154,9 +154,9 @@ class TestConditions(RuleTestCase):
                 text = f"""agraph (float[P,2] past, float[Q,2] other, bool[1,{size}] m) => (bool[1,{size}] y) {{ {CONSTANTS}
                     both = Constant <value=int64[2]{{0,1}}> () {self.TOKEN.format(more=more, query=query)} }}"""
                 if fires:
-                    self.assert_becomes(text, ["Not"], rule="AndTrue")
+                    self.assert_becomes(text, ["Not"], rule="NeutralCondition")
                 else:
-                    self.assert_stays(text, rule="AndTrue")
+                    self.assert_stays(text, rule="NeutralCondition")
 
     def test_positions_that_are_not_negative(self):
         text = """agraph (float[3,4] x) => (float[3,4] y)

@@ -130,7 +130,7 @@ class TestPackedTexts(unittest.TestCase):
             f" => (bool[B,1,{size},{size}] y) {{ {CONSTANTS} {nodes} {packed} y = And (mask, o) }}"
         )
         model = parsed(text)
-        optimized = optimize(model, OptimizationOptions(["AndTrue"], constant_folding=False))
+        optimized = optimize(model, OptimizationOptions(["NeutralCondition"], constant_folding=False))
         self.assertEqual(stays, "And" in operators(optimized))
         for seed in range(3):
             feeds = drawn(model, seed)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, all_readers, attribute_of, const, var
-from experimental_experiment.xoptim.patterns.masks import has_shape_of, is_true
+from experimental_experiment.xoptim.patterns.masks import has_shape_of, is_false, is_true
 from experimental_experiment.xoptim.patterns.positions import uniform
 from experimental_experiment.xoptim.patterns.reshaping import broadcasts_fast, of_less
 from experimental_experiment.xoptim.rules import again, no, rule
@@ -43,22 +43,13 @@ def has_sizes_elsewhere(node: ir.Node, index: int, whole: ir.Value, shape: Seque
 
 def is_neutral(condition: ir.Value, operator: str) -> bool:
     """Whether And, or Or, of a condition and another one is the other one."""
-    return is_true(condition) if operator == "And" else uniform(condition) is False
+    return is_true(condition) if operator == "And" else is_false(condition)
 
 
-@rule(P.Where(c, a, b), set="default", looks_further=True)
-def where_nowhere(op, c, b, root):
-    """Where(a condition that holds nowhere, a, b) is b."""
-    return b if has_shape_of(b, root) and uniform(c) is False else None
-
-
-@rule(P.Or(a, b), set="default", looks_further=True)
-def or_nowhere(op, a, b, root):
-    """Or(a condition that holds nowhere, x) is x."""
-    for condition, other in ((a, b), (b, a)):
-        if has_shape_of(other, root) and uniform(condition) is False:
-            return other
-    return None
+@rule(P.one_of("And", "Or")(c, x), set="default", looks_further=True)
+def neutral_condition(op, c, x, root):
+    """And(True, x) and Or(False, x) are x, also for a condition that is so wherever it is."""
+    return x if has_shape_of(x, root) and is_neutral(c, root.op_type) else None
 
 
 PARTLY = P.one_of("And", "Or")(a, b, name="partly", shared=True)

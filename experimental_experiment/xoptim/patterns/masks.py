@@ -38,24 +38,14 @@ def where_decided(op, mask, a, b, root):
     """Where(True, a, b) is a, Where(False, a, b) is b, and Where(c, a, a) is a."""
     if a is b or is_true(mask):
         chosen = a
-    else:
-        array = array_of(mask)
-        if array is None or array.any():
-            return None
+    elif is_false(mask):
         chosen = b
+    else:
+        return None
     reaches = has_shape_of(chosen, root) or same_sizes(
         broadcast([value.shape for value in root.inputs]), chosen.shape
     )
     return chosen if reaches else no("the condition or the other operand adds sizes")
-
-
-@rule(P.And(a, b), set="default", looks_further=True)
-def and_true(op, a, b, root):
-    """And(True, x) is x, also for a mask that is true wherever it is."""
-    for mask, other in ((a, b), (b, a)):
-        if has_shape_of(other, root) and is_true(mask):
-            return other
-    return None
 
 
 @rule(P.Add(x, P.Where(mask, a, b, shared=True)), set="default", special_values=False, looks_further=True)
@@ -208,6 +198,12 @@ def is_true(mask: ir.Value, reach: int = REACH) -> bool:
             return True
     causal = causal_of(mask)
     return causal is not None and is_after(*causal)
+
+
+def is_false(mask: ir.Value) -> bool:
+    """Whether a mask is false wherever it is: a constant, positions that tell one text from no other."""
+    array = array_of(mask)
+    return uniform(mask) is False if array is None else not array.any()
 
 
 def is_after(keys: ir.Value, queries: ir.Value) -> bool:
