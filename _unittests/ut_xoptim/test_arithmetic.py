@@ -152,8 +152,10 @@ class TestNumbers(RuleTestCase):
         "MulMinusOne": [("float", number("a", -1.0) + "y = Mul(a, x)", ["Neg"])],
         "ZeroMinus": [("int64", number("a", 0, "int64") + "y = Sub(a, x)", ["Neg"])],
         "NegSub": [("float", number("a", 2.0) + "t = Sub(x, a) y = Neg(t)", ["Sub"])],
-        "NegMul": [("float", number("a", 2.0) + "t = Mul(x, a) y = Neg(t)", ["Mul"])],
-        "MulNeg": [("float", number("a", 2.0) + "t = Neg(x) y = Mul(a, t)", ["Mul"])],
+        "NegMul": [
+            ("float", number("a", 2.0) + "t = Mul(x, a) y = Neg(t)", ["Mul"]),
+            ("float", number("a", 2.0) + "t = Neg(x) y = Mul(a, t)", ["Mul"]),
+        ],
         "PowTwo": [("float", number("a", 2.0) + "y = Pow(x, a)", ["Mul"])],
         "PowOne": [("float", number("a", 1.0) + "t = Pow(x, a) y = Neg(t)", ["Neg"])],
         "PowMinusOne": [("float", number("a", -1.0) + "y = Pow(x, a)", ["Reciprocal"])],
@@ -161,19 +163,21 @@ class TestNumbers(RuleTestCase):
             ("float", number("a", 0.5) + number("e", 0.1) + "s = Mul(x, x) t = Add(s, e) y = Pow(t, a)", ["Mul", "Add", "Sqrt"]),
             ("float", number("a", 0.5) + number("e", 0.1) + "s = Exp(x) t = Transpose(s) u = Transpose(t) y = Pow(u, a)", ["Exp", "Transpose", "Transpose", "Sqrt"]),
         ],
-        "MinMax": [("float", number("a", -0.5) + number("b", 0.5) + "t = Max(x, a) y = Min(b, t)", ["Clip"])],
-        "MaxMin": [
+        "MinMax": [
+            ("float", number("a", -0.5) + number("b", 0.5) + "t = Max(x, a) y = Min(b, t)", ["Clip"]),
             ("float", number("a", -0.5) + number("b", 0.5) + "t = Min(x, b) y = Max(t, a)", ["Clip"]),
             ("int64", "a = Constant<value=int64[1]{-1}>() " + number("b", 2, "int64") + "t = Min(x, b) y = Max(t, a)", ["Clip"]),
         ],
         "MaxZero": [("float", number("a", 0.0) + "y = Max(x, a)", ["Relu"])],
-        "MinRelu": [("float", number("b", 0.5) + "t = Relu(x) y = Min(b, t)", ["Clip"])],
-        "ReluMin": [("float", number("b", 0.5) + "t = Min(b, x) y = Relu(t)", ["Clip"])],
+        "MinRelu": [
+            ("float", number("b", 0.5) + "t = Relu(x) y = Min(b, t)", ["Clip"]),
+            ("float", number("b", 0.5) + "t = Min(b, x) y = Relu(t)", ["Clip"]),
+        ],
         "ReluOfClip": [
             ("float", number("a", -0.5) + number("b", 0.5) + "t = Clip(x, a, b) y = Relu(t)", ["Clip"]),
             ("float", number("a", 0.1) + number("b", 0.5) + "t = Clip(x, a, b) y = Relu(t)", ["Clip"]),
+            ("float", number("a", -0.5) + number("b", 0.5) + "t = Relu(x) y = Clip(t, a, b)", ["Clip"]),
         ],
-        "ClipOfRelu": [("float", number("a", -0.5) + number("b", 0.5) + "t = Relu(x) y = Clip(t, a, b)", ["Clip"])],
         "ClipOfClip": [
             ("float", number("a", -0.5) + number("b", 0.5) + number("c", 0.1) + number("d", 0.9) + "t = Clip(x, a, b) y = Clip(t, c, d)", ["Clip"]),
         ],
@@ -231,10 +235,12 @@ class TestNumbers(RuleTestCase):
         "MinRelu": [
             ("float", number("b", -0.5) + "t = Relu(x) y = Min(b, t)"),
             ("float", number("b", 0.5) + "t = Relu(x) u = Min(b, t) y = Add(u, t)"),
+            ("float", number("b", -0.5) + "t = Min(b, x) y = Relu(t)"),
         ],
-        "ReluMin": [("float", number("b", -0.5) + "t = Min(b, x) y = Relu(t)")],
-        "ReluOfClip": [("float", number("a", -0.5) + number("b", -0.1) + "t = Clip(x, a, b) y = Relu(t)")],
-        "ClipOfRelu": [("float", number("a", 0.5) + "t = Relu(x) y = Clip(t, a)")],
+        "ReluOfClip": [
+            ("float", number("a", -0.5) + number("b", -0.1) + "t = Clip(x, a, b) y = Relu(t)"),
+            ("float", number("a", 0.5) + "t = Relu(x) y = Clip(t, a)"),
+        ],
         "ClipOfClip": [
             ("float", number("a", -0.5) + number("b", 0.5) + number("c", 0.6) + number("d", 0.9) + "t = Clip(x, a, b) y = Clip(t, c, d)"),
         ],

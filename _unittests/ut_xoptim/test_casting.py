@@ -101,8 +101,6 @@ class TestMovedCasts(RuleTestCase):
         "ComparedCastAndConstant": [
             ("int32[N] x", "bool[N]", "k = Constant<value=int64{2}>() a = Cast<to=7>(x) y = Greater(a, k)", ["Greater"]),
             ("bool[N] x", "bool[N]", "k = Constant<value=float{1.0}>() a = Cast<to=1>(x) y = Equal(k, a)", ["Equal"]),
-        ],
-        "ComparedConstantAndCast": [
             ("int32[N] x", "bool[N]", "k = Constant<value=int64{2}>() a = Cast<to=7>(x) y = Greater(k, a)", ["Greater"]),
         ],
     }  # fmt: skip

@@ -43,7 +43,7 @@ def padded(count: int, last: str) -> str:
 
 
 CASES = {
-    "ExpandedRightOperand": (expanded, reshaping, "broadcasts", "x0", "z", "Expand"),
+    "ExpandedOperand": (expanded, reshaping, "broadcasts", "x0", "z", "Expand"),
     "AddWherePartlyTrue": (masked, masks, "is_added_or_guards", "Add(x0, w)", "Abs(w)", "And"),
     "NotWhere": (negated, arithmetic, "is_condition_of", "Where(n, x0, z)", "Cast<to=1>(n)", "Not"),
     "PaddingOfProduct": (padded, padding, "is_conv", "Conv(p, v)", "Sin(p)", "Pad"),

@@ -57,13 +57,11 @@ class TestReshaping(RuleTestCase):
             ("float[1,6] x", "float[2,4,6]", "s = Constant<value=int64[2]{4,6}>() t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)", ["Expand"]),
             ("float[N,1] x", "float[2,N,6]", "s = Constant<value=int64[2]{1,6}>() t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)", ["Expand"]),
         ],
-        "ExpandedLeftOperand": [
+        "ExpandedOperand": [
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w)", ["Sub"]),
             ("float[1,6] x, float[4,6] w", "float[4,6]", "s = Constant<value=int64[2]{4,6}>() a = Expand(x, s) y = Mul(w, a)", ["Mul"]),
             ("float[M,N] w, float[M,1] x", "float[M,N]", "s = Shape(w) a = Expand(x, s) y = Div(a, w)", ["Div"]),
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Mul(a, w)", ["Sub", "Mul"], "float[N,300] z"),
-        ],
-        "ExpandedRightOperand": [
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
             ("float[N,1] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)", ["Sub"]),
             ("float[N,1,1] x, float[N,2,3] w", "bool[N,2,3]", "s = Shape(w) a = Expand(x, s) y = Less(w, a)", ["Less"]),
@@ -131,14 +129,12 @@ class TestReshaping(RuleTestCase):
         "ExpandExpand": [
             ("float[1,6] x, float[N,6] w", "float[2,N,6]", "s = Shape(w) t = Constant<value=int64[3]{2,1,1}>() a = Expand(x, s) y = Expand(a, t)"),
         ],
-        "ExpandedLeftOperand": [
+        "ExpandedOperand": [
             ("float[1,300] x, float[1,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
             ("float[1,300] x, float[M,300] w, float[N,300] k", "float[N,300]", "s = Shape(k) a = Expand(x, s) y = Sub(a, w)"),
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Neg(a)", "float[N,300] z"),
             ("float[1,300] x, float[N,300] w, float[1,300] k", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = Sub(a, w) z = Mul(a, k)", "float[N,300] z"),
             ("float[1,300] x, float[N,300] w", "float[N,300]", "s = Shape(w) a = Expand(x, s) y = PRelu(a, w)"),
-        ],
-        "ExpandedRightOperand": [
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)"),
             ("float[1,N,1] x, float[M,N,6] w", "float[M,N,6]", "s = Shape(w) a = Expand(x, s) y = Sub(w, a)"),
         ],

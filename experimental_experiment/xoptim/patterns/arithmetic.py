@@ -9,7 +9,7 @@ from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, ints_of, number_of, var
-from experimental_experiment.xoptim.rules import computes, no, rule
+from experimental_experiment.xoptim.rules import Declined, computes, no, rule
 
 x, y = var("x"), var("y")
 a, b = const("a"), const("b")
@@ -206,15 +206,17 @@ def with_constant(op, write, x: ir.Value, array: np.ndarray | None, constants) -
 @rule(P.Mul(x, -1.0, name="node"), set="default")
 def mul_minus_one(op, x, node):
     """x * -1 is -x."""
-    if not computes(op, "Neg", x.dtype):
-        return no("onnxruntime does not negate this dtype")
-    kept = unchanged(x, node)
-    return op.Neg(x) if kept is x else kept
+    return opposite(op, x, node)
 
 
 @rule(P.Sub(0.0, x, name="node"), set="default", special_values=False)
 def zero_minus(op, x, node):
     """0 - x is -x."""
+    return opposite(op, x, node)
+
+
+def opposite(op, x: ir.Value, node: ir.Node) -> ir.Value | Declined:
+    """-x, when *node* of *x* and a constant has its shape."""
     if not computes(op, "Neg", x.dtype):
         return no("onnxruntime does not negate this dtype")
     kept = unchanged(x, node)
@@ -227,15 +229,9 @@ def neg_sub(op, x, y):
     return op.Sub(y, x)
 
 
-@rule(P.Neg(P.Mul(x, a)), set="default")
+@rule(P.Neg(P.Mul(x, a)) | P.Mul(P.Neg(x), a), set="default")
 def neg_mul(op, x, a):
-    """-(x * a) is x * -a."""
-    return op.Mul(x, op.constant(-a.const_value.numpy(), a.dtype)) if is_small(a) else no("a is large")
-
-
-@rule(P.Mul(P.Neg(x), a), set="default")
-def mul_neg(op, x, a):
-    """-x * a is x * -a."""
+    """-(x * a) and -x * a are x * -a."""
     return op.Mul(x, op.constant(-a.const_value.numpy(), a.dtype)) if is_small(a) else no("a is large")
 
 
@@ -343,27 +339,15 @@ def never_negative(value: ir.Value, depth: int = 4) -> bool:
 # ---- limits
 
 
-@rule(P.Min(P.Max(x, a), b), set="default", special_values=False)
+@rule(P.Min(P.Max(x, a), b) | P.Max(P.Min(x, b), a), set="default", special_values=False)
 def min_max(op, x, a, b):
-    """The smaller of b and the larger of x and a is x clipped: 0.63 of the time."""
+    """The smaller of b and the larger of x and a is x clipped, also in the other order: 0.63 of the time."""
     return clipped(op, x, a, b)
 
 
-@rule(P.Max(P.Min(x, b), a), set="default", special_values=False)
-def max_min(op, x, a, b):
-    """The same in the other order."""
-    return clipped(op, x, a, b)
-
-
-@rule(P.Min(P.Relu(x), b), set="default", special_values=False)
+@rule(P.Min(P.Relu(x), b) | P.Relu(P.Min(x, b)), set="default", special_values=False)
 def min_relu(op, x, b):
-    """The smaller of b and Relu of x is x clipped at zero and b."""
-    return clipped(op, x, zero_like(op, b), b)
-
-
-@rule(P.Relu(P.Min(x, b)), set="default", special_values=False)
-def relu_min(op, x, b):
-    """The same in the other order."""
+    """The smaller of b and Relu of x is x clipped at zero and b, also in the other order."""
     return clipped(op, x, zero_like(op, b), b)
 
 
@@ -396,20 +380,9 @@ def max_zero(op, x, node):
     return op.Relu(x) if kept is x else kept
 
 
-@rule(P.Relu(P.Clip(x, a, b)), set="default")
+@rule(P.Relu(P.Clip(x, a, b)) | P.Clip(P.Relu(x), a, b), set="default")
 def relu_of_clip(op, x, a, b):
-    """Relu of what is clipped is clipped at zero."""
-    return clipped_at_zero(op, x, a, b)
-
-
-@rule(P.Clip(P.Relu(x), a, b), set="default")
-def clip_of_relu(op, x, a, b):
-    """What is clipped after a Relu is clipped at zero."""
-    return clipped_at_zero(op, x, a, b)
-
-
-def clipped_at_zero(op, x: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-    """*x* clipped between two numbers, the first one no less than zero."""
+    """Relu of what is clipped is clipped at zero, also in the other order."""
     low, high = number_of(a), number_of(b)
     if low is None or high is None or not low <= high or high < 0:
         return no("the limits are negative or no numbers")

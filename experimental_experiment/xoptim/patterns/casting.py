@@ -141,7 +141,8 @@ def adds_no_axes(node: ir.Node, x: ir.Value) -> bool:
     return x.shape is not None and len(other.shape) <= len(x.shape)
 
 
-COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+ORDERS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+COMPARISONS = ("Equal", *ORDERS)
 
 
 @rule(
@@ -158,8 +159,11 @@ def compared_casts(op, x, y, left, right, node):
     return again(op, node, [x, y] if node.inputs[0] is left.outputs[0] else [y, x])
 
 
+CAST, NUMBER = P.Cast(x, name="cast"), const("number")
+
+
 @rule(
-    P.one_of(*COMPARISONS)(P.Cast(x, name="cast"), const("number"), name="node"),
+    P.one_of(*COMPARISONS)(CAST, NUMBER, name="node") | P.one_of(*ORDERS)(NUMBER, CAST, name="node"),
     set="default",
 )
 def compared_cast_and_constant(op, x, cast, number, node):
@@ -168,20 +172,6 @@ def compared_cast_and_constant(op, x, cast, number, node):
     if same is None:
         return no("the constant is another number in this dtype, or it is not compared")
     return again(op, node, [x if value is cast.outputs[0] else same for value in node.inputs])
-
-
-@rule(
-    P.one_of("Greater", "GreaterOrEqual", "Less", "LessOrEqual")(
-        const("number"), P.Cast(x, name="cast"), name="node"
-    ),
-    set="default",
-)
-def compared_constant_and_cast(op, x, cast, number, node):
-    """The same in the other order."""
-    same = uncast(op, number, x.dtype, node)
-    if same is None:
-        return no("the constant is another number in this dtype, or it is not compared")
-    return again(op, node, [same, x])
 
 
 def uncast(op, number: ir.Value, dtype: ir.DataType | None, node: ir.Node) -> ir.Value | None:

@@ -375,23 +375,16 @@ def elementwise_of_expanded(op, x, shape, expand, node):
     return no("a constant of several elements") if result is None else op.Expand(result, shape)
 
 
+EXPANDED = P.Expand(x, shape, name="expand", shared=True)
+
+
 @rule(
-    P.one_of(*BINARY)(P.Expand(x, shape, name="expand", shared=True), y, name="node"),
+    P.one_of(*BINARY)(EXPANDED, y, name="node") | P.one_of(*BINARY)(y, EXPANDED, name="node"),
     set="default",
     looks_further=True,
 )
-def expanded_left_operand(op, x, y, expand, node):
+def expanded_operand(op, x, expand, node):
     """An operand that the other one broadcasts as far needs no Expand."""
-    return without_expand(op, node, expand, x)
-
-
-@rule(
-    P.one_of(*BINARY)(y, P.Expand(x, shape, name="expand", shared=True), name="node"),
-    set="default",
-    looks_further=True,
-)
-def expanded_right_operand(op, x, y, expand, node):
-    """The same for the other operand."""
     return without_expand(op, node, expand, x)
 
 
