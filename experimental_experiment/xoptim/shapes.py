@@ -60,6 +60,12 @@ def broadcast(shapes: Iterable[Sequence[Size] | None]) -> list[Size] | None:
     return result
 
 
+def adds_no_axes(node: ir.Node, x: ir.Value) -> bool:
+    """Whether the result of *node*, of *x* and a constant of one element, has the shape of *x*."""
+    other = node.inputs[node.inputs[0] is x]
+    return x.shape is not None and len(other.shape) <= len(x.shape)
+
+
 def reshape_target(
     shape: Sequence[Size] | None, result: Sequence[Size] | None, may_be_empty: bool = True
 ) -> list[int] | None:

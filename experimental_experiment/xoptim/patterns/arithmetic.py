@@ -10,12 +10,16 @@ from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.rules import Declined, computes, no, rule
+from experimental_experiment.xoptim.shapes import adds_no_axes
 
 x, y = var("x"), var("y")
 a, b = const("a"), const("b")
 
 LEAST = 2.0**-20
 """What one operand of a product is multiplied by for both, at least: few numbers are tiny then that were not."""
+
+ADDS_AXES = no("the constant adds axes")
+"""Why a number beside a value stays, see `adds_no_axes`."""
 
 
 @rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False)
@@ -60,12 +64,6 @@ def add_neg(op, x, y):
 def sub_neg(op, x, y):
     """x - (-y) is x + y."""
     return op.Add(x, y)
-
-
-def unchanged(x, node):
-    """*x* when the constant beside it gives the result neither another shape nor another dtype."""
-    constant = node.inputs[node.inputs[0] is x]
-    return x if x.shape is not None and len(constant.shape) <= len(x.shape) else no("the constant adds axes")
 
 
 def with_axes(op, x, node):
@@ -219,8 +217,7 @@ def opposite(op, x: ir.Value, node: ir.Node) -> ir.Value | Declined:
     """-x, when *node* of *x* and a constant has its shape."""
     if not computes(op, "Neg", x.dtype):
         return no("onnxruntime does not negate this dtype")
-    kept = unchanged(x, node)
-    return op.Neg(x) if kept is x else kept
+    return op.Neg(x) if adds_no_axes(node, x) else ADDS_AXES
 
 
 @rule(P.Neg(P.Sub(x, y)), set="default", special_values=False)
@@ -249,8 +246,7 @@ def pow_two(op, x, node):
     users = node.outputs[0].uses()
     if any(is_of(use.node, "ReduceMean") for use in users):
         return no("it may be a norm")
-    kept = unchanged(x, node)
-    return op.Mul(x, x) if kept is x else kept
+    return op.Mul(x, x) if adds_no_axes(node, x) else ADDS_AXES
 
 
 length = P.Cast(P.ReduceL2(P.Cast(x), a, name="norm"))
@@ -277,20 +273,15 @@ def square_of_length(op, x, a, norm, square):
 @rule(P.Pow(x, 1.0, name="node"), set="default")
 def pow_one(op, x, node):
     """x ** 1 is x."""
-    return unchanged(x, node)
+    return x if adds_no_axes(node, x) else ADDS_AXES
 
 
 @rule(P.Pow(x, -1.0, name="node"), set="default")
 def pow_minus_one(op, x, node):
     """x ** -1 is 1 / x."""
-    kept = unchanged(x, node)
-    return (
-        no("integers have no reciprocal")
-        if x.dtype not in FLOATS
-        else op.Reciprocal(x)
-        if kept is x
-        else kept
-    )
+    if x.dtype not in FLOATS:
+        return no("integers have no reciprocal")
+    return op.Reciprocal(x) if adds_no_axes(node, x) else ADDS_AXES
 
 
 @rule(P.Pow(x, 0.5, name="node"), set="default", looks_further=True)
@@ -298,8 +289,7 @@ def pow_half(op, x, node):
     """x ** 0.5 is the root of what is never negative: 0.1 of the time. That of -infinity is infinity, its root is not."""
     if x.dtype not in FLOATS or not never_negative(x):
         return no("it may be negative")
-    kept = unchanged(x, node)
-    return op.Sqrt(x) if kept is x else kept
+    return op.Sqrt(x) if adds_no_axes(node, x) else ADDS_AXES
 
 
 POSITIVE = frozenset(
@@ -376,8 +366,7 @@ def max_zero(op, x, node):
     """The larger of x and 0 is Relu."""
     if not computes(op, "Relu", x.dtype):
         return no("onnxruntime has no Relu of this dtype")
-    kept = unchanged(x, node)
-    return op.Relu(x) if kept is x else kept
+    return op.Relu(x) if adds_no_axes(node, x) else ADDS_AXES
 
 
 @rule(P.Relu(P.Clip(x, a, b)) | P.Clip(P.Relu(x), a, b), set="default")

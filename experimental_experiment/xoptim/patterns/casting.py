@@ -11,6 +11,7 @@ from experimental_experiment.torch_interpreter.inference import NUMPY, is_small
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, optional, var
 from experimental_experiment.xoptim.rules import again, computes, no, rule
+from experimental_experiment.xoptim.shapes import adds_no_axes
 
 x, y = var("x"), var("y")
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
@@ -133,12 +134,6 @@ def counted_conditions(op, x, y, axis, count):
     if x.dtype != ir.DataType.BOOL or y.dtype != ir.DataType.BOOL:
         return no("they are no conditions")
     return op.Mul(again(op, count, [op.Cast(x, to=INT64), axis]), op.Cast(y, to=INT64))
-
-
-def adds_no_axes(node: ir.Node, x: ir.Value) -> bool:
-    """Whether the result of *node*, of *x* and a constant of one element, has the shape of *x*."""
-    other = node.inputs[node.inputs[0] is x]
-    return x.shape is not None and len(other.shape) <= len(x.shape)
 
 
 ORDERS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")

@@ -19,8 +19,8 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.casting import adds_no_axes
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
+from experimental_experiment.xoptim.shapes import adds_no_axes
 
 x, weight, constant = var("x"), const("weight"), const("constant")
 

@@ -17,9 +17,9 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.arithmetic import never_negative, unchanged
+from experimental_experiment.xoptim.patterns.arithmetic import never_negative
 from experimental_experiment.xoptim.rules import Declined, no, rule
-from experimental_experiment.xoptim.shapes import is_same
+from experimental_experiment.xoptim.shapes import adds_no_axes, is_same
 
 x, weight, scale = var("x"), var("weight"), const("scale")
 FLOAT, FLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16
@@ -106,8 +106,7 @@ def mul_reciprocal_root(op, x, y, power):
     """x * y ** -0.5 is x / sqrt(y) of what is never negative, which the rules of norms know; that of -infinity is 0, its root is not."""
     if y.dtype not in FLOATS or not never_negative(y):
         return no("it may be negative")
-    kept = unchanged(y, power)
-    return op.Div(x, op.Sqrt(y)) if kept is y else kept
+    return op.Div(x, op.Sqrt(y)) if adds_no_axes(power, y) else no("the exponent adds axes")
 
 
 @rule(over_root_of_mean(centered("center"), squared(centered("again"))), set="default", since=17)
