@@ -1,6 +1,8 @@
-"""Who gives a value, who reads it: nodes of ONNX. A local function or a custom operator may have the name of one, and is another."""
+"""Who gives a value, and with which attributes: nodes of ONNX. A local function or a custom operator may have the name of one, and is another."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import onnx_ir as ir
 
@@ -16,3 +18,8 @@ def producer_of(value: ir.Value | None, *operators: str) -> ir.Node | None:
     if node is None or node.domain or (operators and node.op_type not in operators):
         return None
     return node
+
+
+def attributes_of(node: ir.Node) -> dict[str, Any]:
+    """The values of the attributes of a node by name, in a dict of their own: it may be changed."""
+    return {name: attribute.value for name, attribute in node.attributes.items()}

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.inference import schema_of
+from experimental_experiment.torch_interpreter.producers import attributes_of
 from experimental_experiment.torch_interpreter.runtime import kernels, table
 from experimental_experiment.xoptim.pattern import Either, NodePattern, Var, alternatives, needed_by
 
@@ -35,7 +36,7 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
     What the runtime needs instead is written where it needs it: the engine then declines a rule that gains nothing. The rows of the
     runtime read the newest form of an operator, not those that an old operator set has.
     """
-    attributes = {name: attribute.value for name, attribute in node.attributes.items()} | changed
+    attributes = attributes_of(node) | changed
     rows = () if node.domain else op.context.rows.get(node.op_type, ())
     is_newest = all(row.before is None for row in rows) and attributes.keys() <= newest_attributes(
         node.op_type

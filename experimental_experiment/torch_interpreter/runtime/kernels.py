@@ -16,7 +16,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes, sizes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import is_small
-from experimental_experiment.torch_interpreter.producers import is_of, producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, is_of, producer_of
 
 BFLOAT16, DOUBLE, FLOAT = ir.DataType.BFLOAT16, ir.DataType.DOUBLE, ir.DataType.FLOAT
 
@@ -255,7 +255,7 @@ def moved(op: Any, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     if value not in known:
         node = value.producer()
         inputs = [moved(op, item, dtype) for item in moved_by(node)]
-        attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+        attributes = attributes_of(node)
         others = list(node.inputs[len(inputs) :])
         if node.op_type == "Pad":
             others[1:2] = [None]  # the zero has the other dtype

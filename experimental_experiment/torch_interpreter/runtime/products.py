@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import rank
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
@@ -92,7 +92,7 @@ def with_swap_apart(op, value: ir.Value) -> ir.Value:
     moved = with_swap_apart(op, node.inputs[position])
     if moved is node.inputs[position]:
         return value
-    inputs, attributes = list(node.inputs), {name: item.value for name, item in node.attributes.items()}
+    inputs, attributes = list(node.inputs), attributes_of(node)
     inputs[position] = moved
     return op.emit(node.op_type, inputs, attributes)
 
@@ -181,7 +181,7 @@ def with_repeated_factors(op, value: ir.Value) -> ir.Value:
     node = producer_of(value)
     if node is None or value.dtype != ir.DataType.DOUBLE:
         return value
-    inputs, attributes = list(node.inputs), {name: item.value for name, item in node.attributes.items()}
+    inputs, attributes = list(node.inputs), attributes_of(node)
     if node.op_type == "Transpose":
         inputs[0] = with_repeated_factors(op, inputs[0])
     else:

@@ -12,7 +12,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.dtypes import HALVES
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.ordering import with_ordered_nan
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 BOOL, FLOAT, INT64 = ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT64
@@ -168,7 +168,7 @@ def by_the_sum_of_exponentials(op, x, y):
     node = compared_with_infinity(x, y)
     if node is None or not is_on_gpu(op):
         return None
-    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    attributes = attributes_of(node)
     axes = node.inputs[1] if len(node.inputs) > 1 else attributes.pop("axes", None)  # before ai.onnx 18
     return op.Equal(op.ReduceLogSumExp(node.inputs[0], axes, **attributes), y)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, number_of, only_reader, optional, var
 from experimental_experiment.xoptim.patterns.heads import groups_of
 from experimental_experiment.xoptim.patterns.masks import (
@@ -18,7 +18,6 @@ from experimental_experiment.xoptim.patterns.masks import (
     source_of,
     starts_at_zero,
 )
-from experimental_experiment.xoptim.patterns.rotary import attributes_of
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import attributes_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -110,7 +111,7 @@ def product_of_batch_norm(op, x, norm, product, weight, bias, scale, shift, mean
     factor, term = (along_inputs(product, weight, numbers) for numbers in affine)
     summed = tuple(axis for axis in range(len(weight.shape)) if axis != channel_axis(product))
     added = (constant_of(weight).numpy() * term).sum(axis=summed) * attribute_of(product, "alpha", 1.0)
-    attributes = {name: item.value for name, item in product.attributes.items()}
+    attributes = attributes_of(product)
     new = with_dtype(op, bias, weight, taken_bias(attributes, bias) + added)
     if isinstance(new, Declined):
         return new
@@ -269,7 +270,7 @@ def scaled(op, product: ir.Node, weight, bias, factor, term, dtypes=FLOATS) -> i
         return reason
     if weight.dtype is ir.DataType.FLOAT16 and not rounds(product, weight, bias, factor, term):
         return no("the weights are beyond float16")
-    attributes = {name: item.value for name, item in product.attributes.items()}
+    attributes = attributes_of(product)
     old = taken_bias(attributes, bias)
     numbers = old + term if factor is None else old * factor + term
     new = with_dtype(op, bias, weight, np.broadcast_to(numbers, channels))

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -197,7 +197,7 @@ def with_scale(op, norm: ir.Node, x: ir.Value, *scale_and_bias: ir.Value) -> ir.
     axis = attribute_of(norm, "axis", -1)
     if x.shape is None or not is_scale(scale_and_bias[-1], x, axis if axis < 0 else axis - len(x.shape)):
         return no("the constant is not of the shape of the normalized axes")
-    attributes = {name: item.value for name, item in norm.attributes.items()}
+    attributes = attributes_of(norm)
     return op.append(norm.op_type, [x, *scale_and_bias], attributes, 1).outputs[0]
 
 
@@ -223,7 +223,7 @@ def norm_of_halves(op, x, scale, norm, cast):
         return no("no float16 around float32")
     if not is_ones(scale) or attribute_of(norm, "stash_type", 1) != FLOAT:
         return no("the norm has a scale, which is multiplied in float32")
-    attributes = {name: item.value for name, item in norm.attributes.items()}
+    attributes = attributes_of(norm)
     return op.append(
         norm.op_type, [x, op.constant(np.ones(list(scale.shape), np.float16))], attributes, 1
     ).outputs[0]
@@ -244,7 +244,7 @@ def sum_before_layer_normalization(op, x, y, scale, bias, root):
         return no("onnxruntime keeps the Add")
     if not is_skip(x, y):
         return no("onnxruntime keeps the Add: it is not of three axes of the same sizes")
-    attributes = {name: item.value for name, item in root.attributes.items()}
+    attributes = attributes_of(root)
     inputs = [op.Sum(x, y), scale, bias]
     return op.append("LayerNormalization", inputs, attributes, len(root.outputs)).outputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import is_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, is_of
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -53,7 +53,7 @@ def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
     added[:, [axis % rank for axis in wide]] = np.reshape(sides, (2, -1))
     if added[:, :2].any() or (added < 0).any():
         return no("more than the space is padded, or it is cut")
-    attributes = {name: item.value for name, item in product.attributes.items()}
+    attributes = attributes_of(product)
     own = attributes.get("pads") or [0] * (2 * (rank - 2))
     attributes["pads"] = [int(size) for size in added[:, 2:].ravel() + own]
     inputs = [x, weight] if bias is None else [x, weight, bias]
@@ -104,7 +104,7 @@ def padding_of_cut_product(op, x, weight, product, starts, ends, axes, steps):
         if isinstance(left, Declined):
             return left
         pads[place::room] = left
-    attributes = {name: item.value for name, item in product.attributes.items()} | {"pads": pads}
+    attributes = attributes_of(product) | {"pads": pads}
     return op.append("Conv", product.inputs, attributes, 1).outputs[0]
 
 

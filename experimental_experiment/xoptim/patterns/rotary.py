@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import sizes
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -307,11 +307,6 @@ def constant_part(op, table: ir.Value, parts: Sequence[np.ndarray]) -> ir.Value 
         if np.array_equal(*parts)
         else None
     )
-
-
-def attributes_of(node: ir.Node) -> dict:
-    """The attributes of a node, plain."""
-    return {name: attribute.value for name, attribute in node.attributes.items()}
 
 
 def of_batch(op, table: ir.Value, x: ir.Value) -> ir.Value:

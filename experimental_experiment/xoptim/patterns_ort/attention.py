@@ -7,7 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import is_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, is_of
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -23,7 +23,7 @@ from experimental_experiment.xoptim.patterns.attention import is_row_of
 from experimental_experiment.xoptim.patterns.masks import is_mask
 from experimental_experiment.xoptim.patterns.packing import is_like, is_turned, side_by_side
 from experimental_experiment.xoptim.patterns.reshaping import MASK, of_less, shape_of_less
-from experimental_experiment.xoptim.patterns.rotary import ROTATED, attributes_of, by_operator, rotation_in
+from experimental_experiment.xoptim.patterns.rotary import ROTATED, by_operator, rotation_in
 from experimental_experiment.xoptim.patterns.transposing import perm
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same

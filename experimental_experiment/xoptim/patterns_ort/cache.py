@@ -10,7 +10,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -30,7 +30,6 @@ from experimental_experiment.xoptim.patterns.masks import (
     starts_at_zero,
 )
 from experimental_experiment.xoptim.patterns.products import in_groups
-from experimental_experiment.xoptim.patterns.rotary import attributes_of
 from experimental_experiment.xoptim.patterns_ort.attention import (
     MICROSOFT,
     closes_rows,
