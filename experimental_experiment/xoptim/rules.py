@@ -42,9 +42,18 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
         node.op_type
     )
     repaired = table.rewritten(op, rows, inputs, attributes, None) if is_newest else None
-    if repaired is not None:
-        return repaired
-    return op.append(node.op_type, inputs, attributes, len(node.outputs), node.domain).outputs[0]
+    return once_more(op, node, inputs, **changed)[0] if repaired is None else repaired
+
+
+def once_more(
+    op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], outputs: int | None = None, **changed: Any
+) -> Sequence[ir.Value]:
+    """The results of *node*, or so many *outputs*, as `again` writes them, but no row of the runtime is asked.
+
+    For operators that are written where none is needed: what a row wants otherwise, as halves in float32, stood there before.
+    """
+    count = len(node.outputs) if outputs is None else outputs
+    return op.append(node.op_type, inputs, attributes_of(node) | changed, count, node.domain).outputs
 
 
 @functools.cache

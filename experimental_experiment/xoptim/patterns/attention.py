@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, number_of, only_reader, optional, var
 from experimental_experiment.xoptim.patterns.heads import groups_of
 from experimental_experiment.xoptim.patterns.masks import (
@@ -18,7 +18,7 @@ from experimental_experiment.xoptim.patterns.masks import (
     source_of,
     starts_at_zero,
 )
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import no, once_more, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 q, k, v, mask = var("q"), var("k"), var("v"), optional("mask")
@@ -48,7 +48,7 @@ def attention_of_grouped_heads(
         return no("the heads are not repeated in place")
     if len(attention.outputs) > 1:
         return no("it also gives the keys and values, of repeated heads, or the scores")
-    return attention_again(op, attention, q, k, v, mask)
+    return once_more(op, attention, [q, k, v, mask])
 
 
 @rule(
@@ -77,7 +77,7 @@ def attention_with_past(op, q, k, v, mask, past_key, past_value, keys, values, a
         return no("the joined keys or values are no results, which onnxruntime asks for")
     if any(use.node is not attention for x in joined for use in x.uses()):
         return no("the joined keys or values are used elsewhere")
-    results = attention_again(op, attention, q, k, v, mask, past_key, past_value, outputs=3)
+    results = once_more(op, attention, [q, k, v, mask, past_key, past_value], outputs=3)
     return dict(zip((attention.outputs[0], *joined), results))
 
 
@@ -117,9 +117,7 @@ def attention_of_rows(
         return no("the heads of the result are not joined")
     q, k = rotated(op, q, q_rotation, counts[0]), rotated(op, k, k_rotation, counts[1])
     sizes = {"q_num_heads": counts[0], "kv_num_heads": counts[1]}
-    results = attention_again(
-        op, attention, q, k, v, mask, past_key, past_value, outputs=len(attention.outputs), **sizes
-    )
+    results = once_more(op, attention, [q, k, v, mask, past_key, past_value], **sizes)
     return dict(zip((joined, *attention.outputs[1:]), results))
 
 
@@ -139,8 +137,7 @@ def rotated(op, rows: ir.Value, rotation: ir.Node | None, count: int) -> ir.Valu
     """Rows rotated as their heads were, if they were."""
     if rotation is None:
         return rows
-    attributes = {**attributes_of(rotation), "num_heads": count}
-    return op.append("RotaryEmbedding", [rows, *rotation.inputs[1:]], attributes, 1).outputs[0]
+    return once_more(op, rotation, [rows, *rotation.inputs[1:]], num_heads=count)[0]
 
 
 @rule(P.Attention(q, k, v, var("mask"), *past, name="attention"), set="default", looks_further=True)
@@ -159,20 +156,7 @@ def causal_attention(op, q, k, v, mask, past_key, past_value, attention):
         return no("the positions are not those of the keys")
     if not counts(found[1], rows[-2], None if past_key is None else past_key.shape):
         return no("the positions are counted from elsewhere, or are not those of the queries")
-    results = attention_again(
-        op, attention, q, k, v, None, past_key, past_value, outputs=len(attention.outputs), is_causal=1
-    )
-    return results
-
-
-def attention_again(op, attention: ir.Node, *inputs, outputs: int = 1, **attributes):
-    """Attention of other inputs, and of other attributes. Unlike `rules.again` it asks no row of the runtime.
-
-    What a row wants otherwise, as halves in float32, stood there before: the rules make that no worse, and rows take no past.
-    """
-    given = {**attributes_of(attention), **attributes}
-    node = op.append("Attention", inputs, given, outputs)
-    return tuple(node.outputs)
+    return once_more(op, attention, [q, k, v, None, past_key, past_value], is_causal=1)
 
 
 def heads_of(rows: ir.Value, node: ir.Node) -> int | None:

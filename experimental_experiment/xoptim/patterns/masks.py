@@ -24,7 +24,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of, uniform
-from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.rules import again, no, once_more, rule
 from experimental_experiment.xoptim.shapes import broadcast, is_same, same_sizes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
@@ -93,7 +93,7 @@ def guard_where_partly_true(op, x, mask, b, chosen, axes, largest, root):
         return no("not the largest of rows")
     rows = again(op, largest, [again(op, chosen, [b, *chosen.inputs[1:]]), axes])
     compared = root.inputs[0].producer()
-    closed = op.append(compared.op_type, [rows, compared.inputs[1]], {}, 1).outputs[0]
+    (closed,) = once_more(op, compared, [rows, compared.inputs[1]])
     return op.Where(closed, op.constant(0.0, x.dtype), x)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
-from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import (
     P,
     attribute_of,
@@ -18,7 +18,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.patterns.arithmetic import never_negative
-from experimental_experiment.xoptim.rules import Declined, no, rule
+from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import adds_no_axes, is_same
 
 x, weight, scale = var("x"), var("weight"), const("scale")
@@ -197,8 +197,7 @@ def with_scale(op, norm: ir.Node, x: ir.Value, *scale_and_bias: ir.Value) -> ir.
     axis = attribute_of(norm, "axis", -1)
     if x.shape is None or not is_scale(scale_and_bias[-1], x, axis if axis < 0 else axis - len(x.shape)):
         return no("the constant is not of the shape of the normalized axes")
-    attributes = attributes_of(norm)
-    return op.append(norm.op_type, [x, *scale_and_bias], attributes, 1).outputs[0]
+    return once_more(op, norm, [x, *scale_and_bias], outputs=1)[0]
 
 
 @rule(P.Mul(P.one_of(*NORMS)(x, scale, name="norm"), weight), set="default")
@@ -223,10 +222,7 @@ def norm_of_halves(op, x, scale, norm, cast):
         return no("no float16 around float32")
     if not is_ones(scale) or attribute_of(norm, "stash_type", 1) != FLOAT:
         return no("the norm has a scale, which is multiplied in float32")
-    attributes = attributes_of(norm)
-    return op.append(
-        norm.op_type, [x, op.constant(np.ones(list(scale.shape), np.float16))], attributes, 1
-    ).outputs[0]
+    return once_more(op, norm, [x, op.constant(np.ones(list(scale.shape), np.float16))], outputs=1)[0]
 
 
 # ---- residuals
@@ -244,9 +240,7 @@ def sum_before_layer_normalization(op, x, y, scale, bias, root):
         return no("onnxruntime keeps the Add")
     if not is_skip(x, y):
         return no("onnxruntime keeps the Add: it is not of three axes of the same sizes")
-    attributes = attributes_of(root)
-    inputs = [op.Sum(x, y), scale, bias]
-    return op.append("LayerNormalization", inputs, attributes, len(root.outputs)).outputs
+    return once_more(op, root, [op.Sum(x, y), scale, bias])
 
 
 def is_skip(x: ir.Value, y: ir.Value) -> bool:

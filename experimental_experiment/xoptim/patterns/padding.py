@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.producers import attributes_of, is_of
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -16,7 +16,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.rules import Declined, no, rule
+from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import Size, is_same, told_sizes
 from experimental_experiment.xoptim.spans import ENDLESS
 
@@ -53,11 +53,9 @@ def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
     added[:, [axis % rank for axis in wide]] = np.reshape(sides, (2, -1))
     if added[:, :2].any() or (added < 0).any():
         return no("more than the space is padded, or it is cut")
-    attributes = attributes_of(product)
-    own = attributes.get("pads") or [0] * (2 * (rank - 2))
-    attributes["pads"] = [int(size) for size in added[:, 2:].ravel() + own]
+    own = attribute_of(product, "pads") or [0] * (2 * (rank - 2))
     inputs = [x, weight] if bias is None else [x, weight, bias]
-    return op.append("Conv", inputs, attributes, 1).outputs[0]
+    return once_more(op, product, inputs, pads=[int(size) for size in added[:, 2:].ravel() + own])[0]
 
 
 def is_conv(user: ir.Node, index: int) -> bool:
@@ -104,8 +102,7 @@ def padding_of_cut_product(op, x, weight, product, starts, ends, axes, steps):
         if isinstance(left, Declined):
             return left
         pads[place::room] = left
-    attributes = attributes_of(product) | {"pads": pads}
-    return op.append("Conv", product.inputs, attributes, 1).outputs[0]
+    return once_more(op, product, product.inputs, pads=pads)[0]
 
 
 def padding_left(

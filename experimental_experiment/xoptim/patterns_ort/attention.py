@@ -25,7 +25,7 @@ from experimental_experiment.xoptim.patterns.packing import is_like, is_turned, 
 from experimental_experiment.xoptim.patterns.reshaping import MASK, of_less, shape_of_less
 from experimental_experiment.xoptim.patterns.rotary import ROTATED, by_operator, rotation_in
 from experimental_experiment.xoptim.patterns.transposing import perm
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import no, once_more, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 MICROSOFT = "com.microsoft"
@@ -305,15 +305,6 @@ def mask_of_batch(op, attention, x, a, b, expand, node):
 def is_bias_of(user: ir.Node, index: int) -> bool:
     """Whether a reader is a MultiHeadAttention that adds what it reads to its scores."""
     return (user.domain, user.op_type, index) == (MICROSOFT, "MultiHeadAttention", 5)
-
-
-def once_more(
-    op, attention: ir.Node, inputs: list[ir.Value | None], **attributes
-) -> dict[ir.Value, ir.Value]:
-    """The results of an operator of onnxruntime, and what those of other inputs are instead."""
-    given = {**attributes_of(attention), **attributes}
-    node = op.append(attention.op_type, inputs, given, len(attention.outputs), MICROSOFT)
-    return dict(zip(attention.outputs, node.outputs))
 
 
 def product(name: str):

@@ -35,9 +35,8 @@ from experimental_experiment.xoptim.patterns_ort.attention import (
     closes_rows,
     is_bias,
     is_of_one_head,
-    once_more,
 )
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import no, once_more, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 q, bias = var("q"), var("bias")
