@@ -83,6 +83,13 @@ def axis_of(node: ir.Node) -> int | None:
     return axis if axis >= 0 else None if shape is None else axis + len(shape)
 
 
+def told_axes(node: ir.Node) -> list[int] | None:
+    """The axes that a node is told, by an input or, before that, by an attribute; none when it is told none, None when they are not known."""
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        return ints_of(node.inputs[1])
+    return attribute_of(node, "axes", [])
+
+
 def shape_span(node: ir.Node) -> tuple[int, int] | None:
     """The first axis that a Shape tells and the one after the last, None when the rank is unknown."""
     shape = node.inputs[0].shape

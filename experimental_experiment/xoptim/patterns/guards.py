@@ -15,7 +15,6 @@ from experimental_experiment.xoptim.pattern import (
     attribute_of,
     const,
     constant_of,
-    ints_of,
     number_of,
     optional,
     softmax_axis,
@@ -31,6 +30,7 @@ from experimental_experiment.xoptim.patterns.masks import (
 )
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.spans import told_axes
 
 x, mask, bias = var("x"), var("mask"), var("bias")
 
@@ -52,14 +52,17 @@ LARGEST = P.one_of("ReduceMax", "ReduceLogSumExp")(bias, optional("axes"), name=
     set="default",
     looks_further=True,
 )
-def guard_of_values(op, x, bias, axes, largest, root):
+def guard_of_values(op, x, bias, largest, root):
     """Where(a row of the mask is minus infinity, 0, x) is x, when each row lets a position through.
 
     So is Where(a row of the mask is less than 0, 0, x), of a mask of 0 and minus infinity.
     Measured with onnxruntime 1.31: attention 0.96 of the time for a token after 512, 0.92 for 128 tokens.
     """
-    reduced = ints_of(axes) if axes is not None else attribute_of(largest, "axes")
-    if bias.shape is None or reduced not in ([-1], [len(bias.shape) - 1]) or not has_shape_of(x, root):
+    if (
+        bias.shape is None
+        or told_axes(largest) not in ([-1], [len(bias.shape) - 1])
+        or not has_shape_of(x, root)
+    ):
         return None
     if root.inputs[0].producer().op_type == "Less" and not is_mask(bias):
         return no("a row of the mask may be less than 0")
@@ -87,10 +90,13 @@ COUNT = P.ReduceSum(P.Cast(mask, shared=True), optional("axes"), name="count", s
 
 
 @rule(P.Where(P.Less(COUNT, const("least"), shared=True), 0.0, x), set="default")
-def guard_of_counts(op, x, mask, axes, count, least, root):
+def guard_of_counts(op, x, mask, count, least, root):
     """The same guard as torch.onnx.export writes it, which counts what each row lets through: Where(count < 1, 0, x)."""
-    reduced = ints_of(axes) if axes is not None else attribute_of(count, "axes")
-    if mask.shape is None or reduced not in ([-1], [len(mask.shape) - 1]) or not has_shape_of(x, root):
+    if (
+        mask.shape is None
+        or told_axes(count) not in ([-1], [len(mask.shape) - 1])
+        or not has_shape_of(x, root)
+    ):
         return None
     number = number_of(least)
     if mask.dtype != ir.DataType.BOOL or number is None or not number <= 1:

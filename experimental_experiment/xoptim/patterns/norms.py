@@ -12,7 +12,6 @@ from experimental_experiment.xoptim.pattern import (
     attribute_of,
     const,
     constant_of,
-    ints_of,
     only_reader,
     optional,
     var,
@@ -20,6 +19,7 @@ from experimental_experiment.xoptim.pattern import (
 from experimental_experiment.xoptim.patterns.arithmetic import never_negative
 from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import adds_no_axes, is_same
+from experimental_experiment.xoptim.spans import told_axes
 
 x, weight, scale = var("x"), var("weight"), const("scale")
 FLOAT, FLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16
@@ -49,20 +49,13 @@ def first_axis(x: ir.Value, mean: ir.Node) -> int | None:
     if x.shape is None or not attribute_of(mean, "keepdims", 1):
         return None
     width = len(x.shape)
-    given = given_axes(mean)
+    given = told_axes(mean)
     if given == [] and not attribute_of(mean, "noop_with_empty_axes", 0):
         given = [*range(width)]
     if not given or not width:
         return None
     same = sorted(axis % width for axis in given) == list(range(width - len(given), width))
     return -len(given) if same and all(isinstance(size, int) for size in x.shape[-len(given) :]) else None
-
-
-def given_axes(mean: ir.Node) -> list[int] | None:
-    """The axes that a mean is told, none for all of them; None when they are not known."""
-    if len(mean.inputs) > 1 and mean.inputs[1] is not None:
-        return ints_of(mean.inputs[1])
-    return attribute_of(mean, "axes", [])
 
 
 def number_for(x: ir.Value, epsilon: ir.Value) -> float | None:
@@ -148,7 +141,7 @@ def mean_of_vector(op, x, root):
     """The mean of a vector along its axis is that of all axes, which onnxruntime takes for no norm: it does not load those of vectors."""
     if op.context.runtime != "onnxruntime":
         return no("onnxruntime alone tells them apart")
-    axes = given_axes(root)
+    axes = told_axes(root)
     if not axes:
         return no("it is told no axes, or they are unknown")
     if x.shape is None or len(x.shape) != 1:

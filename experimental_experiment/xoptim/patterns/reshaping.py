@@ -30,6 +30,7 @@ from experimental_experiment.xoptim.shapes import (
     same_sizes,
     shape_after,
 )
+from experimental_experiment.xoptim.spans import told_axes
 
 x, y, shape, axes = var("x"), var("y"), var("shape"), var("axes")
 
@@ -253,10 +254,7 @@ def unsqueezed_reduction(op, node, root):
 def reduced_axes(node: ir.Node) -> set[int] | None:
     """The axes that a reduction removes, None when they are not known."""
     shape = node.inputs[0].shape
-    if node.op_type in PLACES:
-        given = [attribute_of(node, "axis", 0)]
-    else:
-        given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
+    given = [attribute_of(node, "axis", 0)] if node.op_type in PLACES else told_axes(node)
     return {axis % len(shape) for axis in given} if given and shape is not None else None
 
 

@@ -14,15 +14,14 @@ from experimental_experiment.torch_interpreter.symbolic import lower_bound
 from experimental_experiment.xoptim.pattern import (
     JUDGED,
     P,
-    attribute_of,
     const,
     constant_of,
-    ints_of,
     number_of,
     optional,
     var,
 )
 from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.spans import told_axes
 
 x, y = var("x"), var("y")
 
@@ -117,8 +116,7 @@ def is_added(node: ir.Node) -> bool:
     """Whether a node makes a vector of a number."""
     if not is_of(node, "Reshape", "Unsqueeze"):
         return False
-    given = ints_of(node.inputs[1]) if len(node.inputs) > 1 else attribute_of(node, "axes")
-    return given in (([0], [-1]) if node.op_type == "Unsqueeze" else ([1], [-1]))
+    return told_axes(node) in (([0], [-1]) if node.op_type == "Unsqueeze" else ([1], [-1]))
 
 
 @rule(

@@ -11,6 +11,7 @@ from experimental_experiment.xoptim.elementwise import BINARY, UNARY, one_or_two
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
+from experimental_experiment.xoptim.spans import told_axes
 
 x, y = var("x"), var("y")
 
@@ -159,7 +160,7 @@ def transposed_operands(op, x, y, left, right, node):
 def reduced_transpose(op, x, axes, transpose, node):
     """A reduction of a transposed value takes the axes where they were, when those that it keeps stand in order."""
     order = perm(transpose)
-    given = attribute_of(node, "axes") if axes is None else ints_of(axes)
+    given = told_axes(node)
     if order is None or not given:
         return no("the axes are unknown")
     rank = len(order)
