@@ -57,6 +57,18 @@ def takes_along(spans: dict[int, Span] | None, axis: int) -> bool:
     return spans is not None and list(spans) == [axis] and spans[axis][2] == 1
 
 
+def span_along(node: ir.Node, axis: int) -> tuple[int, int] | None:
+    """Start and end of a Slice of neighbours along this axis alone, counted from the first one; None otherwise."""
+    spans = spans_of(node)
+    if spans is None or not takes_along(spans, axis):
+        return None
+    start, end, _ = spans[axis]
+    size = node.inputs[0].shape[axis]
+    if isinstance(size, int):
+        start, end, _ = slice(start, end).indices(size)
+    return (start, end) if 0 <= start <= end else None
+
+
 def elements(axis: range, span: Span) -> range:
     """What a slice takes of an axis: backwards from before the first element it is that one, where Python takes nothing."""
     start, end, step = span

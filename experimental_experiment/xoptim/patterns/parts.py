@@ -23,6 +23,7 @@ from experimental_experiment.xoptim.spans import (
     shape_span,
     slice_of,
     sliced,
+    span_along,
     spans_of,
     takes_along,
 )
@@ -232,18 +233,6 @@ def united(op, left: ir.Value, right: ir.Value, axis: int | None, is_all: bool) 
     if first is None or second is None or first[1] != second[0]:
         return None
     return sliced(op, a.inputs[0], {axis: (first[0], second[1], 1)})
-
-
-def span_along(node: ir.Node, axis: int) -> tuple[int, int] | None:
-    """Start and end of a Slice of neighbours along this axis alone, counted from the first one; None otherwise."""
-    spans = spans_of(node)
-    if spans is None or list(spans) != [axis] or spans[axis][2] != 1:
-        return None
-    start, end, _ = spans[axis]
-    size = node.inputs[0].shape[axis]
-    if isinstance(size, int):
-        start, end, _ = slice(start, end).indices(size)
-    return (start, end) if 0 <= start <= end else None
 
 
 @rule(P.Split(P.Concat(name="concat", shared=True), optional("sizes"), name="node"), set="default")

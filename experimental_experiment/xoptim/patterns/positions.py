@@ -15,6 +15,7 @@ from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import broadcast, same_sizes
+from experimental_experiment.xoptim.spans import spans_of
 
 x, y, shape = var("x"), var("y"), var("shape")
 
@@ -202,7 +203,7 @@ def is_step(node: ir.Node) -> bool:
         return False  # steps of floats are rounded
     last = len(positions.shape) - 1
     joined = producer_of(before.inputs[0], "Concat")
-    if spans(before, last) != (0, -1) or joined is None:
+    if spans_of(before) != {last: (0, -1, 1)} or joined is None:
         return False
     if attribute_of(joined, "axis") not in (-1, last) or len(joined.inputs) != 2:
         return False
@@ -212,18 +213,8 @@ def is_step(node: ir.Node) -> bool:
     start = producer_of(first.inputs[0], "Slice")
     if start is None or start.inputs[0] is not positions:
         return False
-    return spans(start, last) == (0, 1) and number_of(first.inputs[1]) == 1 and follow(positions)
-
-
-def spans(node: ir.Node, last: int) -> tuple[int, int] | None:
-    """Where a Slice along the last axis, and no other, starts and ends; None for other slices."""
-    if len(node.inputs) < 4:
-        return None
-    starts, ends, axes = (ints_of(value) for value in node.inputs[1:4])
-    steps = ints_of(node.inputs[4]) if len(node.inputs) > 4 else [1]
-    if axes not in ([-1], [last]) or steps != [1] or starts is None or ends is None:
-        return None
-    return starts[0], ends[0]
+    is_first = spans_of(start) == {last: (0, 1, 1)} and number_of(first.inputs[1]) == 1
+    return is_first and follow(positions)
 
 
 def follow(value: ir.Value, reach: int = REACH) -> bool:

@@ -24,6 +24,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_shape_of_elements, same_sizes, shape_after
+from experimental_experiment.xoptim.spans import span_along
 
 x, cos, sin = var("x"), var("cos"), var("sin")
 FIRST = P.Slice(x, ..., name="first") | P.Split(x, ..., name="first")
@@ -76,21 +77,10 @@ def half_of(x: ir.Value, first: ir.Node, second: ir.Node, turned: ir.Node) -> in
         sizes = ints_of(first.inputs[1]) if len(first.inputs) > 1 else attribute_of(first, "split")
         equal = first is second and len(first.outputs) == 2 and sizes in (None, [half, half])
         return half if equal and attribute_of(first, "axis", 0) in (-1, last) else None
-    bounds = bounds_of(first, width), bounds_of(second, width)
-    return half if half and bounds == ((0, half), (half, width)) else None
-
-
-def bounds_of(node: ir.Node, width: int) -> tuple[int, int] | None:
-    """From where to where a Slice takes elements of the last axis, which has *width*; None for any other one."""
-    if node.op_type != "Slice" or len(node.inputs) < 4:
+    if second.op_type != "Slice" or not half:
         return None
-    starts, ends, axes = (ints_of(value) for value in node.inputs[1:4])
-    step = number_of(node.inputs[4]) if len(node.inputs) > 4 else 1
-    if step != 1 or axes not in ([-1], [len(node.inputs[0].shape) - 1]):
-        return None
-    if starts is None or ends is None:
-        return None
-    return tuple(min(max(n + width if n < 0 else n, 0), width) for n in (starts[0], ends[0]))
+    spans = span_along(first, last), span_along(second, last)
+    return half if spans == ((0, half), (half, width)) else None
 
 
 class Rotation(NamedTuple):
