@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.pattern import MOST_READERS, P, const, constant_of, only_reader, var
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import Declined, no, rule
 
 x = var("x")
 
@@ -23,22 +25,36 @@ def products_of_one_value(op, x, root):
         return None
     if not is_one_row(x):
         return no("there may be many rows")
-    products = [use.node for use in uses if is_of(use.node, "MatMul") and use.idx == 0]
-    if any(is_turned(node.inputs[1]) for node in products):
-        return no("a weight is not transposed yet")
-    products = [node for node in products if node.graph is root.graph and is_like(node, root)]
+    products = products_beside(x, root)
+    if isinstance(products, Declined):
+        return products
     if root not in products or len(products) < 2:
         return no("the others have no weights, or weights that are read elsewhere")
     weights = [node.inputs[1] for node in products]
     sums = [sum_after(node) for node in products]
     if len(products) + len(list(filter(None, sums))) <= 2 + any(sums):
         return no("it would not be less")
-    result = op.MatMul(x, side_by_side(op, weights))
-    if any(sums):
-        result = op.Add(result, side_by_side(op, [bias_of(op, *pair) for pair in zip(products, sums)]))
-    parts = op.Split(result, [weight.shape[1] for weight in weights], axis=-1, outputs=len(weights))
+    parts = op.Split(
+        of_all(op, x, products, sums), [weight.shape[1] for weight in weights], axis=-1, outputs=len(weights)
+    )
     op.move_after(before)
     return {(total or node).outputs[0]: part for node, total, part in zip(products, sums, parts)}
+
+
+def products_beside(x: ir.Value, product: ir.Node) -> list[ir.Node] | Declined:
+    """The products of *x* in one graph whose weights may stand beside that of *product*, which is one of them if its own may."""
+    products = [use.node for use in x.uses() if is_of(use.node, "MatMul") and use.idx == 0]
+    if any(is_turned(node.inputs[1]) for node in products):
+        return no("a weight is not transposed yet")
+    return [node for node in products if node.graph is product.graph and is_like(node, product)]
+
+
+def of_all(op, x: ir.Value, products: list[ir.Node], sums: Sequence[ir.Node | None]) -> ir.Value:
+    """The results of *products* of *x* side by side, of one product, and of one Add where *sums* add a bias to one of them."""
+    result = op.MatMul(x, side_by_side(op, [node.inputs[1] for node in products]))
+    if not any(sums):
+        return result
+    return op.Add(result, side_by_side(op, [bias_of(op, *pair) for pair in zip(products, sums)]))
 
 
 def is_one_row(x: ir.Value) -> bool:

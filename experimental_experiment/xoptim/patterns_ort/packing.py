@@ -8,16 +8,9 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.pattern import MOST_READERS, P, attribute_of, const, only_reader, var
-from experimental_experiment.xoptim.patterns.packing import (
-    bias_of,
-    is_like,
-    is_one_row,
-    is_turned,
-    side_by_side,
-    sum_after,
-)
+from experimental_experiment.xoptim.patterns.packing import is_one_row, of_all, products_beside, sum_after
 from experimental_experiment.xoptim.patterns.transposing import perm
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import Declined, no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 x = var("x")
@@ -54,18 +47,15 @@ def heads_of_one_value(op, x, product, root):
         return no("what is multiplied is an input, or read by one product")
     if x.shape is None or len(x.shape) != 3 or is_one_row(x):
         return no("no rows of several samples")
-    if any(use.idx == 0 and is_of(use.node, "MatMul") and is_turned(use.node.inputs[1]) for use in uses):
-        return no("a weight is not transposed yet")
-    products = [use.node for use in uses if is_of(use.node, "MatMul") and use.idx == 0]
-    found = [heads_of(node, x) for node in products if node.graph is root.graph and is_like(node, product)]
+    products = products_beside(x, product)
+    if isinstance(products, Declined):
+        return products
+    found = [heads_of(node, x) for node in products]
     size = next((item.size for item in found if item is not None and item.product is product), None)
     members = [item for item in found if item is not None and item.size == size]
     if len(members) < 2:
         return no("there are no heads of one size of two weights")
-    weights = [item.product.inputs[1] for item in members]
-    result = op.MatMul(x, side_by_side(op, weights))
-    if any(item.total for item in members):
-        result = op.Add(result, side_by_side(op, [bias_of(op, item.product, item.total) for item in members]))
+    result = of_all(op, x, [item.product for item in members], [item.total for item in members])
     counts = [item.count for item in members]
     apart = op.Transpose(op.Reshape(result, [0, 0, sum(counts), size]), perm=[0, 2, 1, 3])
     parts = op.Split(apart, counts, axis=1, outputs=len(counts))
