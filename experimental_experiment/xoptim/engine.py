@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -154,6 +155,16 @@ class Rewriter(Emitter):
         if key not in self.context.constants:
             self.context.share(key, self.initializer(name, tensor))
         return self.context.constants[key]
+
+    def lazy_weight(
+        self, name: str, compute: Callable[[], np.ndarray], dtype: ir.DataType, shape: Iterable[int]
+    ) -> ir.Value:
+        """A weight of this name, or one like it, that is computed whenever it is read: it takes no memory before the model is written."""
+        name = self.context.names.unique(name)
+        tensor = ir.LazyTensor(
+            lambda: ir.Tensor(compute(), dtype, name=name), dtype=dtype, shape=ir.Shape(shape), name=name
+        )
+        return self.weight(name, tensor)
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A constant: an initializer of the model, a Constant node inside a local function."""

@@ -353,15 +353,14 @@ def largest(weight: ir.Value) -> float:
 
 
 def times(op, weight: ir.Value, factors: np.ndarray) -> ir.Value:
-    """A weight times *factors*, computed whenever it is read: it takes no memory before the model is written."""
+    """A weight times *factors*."""
     tensor = constant_of(weight)
-    name = op.context.names.unique(f"{weight.name}_scaled")
-
-    def compute() -> ir.Tensor:
-        array = tensor.numpy()
-        return ir.Tensor((array * factors).astype(array.dtype), name=name)
-
-    return op.weight(name, ir.LazyTensor(compute, dtype=tensor.dtype, shape=tensor.shape, name=name))
+    return op.lazy_weight(
+        f"{weight.name}_scaled",
+        lambda: (tensor.numpy() * factors).astype(tensor.dtype.numpy()),
+        tensor.dtype,
+        tensor.shape,
+    )
 
 
 def with_dtype(op, bias: ir.Value | None, weight: ir.Value, array: np.ndarray) -> ir.Value | Declined:

@@ -102,15 +102,12 @@ def bias_of(op, product: ir.Node, total: ir.Node | None) -> ir.Value:
 
 
 def side_by_side(op, values: list[ir.Value]) -> ir.Value:
-    """The constants one after the other along their last axis, joined whenever they are read: it takes no memory before."""
+    """The constants one after the other along their last axis."""
     tensors = [constant_of(value) for value in values]
-    name = op.context.names.unique(f"{values[0].name}_packed")
-
-    def joined() -> ir.Tensor:
-        """The constants as they are written."""
-        return ir.Tensor(
-            np.concatenate([item.numpy() for item in tensors], axis=-1), tensors[0].dtype, name=name
-        )
-
-    shape = ir.Shape([*tensors[0].shape[:-1], sum(item.shape[-1] for item in tensors)])
-    return op.weight(name, ir.LazyTensor(joined, dtype=tensors[0].dtype, shape=shape, name=name))
+    shape = [*tensors[0].shape[:-1], sum(item.shape[-1] for item in tensors)]
+    return op.lazy_weight(
+        f"{values[0].name}_packed",
+        lambda: np.concatenate([item.numpy() for item in tensors], axis=-1),
+        tensors[0].dtype,
+        shape,
+    )

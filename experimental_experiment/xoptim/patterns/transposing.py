@@ -65,14 +65,13 @@ def transpose_of_weight(op, weight, node):
     if any(is_of(use.node, "Gemm") for use in result.uses()):
         return no("a Gemm transposes it")
     axes = perm(node) or list(reversed(range(len(tensor.shape))))
-    name = op.context.names.unique(f"{weight.name}_transposed")
-
-    def moved() -> ir.Tensor:
-        """The weight as it is written."""
-        return ir.Tensor(np.ascontiguousarray(tensor.numpy().transpose(axes)), tensor.dtype, name=name)
-
-    shape = ir.Shape([tensor.shape[axis] for axis in axes])
-    return op.weight(name, ir.LazyTensor(moved, dtype=tensor.dtype, shape=shape, name=name))
+    shape = [tensor.shape[axis] for axis in axes]
+    return op.lazy_weight(
+        f"{weight.name}_transposed",
+        lambda: np.ascontiguousarray(tensor.numpy().transpose(axes)),
+        tensor.dtype,
+        shape,
+    )
 
 
 @rule(P.Transpose(x, name="node"), set="default")
