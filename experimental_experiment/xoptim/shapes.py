@@ -25,6 +25,11 @@ def same_sizes(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
     return a is not None and b is not None and len(a) == len(b) and all(map(is_same, a, b))
 
 
+def has_shape_of(value: ir.Value, node: ir.Node) -> bool:
+    """Whether a value is known to have the shape of the result of *node*."""
+    return same_sizes(value.shape, node.outputs[0].shape)
+
+
 def same_shape_of_elements(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
     """Whether two shapes of the same elements are known to be equal: where all sizes but one are, that one is too."""
     if a is None or b is None or len(a) != len(b):

@@ -11,11 +11,11 @@ import onnx_ir as ir
 
 from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, all_readers, attribute_of, const, var
-from experimental_experiment.xoptim.patterns.masks import has_shape_of, is_false, is_true
+from experimental_experiment.xoptim.patterns.masks import is_false, is_true
 from experimental_experiment.xoptim.patterns.positions import uniform
 from experimental_experiment.xoptim.patterns.reshaping import broadcasts_fast, of_less
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import Size, broadcast, is_same, same_sizes
+from experimental_experiment.xoptim.shapes import Size, broadcast, has_shape_of, is_same, same_sizes
 
 a, b, c, x, y, shape = var("a"), var("b"), var("c"), var("x"), var("y"), var("shape")
 

@@ -22,7 +22,6 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.masks import (
     MOVES,
-    has_shape_of,
     in_first_column,
     is_mask,
     opens_each_row,
@@ -30,6 +29,7 @@ from experimental_experiment.xoptim.patterns.masks import (
 )
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of
 from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.shapes import has_shape_of
 from experimental_experiment.xoptim.spans import told_axes
 
 x, mask, bias = var("x"), var("mask"), var("bias")

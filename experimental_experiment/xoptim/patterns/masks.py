@@ -25,7 +25,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of, uniform
 from experimental_experiment.xoptim.rules import again, no, once_more, rule
-from experimental_experiment.xoptim.shapes import broadcast, is_same, same_sizes
+from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, is_same, same_sizes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 
@@ -149,17 +149,6 @@ def closed_times_number(op, mask, factor):
 
 
 # ---- what is known of masks
-
-
-def has_shape_of(value: ir.Value, node: ir.Node) -> bool:
-    """Whether a value is known to have the shape of the result of *node*."""
-    shape, wanted = value.shape, node.outputs[0].shape
-    return (
-        shape is not None
-        and wanted is not None
-        and len(shape) == len(wanted)
-        and all(is_same(a, b) for a, b in zip(shape, wanted))
-    )
 
 
 def is_mask(bias: ir.Value) -> bool:

@@ -21,7 +21,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.folding import FLOATS
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
-from experimental_experiment.xoptim.shapes import broadcast, same_sizes
+from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, same_sizes
 
 x, y, shape = var("x"), var("y"), var("shape")
 
@@ -91,7 +91,7 @@ OTHER = const("other")
 def constants_beside_repeated(op, x, other, shape, expand, node):
     """A constant that is repeated and one that is the same for all repetitions are one constant."""
     expanded = expand.outputs[0]
-    if not same_sizes(expanded.shape, node.outputs[0].shape):
+    if not has_shape_of(expanded, node):
         return no("the other constant is repeated, too")
     both = broadcast([x.shape, other.shape])
     if both is None or math.prod(both) > math.prod(x.shape) + math.prod(other.shape):
@@ -126,7 +126,7 @@ def norm_of_repeated(op, x, scale, bias, shape, expand, node):
 @rule(P.Add(KNOWN, y, name="node") | P.Sub(y, KNOWN, name="node"), set="default", special_values=False)
 def zeros_added(op, x, y, node):
     """Zeros in the shape of what they are added to, as the first queries of DETR's decoder."""
-    is_whole = number_of(x) == 0 and same_sizes(y.shape, node.outputs[0].shape)
+    is_whole = number_of(x) == 0 and has_shape_of(y, node)
     return y if is_whole else no("no zeros, or more than the other operand")
 
 

@@ -25,6 +25,7 @@ from experimental_experiment.xoptim.rules import again, computes, no, rule
 from experimental_experiment.xoptim.shapes import (
     Size,
     broadcast,
+    has_shape_of,
     is_same,
     reshape_target,
     same_sizes,
@@ -303,7 +304,7 @@ def reshaped_operands(op, x, y, shape, left, right, node):
 @rule(P.Expand(x, shape, name="node"), set="default")
 def expand_nothing(op, x, shape, node):
     """An Expand to the shape that a value has."""
-    return x if same_sizes(x.shape, node.outputs[0].shape) else None
+    return x if has_shape_of(x, node) else None
 
 
 @rule(P.Expand(P.Expand(x, var("first")), var("second")), set="default")

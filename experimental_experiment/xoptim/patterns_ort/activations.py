@@ -10,7 +10,7 @@ from experimental_experiment.xoptim.pattern import P, attribute_of, const, numbe
 from experimental_experiment.xoptim.patterns.norms import is_scale
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
 from experimental_experiment.xoptim.rules import no, rule
-from experimental_experiment.xoptim.shapes import same_sizes
+from experimental_experiment.xoptim.shapes import has_shape_of
 
 x = var("x")
 
@@ -35,6 +35,6 @@ def quick_gelu(op, x, factor, root):
     alpha = 1.0 if factor is None else number_of(factor)
     if x.dtype != ir.DataType.FLOAT or alpha is None or not math.isfinite(alpha):
         return no("not in float32, or times no finite number")
-    if not same_sizes(x.shape, root.outputs[0].shape):
+    if not has_shape_of(x, root):
         return no("the factor adds axes")
     return op.QuickGelu(x, alpha=float(alpha), domain=MICROSOFT)
