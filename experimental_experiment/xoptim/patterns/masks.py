@@ -346,7 +346,7 @@ def starts_at_zero(keys: ir.Value) -> bool:
 
 
 def is_not_negative(value: ir.Value, reach: int = REACH) -> bool:
-    """Whether integers are 0 or more: sizes, positions counted from them, their sums."""
+    """Whether integers are 0 or more: sizes, positions counted from them, their sums and products."""
     tensor = constant_of(value)
     if tensor is not None:
         return bool((tensor.numpy() >= 0).all())
@@ -362,9 +362,7 @@ def is_not_negative(value: ir.Value, reach: int = REACH) -> bool:
     if node.op_type == "Range":
         step = number_of(node.inputs[2])
         return step is not None and step > 0 and is_not_negative(node.inputs[0], reach - 1)
-    if node.op_type == "Add":
-        return all(is_not_negative(item, reach - 1) for item in node.inputs)
-    return False
+    return node.op_type in ("Add", "Mul") and all(is_not_negative(item, reach - 1) for item in node.inputs)
 
 
 def opens_the_diagonal(node: ir.Node) -> bool:
