@@ -253,8 +253,9 @@ def forget_kept_names(nodes: Sequence[ir.Node], opset: int) -> None:
 
     Where it may have taken for empty what is not, there are no sizes either.
     """
-    parts = [node.outputs[0] for node in nodes if keeps_names(node, opset)]
-    is_wrong = any([is_empty(node) for node in nodes])
+    slices = [node for node in nodes if node.op_type == "Slice"]
+    parts = [node.outputs[0] for node in slices if keeps_names(node, opset)]
+    is_wrong = any(map(is_empty, slices))
     if parts or is_wrong:
         values = [value for node in nodes for value in node.outputs]
         forget_sizes(values, lambda size: is_wrong or not isinstance(size, int))
