@@ -10,7 +10,7 @@ from experimental_experiment.xoptim.pattern import P, attribute_of, const, numbe
 from experimental_experiment.xoptim.patterns.heads import is_grouping
 from experimental_experiment.xoptim.patterns.masks import opens_each_row
 from experimental_experiment.xoptim.patterns.transposing import perm, transposed
-from experimental_experiment.xoptim.rules import no, rule
+from experimental_experiment.xoptim.rules import Declined, no, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 CLOSED = -1e30
@@ -41,9 +41,9 @@ def attention_of_products(op, found, root):
     keys, result = found["swap"].outputs[0], root.outputs[0]
     if result.shape is None or len(result.shape) != 4:
         return no("the result is not one of heads")
-    reason = unfit(found, q, keys, v) or (mask is not None and unfit_mask(found, q, keys))
-    if reason:
-        return no(reason)
+    reason = unfit(found, q, keys, v) or (None if mask is None else unfit_mask(found, q, keys))
+    if reason is not None:
+        return reason
     scale = 1.0 if found["scale"] is None else number_of(found["scale"])
     factor = 1.0 if found["factor"] is None else number_of(found["factor"])
     if scale is None or not factor:
@@ -60,16 +60,16 @@ def attention_of_products(op, found, root):
     return op.append("Attention", [q, k, v, mask], {"scale": scale}, 1).outputs[0]
 
 
-def unfit(found: dict, q: ir.Value, keys: ir.Value, v: ir.Value) -> str | None:
+def unfit(found: dict, q: ir.Value, keys: ir.Value, v: ir.Value) -> Declined | None:
     """Why the heads are not those of an Attention, None when they are; *keys* are [batch, heads, size, positions]."""
     values = q, keys, v
     if any(
         x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) != 4 or 0 in x.shape for x in values
     ):
-        return "no heads in float32"
+        return no("no heads in float32")
     heads, groups, size = q.shape[1], keys.shape[1], q.shape[3]
     if not isinstance(heads, int) or not isinstance(groups, int) or heads % groups or v.shape[1] != groups:
-        return "no whole groups of heads"
+        return no("no whole groups of heads")
     pairs = (
         (q.shape[0], keys.shape[0]),
         (q.shape[0], v.shape[0]),
@@ -77,9 +77,9 @@ def unfit(found: dict, q: ir.Value, keys: ir.Value, v: ir.Value) -> str | None:
         (keys.shape[3], v.shape[2]),
     )
     if not all(is_same(*pair) for pair in pairs):
-        return "a batch that broadcasts, or other sizes"
+        return no("a batch that broadcasts, or other sizes")
     if attribute_of(found["weights"], "axis", -1) not in (-1, 3):
-        return "the weights are not those of the keys"
+        return no("the weights are not those of the keys")
     seen = {
         "of_q": (groups, size),
         "of_product": (heads, keys.shape[3]),
@@ -90,11 +90,11 @@ def unfit(found: dict, q: ir.Value, keys: ir.Value, v: ir.Value) -> str | None:
         heads == groups if found[name] is None else is_grouping(found[name], *sizes)
         for name, sizes in seen.items()
     ):
-        return "the heads are grouped otherwise"
+        return no("the heads are grouped otherwise")
     return None
 
 
-def unfit_mask(found: dict, q: ir.Value, keys: ir.Value) -> str | None:
+def unfit_mask(found: dict, q: ir.Value, keys: ir.Value) -> Declined | None:
     """Why the mask is not that of an Attention, None when it is.
 
     A row that lets nothing through is NaN, or the mean of the values, of two products, and 0 of onnxruntime's kernel.
@@ -102,9 +102,9 @@ def unfit_mask(found: dict, q: ir.Value, keys: ir.Value) -> str | None:
     mask, low = found["mask"], number_of(found["low"])
     shape = mask.shape
     if shape is None or not 2 <= len(shape) <= 4 or low is None or low > CLOSED:
-        return "the mask is not one of what is seen"
+        return no("the mask is not one of what is seen")
     if not is_same(shape[-2], q.shape[2]) or not is_same(shape[-1], keys.shape[3]):
-        return "the mask is not of queries and keys"
+        return no("the mask is not of queries and keys")
     if any(size != 1 and not is_same(size, own) for size, own in zip(shape[:-2][::-1], q.shape[1::-1])):
-        return "the mask is of another batch or other heads"
-    return None if opens_each_row(mask) else "a row of the mask may let nothing through"
+        return no("the mask is of another batch or other heads")
+    return None if opens_each_row(mask) else no("a row of the mask may let nothing through")

@@ -25,7 +25,7 @@ from experimental_experiment.xoptim.patterns.packing import is_like, is_turned, 
 from experimental_experiment.xoptim.patterns.reshaping import MASK, of_less, shape_of_less
 from experimental_experiment.xoptim.patterns.rotary import ROTATED, by_operator, rotation_in
 from experimental_experiment.xoptim.patterns.transposing import perm
-from experimental_experiment.xoptim.rules import no, once_more, rule
+from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 MICROSOFT = "com.microsoft"
@@ -128,8 +128,8 @@ def multi_head_attention(op, q, k, v, bias, closed, scale, scaling, weights, att
     if q.dtype != (ir.DataType.FLOAT16 if is_half else ir.DataType.FLOAT) or (is_half and None in casts):
         return no("not in float32, nor in float16 with attention in float32")
     reason = unfit(*shapes, is_half)
-    if reason:
-        return no(reason)
+    if reason is not None:
+        return reason
     rows = [as_rows(found[name], found[f"{name}_shape"], known) for name, known in zip("qkv", shapes)]
     back = [] if is_rows(root.outputs[0], attention.outputs[0].shape) else sizes_without_zeros(shape)
     if None in (*rows, back):
@@ -172,16 +172,16 @@ def shapes_of_heads(found: dict) -> list[ir.Shape | None]:
 
 def unfit(
     heads: ir.Shape | None, keys: ir.Shape | None, values: ir.Shape | None, is_half: bool
-) -> str | None:
+) -> Declined | None:
     """Why MultiHeadAttention does not take queries, keys and values of these sizes, None when it does."""
     if heads is None or keys is None or values is None:
-        return "heads of unknown sizes"
+        return no("heads of unknown sizes")
     if not heads[1] == keys[1] == values[1] or not isinstance(heads[1], int) or heads[3] != keys[3]:
-        return "groups of heads"
+        return no("groups of heads")
     if is_half and not all(isinstance(size, int) and size % 8 == 0 for size in (heads[3], values[3])):
-        return "heads of half precision that CUDA's provider adds in half precision"
+        return no("heads of half precision that CUDA's provider adds in half precision")
     if not is_same(heads[0], keys[0]) or not is_same(keys[0], values[0]):
-        return "a batch that broadcasts"
+        return no("a batch that broadcasts")
     return None
 
 

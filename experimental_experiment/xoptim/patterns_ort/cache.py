@@ -36,7 +36,7 @@ from experimental_experiment.xoptim.patterns_ort.attention import (
     is_bias,
     is_of_one_head,
 )
-from experimental_experiment.xoptim.rules import no, once_more, rule
+from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import is_same
 
 q, bias = var("q"), var("bias")
@@ -84,7 +84,7 @@ def group_query_attention(op, root, found):
         return no("the cache grows along another axis")
     reason = unfit(found, keys, values) or unfit_mask(found, keys, found["past_key"], op.opset)
     if reason is not None:
-        return no(reason)
+        return reason
     rows = [rows_of(op, found[name]) for name in ("q", "k", "v")]
     return written(op, root, found, keys, values, [*rows, found["past_key"], found["past_value"]])
 
@@ -99,7 +99,7 @@ def group_query_attention_of_prompt(op, root, found, k, v):
         return no("keys and values are no results")
     reason = unfit(found, k, v) or unfit_mask(found, k, None, op.opset)
     if reason is not None:
-        return no(reason)
+        return reason
     rows = [turned_rows(op, found[name]) for name in ("q", "k", "v")]
     if None in rows:
         return no("queries, keys or values are no heads of rows")
@@ -223,42 +223,42 @@ def heads_of_input(value: ir.Value, attention: ir.Node, name: str) -> list | Non
     return [shape[0], count, shape[1], shape[2] // count] if count else None
 
 
-def unfit(found: dict, keys: ir.Value, values: ir.Value) -> str | None:
+def unfit(found: dict, keys: ir.Value, values: ir.Value) -> Declined | None:
     """Why the heads are not those of a GroupQueryAttention, None when they are."""
     shape = heads_of_queries(found, keys)
     if keys.dtype != ir.DataType.FLOAT or any(
         other is None or len(other) != 4 or not isinstance(other[1], int) or other[3] != shape[3]
         for other in (shape, keys.shape, values.shape)
     ):
-        return "no heads of one size in float32"
+        return no("no heads of one size in float32")
     of_k, of_v = found["k"].shape, found["v"].shape
     if None in (of_k, of_v) or not all(
         is_same(a, b) for a, b in ((shape[0], keys.shape[0]), (shape[2], of_k[2]), (shape[2], of_v[2]))
     ):
-        return "not as many new keys and values as queries, or a batch that broadcasts"
+        return no("not as many new keys and values as queries, or a batch that broadcasts")
     heads, groups, size = shape[1], keys.shape[1], shape[3]
     if not isinstance(size, int) or size % 8 or values.shape[1] != groups:
-        return "the size of heads is no multiple of 8, or keys and values differ"
+        return no("the size of heads is no multiple of 8, or keys and values differ")
     inside = {found["swap"] or found["fused"], found["attention"]}
     if any(use.node not in inside for value in (keys, values) for use in value.uses()):
-        return "something else reads the cache"
+        return no("something else reads the cache")
     counts_of_heads = {"of_q": groups, "of_weights": groups, "of_product": heads, "of_result": heads}
     if not all(
         found[name] is None or is_grouping(found[name], count, size)
         for name, count in counts_of_heads.items()
     ):
-        return "the heads are grouped otherwise"
+        return no("the heads are grouped otherwise")
     return None if heads == groups else unfit_groups(found, shape)
 
 
-def unfit_groups(found: dict, heads: ir.Shape) -> str | None:
+def unfit_groups(found: dict, heads: ir.Shape) -> Declined | None:
     """Why the heads do not stay grouped, or are not shown apart again, None when they are: one token need not be."""
     absent = {name for name in ("of_product", "of_weights", "of_result") if found[name] is None}
     is_one = heads[2] == 1 and found["back"] is None
     if found["of_q"] is None or (absent and not is_one) or len(absent & {"of_product", "of_weights"}) == 1:
-        return "the heads are grouped otherwise"
+        return no("the heads are grouped otherwise")
     if "of_product" in absent and not is_of_one_head(found["bias"]):
-        return "the mask differs between heads"
+        return no("the mask differs between heads")
     return None
 
 
@@ -277,15 +277,15 @@ def factor_of(found: dict) -> float | None:
     return None if turned else factor * attribute_of(fused, "alpha", 1.0)
 
 
-def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -> str | None:
+def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -> Declined | None:
     """Why the mask is not that of a GroupQueryAttention, None when it is."""
     shape, closed = heads_of_queries(found, keys), found["closed"]
     if softmax_axis(found["weights"], opset) not in (-1, 3) or not is_bias(found["bias"], shape, keys.shape):
-        return "the mask is not of queries and keys"
+        return no("the mask is not of queries and keys")
     if closed is not None and not closes_rows(closed):
-        return "the guard differs between or within heads"
+        return no("the guard differs between or within heads")
     if shape[2] != 1 and not is_causal(found["bias"], shape[2], past):
-        return "the mask may let a query see later keys"
+        return no("the mask may let a query see later keys")
     return None
 
 
