@@ -20,6 +20,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.patterns.folding import FLOATS
+from experimental_experiment.xoptim.patterns.transposing import swaps_last_two
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
 from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, same_sizes
 
@@ -174,8 +175,8 @@ def product_that_repeats(op, x, y, expand, turned, node):
         is_there = all(isinstance(size, int) and size for size in result[:-2])
         return op.MatMul(x, y) if is_there else no("there may be none to multiply with")
     if turned is not None:
-        width, last = len(expanded), len(x.shape) - 2
-        if attribute_of(turned, "perm") != [*range(width - 2), width - 1, width - 2]:
+        if not swaps_last_two(turned):
             return no("more than the matrices are transposed")
+        last = len(x.shape) - 2
         x = op.Transpose(x, perm=[*range(last), last + 1, last])
     return op.MatMul(y, x)

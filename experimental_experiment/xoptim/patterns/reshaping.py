@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
+from experimental_experiment.torch_interpreter.simplify import unsqueezed_axes
 from experimental_experiment.xoptim.elementwise import BINARY, one_or_two, redone, step
 from experimental_experiment.xoptim.pattern import (
     P,
@@ -183,12 +184,7 @@ def unsqueeze_unsqueeze(op, x, axes, added):
     first, second = ints_of(axes), ints_of(added)
     if first is None or second is None or x.shape is None:
         return no("axes or rank unknown")
-    width = len(x.shape) + len(first)
-    first = sorted(axis % width for axis in first)
-    width += len(second)
-    second = sorted(axis % width for axis in second)
-    free = [axis for axis in range(width) if axis not in second]
-    return op.Unsqueeze(x, sorted([*second, *(free[axis] for axis in first)]))
+    return op.Unsqueeze(x, unsqueezed_axes(first, second, len(x.shape) + len(first)))
 
 
 @rule(P.Squeeze(P.Squeeze(x, axes), var("removed")), set="default")

@@ -28,6 +28,12 @@ def perm(node) -> list[int] | None:
     return given
 
 
+def swaps_last_two(node: ir.Node) -> bool:
+    """Whether a Transpose swaps the last two axes and moves no other one."""
+    axes = perm(node) or []
+    return len(axes) > 1 and axes == [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]
+
+
 def transposed(op, x: ir.Value, axes: list[int]) -> ir.Value:
     """*x* with its axes in this order."""
     return x if axes == sorted(axes) else op.Transpose(x, perm=axes)

@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, const, number_of, var
-from experimental_experiment.xoptim.patterns.transposing import perm
+from experimental_experiment.xoptim.patterns.transposing import swaps_last_two
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
 from experimental_experiment.xoptim.rules import no, rule
 
@@ -20,10 +20,9 @@ LEFT = P.Reshape(SCALED, var("shape")) | SCALED | x
 @rule(P.MatMul(P.Transpose(x, name="swap"), const("weight")), set="onnxruntime")
 def fused_matmul_of_columns(op, x, weight, swap):
     """A linear layer along the axis before the last one transposes itself, as onnxruntime makes it when it loads."""
-    axes = perm(swap)
-    if x.dtype != ir.DataType.FLOAT or axes is None or len(axes) < 2 or len(weight.shape) != 2:
-        return no("not in float32, of unknown axes, or no matrix")
-    if axes != [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]:
+    if x.dtype != ir.DataType.FLOAT or len(weight.shape) != 2:
+        return no("not in float32, or no matrix")
+    if not swaps_last_two(swap):
         return no("other axes than the last two are transposed")
     return op.FusedMatMul(x, weight, transA=1, domain=MICROSOFT)
 
@@ -35,10 +34,9 @@ def fused_matmul(op, x, y, factor, shape, swap):
     onnxruntime does the same when it loads, but for a factor that is multiplied before heads are grouped: a token takes as long, in two
     nodes less a layer.
     """
-    axes = perm(swap)
-    if x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) < 2 or axes is None:
+    if x.dtype != ir.DataType.FLOAT or x.shape is None or len(x.shape) < 2:
         return no("not in float32, or of unknown axes")
-    if axes != [*range(len(axes) - 2), len(axes) - 1, len(axes) - 2]:
+    if not swaps_last_two(swap):
         return no("other axes than the last two are transposed")
     before = y.producer()
     if before is None or (before.domain, before.op_type) not in CACHED_OR_ROTATED:
