@@ -23,14 +23,15 @@ from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.blocks import Blocks, quantize_blocks
 from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
 from experimental_experiment.xoptim.graphs import nodes_of
-from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Place, Reader
+from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Reader, WeightPlace
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 BLOCKS_SINCE = 21
 """The first version of ai.onnx whose DequantizeLinear has blocks."""
 
 NO_BLOCKS = f"DequantizeLinear has blocks from opset {BLOCKS_SINCE} on, the model is of opset {{opset}}"
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+BLOCK_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+"""Dtypes of weights that onnxruntime multiplies in blocks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,7 +256,7 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         raise Kept("it is an input")
     if not readers:
         raise Kept("nothing reads it")
-    if tensor.dtype not in FLOATS:
+    if tensor.dtype not in BLOCK_DTYPES:
         raise Kept(f"onnxruntime multiplies no blocks of {tensor.dtype.name}")
     called = [weight.name, *(reader.node.name or "" for reader in readers)]
     if any(fnmatch.filter(called, pattern) for pattern in settings.exclude):
@@ -279,7 +280,7 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         rounded.append((graph, served, blocks, lost(matrix, blocks)))
     lines = []
     for graph, served, blocks, error in rounded:
-        place = Place(weight, graph, names, settings.accuracy_level)
+        place = WeightPlace(weight, graph, names, settings.accuracy_level)
         write(place, blocks, served)
         nodes = tuple(dict.fromkeys(reader.node.name or reader.node.op_type for reader in served))
         lines.append(QuantizedWeight(weight.name, nodes, blocks.bits, error, tensor.nbytes, place.written))

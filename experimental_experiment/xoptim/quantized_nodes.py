@@ -31,7 +31,7 @@ class Reader:
 
 
 @dataclasses.dataclass
-class Place:
+class WeightPlace:
     """Where the tensors and the nodes of one weight are written.
 
     Attributes:
@@ -86,7 +86,7 @@ def replace(node: ir.Node, value: ir.Value) -> None:
     node.graph.remove(node, safe=True)
 
 
-def write_microsoft(place: Place, blocks: Blocks, readers: Sequence[Reader]) -> None:
+def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader]) -> None:
     """MatMulNBits and GatherBlockQuantized, which share their tensors."""
     count, columns = len(blocks.packed), blocks.columns
     scales = place.tensor("scales", blocks.scales)
@@ -134,7 +134,7 @@ def write_microsoft(place: Place, blocks: Blocks, readers: Sequence[Reader]) -> 
         replace(node, value)
 
 
-def write_standard(place: Place, blocks: Blocks, readers: Sequence[Reader]) -> None:
+def write_standard(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader]) -> None:
     """DequantizeLinear of the weight before each product, and of the gathered rows after a Gather."""
     codes, offsets, scales = blocks.codes(), blocks.offsets(), blocks.scales
     gathers = readers[0].gathers  # all of them or none, see `quantized`

@@ -72,7 +72,7 @@ def compute_weights(
             known, given = ancestors(value)
             source = max([weight for weight in spared if weight in given] or given, key=size_of)
             report.applications.append(("ComputedWeight", value.name or ""))
-            new[replaced(graph, value, source, context)] = None
+            new[computed_weight(graph, value, source, context)] = None
             for node in reversed(known):
                 if not is_used(node):
                     graph.remove(node, safe=True)
@@ -195,7 +195,7 @@ def room(values: Sequence[ir.Value]) -> int:
     return sum(size_of(value) * value.dtype.bitwidth // 8 for value in values if size_of(value) > LIMIT)
 
 
-def replaced(graph: ir.Graph, old: ir.Value, source: ir.Value, context: Context) -> ir.Value:
+def computed_weight(graph: ir.Graph, old: ir.Value, source: ir.Value, context: Context) -> ir.Value:
     """A weight that is computed as *old* is, named after one of those that it is computed from, which all read instead.
 
     Of small ones, the constant that holds the same, if there is one.

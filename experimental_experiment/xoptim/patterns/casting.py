@@ -119,11 +119,11 @@ def not_of_number(op, x):
     return op.Equal(x, op.constant(0, x.dtype))
 
 
-COUNTED = P.CumSum(P.Cast(P.Cast(x, to=int(INT32)) | x, to=int(INT64)), var("axis"), name="count")
+RUNNING_COUNT = P.CumSum(P.Cast(P.Cast(x, to=int(INT32)) | x, to=int(INT64)), var("axis"), name="count")
 
 
 @rule(
-    P.Cast(P.Mul(P.Cast(COUNTED, to=int(INT32)), P.Cast(y, name="kept", shared=True)), to=int(INT64)),
+    P.Cast(P.Mul(P.Cast(RUNNING_COUNT, to=int(INT32)), P.Cast(y, name="kept", shared=True)), to=int(INT64)),
     set="default",
 )
 def counted_conditions(op, x, y, axis, count):

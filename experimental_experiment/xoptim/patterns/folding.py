@@ -27,7 +27,7 @@ x, weight, constant = var("x"), const("weight"), const("constant")
 
 PRODUCT = P.one_of("Conv", "ConvTranspose", "Gemm")(x, weight, optional("bias"), name="product")
 LINEAR = P.MatMul(x, P.Transpose(weight, perm=[1, 0], name="transpose") | weight)
-FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+WEIGHT_DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 """Dtypes of weights that take any constants."""
 
 LARGE = 2.0**20
@@ -53,7 +53,7 @@ def batch_norm_of_product(op, product, weight, bias, scale, shift, mean, varianc
     affine = running(op, root, scale, shift, mean, variance)
     if isinstance(affine, Declined):
         return affine
-    return scaled(op, product, weight, bias, *affine, dtypes=(*FLOATS, ir.DataType.FLOAT16))
+    return scaled(op, product, weight, bias, *affine, dtypes=(*WEIGHT_DTYPES, ir.DataType.FLOAT16))
 
 
 @rule(P.BatchNormalization(P.Add(LINEAR, const("bias")) | LINEAR, *NORM.values()), set="default")
@@ -262,7 +262,7 @@ def by_channel(product: ir.Node, weight: ir.Value, constant: ir.Value) -> np.nda
     return np.broadcast_to(constant_of(constant).numpy().reshape(-1).astype(np.float64), channels)
 
 
-def scaled(op, product: ir.Node, weight, bias, factor, term, dtypes=FLOATS) -> ir.Value | Declined:
+def scaled(op, product: ir.Node, weight, bias, factor, term, dtypes=WEIGHT_DTYPES) -> ir.Value | Declined:
     """``product * factor + term`` as a product with other weights, of one of these dtypes; no factor is 1."""
     channels = channels_of(product, weight)
     reason = reason_to_stay(weight, bias, channels, factor, term, dtypes)
@@ -330,7 +330,7 @@ def linear(op, x, weight, transpose, bias, factor, term) -> ir.Value | Declined:
     return product if added is None else op.Add(product, added)
 
 
-def reason_to_stay(weight, bias, channels, factor, term, dtypes=FLOATS) -> Declined | None:
+def reason_to_stay(weight, bias, channels, factor, term, dtypes=WEIGHT_DTYPES) -> Declined | None:
     """Why constants do not go into these weights, None when they do."""
     if weight.dtype not in dtypes:
         return no("the weight is neither float32 nor float64")

@@ -21,7 +21,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.patterns.masks import (
-    MOVES,
+    KEEPING_SIGNS,
     in_first_column,
     is_mask,
     opens_each_row,
@@ -169,7 +169,7 @@ def is_of_numbers(value: ir.Value, reach: int = REACH) -> bool:
         return False
     if is_of(node, "Add", "Mul", "Sub"):
         return all(is_of_numbers(part, reach - 1) for part in node.inputs)
-    if is_of(node, *MOVES, "Clip", "Div", "Gather", "Slice", "Transpose"):
+    if is_of(node, *KEEPING_SIGNS, "Clip", "Div", "Gather", "Slice", "Transpose"):
         bounds = node.inputs[1:] if is_of(node, "Clip") else ()
         is_usual = all(map(is_moderate, filter(None, bounds)))
         if is_of(node, "Div"):
@@ -202,7 +202,7 @@ def may_be_closed(value: ir.Value, reach: int = REACH) -> bool:
         return False
     read = node.inputs[1:] if node.op_type == "Where" else node.inputs[:1]
     read = node.inputs if node.op_type in ("Add", "Concat", "Div", "Mul", "Sub") else read
-    passes = node.op_type in MOVES | {
+    passes = node.op_type in KEEPING_SIGNS | {
         "Add",
         "Concat",
         "Div",
@@ -218,7 +218,7 @@ def may_be_closed(value: ir.Value, reach: int = REACH) -> bool:
 
 def is_of_products(value: ir.Value, reach: int = REACH) -> bool:
     """Whether a value is a product with a table, or a sum of some, moved or not: numbers, but for an overflow."""
-    node = producer_of(source_of(value, MOVES | {"Transpose"}))
+    node = producer_of(source_of(value, KEEPING_SIGNS | {"Transpose"}))
     if node is None or not reach:
         return False
     if node.op_type == "Add":
@@ -258,7 +258,7 @@ def is_table(node: ir.Node, number: int) -> bool:
 
 def source_of_numbers(value: ir.Value) -> ir.TensorProtocol | None:
     """The constant whose numbers a value holds, moved or looked up; None for any other value."""
-    return constant_of(source_of(value, MOVES - {"Cast"} | {"Gather", "Transpose"}))
+    return constant_of(source_of(value, KEEPING_SIGNS - {"Cast"} | {"Gather", "Transpose"}))
 
 
 def is_finite(value: ir.Value) -> bool:

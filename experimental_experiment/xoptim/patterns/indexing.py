@@ -18,7 +18,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.masks import is_not_negative, starts_at_zero
 from experimental_experiment.xoptim.patterns.positions import MOST_ELEMENTS, REACH, has_one_element, uniform
-from experimental_experiment.xoptim.patterns.reshaping import MOVES
+from experimental_experiment.xoptim.patterns.reshaping import RESHAPES
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
 from experimental_experiment.xoptim.spans import axis_of
@@ -204,7 +204,7 @@ def gather_of_added_axis(op, x, axes, index, shown, node):
 
 def takes_axes_up(user: ir.Node, position: int) -> bool:
     """Whether a reader changes the shape alone."""
-    return position == 0 and is_of(user, *MOVES)
+    return position == 0 and is_of(user, *RESHAPES)
 
 
 @rule(

@@ -25,7 +25,7 @@ from experimental_experiment.xoptim.patterns.transposing import perm
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import Size, is_same, same_sizes, shape_after
 
-REACH = 12
+OPERAND_REACH = 12
 """How many nodes back the operands of a product are looked at."""
 
 
@@ -43,7 +43,7 @@ def product_of_joined_axes(op, product, root):
         return no("no leading axis parts")
     if not same_sizes(parted[-2:], flat[1:]):
         return no("the matrices change their sizes")
-    result = apart(op, product, parted[:-2], REACH)
+    result = apart(op, product, parted[:-2], OPERAND_REACH)
     return (
         no("the leading axes of an operand were others, or are one for another reader")
         if result is None

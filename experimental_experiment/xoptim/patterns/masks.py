@@ -29,7 +29,7 @@ from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, is_sa
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 
-MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+KEEPING_SIGNS = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """What keeps the sign of numbers, and whether there is one."""
 
 
@@ -59,11 +59,11 @@ def add_where_true(op, x, mask, a, root):
     return x if number_of(a) == 0 else op.Add(x, a)
 
 
-PARTLY = P.Where(P.And(mask, b, shared=True), a, var("c"), name="chosen", shared=True)
-PARTLY_LARGEST = P.ReduceMax(PARTLY, optional("axes"), name="largest", shared=True)
+PARTLY_TRUE = P.Where(P.And(mask, b, shared=True), a, var("c"), name="chosen", shared=True)
+LARGEST_OF_PARTLY_TRUE = P.ReduceMax(PARTLY_TRUE, optional("axes"), name="largest", shared=True)
 
 
-@rule(P.Add(x, PARTLY), set="default", looks_further=True)
+@rule(P.Add(x, PARTLY_TRUE), set="default", looks_further=True)
 def add_where_partly_true(op, x, mask, b, chosen):
     """x + Where(And(True, c), …) is x + Where(c, …), when all readers have all sizes themselves: positions are never negative."""
     if not is_true(mask):
@@ -75,7 +75,10 @@ def add_where_partly_true(op, x, mask, b, chosen):
 
 @rule(
     P.Where(
-        P.Equal(PARTLY_LARGEST, -math.inf, shared=True) | P.Less(PARTLY_LARGEST, 0.0, shared=True), 0.0, x
+        P.Equal(LARGEST_OF_PARTLY_TRUE, -math.inf, shared=True)
+        | P.Less(LARGEST_OF_PARTLY_TRUE, 0.0, shared=True),
+        0.0,
+        x,
     ),
     set="default",
     looks_further=True,
@@ -357,7 +360,7 @@ def is_not_negative(value: ir.Value, reach: int = REACH) -> bool:
         return True
     if node.op_type == "Cast" and node.inputs[0].dtype not in (ir.DataType.INT64, ir.DataType.INT32):
         return False
-    if node.op_type in MOVES or node.op_type == "Gather":
+    if node.op_type in KEEPING_SIGNS or node.op_type == "Gather":
         return is_not_negative(node.inputs[0], reach - 1)
     if node.op_type == "Range":
         step = number_of(node.inputs[2])

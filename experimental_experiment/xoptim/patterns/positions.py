@@ -25,13 +25,13 @@ REACH = 8
 MOST_ELEMENTS = 2**20
 """Masks of constants with more elements are not computed: each rule that asks would take milliseconds."""
 
-COUNTED = (ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
+POSITION_DTYPES = (ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64)
 """Dtypes of masks and positions."""
 
-REAL = (*COUNTED, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+REAL = (*POSITION_DTYPES, ir.DataType.FLOAT, ir.DataType.DOUBLE)
 """Dtypes of numbers that are computed here as they are where the model runs."""
 
-COMPUTED = {
+ON_POSITIONS = {
     "Add": np.add,
     "And": np.logical_and,
     "Equal": np.equal,
@@ -59,16 +59,16 @@ COMPUTED = {
 def unsqueeze_expanded(op, x, shape, axes, expand):
     """Positions that are copied for each sample are copied last."""
     added, result = ints_of(axes), expand.outputs[0]
-    if result.dtype not in COUNTED or added is None or x.shape is None or result.shape is None:
+    if result.dtype not in POSITION_DTYPES or added is None or x.shape is None or result.shape is None:
         return no("they are no positions, or their rank is unknown")
     width = len(result.shape)
     if len(x.shape) != width or shape.shape is None or list(shape.shape) != [width]:
         return no("axes are added")
-    target = with_ones(op, shape, sorted(axis % (width + len(added)) for axis in added))
+    target = sizes_with_ones(op, shape, sorted(axis % (width + len(added)) for axis in added))
     return no("the sizes are computed") if target is None else op.Expand(op.Unsqueeze(x, axes), target)
 
 
-def with_ones(op, shape: ir.Value, axes: list[int]) -> ir.Value | None:
+def sizes_with_ones(op, shape: ir.Value, axes: list[int]) -> ir.Value | None:
     """A vector of sizes with 1 at more axes: one of constants, or joined from vectors of known lengths between which they stand."""
     node = producer_of(shape, "Concat")
     pieces = [shape] if node is None or ints_of(shape) is not None else list(node.inputs)
@@ -91,7 +91,7 @@ def with_ones(op, shape: ir.Value, axes: list[int]) -> ir.Value | None:
 )
 def expanded_positions(op, x, y, shape, left, node):
     """Positions or masks that are both copied for each sample are compared or joined before."""
-    if x.dtype not in COUNTED:
+    if x.dtype not in POSITION_DTYPES:
         return no("they are no positions")
     operands = [x, y] if node.inputs[0] is left.outputs[0] else [y, x]
     return op.Expand(again(op, node, operands), shape)
@@ -106,7 +106,7 @@ EXPANDED = P.Expand(x, shape, name="expand", shared=True)
 def expanded_beside_positions(op, x, y, shape, expand, node):
     """The same where one is copied for each sample, and the other is the same for all."""
     sizes = broadcast([x.shape, y.shape])
-    if x.dtype not in COUNTED or sizes is None or same_sizes(sizes, node.outputs[0].shape):
+    if x.dtype not in POSITION_DTYPES or sizes is None or same_sizes(sizes, node.outputs[0].shape):
         return no("they are no positions, or the other one has as many")
     operands = [x, y] if node.inputs[0] is expand.outputs[0] else [y, x]
     return op.Expand(again(op, node, operands), shape)
@@ -134,14 +134,14 @@ def array_of(value: ir.Value | None, reach: int = REACH) -> np.ndarray | None:
     tensor = constant_of(value)
     if tensor is not None:
         return tensor.numpy() if tensor.size <= MOST_ELEMENTS else None
-    node = producer_of(value, *COMPUTED)
+    node = producer_of(value, *ON_POSITIONS)
     if node is None or not reach:
         return None
     shape = value.shape
     if shape is None or not shape.is_static() or math.prod(shape) > MOST_ELEMENTS:
         return None
     operands = [array_of(item, reach - 1) for item in node.inputs]
-    return None if any(item is None for item in operands) else COMPUTED[node.op_type](*operands)
+    return None if any(item is None for item in operands) else ON_POSITIONS[node.op_type](*operands)
 
 
 def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | None:
@@ -173,7 +173,7 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
 
 def computed_of_numbers(node: ir.Node, reach: int) -> bool | int | float | None:
     """The number that a node makes of operands that hold one number each, None when it may make several."""
-    if node.op_type not in (*COMPUTED, "Cast", "Concat") or node.outputs[0].dtype not in REAL:
+    if node.op_type not in (*ON_POSITIONS, "Cast", "Concat") or node.outputs[0].dtype not in REAL:
         return None
     numbers = []
     for item in node.inputs:
@@ -190,7 +190,7 @@ def computed_of_numbers(node: ir.Node, reach: int) -> bool | int | float | None:
     arrays = [np.array(number, item.dtype.numpy()) for number, item in zip(numbers, node.inputs)]
     with np.errstate(all="ignore"):
         if node.op_type != "Cast":
-            return COMPUTED[node.op_type](*arrays).item()
+            return ON_POSITIONS[node.op_type](*arrays).item()
         to = node.outputs[0].dtype
         is_whole = isinstance(numbers[0], int) or to.is_floating_point()
         return arrays[0].astype(to.numpy()).item() if is_whole else None
@@ -199,7 +199,7 @@ def computed_of_numbers(node: ir.Node, reach: int) -> bool | int | float | None:
 def is_step(node: ir.Node) -> bool:
     """Whether a Sub is ``torch.diff`` of positions that follow one another, with the one before the first in front."""
     positions, before = node.inputs[0], producer_of(node.inputs[1], "Slice")
-    if positions.dtype not in COUNTED or before is None or positions.shape is None:
+    if positions.dtype not in POSITION_DTYPES or before is None or positions.shape is None:
         return False  # steps of floats are rounded
     last = len(positions.shape) - 1
     joined = producer_of(before.inputs[0], "Concat")

@@ -19,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.folding import FLOATS
+from experimental_experiment.xoptim.patterns.folding import WEIGHT_DTYPES
 from experimental_experiment.xoptim.patterns.transposing import swaps_last_two
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
 from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, same_sizes
@@ -29,8 +29,8 @@ x, y, shape = var("x"), var("y"), var("shape")
 REPEATED = P.Expand(x, shape, name="expand", shared=True)
 KNOWN = P.Expand(const("x"), shape, name="expand", shared=True)
 
-ARITHMETIC = {"Add": np.add, "Div": np.divide, "Mul": np.multiply, "Sub": np.subtract}
-"""Operators of two numbers."""
+ON_ARRAYS = {"Add": np.add, "Div": np.divide, "Mul": np.multiply, "Sub": np.subtract}
+"""What operators of two numbers make of arrays."""
 
 
 # ---- constants that are repeated
@@ -58,7 +58,9 @@ def product_of_repeated(op, x, weight, shape, node):
 
 def computed(op, node: ir.Node, inputs: list[ir.Value], compute: Callable) -> ir.Value | Declined:
     """The constant that *compute* makes of the arrays of constants instead of *node*: a number where all of one are equal."""
-    if node.outputs[0].dtype not in FLOATS or any(value.dtype not in FLOATS for value in inputs):
+    if node.outputs[0].dtype not in WEIGHT_DTYPES or any(
+        value.dtype not in WEIGHT_DTYPES for value in inputs
+    ):
         return no("the constants are neither float32 nor float64")
     with np.errstate(all="ignore"):  # what is not finite is so at run time too
         array = compute(*(constant_of(value).numpy() for value in inputs))
@@ -86,7 +88,7 @@ OTHER = const("other")
 
 
 @rule(
-    P.one_of(*ARITHMETIC)(KNOWN, OTHER, name="node") | P.one_of(*ARITHMETIC)(OTHER, KNOWN, name="node"),
+    P.one_of(*ON_ARRAYS)(KNOWN, OTHER, name="node") | P.one_of(*ON_ARRAYS)(OTHER, KNOWN, name="node"),
     set="default",
 )
 def constants_beside_repeated(op, x, other, shape, expand, node):
@@ -98,7 +100,7 @@ def constants_beside_repeated(op, x, other, shape, expand, node):
     if both is None or math.prod(both) > math.prod(x.shape) + math.prod(other.shape):
         return no("the constants repeat each other")
     operands = [x if value is expanded else value for value in node.inputs]
-    result = computed(op, node, operands, ARITHMETIC[node.op_type])
+    result = computed(op, node, operands, ON_ARRAYS[node.op_type])
     return result if isinstance(result, Declined) else op.Expand(result, shape)
 
 

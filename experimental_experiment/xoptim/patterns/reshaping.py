@@ -36,10 +36,10 @@ from experimental_experiment.xoptim.spans import told_axes
 
 x, y, shape, axes = var("x"), var("y"), var("shape"), var("axes")
 
-MOVES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+RESHAPES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that change the shape and nothing else."""
 
-COMPUTED = ("Cast", "Concat", "Gather", "Reshape", "Shape", "Slice", "Unsqueeze")
+GIVING_SHAPES = ("Cast", "Concat", "Gather", "Reshape", "Shape", "Slice", "Unsqueeze")
 """Operators that end the computation of a shape."""
 
 
@@ -67,7 +67,7 @@ def moved(op, x: ir.Value, steps: list[ir.Node]) -> ir.Value | None:
 # ---- Reshape, Flatten, Squeeze, Unsqueeze
 
 
-@rule(P.Reshape(P.one_of(*MOVES)(name="inner", shared=True), shape, name="outer"), set="default")
+@rule(P.Reshape(P.one_of(*RESHAPES)(name="inner", shared=True), shape, name="outer"), set="default")
 def reshape_reshape(op, inner, shape, outer):
     """A Reshape of a Reshape, or of what only changes the shape, is the last one."""
     sizes = ints_of(shape)
@@ -92,7 +92,7 @@ def reshape_nothing(op, x, shape, node):
     return x if same and not attribute_of(node, "allowzero", 0) else None
 
 
-@rule(P.Reshape(x, P.one_of(*COMPUTED)(shared=True), name="node"), set="default", looks_further=True)
+@rule(P.Reshape(x, P.one_of(*GIVING_SHAPES)(shared=True), name="node"), set="default", looks_further=True)
 def reshape_to_computed_shape(op, x, node):
     """A shape that is computed although numbers, 0 and -1 say the same, perhaps of a tensor with more axes.
 
@@ -200,7 +200,7 @@ def squeeze_squeeze(op, x, axes, removed):
 
 @rule(
     P.one_of("Flatten", "Squeeze", "Unsqueeze")(
-        P.one_of(*MOVES)(name="inner"), optional("axes"), name="outer"
+        P.one_of(*RESHAPES)(name="inner"), optional("axes"), name="outer"
     ),
     set="default",
 )
@@ -256,8 +256,8 @@ def reduced_axes(node: ir.Node) -> set[int] | None:
 
 
 @rule(
-    P.one_of(*MOVES)(
-        one_or_two(P.one_of(*MOVES)(name="inner"), "first", "second"), optional("axes"), name="outer"
+    P.one_of(*RESHAPES)(
+        one_or_two(P.one_of(*RESHAPES)(name="inner"), "first", "second"), optional("axes"), name="outer"
     ),
     set="default",
 )

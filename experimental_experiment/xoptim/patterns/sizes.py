@@ -25,7 +25,7 @@ from experimental_experiment.xoptim.spans import told_axes
 
 x, y = var("x"), var("y")
 
-UNARY, BINARY = ("Abs", "Neg"), ("Add", "Div", "Max", "Min", "Mod", "Mul", "Sub")
+OF_ONE_SIZE, OF_TWO_SIZES = ("Abs", "Neg"), ("Add", "Div", "Max", "Min", "Mod", "Mul", "Sub")
 """Operators on the integers that sizes are."""
 
 MOST_NODES = 256
@@ -35,7 +35,7 @@ SIZE = P.Squeeze(x, optional("axes"), shared=True) | P.Gather(x, const("position
 
 
 @rule(
-    P.one_of(*UNARY)(SIZE) | P.one_of(*BINARY)(SIZE, y) | P.one_of(*BINARY)(y, SIZE),
+    P.one_of(*OF_ONE_SIZE)(SIZE) | P.one_of(*OF_TWO_SIZES)(SIZE, y) | P.one_of(*OF_TWO_SIZES)(y, SIZE),
     set="default",
     looks_further=True,
 )
@@ -90,7 +90,7 @@ def becomes_vectors(root: ir.Node) -> bool:
 def is_number(node: ir.Node) -> bool:
     """Whether a node computes an integer without an axis, of such ones."""
     return (
-        is_of(node, *UNARY, *BINARY)
+        is_of(node, *OF_ONE_SIZE, *OF_TWO_SIZES)
         and node.outputs[0].dtype is ir.DataType.INT64
         and not node.outputs[0].is_graph_output()
         and all(

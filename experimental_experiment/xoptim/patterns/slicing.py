@@ -19,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.masks import REACH
+from experimental_experiment.xoptim.patterns.positions import REACH
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import are_different, same_sizes
 from experimental_experiment.xoptim.spans import (
