@@ -36,9 +36,9 @@ def step(below, name: str) -> Either:
     )
 
 
-def one_or_two(below, first: str, second: str) -> Either:
-    """An elementwise operator, called *second*, over *below*, perhaps with a *first* one between them."""
-    return step(below | step(below, first), second)
+def one_or_two(below) -> Either:
+    """An elementwise operator, called ``second``, over *below*, perhaps with one called ``first`` between them."""
+    return step(below | step(below, "first"), "second")
 
 
 def redone(

@@ -256,9 +256,7 @@ def reduced_axes(node: ir.Node) -> set[int] | None:
 
 
 @rule(
-    P.one_of(*RESHAPES)(
-        one_or_two(P.one_of(*RESHAPES)(name="inner"), "first", "second"), optional("axes"), name="outer"
-    ),
+    P.one_of(*RESHAPES)(one_or_two(P.one_of(*RESHAPES)(name="inner")), optional("axes"), name="outer"),
     set="default",
 )
 def reshape_elementwise_reshape(op, inner, first, second, outer):

@@ -95,7 +95,7 @@ def transpose_ones(op, x, node):
 
 
 @rule(
-    P.Transpose(one_or_two(P.Transpose(x, name="inner"), "first", "second"), name="outer"),
+    P.Transpose(one_or_two(P.Transpose(x, name="inner")), name="outer"),
     set="default",
 )
 def transpose_elementwise_transpose(op, x, inner, first, second, outer):
