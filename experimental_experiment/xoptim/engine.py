@@ -124,7 +124,7 @@ class Rewriter(Emitter):
         self.graph.insert_after(node, self.written)
 
     def once(self, op_type: str, table: ir.Value, *others: ir.Value, **attributes: Any) -> ir.Value:
-        """A node of a table and constants, or the table again, right behind it for all who read it: it is written the first time."""
+        """The result of an operator of a table and constants, or of the table twice: one node, right behind the table, for all who ask for it."""
         source, inputs = table.producer(), (table, *others)
         key = op_type, inputs, tuple(attributes.items())
         is_here = self.graph is self.context.root if source is None else source.graph is self.graph

@@ -19,7 +19,8 @@ RANDOM = frozenset(
 """Two of these are not equal, whatever their inputs; a Dropout may be one in training."""
 
 COUNTED = frozenset(("Attention", "BatchNormalization"))
-"""The number of results says what they do: train; join past and present, which onnxruntime 1.31 refuses to do for nobody."""
+"""Operators whose number of results says what they do: a BatchNormalization trains; an Attention joins past and present, all of which
+onnxruntime 1.31 wants to be read."""
 
 MOST_COMPARED = 64
 """Tensors of more elements are not compared as attributes."""

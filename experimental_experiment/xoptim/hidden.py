@@ -1,4 +1,5 @@
-"""What onnx's inference of whole models is not shown, as it would end the process or know sizes that are others; what it is shown in bodies.
+"""What onnx's inference sees of a model. Nodes that end its process, or of which it infers wrong sizes, are hidden from it; bodies are given the
+constants of the graphs around them, as it looks for constants in the body alone.
 
 Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0. In opset 10, what a Slice leaves of an axis
 has the name of all of it. A Slice backwards to the largest integer is empty, where onnxruntime goes to the first element.
@@ -34,7 +35,7 @@ FOLLOWED = frozenset(
 """Operators whose results inference computes, where these are sizes."""
 
 IN_A_ROW = frozenset(("Add", "Concat", "Mul", "Slice", "Sub"))
-"""Those of which it takes the elements of a matrix for those of a vector."""
+"""Operators whose results inference takes for vectors where they are matrices."""
 
 
 @contextlib.contextmanager
@@ -108,8 +109,9 @@ def is_misread(node: ir.Node) -> bool:
 
 
 def is_shown(node: ir.Node) -> bool:
-    """Whether inference knows where a Slice begins and ends; its steps are 1: of others it takes an end of 2 ** 63 - 1 for another one than
-    onnxruntime.
+    """Whether inference knows where a Slice begins and ends, and its steps are 1.
+
+    With other steps, inference reads an end of 2 ** 63 - 1 otherwise than onnxruntime does.
     """
     for value in filter(None, node.inputs[1:]):
         producer = value.producer()
@@ -120,7 +122,7 @@ def is_shown(node: ir.Node) -> bool:
 
 @contextlib.contextmanager
 def shown(graph: ir.Graph, nodes: Iterable[ir.Node]) -> Iterator[None]:
-    """While this lasts, bodies have the small constants of graphs around them that their *nodes* read: inference looks for them there only."""
+    """While this lasts, each body has copies of the small constants that its *nodes* read from the graphs around it."""
     added: list[ir.Value] = []
     for node in nodes:
         if node.graph is graph or not isinstance(node.graph, ir.Graph):
@@ -141,7 +143,7 @@ def shown(graph: ir.Graph, nodes: Iterable[ir.Node]) -> Iterator[None]:
 
 
 def know_hidden(nodes: Iterable[ir.Node], opset: int) -> bool:
-    """Give the results of nodes that were hidden the types and the shapes that each alone tells; whether one is new."""
+    """Infer each of the nodes that were hidden by itself; return whether a result has got a type or a shape that it did not have."""
     known = False
     for node in nodes:
         before = [(value.type, value.shape) for value in node.outputs]

@@ -52,7 +52,7 @@ Nodes = dict[ir.Graph | ir.Function, list[ir.Node]]
 """The nodes of each graph and function, those of bodies included, in order."""
 
 COPYING = frozenset(("Identity", "OptionalGetElement"))
-"""Operators whose results may be no tensors either, as their inputs."""
+"""Operators whose results have the type of their input, which may be no tensor."""
 
 
 RECURRENT = frozenset(("GRU", "LSTM", "RNN"))
@@ -86,8 +86,8 @@ NO_SIZES = frozenset(("?", "None", "-1"))
 def declared_interface(model: ir.Model) -> Iterator[None]:
     """After this, the inputs and outputs have the types that they have now: inference makes up names of sizes, users read these.
 
-    While it lasts, a size of -1 or `NO_SIZES` is unknown, and in a file of others one of an output that has a name: it is usual to give
-    an input and an output the same names, also where the model cuts or pads them.
+    While it lasts, a size of -1 or `NO_SIZES` is unknown. So are the sizes of outputs that have names in a file of another exporter: such files
+    give an input and an output the same names, also where the model cuts or pads them.
     """
     graph = model.graph
     inputs = [(value, value.shape) for value in graph.inputs]
@@ -338,7 +338,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
 
 
 def has_restored(node: ir.Node, given: Mapping[ir.Value, tuple]) -> bool:
-    """Give sequences the types that they had, also those that bodies carry: onnx-ir reads theirs as tensors. Whether one had another."""
+    """Give sequences the types that they had, also those that bodies carry: onnx-ir reads theirs as tensors. Returns whether a type changed."""
     found: dict[ir.Value, tuple] = {}
     sources = [output for body in bodies_of(node) for output in body.outputs]
     sources += node.inputs if node.op_type in COPYING else ()

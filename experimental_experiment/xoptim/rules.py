@@ -48,9 +48,9 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
 def once_more(
     op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], outputs: int | None = None, **changed: Any
 ) -> Sequence[ir.Value]:
-    """The results of *node*, or so many *outputs*, as `again` writes them, but no row of the runtime is asked.
+    """The results of *node*, or so many *outputs*, written with other inputs and some attributes *changed*. Unlike `again` it asks no row of the runtime.
 
-    For operators that are written where none is needed: what a row wants otherwise, as halves in float32, stood there before.
+    It is for rules that only give an operator other inputs: what a row would write otherwise, as halves in float32, stood there before.
     """
     count = len(node.outputs) if outputs is None else outputs
     return op.append(node.op_type, inputs, attributes_of(node) | changed, count, node.domain).outputs

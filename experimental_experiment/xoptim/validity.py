@@ -120,10 +120,10 @@ def contradiction(
 
 
 def may_run(node: ir.Node, opset: int) -> bool:
-    """Whether a node of known types does not contradict its operator: one of a branch that is never taken may, and numpy raises what it likes.
+    """Whether ONNX's inference accepts a node whose types are known, before numpy computes it.
 
-    Cost: about 10 microseconds, for a node whose inputs are constants. Source of semantics: ONNX's inference, which does not count what a
-    Reshape takes: `is_beyond_numpy` does.
+    A node in a branch that is never taken may be invalid, and numpy may raise any error for it. Inference does not count the elements that a
+    Reshape takes: `is_beyond_numpy` does. Cost: about 10 microseconds, for a node whose inputs are constants.
     """
     given = [value for value in node.inputs if value is not None]
     schema = inferred_as(node.op_type, opset, node.domain)[1]

@@ -80,7 +80,10 @@ def compute_weights(
 
 
 def parts_of(results: Iterable[ir.Value]) -> list[ir.Value]:
-    """The last values, of those that *results* are computed from, that are small or take no more room than what only they are computed from."""
+    """The values nearest to *results*, of those that they are computed from, that may be stored.
+
+    Such a value is small, or takes no more room than the weights that nothing but its computation reads.
+    """
     found: dict[ir.Value, None] = {}
     waiting, seen = list(results), set(results)
     while waiting:
@@ -171,7 +174,7 @@ def groups(nodes: Sequence[ir.Node]) -> list[list[ir.Node]]:
 
 
 def joining(node: ir.Node) -> list[ir.Value]:
-    """The values that make whoever reads or gives one of them too part of the same group."""
+    """The values that put two nodes into one group, when each of them reads or gives one of these."""
     large = [
         value
         for value in node.inputs

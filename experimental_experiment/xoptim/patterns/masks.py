@@ -30,7 +30,7 @@ from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, is_sa
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 
 KEEPING_SIGNS = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""What keeps the sign of numbers, and whether there is one."""
+"""Operators whose results have the signs of the numbers that they are given."""
 
 
 @rule(P.Where(mask, a, b), set="default", looks_further=True)
@@ -193,7 +193,7 @@ def is_true(mask: ir.Value, reach: int = REACH) -> bool:
 
 
 def is_false(mask: ir.Value) -> bool:
-    """Whether a mask is false wherever it is: a constant, positions that tell one text from no other."""
+    """Whether a mask is false wherever it is: a constant, or one number for all positions, see `uniform`."""
     array = array_of(mask)
     return uniform(mask) is False if array is None else not array.any()
 

@@ -80,7 +80,7 @@ def place_of(values: Sequence[ir.Value], axis: int, offset: int) -> int | None:
 
 
 def is_beside_another(node: ir.Node, axis: int) -> bool:
-    """Whether a Slice is joined to another one of the same value, which may be one with it: `concat_of_neighbours`."""
+    """Whether a Concat joins a Slice to another Slice of the same value: `concat_of_neighbours` may make one of both."""
     reader = only_reader(node.outputs[0], "Concat")
     if reader is None or axis_of(reader) != axis:
         return False
@@ -96,7 +96,10 @@ def is_beside_another(node: ir.Node, axis: int) -> bool:
 
 
 def joined_at_once(op, concat: ir.Node, axis: int) -> dict[ir.Value, ir.Value] | None:
-    """The value of a Concat joined from all its parts, which `concat_concat` leaves to the rules that take it apart; None when it is."""
+    """Replace a Concat by one that joins all parts at once; None when it does so already.
+
+    `concat_concat` leaves a Concat as it is while a rule takes it apart, which calls this where it cannot.
+    """
     parts = parts_of(concat.inputs, axis) if op.graph is concat.graph else concat.inputs
     if len(parts) == len(concat.inputs):
         return None
@@ -108,7 +111,7 @@ def joined_at_once(op, concat: ir.Node, axis: int) -> dict[ir.Value, ir.Value] |
 def part_around(
     values: Sequence[ir.Value], axis: int, start: int, end: int
 ) -> tuple[ir.Value, int, int] | None:
-    """The one of the joined *values* that a slice takes elements of, and which; None when it takes those of several, or this is unknown."""
+    """Which of the joined *values* has all the elements of a slice, and its start and end there; None when several have some, or unknown."""
     *others, last = values
     for value in others:
         size = None if value.shape is None else value.shape[axis]
@@ -155,8 +158,9 @@ def is_joined_on(value: ir.Value, axis: int) -> bool:
 
 
 def is_taken_apart(value: ir.Value, axis: int) -> bool:
-    """Whether all that is read of a joined value are rows of this axis, to be joined to others along it: a buffer that one row after the
-    other is written to. `slice_of_concat` takes them.
+    """Whether all readers of a joined value take rows along this axis, and one of them has its rows joined to others along it.
+
+    So is a buffer read to which one row after the other is written; `slice_of_concat` takes it apart.
     """
     uses = () if value.is_graph_output() else value.uses()
     joined, graph = False, value.producer().graph

@@ -145,7 +145,10 @@ def array_of(value: ir.Value | None, reach: int = REACH) -> np.ndarray | None:
 
 
 def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | None:
-    """The number that a value holds everywhere, None when it may hold several: what positions that follow one another tell of a text."""
+    """The number that a value holds everywhere, None when it may hold several.
+
+    Positions that follow one another, for example, give 0 wherever a model computes the number of the text that a token belongs to.
+    """
     tensor = constant_of(value)
     if tensor is not None:
         array = tensor.numpy() if 0 < tensor.size <= MOST_ELEMENTS else None

@@ -61,7 +61,10 @@ def vector_of(op, size: ir.Value) -> ir.Value:
 
 
 def becomes_vectors(root: ir.Node) -> bool:
-    """Whether all that is computed with *root* is of sizes and of constants, and becomes vectors of one element; asked once for all of it."""
+    """Whether *root* and all nodes computed with it take sizes and constants alone, so that all become vectors of one element.
+
+    A positive answer is kept with each of these nodes.
+    """
     if ALONE in root.outputs[0].meta:
         return True
     members, waiting = {root}, [root]
