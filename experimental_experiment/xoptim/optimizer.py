@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
@@ -57,6 +58,17 @@ COPYING = frozenset(("Identity", "OptionalGetElement"))
 
 RECURRENT = frozenset(("GRU", "LSTM", "RNN"))
 """Operators behind which torch.onnx.export may write sizes of its example."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What `optimize` is asked to do with a model, see its arguments; *rules* are all of them."""
+
+    rules: list[Rule]
+    options: OptimizationOptions
+    report: Report
+    runtime: str
+    special_values: bool
 
 
 @contextlib.contextmanager
@@ -145,43 +157,32 @@ def optimize(
     target = from_proto(model) if is_proto else model
     restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
-    everything = [*rules, *options.rules]
-    graph = target.graph
-    with open_defaults(graph), declared_interface(target), lowered_constants(target):
-        rewrite_all(target, everything, options, report, runtime, special_values, progress)
+    request = Request([*rules, *options.rules], options, report, runtime, special_values)
+    with open_defaults(target.graph), declared_interface(target), lowered_constants(target):
+        rewrite_all(target, request, progress)
     write_for(target, runtime)
     report.seconds += time.perf_counter() - start
     return to_proto(target) if is_proto else target
 
 
-def rewrite_all(
-    target: ir.Model,
-    everything: list[Rule],
-    options: OptimizationOptions,
-    report: Report,
-    runtime: str,
-    special_values: bool,
-    progress: Progress,
-) -> None:
+def rewrite_all(target: ir.Model, request: Request, progress: Progress) -> None:
     """Rewrite the graph and the local functions of a model by rules until none applies."""
-    check_rules(everything)
+    options, report = request.options, request.report
+    check_rules(request.rules)
     # what nothing reads would still count as a user of what it reads
     nodes = all_nodes(target, options.remove_unused)
     for root, members in nodes.items():
         check_nodes(members, root.opset_imports)
     unranked: list[ir.Value] = []
     made_up: set[str] = set()
-    if everything or options.constant_folding:
+    if request.rules or options.constant_folding:
         nodes[target.graph], unranked = prepare(target, nodes[target.graph], made_up)
     count = sum(map(len, nodes.values()))
     report.nodes_before += count
     learned, is_clean, step = True, True, progress("optimize", count)
     by_rules: set[ir.Node] = set()
     while learned:
-        changes = [
-            rewrite(root, members, everything, options, report, runtime, special_values, step)
-            for root, members in nodes.items()
-        ]
+        changes = [rewrite(root, members, request, step) for root, members in nodes.items()]
         step = nothing
         by_rules.update(*(written for _, _, written in changes))
         has_changed, may_tell = (any(change[position] for change in changes) for position in (0, 1))
@@ -399,24 +400,18 @@ def correct_ranks(graph: ir.Graph) -> None:
 
 
 def rewrite(
-    root: ir.Graph | ir.Function,
-    nodes: list[ir.Node],
-    rules: list[Rule],
-    options: OptimizationOptions,
-    report: Report,
-    runtime: str,
-    special_values: bool,
-    step: Callable[[], object],
+    root: ir.Graph | ir.Function, nodes: list[ir.Node], request: Request, step: Callable[[], object]
 ) -> tuple[bool, bool, set[ir.Node]]:
     """Apply rules to one graph, or one local function, and share its expressions, until neither changes anything.
 
     Each of its *nodes* is a *step*. Returns whether something has changed, whether this may tell sizes, and the nodes that rules wrote.
     """
+    options, report = request.options, request.report
     start, has_changed = len(report.applications), False
-    folds = options.constant_folding
+    rules, folds = request.rules, options.constant_folding
     if isinstance(root, ir.Function) and any(map(reads_its_caller, nodes)):
         rules, folds = [], False  # which would take what the caller gives for the default
-    context = context_of(root, nodes, runtime, special_values)
+    context = context_of(root, nodes, request)
     engine = Engine(root, context, rules, report, folds=folds)
     if options.common_subexpressions and share_expressions(root):
         nodes, has_changed = nodes_of(root), True
@@ -444,11 +439,10 @@ def reads_its_caller(node: ir.Node) -> bool:
     return any(attribute.is_ref() for attribute in node.attributes.values())
 
 
-def context_of(
-    root: ir.Graph | ir.Function, nodes: list[ir.Node], runtime: str, special_values: bool
-) -> Context:
+def context_of(root: ir.Graph | ir.Function, nodes: list[ir.Node], request: Request) -> Context:
     """What the emitters of one graph share: its operator sets, the names that are taken, its small constants, each once."""
     domains = root.opset_imports
+    runtime, special_values = request.runtime, request.special_values
     context = Context(
         root, domains.get("", 1), domains=domains, runtime=runtime, special_values=special_values
     )

@@ -48,7 +48,7 @@ def compute_weights(
 ) -> list[ir.Value]:
     """Replace nodes that read weights alone by what they give, where this takes no more room than the weights that are read no more.
 
-    Where it takes more, the last results before that take less are: those of a network behind which positions are looked up. So are
+    Where it takes more, the values nearest to it that take less are stored: what a network gives, behind which positions are looked up. So are
     results of up to `POSITIONS` elements, as the distances of tokens of a known number and what a table says of them.
 
     They are computed whenever they are read, which takes no memory before the model is written. Weights of other files stay there, so
