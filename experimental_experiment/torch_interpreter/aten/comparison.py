@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.reduction import any_dim, extreme
+from experimental_experiment.torch_interpreter.aten.reduction import any_dim
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype, rounded_operands
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -79,16 +79,22 @@ def truth(op, value: ir.Value) -> ir.Value:
 # ---- the larger, the smaller
 
 
-@translates(aten.maximum.default)
+@translates(aten.maximum.default, aten.max.other)
 def maximum(op, self, other):
     """The larger of two elements, NaN when one is."""
     return extreme(op, "Max", "Or", self, other)
 
 
-@translates(aten.minimum.default)
+@translates(aten.minimum.default, aten.min.other)
 def minimum(op, self, other):
     """The smaller of two elements, NaN when one is."""
     return extreme(op, "Min", "And", self, other)
+
+
+def extreme(op, op_type: str, of_booleans: str, self: Any, other: Any) -> ir.Value:
+    """Max or Min of two operands, a logical operator for booleans."""
+    self, other = promote(op, self, other)
+    return op.emit(of_booleans if self.dtype == BOOL else op_type, (self, other))
 
 
 @translates(aten.fmax.default)

@@ -13,6 +13,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.arithmetic import mul, pow_
 from experimental_experiment.torch_interpreter.aten.comparison import filled
+from experimental_experiment.torch_interpreter.aten.exponential import exp2
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import (
     cast,
@@ -95,15 +96,10 @@ def parts(op, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     size = op.Where(special, op.constant(1, x.dtype), size)
     guess = op.Add(op.Floor(op.Mul(op.Log(size), 1 / math.log(2))), 1.0)
     first = op.Floor(op.Mul(guess, 0.5))  # divide twice: 2 ** guess may be infinite
-    mantissa = op.Div(op.Div(size, power_of_two(op, first)), power_of_two(op, op.Sub(guess, first)))
+    mantissa = op.Div(op.Div(size, exp2(op, first)), exp2(op, op.Sub(guess, first)))
     # the logarithm may be one off beside a power of two
     off = op.Sub(op.CastLike(op.GreaterOrEqual(mantissa, 1.0), x), op.CastLike(op.Less(mantissa, 0.5), x))
-    return op.Div(mantissa, power_of_two(op, off)), op.Add(guess, off), special
-
-
-def power_of_two(op, exponent: ir.Value) -> ir.Value:
-    """``2 ** exponent``, exact."""
-    return op.Pow(op.constant(2, exponent.dtype), exponent)
+    return op.Div(mantissa, exp2(op, off)), op.Add(guess, off), special
 
 
 def bits_of(op, x: ir.Value) -> ir.Value:
@@ -123,7 +119,7 @@ def nextafter(op, self, other):
     inwards = op.And(op.Equal(mantissa, 0.5), op.Not(op.Equal(up, op.Greater(x, 0.0))))
     exponent = op.Sub(exponent, op.CastLike(inwards, x))
     exponent = op.Where(op.Equal(x, 0.0), op.constant(smallest, x.dtype), op.Max(exponent, float(smallest)))
-    step = power_of_two(op, op.Sub(exponent, float(bits)))
+    step = exp2(op, op.Sub(exponent, float(bits)))
     moved = op.Add(x, op.Where(up, step, op.Neg(step)))
     last = math.ldexp(1 - 2.0**-bits, largest)
     moved = op.Where(op.IsInf(x), op.Mul(op.Sign(x), last), moved)

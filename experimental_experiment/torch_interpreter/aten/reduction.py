@@ -14,7 +14,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.sorting import comparable
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.promotion import float_dtype, promote
+from experimental_experiment.torch_interpreter.promotion import float_dtype
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -111,12 +111,6 @@ def max_dim(op, self, dim, keepdim):
     return selected(op, "ReduceMax", "ArgMax", self, dim, keepdim)
 
 
-@translates(aten.max.other)
-def max_other(op, self, other):
-    """The larger of two; NaN when one is."""
-    return extreme(op, "Max", "Or", self, other)
-
-
 @translates(aten.mean.default)
 def mean(op, self, dtype):
     """The mean of all elements."""
@@ -140,12 +134,6 @@ def min_(op, self):
 def min_dim(op, self, dim, keepdim):
     """The smallest element along one axis and the index of the first one."""
     return selected(op, "ReduceMin", "ArgMin", self, dim, keepdim)
-
-
-@translates(aten.min.other)
-def min_other(op, self, other):
-    """The smaller of two; NaN when one is."""
-    return extreme(op, "Min", "And", self, other)
 
 
 @translates(aten.nanmean.default)
@@ -231,12 +219,6 @@ def count(op, self, dim) -> int | ir.Value:
     if len(sizes) == 1:
         return sizes[0]
     return op.Size(self) if len(sizes) == rank(self) else op.ReduceProd(op.shape(sizes), keepdims=0)
-
-
-def extreme(op, op_type: str, of_booleans: str, self, other) -> ir.Value:
-    """Max or Min of two operands, a logical operator for booleans."""
-    self, other = promote(op, self, other)
-    return op.emit(of_booleans if self.dtype == BOOL else op_type, (self, other))
 
 
 def position(op, op_type: str, self, dim, keepdim=False) -> ir.Value:

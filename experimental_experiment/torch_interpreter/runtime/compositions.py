@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.cumulative import multiply, running
-from experimental_experiment.torch_interpreter.aten.floating_point import parts, power_of_two, signbit
+from experimental_experiment.torch_interpreter.aten.exponential import exp2
+from experimental_experiment.torch_interpreter.aten.floating_point import parts, signbit
 from experimental_experiment.torch_interpreter.emitter import INT64_MIN
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.promotion import rounded_once
@@ -46,7 +47,7 @@ def bits_from_the_value(op, x, *, to):
         return None
     mantissa, exponent, special = parts(op, x)
     stored = op.Max(exponent, -1021.0)
-    digits = op.Mul(mantissa, power_of_two(op, op.Add(op.Sub(exponent, stored), 53.0)))
+    digits = op.Mul(mantissa, exp2(op, op.Add(op.Sub(exponent, stored), 53.0)))
     field = op.Mul(op.Cast(op.Add(stored, 1021.0), to=INT64), 1 << 52)
     bits = op.Add(field, op.Cast(digits, to=INT64))
     of_special = op.Where(op.IsNaN(x), op.constant(0x7FF8 << 48), op.constant(0x7FF << 52))
