@@ -16,6 +16,7 @@ import onnx
 import torch
 
 from experimental_experiment.comparison import compare, eager_outputs, run, session
+from experimental_experiment.helpers import subgraphs
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET
 from experimental_experiment.torch_interpreter.conversion import OPSETS as SUPPORTED
@@ -84,7 +85,7 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node
         for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+            for _, inner in subgraphs(attribute):
                 yield from nodes_of(inner)
 
 

@@ -22,7 +22,7 @@ from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
 from experimental_experiment.torch_interpreter.conversion import to_ir
-from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, save, workplace
+from experimental_experiment.torch_interpreter.files import EXTERNAL_THRESHOLD, locations, save, workplace
 
 torch.manual_seed(0)
 
@@ -106,6 +106,18 @@ class TestFiles(ExporterTestCase):
         for name in ("model.onnx", "model.onnx.data"):
             shutil.move(self.folder / name, moved / name)
         self.assert_file_runs_as(moved / "model.onnx", module)
+
+    def test_the_weights_of_all_bodies_are_found(self):
+        graphs = []
+        for name in ("body", "first", "second"):
+            weight = onnx.TensorProto(name=name, data_location=onnx.TensorProto.EXTERNAL)
+            weight.external_data.add(key="location", value=f"{name}.data")
+            graphs.append(onnx.GraphProto(name=name, initializer=[weight]))
+        body, *several = graphs
+        node = onnx.helper.make_node("OfBodies", [], ["y"], domain="local", body=body, several=several)
+        model = onnx.ModelProto(graph=onnx.GraphProto(node=[node]))
+        found = {entry.value for entry in locations(model)}
+        self.assertEqual({"body.data", "first.data", "second.data"}, found)
 
     def test_a_model_replaces_another(self):
         for module in (large(), small(), large()):

@@ -14,6 +14,7 @@ import torch
 from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.comparison import run
+from experimental_experiment.helpers import subgraphs
 from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
@@ -162,7 +163,7 @@ def read_by(node: onnx.NodeProto) -> list[str]:
     """The names that a node and its bodies read."""
     found = [name for name in node.input if name]
     for attribute in node.attribute:
-        for graph in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
+        for _, graph in subgraphs(attribute):
             own = {value.name for value in [*graph.input, *graph.initializer]}
             own.update(name for inner in graph.node for name in inner.output)
             outer = [name for inner in graph.node for name in read_by(inner)]

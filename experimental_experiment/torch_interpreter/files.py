@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import onnx
 import onnx_ir as ir
 
+from experimental_experiment.helpers import subgraphs
 from experimental_experiment.protos import complete, names_apart
 from experimental_experiment.reading import read
 from experimental_experiment.whole import refuse_devices
@@ -219,7 +220,7 @@ def locations(proto: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
         for tensor in graph.initializer:
             yield from (entry for entry in tensor.external_data if entry.key == "location")
         for node in graph.node:
-            graphs += [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+            graphs += [body for attribute in node.attribute for _, body in subgraphs(attribute)]
 
 
 @contextlib.contextmanager
