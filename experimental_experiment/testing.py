@@ -20,6 +20,7 @@ from experimental_experiment.helpers import subgraphs
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET
 from experimental_experiment.torch_interpreter.conversion import OPSETS as SUPPORTED
+from experimental_experiment.torch_interpreter.dynamic_shapes import taken_as_call
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce
 from experimental_experiment.torch_interpreter.inference import schema_of
 from experimental_experiment.torch_interpreter.runtime import table
@@ -115,13 +116,6 @@ def without_row(name: str):
     finally:
         table.ROWS.insert(position, row)
         table.active.cache_clear()
-
-
-def as_call(given: Sequence[Any]) -> tuple[tuple, Mapping[str, Any] | None]:
-    """Arguments and keyword arguments, from a tuple of arguments or from both."""
-    if len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
-        return given[0], given[1]
-    return tuple(given), None
 
 
 class ExporterTestCase(unittest.TestCase):
@@ -240,7 +234,7 @@ class ExporterTestCase(unittest.TestCase):
         Returns the first model.
         """
         options["export_options"] = CapturedOnce(export_options or ExportOptions())
-        calls = [(args, kwargs), *map(as_call, others)]
+        calls = [(args, kwargs), *map(taken_as_call, others)]
 
         @functools.cache  # once for all versions: eager compiles control flow
         def expected() -> list[list[torch.Tensor]]:

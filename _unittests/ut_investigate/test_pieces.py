@@ -14,6 +14,7 @@ import torch
 
 from _unittests.ut_investigate.holder import Choice, Deep, Guarded
 from experimental_experiment.investigate import piece_by_piece
+from experimental_experiment.investigate.pieces import calls_of
 from experimental_experiment.investigate.recording import DYNAMIC, Call, inferred_shapes, record
 from experimental_experiment.testing import ExporterTestCase
 
@@ -282,7 +283,10 @@ class TestPieces(ExporterTestCase):
                 torch.ones(2),
             ),
             "the list of calls is empty": (Deep(), []),
-            "a call is a tuple, a dict or a pair (tuple, dict), not int": (Deep(), [3]),
+            "a call is a tuple of arguments, a dict of keyword arguments or a pair of both, not int": (
+                Deep(),
+                [3],
+            ),
             "kwargs belongs to a single call: give pairs (args, kwargs) in the list": (
                 Deep(),
                 CALLS,
@@ -293,6 +297,11 @@ class TestPieces(ExporterTestCase):
             with self.subTest(message), self.assertRaises(TypeError) as caught:
                 piece_by_piece(*arguments)
             self.assertEqual(str(caught.exception), message)
+
+    def test_a_dict_that_is_a_positional_argument(self):
+        self.assertEqual(
+            calls_of([((1,), {0: 2}), ((1,), {"x": 2})], None), [(((1,), {0: 2}), {}), ((1,), {"x": 2})]
+        )
 
     def test_page(self):
         with tempfile.TemporaryDirectory() as folder:

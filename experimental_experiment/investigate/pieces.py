@@ -26,6 +26,7 @@ from experimental_experiment.investigate.reproduction import Unreproducible, wri
 from experimental_experiment.investigate.tree import Piece, Pieces
 from experimental_experiment.investigate.written import written
 from experimental_experiment.progress import Progress, silent
+from experimental_experiment.torch_interpreter.dynamic_shapes import taken_as_call
 from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError
 
 FAMILIES = (
@@ -105,24 +106,7 @@ def calls_of(args: Any, kwargs: Mapping[str, Any] | None) -> list[tuple[tuple, d
         raise TypeError("kwargs belongs to a single call: give pairs (args, kwargs) in the list")
     if not args:
         raise TypeError("the list of calls is empty")
-    calls: list[tuple[tuple, dict[str, Any]]] = []
-    for call in args:
-        if isinstance(call, torch.Tensor):
-            calls.append(((call,), {}))
-        elif isinstance(call, Mapping):
-            calls.append(((), dict(call)))
-        elif (
-            isinstance(call, tuple)
-            and len(call) == 2
-            and isinstance(call[0], tuple)
-            and isinstance(call[1], dict)
-        ):
-            calls.append((call[0], dict(call[1])))
-        elif isinstance(call, tuple):
-            calls.append((call, {}))
-        else:
-            raise TypeError(f"a call is a tuple, a dict or a pair (tuple, dict), not {type(call).__name__}")
-    return calls
+    return [taken_as_call(call) for call in args]
 
 
 class Taker:

@@ -516,7 +516,7 @@ def declared_ranges(
 
 def kept_axes(module: torch.fx.GraphModule) -> Iterator[Assumed]:
     """The symbolic sizes of the axes that squeezes keep: they are not 1, as in the example."""
-    for node in calls_of(module, SQUEEZES):
+    for node in calls_to(module, SQUEEZES):
         shape = node.args[0].meta["val"].shape
         given = node.args[1] if len(node.args) > 1 else range(len(shape))
         axes = [shape[axis] for axis in (given if isinstance(given, Iterable) else [given]) if shape]
@@ -529,7 +529,7 @@ def kept_axes(module: torch.fx.GraphModule) -> Iterator[Assumed]:
 
 def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
     """The symbolic sizes that slices of a known size are long enough for, as torch takes each for at least 2; those that others do not exceed."""
-    for node in calls_of(module, SLICES):
+    for node in calls_to(module, SLICES):
         self, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
         size, length = self.meta["val"].shape[dim], node.meta["val"].shape[dim]
         if not isinstance(size, torch.SymInt) or not isinstance(step, int):
@@ -545,7 +545,7 @@ def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
             yield size, sympy.Ge(size.node.expr, least), source_line(node)
 
 
-def calls_of(
+def calls_to(
     module: torch.fx.GraphModule, targets: Iterable[torch._ops.OpOverload]
 ) -> Iterator[torch.fx.Node]:
     """The calls of some operators, also those in the bodies of branches and loops."""
