@@ -120,6 +120,9 @@ CARRIERS = {
 }
 """The dtypes that numpy lacks, and the integers of the same bits."""
 
+SHORT = {onnx_dtype(dtype).numpy(): dtype for dtype in CARRIERS}
+"""The dtypes of ml_dtypes that stand for them."""
+
 
 def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     """A tensor as onnxruntime sees it."""
@@ -135,8 +138,7 @@ def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
     """A tensor of onnxruntime as torch sees it."""
     dtype = torch_dtype(value)
     if dtype not in CARRIERS:
-        array = np.array(value.numpy())
-        return torch.from_numpy(array.view(array.dtype.str))  # uint64 comes as C's unsigned long long
+        return tensor_of(value.numpy())
     tensor = torch.empty(value.shape(), dtype=dtype)
     ctypes.memmove(tensor.data_ptr(), value.data_ptr(), tensor.nbytes)
     return tensor
@@ -149,27 +151,32 @@ def torch_dtype(value: onnxruntime.OrtValue) -> torch.dtype | None:
 
 def array_to_ort(array: np.ndarray) -> onnxruntime.OrtValue:
     """An array as onnxruntime sees it, the dtypes that numpy lacks being those of ml_dtypes."""
-    tensor = carried(array)
-    if tensor is not None:
-        return to_ort(tensor)
+    if array.dtype in SHORT:
+        return to_ort(tensor_of(array))
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
-
-
-def carried(array: np.ndarray) -> torch.Tensor | None:
-    """An array of a dtype that numpy lacks as a tensor, None for an array of another one."""
-    for dtype, carrier in CARRIERS.items():
-        if array.dtype == onnx_dtype(dtype).numpy():
-            bits = np.ascontiguousarray(array).reshape(array.shape)
-            return torch.from_numpy(bits.view(str(carrier).removeprefix("torch."))).view(dtype)
-    return None
 
 
 def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:
     """A tensor of onnxruntime as an array, the inverse of `array_to_ort`."""
     dtype = torch_dtype(value)
-    if dtype in CARRIERS:
-        return from_ort(value).view(CARRIERS[dtype]).numpy().view(onnx_dtype(dtype).numpy())
-    return value.numpy()
+    return array_of(from_ort(value)) if dtype in CARRIERS else value.numpy()
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor as numpy sees it, in a dtype of ml_dtypes where numpy has none; no copy unless it must be one."""
+    if tensor.dtype in CARRIERS:
+        bits = tensor.view(CARRIERS[tensor.dtype])
+        return bits.numpy(force=True).view(onnx_dtype(tensor.dtype).numpy())
+    return tensor.numpy(force=True)
+
+
+def tensor_of(array: np.ndarray) -> torch.Tensor:
+    """The inverse of `array_of`, for an array of any strides: a tensor that owns its memory."""
+    dtype = SHORT.get(array.dtype)
+    array = np.array(array, order="C")
+    if dtype is not None:
+        return torch.from_numpy(array.view(f"u{dtype.itemsize}")).view(dtype)
+    return torch.from_numpy(array.view(array.dtype.str))  # uint64 may come as C's unsigned long long
 
 
 class Elements(NamedTuple):

@@ -11,7 +11,6 @@ import unittest.mock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
 from torch._higher_order_ops.map import map as torch_map
@@ -24,8 +23,6 @@ from experimental_experiment.testing import Call
 from experimental_experiment.torch_interpreter import ExportOptions
 
 Tensors = Sequence[torch.Tensor]
-BFLOAT16 = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)
-"""The type that stands for it in arrays of numpy."""
 
 
 class InContext(torch.nn.Module):
@@ -209,24 +206,10 @@ def in_onnxruntime(model: onnx.ModelProto, inputs: Tensors) -> list[torch.Tensor
 def in_reference(model: onnx.ModelProto, inputs: Tensors) -> list[torch.Tensor]:
     """The outputs that the reference evaluator gives: it reads the standard and nothing else."""
     feeds = {
-        argument.name: as_array(tensor) for argument, tensor in zip(model.graph.input, inputs, strict=True)
+        argument.name: comparison.array_of(tensor)
+        for argument, tensor in zip(model.graph.input, inputs, strict=True)
     }
-    return [as_tensor(output) for output in ExtendedReferenceEvaluator(model).run(None, feeds)]
-
-
-def as_array(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as numpy sees it; bfloat16 is no type of its own."""
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(BFLOAT16)
-    return tensor.numpy()
-
-
-def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """The inverse of `as_array`, for arrays of any strides."""
-    array = np.array(array, order="C")
-    if array.dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return [comparison.tensor_of(output) for output in ExtendedReferenceEvaluator(model).run(None, feeds)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,8 +29,8 @@ class TestDebugBackend(BackendTestCase):
 
     def test_dtypes(self):
         x = torch.randn(3)
-        function = lambda x, b, m: (x * 2, b * 2, ~m, x.sum())
-        args = x, x.bfloat16(), x > 0
+        function = lambda x, b, e, m: (x * 2, b * 2, e.float() * 2, b.to(e.dtype), ~m, x.sum())
+        args = x, x.bfloat16(), x.to(torch.float8_e5m2), x > 0
         self.assert_close(self.debugged(function)(*args), function(*args), "results")
 
     def test_every_result_is_collected(self):

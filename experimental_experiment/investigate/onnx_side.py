@@ -13,7 +13,7 @@ import onnxruntime
 import torch
 from onnx_ir.passes.common import InlinePass
 
-from experimental_experiment.comparison import run
+from experimental_experiment.comparison import array_of, run, tensor_of
 from experimental_experiment.helpers import subgraphs
 from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.reference import ExtendedReferenceEvaluator
@@ -141,22 +141,10 @@ def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> 
     try:
         evaluator = ExtendedReferenceEvaluator(onnx.helper.make_model(part, opset_imports=proto.opset_import))
         with np.errstate(all="ignore"):
-            (result,) = evaluator.run(None, {key: as_array(tensor) for key, tensor in feeds.items()})
-        return as_tensor(result)
+            (result,) = evaluator.run(None, {key: array_of(tensor) for key, tensor in feeds.items()})
+        return tensor_of(result)
     except UNKNOWN:
         return None
-
-
-def as_array(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as onnx.reference sees it, bfloat16 in the type of ml_dtypes."""
-    return ir.tensor(tensor).numpy()
-
-
-def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """The inverse of `as_array`."""
-    if array.dtype == ir.DataType.BFLOAT16.numpy():
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:

@@ -25,10 +25,10 @@ import onnxruntime
 import torch
 from tabulate import tabulate
 
-from experimental_experiment.comparison import array_to_ort
+from experimental_experiment.comparison import array_of, array_to_ort
 from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.helpers import module_path, subgraphs
-from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE, as_array
+from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.plotting.drawing import PACKAGE
 from experimental_experiment.protos import no_model, to_proto
@@ -266,7 +266,7 @@ def arrays_of(
     """Inputs as arrays. Raises TypeError or ValueError for what the graph does not take."""
     if isinstance(feeds, Mapping):
         feeds = {
-            name: as_array(value.detach()) if isinstance(value, torch.Tensor) else value
+            name: array_of(value) if isinstance(value, torch.Tensor) else value
             for name, value in feeds.items()
         }
     refuse_misfits(graph, feeds)

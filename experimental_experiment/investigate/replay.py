@@ -9,13 +9,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.comparison import leaves_of
-from experimental_experiment.investigate.onnx_side import as_tensor
+from experimental_experiment.comparison import leaves_of, tensor_of
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_versions import child_spec
@@ -41,7 +39,7 @@ def operands(program: Program, leaves: Sequence[Any]) -> list[Any]:
     for entry in program.inputs:
         value = next(given) if entry.tensor is None else entry.tensor
         if not isinstance(value, torch.Tensor) and isinstance(value, ir.TensorProtocol):  # of weights=
-            value = as_tensor(np.array(value.numpy()))
+            value = tensor_of(value.numpy())
         is_copied = isinstance(value, torch.Tensor) and (writes or entry.tensor is None)
         held.append(value.detach().clone() if is_copied else value)
     return held

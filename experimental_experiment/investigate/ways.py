@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.comparison import run
+from experimental_experiment.comparison import array_of, run, tensor_of
 from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.gaps import Gap, gap
 from experimental_experiment.investigate.onnx_side import (
@@ -19,8 +19,6 @@ from experimental_experiment.investigate.onnx_side import (
     PLAIN,
     UNKNOWN,
     Given,
-    as_array,
-    as_tensor,
     loaded,
     session_at,
 )
@@ -96,13 +94,13 @@ def by_reference(
     name, size = "onnx.reference", weight_bytes(model)
     if size > LARGEST:
         return Way(name, failure=f"not run, it copies weights and these are {size / 2**30:.1f} GB")
-    feeds = {value.name: as_array(tensor) for value, tensor in zip(model.graph.inputs, inputs)}
+    feeds = {value.name: array_of(tensor) for value, tensor in zip(model.graph.inputs, inputs)}
     ir.external_data.load_to_model(model)
     try:
         evaluator = TimedEvaluator(ir.to_proto(model))
         with np.errstate(all="ignore"):
             results = evaluator.run(list(expected), feeds)
-        outputs = {output: as_tensor(array) for output, array in zip(expected, results)}
+        outputs = {output: tensor_of(array) for output, array in zip(expected, results)}
     except TimeoutError:
         return Way(name, failure=f"stopped after {SECONDS:.0f} seconds, it is slow")
     except UNKNOWN as error:

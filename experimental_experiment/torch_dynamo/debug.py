@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 
+from experimental_experiment.comparison import array_of, tensor_of
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
 from experimental_experiment.torch_dynamo.conversion import Converted
-
-SHORT = {torch.bfloat16: ml_dtypes.bfloat16}
-"""Dtypes of torch that numpy lacks."""
 
 
 class DebugBackend(CompiledGraph):
@@ -40,27 +36,10 @@ class DebugBackend(CompiledGraph):
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs that the model computes."""
-        feeds = {name: array(tensor) for name, tensor in zip(self.input_names, tensors)}
+        feeds = {name: array_of(tensor) for name, tensor in zip(self.input_names, tensors)}
         if self.results is None:
             found = self.evaluator.run(self.output_names, feeds)
         else:
             self.results.append(self.evaluator.run(None, feeds, intermediate=True))
             found = [self.results[-1][name] for name in self.output_names]
         return [tensor_of(value).to(self.device) for value in found]
-
-
-def array(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as numpy has it."""
-    tensor = tensor.detach().cpu()
-    if tensor.dtype in SHORT:
-        return tensor.view(torch.int16).numpy().view(SHORT[tensor.dtype])
-    return tensor.numpy()
-
-
-def tensor_of(value: Any) -> torch.Tensor:
-    """A tensor that owns its memory."""
-    value = np.array(value)
-    for dtype, short in SHORT.items():
-        if value.dtype == short:
-            return torch.from_numpy(value.view(np.int16)).view(dtype)
-    return torch.from_numpy(value)

@@ -12,9 +12,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
-import torch
 
-from experimental_experiment.comparison import carried, elements, session
+from experimental_experiment.comparison import SHORT, elements, session, tensor_of
 from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.protos import from_proto, load
 from experimental_experiment.reading import read
@@ -150,7 +149,7 @@ def array_gap(expected: np.ndarray, got: np.ndarray, tolerance: float | None = N
         return UNLIKE
     if expected.size == 0:
         return ALIKE
-    if carried(expected) is None and expected.dtype.kind not in "fiub":
+    if expected.dtype not in SHORT and expected.dtype.kind not in "fiub":
         return ALIKE if np.array_equal(expected, got) else UNLIKE
     first, second = tensor_of(expected), tensor_of(got)
     found = elements(first, second)
@@ -158,13 +157,6 @@ def array_gap(expected: np.ndarray, got: np.ndarray, tolerance: float | None = N
         return float(found.absolute.max()), bool(found.excess.max() <= 1)
     difference = float(found.absolute.minimum(found.relative).max())
     return difference, bool(found.excess.max() <= 1) if tolerance is None else difference <= tolerance
-
-
-def tensor_of(array: np.ndarray) -> torch.Tensor:
-    """An array of numbers as a tensor of the same dtype."""
-    tensor = carried(array)
-    # uint64 comes as C's unsigned long long, which torch does not take
-    return torch.from_numpy(np.array(array).view(array.dtype.str)) if tensor is None else tensor
 
 
 def random_feeds(
