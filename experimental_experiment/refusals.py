@@ -7,5 +7,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 REFUSALS = (runtime.Fail, runtime.InvalidGraph, runtime.NotImplemented, runtime.RuntimeException)
 """For a model that it cannot run."""
 
-UNLOADED = (*REFUSALS, runtime.InvalidArgument, runtime.InvalidProtobuf, runtime.NoSuchFile)
+FAILURES = (*REFUSALS, runtime.InvalidArgument)
+"""For a model that it cannot run, or inputs that the model does not take."""
+
+UNLOADED = (*FAILURES, runtime.InvalidProtobuf, runtime.NoSuchFile)
 """For what it cannot load."""

@@ -9,10 +9,10 @@ from experimental_experiment.command_line import source
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import sound, writable
 from experimental_experiment.investigate import coverage, discrepancies, piece_by_piece
-from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.pieces import calls_of
 from experimental_experiment.investigate.recording import Call, inferred_shapes
 from experimental_experiment.progress import Timed, terminal_progress
+from experimental_experiment.refusals import FAILURES
 from experimental_experiment.torch_interpreter import ExportError
 
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from tabulate import tabulate
 
 from experimental_experiment.command_line import feeds
@@ -22,7 +21,7 @@ from experimental_experiment.comparison import array_from_ort, array_to_ort
 from experimental_experiment.logs import logger
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.reference.statistics import described
-from experimental_experiment.refusals import REFUSALS
+from experimental_experiment.refusals import FAILURES
 from experimental_experiment.whole import whole
 
 
@@ -92,7 +91,7 @@ def executed(runner: onnxruntime.InferenceSession, arrays: Mapping[str, np.ndarr
             values = [array_from_ort(value) for value in runner.run_with_ort_values(names, given)]
         else:
             values = runner.run(None, dict(arrays))
-    except (*REFUSALS, runtime.InvalidArgument, ValueError) as error:
+    except (*FAILURES, ValueError) as error:
         raise CommandError(
             f"onnxruntime does not run the model on these inputs: {error}", status=1
         ) from error

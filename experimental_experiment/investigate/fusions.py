@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import onnx
 import torch
-from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from experimental_experiment.comparison import run
 from experimental_experiment.investigate.gaps import gap
 from experimental_experiment.investigate.onnx_side import FULL, PLAIN, Given, session_at
+from experimental_experiment.refusals import FAILURES
 
 RULES = (
     "CastChainElimination CastElimination ClipQuantRewrite ConvAddFusion ConvBNFusion ConvMulFusion DivMulFusion EliminateDropout "
@@ -40,15 +40,6 @@ TRANSFORMERS = (
 
 MOST = 3
 """Nodes that are named of those that some optimizers write."""
-
-FAILURES = (
-    runtime.Fail,
-    runtime.InvalidArgument,
-    runtime.InvalidGraph,
-    runtime.NotImplemented,
-    runtime.RuntimeException,
-)
-"""What onnxruntime raises for a model that it cannot load or run: they share no class of their own."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,13 +19,13 @@ import torch
 
 from experimental_experiment.comparison import Difference, compare, session
 from experimental_experiment.investigate.discrepancies import discrepancies
-from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.onnx_side import Given
 from experimental_experiment.investigate.recording import Call, Recording, inferred_shapes, record, unchanged
 from experimental_experiment.investigate.reproduction import Unreproducible, write_script
 from experimental_experiment.investigate.tree import Piece, Pieces
 from experimental_experiment.investigate.written import written
 from experimental_experiment.progress import Progress, silent
+from experimental_experiment.refusals import FAILURES
 from experimental_experiment.torch_interpreter.dynamic_shapes import taken_as_call
 from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError
 

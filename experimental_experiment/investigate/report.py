@@ -15,12 +15,12 @@ import torch
 
 from experimental_experiment import __version__
 from experimental_experiment.investigate.alignment import recorded
-from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.modules import module_tree
 from experimental_experiment.investigate.onnx_side import loaded
 from experimental_experiment.investigate.replay import ordered_leaves
 from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
+from experimental_experiment.refusals import FAILURES
 from experimental_experiment.torch_interpreter.errors import brief, module_path, source_line, target_name
 from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.runtime.table import ROWS

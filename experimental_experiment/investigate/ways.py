@@ -12,7 +12,6 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.comparison import array_of, run, tensor_of
-from experimental_experiment.investigate.fusions import FAILURES
 from experimental_experiment.investigate.gaps import Gap, gap
 from experimental_experiment.investigate.onnx_side import (
     FULL,
@@ -23,6 +22,7 @@ from experimental_experiment.investigate.onnx_side import (
     session_at,
 )
 from experimental_experiment.reference import ExtendedReferenceEvaluator
+from experimental_experiment.refusals import FAILURES
 from experimental_experiment.torch_interpreter.files import weight_bytes
 
 SECONDS = 20.0
