@@ -162,6 +162,16 @@ def array_from_ort(value: onnxruntime.OrtValue) -> np.ndarray:
     return array_of(from_ort(value)) if dtype in CARRIERS else value.numpy()
 
 
+def run_arrays(runner: onnxruntime.InferenceSession, feeds: Mapping[str, np.ndarray]) -> list[Any]:
+    """The outputs for these arrays, in order; lists, dicts and None of a model that gives sequences, maps and optionals."""
+    kinds = [argument.type for argument in (*runner.get_inputs(), *runner.get_outputs())]
+    if not all(kind.startswith("tensor(") and kind != "tensor(string)" for kind in kinds):
+        return runner.run(None, dict(feeds))
+    given = {name: array_to_ort(array) for name, array in feeds.items()}
+    names = [output.name for output in runner.get_outputs()]
+    return [array_from_ort(value) for value in runner.run_with_ort_values(names, given)]
+
+
 def array_of(tensor: torch.Tensor) -> np.ndarray:
     """A tensor as numpy sees it, in a dtype of ml_dtypes where numpy has none; no copy unless it must be one."""
     if tensor.dtype in CARRIERS:

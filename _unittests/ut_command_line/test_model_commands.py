@@ -316,6 +316,8 @@ class TestRun(ModelCommandsTestCase):
         self.assertRegex(out, r"result +y +bfloat16\[3, 2\] min=")
         self.assertIn("2 of 2 outputs agree", self.succeeds("compare", path, path))
         self.assertIn("Add", self.succeeds("profile", path, "--runs", "1"))
+        out = self.succeeds("optimize", path, "-o", self.path("optimized.onnx"), "--check")
+        self.assertIn("largest difference on random inputs: 0.0e+00", out)
 
     def test_the_reference_evaluator(self):
         with self.assertLogs("experimental_experiment", "INFO") as logs:

@@ -110,6 +110,10 @@ class TestBisection(unittest.TestCase):
                 self.assertFalse(array_gap(one, np.array([1 + beyond], dtype))[1])
                 self.assertTrue(array_gap(one, np.array([1 + beyond], dtype), 0.2)[1])
 
+    def test_inputs_and_outputs_of_bfloat16(self):
+        model = parsed("agraph (bfloat16[2,3] x) => (bfloat16[3,2] y) { a = Identity(x) y = Transpose(a) }")
+        self.assertIsNone(bisect(model, random_feeds(session(model))))
+
     def test_a_wrong_rule_for_integers(self):
         """What it changes is small beside the numbers."""
 

@@ -7,14 +7,11 @@ import re
 import zipfile
 import zlib
 
-import ml_dtypes
 import numpy as np
 import onnxruntime
 
 from experimental_experiment.command_line.errors import CommandError, checked_seed, existing
 from experimental_experiment.xoptim.bisection import KINDS, random_feeds
-
-BFLOAT16 = "tensor(bfloat16)"
 
 UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
 """What numpy and zipfile raise for a file that is damaged, encrypted, or of another kind."""
@@ -52,13 +49,8 @@ def feeds_of(given: argparse.Namespace, runner: onnxruntime.InferenceSession) ->
     if unknown:
         raise CommandError(f"the model has no input {unknown[0]!r} but {', '.join(names) or 'none'}")
     sizes = sizes_of(given.size, runner)
-    halves = {argument.name: argument.shape for argument in runner.get_inputs() if argument.type == BFLOAT16}
-    generator = np.random.default_rng(checked_seed(given.seed))
     try:
-        drawn = random_feeds(runner, given.seed, sizes=sizes, but={*arrays, *halves})
-        for name, shape in halves.items():
-            dims = [dim if isinstance(dim, int) else sizes.get(dim, 3) for dim in shape]
-            drawn[name] = np.asarray(generator.normal(size=dims), ml_dtypes.bfloat16)
+        drawn = random_feeds(runner, checked_seed(given.seed), sizes=sizes, but=arrays)
     except ValueError as error:
         raise CommandError(str(error)) from error
     except MemoryError as error:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import sound, to_ir, writable
-from experimental_experiment.comparison import session
+from experimental_experiment.comparison import run_arrays, session
 from experimental_experiment.progress import Progress, Timed, terminal_progress
 from experimental_experiment.refusals import REFUSALS
 from experimental_experiment.torch_interpreter.files import save
@@ -120,7 +120,7 @@ def outputs(path: str) -> list:
     """What a model gives on random inputs, the same for the same inputs."""
     try:
         runner = session(path)
-        return runner.run(None, random_feeds(runner))
+        return run_arrays(runner, random_feeds(runner))
     except ValueError as error:
         raise CommandError(str(error)) from error
     except REFUSALS as error:

@@ -17,7 +17,7 @@ from tabulate import tabulate
 from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import session, sound, writable
-from experimental_experiment.comparison import array_from_ort, array_to_ort
+from experimental_experiment.comparison import array_to_ort, run_arrays
 from experimental_experiment.logs import logger
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.reference.statistics import described
@@ -86,16 +86,11 @@ def executed(runner: onnxruntime.InferenceSession, arrays: Mapping[str, np.ndarr
     """The outputs by their names. Raises CommandError when onnxruntime fails."""
     names = [output.name for output in runner.get_outputs()]
     try:
-        if all(argument.type.startswith("tensor(") for argument in runner.get_outputs()):
-            given = {name: array_to_ort(array) for name, array in arrays.items()}
-            values = [array_from_ort(value) for value in runner.run_with_ort_values(names, given)]
-        else:
-            values = runner.run(None, dict(arrays))
+        return dict(zip(names, run_arrays(runner, arrays)))
     except (*FAILURES, ValueError) as error:
         raise CommandError(
             f"onnxruntime does not run the model on these inputs: {error}", status=1
         ) from error
-    return dict(zip(names, values))
 
 
 def referenced(given: argparse.Namespace, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:

@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from experimental_experiment.comparison import SHORT, elements, session, tensor_of
+from experimental_experiment.comparison import SHORT, elements, run_arrays, session, tensor_of
 from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.protos import from_proto, load
 from experimental_experiment.reading import read
@@ -103,11 +103,11 @@ def results(
 ) -> list[np.ndarray]:
     """The outputs of a model in onnxruntime."""
     if not isinstance(model, ir.Model):
-        return session(model).run(None, dict(feeds))
+        return run_arrays(session(model), feeds)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         save(model, path)
-        return session(path).run(None, dict(feeds))
+        return run_arrays(session(path), feeds)
 
 
 def gap(expected: Any, got: Any, tolerance: float | None = None) -> tuple[float, bool]:
@@ -177,14 +177,21 @@ def random_feeds(
         if argument.name in but:
             continue
         kind = argument.type.removeprefix("tensor(").removesuffix(")")
-        dtype = np.dtype({"float": "float32", "double": "float64"}.get(kind, kind if kind in KINDS else "O"))
-        if dtype.kind == "O":
+        dtype = np.dtype(kind) if kind in KINDS else FLOATS.get(kind)
+        if dtype is None:
             raise ValueError(f"the input {argument.name} is a {argument.type}: it has no random values")
         shape = [dim if isinstance(dim, int) else (sizes or {}).get(dim, size) for dim in argument.shape]
         floats = generator.normal(size=shape)
-        feeds[argument.name] = np.asarray(floats if dtype.kind == "f" else floats > 0, dtype)
+        feeds[argument.name] = np.asarray(floats > 0 if dtype.kind in "biu" else floats, dtype)
     return feeds
 
 
 KINDS = frozenset("float16 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 """Types of onnxruntime that numpy calls the same."""
+
+FLOATS = {
+    "bfloat16": ir.DataType.BFLOAT16.numpy(),
+    "double": np.dtype("float64"),
+    "float": np.dtype("float32"),
+}
+"""Those that it calls otherwise, or lacks."""
