@@ -69,12 +69,30 @@ def session(
 
     *threads*: how many one operator may use; None leaves it to onnxruntime.
     """
-    options = onnxruntime.SessionOptions()
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    options.log_severity_level = 3
+    options = session_options(threads)
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else os.fspath(model)
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where onnxruntime finds the weights of a model that it is given as bytes."""
+
+
+def session_options(
+    threads: int | None = None, folder: str = "", severity: int = 3
+) -> onnxruntime.SessionOptions:
+    """What all sessions have in common.
+
+    *threads*: see `session`; *folder*: that of the weights of a model that is given as bytes; *severity*: of what onnxruntime prints, 3
+    for errors, 4 for what is fatal.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = severity
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if folder:
+        options.add_session_config_entry(FOLDER, folder)
+    return options
 
 
 def tensor_leaves(*trees: Any) -> list[torch.Tensor]:

@@ -11,8 +11,8 @@ import onnxruntime
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.soundness import problems, text_problems
+from experimental_experiment.comparison import session_options
 from experimental_experiment.helpers import subgraphs
-from experimental_experiment.investigate.onnx_side import FOLDER
 from experimental_experiment.protos import from_proto
 from experimental_experiment.reading import read
 from experimental_experiment.refusals import UNLOADED
@@ -80,10 +80,7 @@ def session(model: onnx.ModelProto, path: str) -> onnxruntime.InferenceSession:
 
     Raises CommandError when onnxruntime refuses it.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    folder = os.path.dirname(os.path.abspath(path))
-    options.add_session_config_entry(FOLDER, folder)
+    options = session_options(folder=os.path.dirname(os.path.abspath(path)), severity=4)
     try:
         return onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]

@@ -13,7 +13,7 @@ import onnxruntime
 import torch
 from onnx_ir.passes.common import InlinePass
 
-from experimental_experiment.comparison import array_of, run, tensor_of
+from experimental_experiment.comparison import FOLDER, array_of, run, session_options, tensor_of
 from experimental_experiment.helpers import subgraphs
 from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.reference import ExtendedReferenceEvaluator
@@ -58,8 +58,7 @@ def session_at(
     written_to: str = "",
 ) -> onnxruntime.InferenceSession:
     """A session at a level of optimization, without some optimizers. *written_to*: a file for the optimized model."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
+    options = session_options(severity=4)
     options.graph_optimization_level = level
     if written_to:
         options.optimized_model_filepath = written_to
@@ -81,9 +80,6 @@ def session_at(
             return onnxruntime.InferenceSession(path, options, providers, disabled_optimizers=disabled)
     return onnxruntime.InferenceSession(os.fspath(model), options, providers, disabled_optimizers=disabled)
 
-
-FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where onnxruntime finds the weights of a model that it is given as bytes."""
 
 WRITTEN_BESIDE = "session.optimized_model_external_initializers_file_name"
 """Where onnxruntime writes the weights of the model that it has optimized: one file holds 2 GB at most."""

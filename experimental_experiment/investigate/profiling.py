@@ -25,10 +25,10 @@ import onnxruntime
 import torch
 from tabulate import tabulate
 
-from experimental_experiment.comparison import array_of, array_to_ort
+from experimental_experiment.comparison import array_of, array_to_ort, session_options
 from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.helpers import module_path, subgraphs
-from experimental_experiment.investigate.onnx_side import FOLDER, WRITTEN_BESIDE
+from experimental_experiment.investigate.onnx_side import WRITTEN_BESIDE
 from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.plotting.drawing import PACKAGE
 from experimental_experiment.protos import no_model, to_proto
@@ -233,9 +233,7 @@ def profile(
     model, folder = opened(onnx_model)
     arrays = None if feeds is None else arrays_of(model.graph, feeds)
     modules = named_modules(model)
-    options = session_options(folder)
-    if threads is not None:
-        options.intra_op_num_threads = threads
+    options = session_options(threads, folder)
     with tempfile.TemporaryDirectory() as temporary:
         options.enable_profiling = True
         options.profile_file_prefix = os.path.join(temporary, "profile")
@@ -273,21 +271,12 @@ def arrays_of(
     return feeds
 
 
-def session_options(folder: str) -> onnxruntime.SessionOptions:
-    """Options for a model whose external data is in *folder*."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if folder:
-        options.add_session_config_entry(FOLDER, folder)
-    return options
-
-
 def modules_after_fusions(model: onnx.ModelProto, folder: str, modules: Mapping[str, str]) -> dict[str, str]:
     """The modules of the nodes that onnxruntime fused and gave other names, such as BiasGelu: those of their results.
 
     onnxruntime loads the model once more, to write what it makes of it.
     """
-    options = session_options(folder)
+    options = session_options(folder=folder)
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         options.optimized_model_filepath = os.path.join(temporary, "fused.onnx")

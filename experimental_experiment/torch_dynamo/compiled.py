@@ -11,6 +11,7 @@ from onnxruntime.capi._pybind_state import OrtDevice, OrtValueVector, RunOptions
 from torch._C import _from_dlpack as from_dlpack  # torch's own asks first what a capsule is
 from torch.utils.dlpack import to_dlpack
 
+from experimental_experiment.comparison import session_options
 from experimental_experiment.torch_dynamo.aliasing import viewing
 from experimental_experiment.torch_dynamo.conversion import Converted, is_computed
 from experimental_experiment.torch_dynamo.interface import BOOL, CONSTANT, DIM, FLOAT, TENSOR, Entry
@@ -163,9 +164,7 @@ class OrtBackend(CompiledGraph):
 
 def session(model: bytes, providers: Sequence[Provider]) -> onnxruntime.InferenceSession:
     """A session with the number of threads of torch."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = torch.get_num_threads()
+    options = session_options(torch.get_num_threads())
     # a result in the buffer of an earlier one of the same sizes keeps that alive: measured with onnxruntime 1.31, a training step of six
     # layers of a transformer takes 3.3 GB instead of 4.1
     options.enable_mem_reuse = False
