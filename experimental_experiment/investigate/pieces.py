@@ -28,6 +28,7 @@ from experimental_experiment.progress import Progress, silent
 from experimental_experiment.refusals import FAILURES
 from experimental_experiment.torch_interpreter.dynamic_shapes import taken_as_call
 from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError
+from experimental_experiment.torch_interpreter.patches.patch import replaced
 
 FAMILIES = (
     (
@@ -281,17 +282,13 @@ SYMBOLIC_SHAPES = "torch.fx.experimental.symbolic_shapes"
 """The logger that warns of each size which depends on the data."""
 
 
-@contextlib.contextmanager
-def returning(module: torch.nn.Module, result: Any) -> Iterator[None]:
+def returning(module: torch.nn.Module, result: Any) -> contextlib.AbstractContextManager:
     """While this lasts, a module returns a copy of *result*, whatever it is given."""
-    own = vars(module).get("forward")
-    module.forward = lambda *args, **kwargs: torch.utils._pytree.tree_map_only(torch.Tensor, as_data, result)
-    try:
-        yield
-    finally:
-        del module.forward
-        if own is not None:
-            module.forward = own
+
+    def copied(*args: Any, **kwargs: Any) -> Any:
+        return torch.utils._pytree.tree_map_only(torch.Tensor, as_data, result)
+
+    return replaced(module, "forward", copied)
 
 
 def as_data(x: torch.Tensor) -> torch.Tensor:

@@ -33,6 +33,7 @@ from experimental_experiment.torch_interpreter.export_options import CapturedOnc
 from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
+from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     program_of,
@@ -242,14 +243,8 @@ def keywords_in_signature(
         return forward(*args, **kwargs)
 
     called.__signature__ = signature.replace(parameters=[*others, *named])
-    own = vars(module).get("forward")
-    module.forward = called
-    try:
+    with replaced(module, "forward", called):
         yield
-    finally:
-        del module.forward
-        if own is not None:
-            module.forward = own
 
 
 @contextlib.contextmanager
@@ -317,14 +312,11 @@ def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:
 @contextlib.contextmanager
 def without_parallel_wrappers(module: torch.nn.Module) -> Iterator[None]:
     """Let the parallel wrappers among the submodules call what they wrap, for a while, and nothing else."""
-    wrappers = [part for part in module.modules() if isinstance(part, PARALLEL)]
-    for wrapper in wrappers:
-        wrapper.forward = functools.partial(torch.nn.Module.__call__, wrapper.module)
-    try:
+    with contextlib.ExitStack() as stack:
+        for wrapper in [part for part in module.modules() if isinstance(part, PARALLEL)]:
+            wrapped = functools.partial(torch.nn.Module.__call__, wrapper.module)
+            stack.enter_context(replaced(wrapper, "forward", wrapped))
         yield
-    finally:
-        for wrapper in wrappers:
-            del wrapper.forward
 
 
 @contextlib.contextmanager
