@@ -24,6 +24,7 @@ from experimental_experiment.investigate.recording import Call, Recording, infer
 from experimental_experiment.investigate.reproduction import Unreproducible, write_script
 from experimental_experiment.investigate.tree import Piece, Pieces
 from experimental_experiment.investigate.written import written
+from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.refusals import FAILURES
 from experimental_experiment.torch_interpreter.dynamic_shapes import taken_as_call
@@ -266,7 +267,7 @@ class Once(logging.Filter):
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """While this lasts torch.export prints no half of a graph that fails, as the errors are told, and nothing is logged twice."""
-    torch_logger, logger = logging.getLogger(SYMBOLIC_SHAPES), logging.getLogger("experimental_experiment")
+    torch_logger = logging.getLogger(SYMBOLIC_SHAPES)
     level, once = torch_logger.level, Once()
     torch_logger.setLevel(logging.ERROR)
     logger.addFilter(once)
