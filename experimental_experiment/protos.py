@@ -26,6 +26,9 @@ SIZES = "experimental_experiment.sizes"
 PRODUCER = "experimental_experiment"
 """The ``producer_name`` of the models that this package writes: the sizes that they tell are those that they have."""
 
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+
 STANDARD = "ai.onnx"
 """The long name of the domain ``""``."""
 

@@ -10,6 +10,7 @@ from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import sound, to_ir, writable
 from experimental_experiment.comparison import run_arrays, session
 from experimental_experiment.progress import Progress, Timed, terminal_progress
+from experimental_experiment.protos import MICROSOFT
 from experimental_experiment.refusals import REFUSALS
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
@@ -21,7 +22,6 @@ from experimental_experiment.xoptim.quantization import (
     QuantizationReport,
     quantize_weights,
 )
-from experimental_experiment.xoptim.quantized_nodes import MICROSOFT
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:

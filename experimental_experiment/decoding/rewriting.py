@@ -7,10 +7,9 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.decoding.interface import ATTENTION, DecodingError
-from experimental_experiment.protos import from_proto, to_proto
+from experimental_experiment.protos import MICROSOFT, from_proto, to_proto
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.pattern import attribute_of
-from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
 from experimental_experiment.xoptim.patterns_ort.cache import (
     group_query_attention,
     group_query_attention_of_attention,

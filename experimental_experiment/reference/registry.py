@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-MICROSOFT = "com.microsoft"
+from experimental_experiment.protos import MICROSOFT
 
 OPERATORS: list[type[OpRun]] = []
 """Every operator that is added to those of onnx."""

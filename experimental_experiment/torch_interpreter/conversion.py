@@ -16,7 +16,7 @@ from experimental_experiment import versions
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
-from experimental_experiment.protos import PRODUCER, to_proto
+from experimental_experiment.protos import MICROSOFT, PRODUCER, to_proto
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.arguments import opsets_by_domain, refuse_no_switches
 from experimental_experiment.torch_interpreter.capture import capture, module_of
@@ -37,7 +37,7 @@ from experimental_experiment.torch_interpreter.interface import (
 )
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.journal import Journal
-from experimental_experiment.torch_interpreter.passes import MICROSOFT, finish, options_of
+from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions

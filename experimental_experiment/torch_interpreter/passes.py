@@ -14,14 +14,12 @@ from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnuse
 
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
-from experimental_experiment.protos import write_for
+from experimental_experiment.protos import MICROSOFT, write_for
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.functions import extract
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
-
-MICROSOFT = "com.microsoft"
 
 
 def options_of(choice: bool | OptimizationOptions, domains: Mapping[str, int]) -> OptimizationOptions | None:

@@ -42,6 +42,7 @@ from transformers.exporters.utils import (  # noqa: E402
     quantize_converted_model,
 )
 
+from experimental_experiment.protos import MICROSOFT  # noqa: E402
 from experimental_experiment.torch_interpreter.conversion import DEFAULT_OPSET, to_ir  # noqa: E402
 from experimental_experiment.torch_interpreter.messages import stage  # noqa: E402
 from experimental_experiment.torch_interpreter.patches.patch import applied, selected  # noqa: E402
@@ -99,7 +100,7 @@ class Exporter(OnnxExporter):
         input_names, output_names = disambiguate_io_names(inputs, outputs)
         versions = {"": config.opset_version or DEFAULT_OPSET}
         if config.ort_fusions is not None:
-            versions["com.microsoft"] = 1
+            versions[MICROSOFT] = 1
         written = to_ir(
             program,
             input_names=input_names,

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.protos import MICROSOFT
 from experimental_experiment.torch_interpreter.emitter import Names
 from experimental_experiment.xoptim.blocks import Blocks, pack
-
-MICROSOFT = "com.microsoft"
 
 
 @dataclasses.dataclass(frozen=True)
