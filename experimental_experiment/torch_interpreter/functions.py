@@ -67,7 +67,7 @@ class Cutter:
         """One node that calls the function made of *nodes*, which leave the graph."""
         inside = set(with_subgraphs(nodes))
         inputs, constants = read_from_outside(nodes, self.context)
-        outputs = [v for node in nodes for v in node.outputs if is_used_outside(v, inside)]
+        outputs = [v for node in nodes for v in node.outputs if is_read_outside(v, inside)]
         text = Canonical(inputs).text(nodes, outputs)
         graph = self.model.graph
         name, domain = call[2].rsplit(".", 1)[-1], call[2].split(".")[0]
@@ -227,6 +227,6 @@ def forget_inputs(nodes: Iterable[ir.Node]) -> None:
             node.replace_input_with(index, None)
 
 
-def is_used_outside(value: ir.Value, inside: set[ir.Node]) -> bool:
-    """Whether something else than these nodes reads a value."""
+def is_read_outside(value: ir.Value, inside: set[ir.Node]) -> bool:
+    """Whether another node than these reads a value, or the caller does."""
     return value.is_graph_output() or any(user not in inside for user, _ in value.uses())

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
+from experimental_experiment.torch_interpreter.functions import is_read_outside
 from experimental_experiment.torch_interpreter.inference import (
     FOLDED,
     LIMIT,
@@ -25,6 +26,7 @@ from experimental_experiment.torch_interpreter.inference import (
 )
 from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS
+from experimental_experiment.xoptim.graphs import is_read
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.validity import may_run
 
@@ -74,7 +76,7 @@ def compute_weights(
             report.applications.append(("ComputedWeight", value.name or ""))
             new[computed_weight(graph, value, source, context)] = None
             for node in reversed(known):
-                if not is_used(node):
+                if not is_read(node.outputs):
                     graph.remove(node, safe=True)
     return list(new)
 
@@ -100,11 +102,6 @@ def parts_of(results: Iterable[ir.Value]) -> list[ir.Value]:
         waiting += [one for one in before if one not in seen]
         seen.update(before)
     return list(found)
-
-
-def is_used(node: ir.Node) -> bool:
-    """Whether something reads a result of a node."""
-    return any(value.uses() or value.is_graph_output() for value in node.outputs)
 
 
 def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
@@ -181,11 +178,6 @@ def joining(node: ir.Node) -> list[ir.Value]:
         if value is not None and (not is_constant(value) or size_of(value) > LIMIT)
     ]
     return [*node.outputs, *large]
-
-
-def is_read_outside(value: ir.Value, nodes: set[ir.Node]) -> bool:
-    """Whether another node reads a value, or the caller does."""
-    return value.is_graph_output() or any(use.node not in nodes for use in value.uses())
 
 
 def size_of(value: ir.Value) -> int:
