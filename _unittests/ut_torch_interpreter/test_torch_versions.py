@@ -7,7 +7,7 @@ import torch
 from torch._dynamo.source import LocalSource
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.torch_versions import child_spec, installed, source_name
+from experimental_experiment.torch_interpreter.torch_versions import installed, keywords_in, source_name
 
 
 class TestTorchVersions(unittest.TestCase):
@@ -20,12 +20,12 @@ class TestTorchVersions(unittest.TestCase):
         for name in ("L['x']", lambda: "L['x']"):
             self.assertEqual(source_name(types.SimpleNamespace(name=name)), "L['x']")
 
-    def test_the_child_of_a_spec(self):
+    def test_the_keywords_of_a_spec(self):
         _, spec = pytree.tree_flatten(((1, 2), {"b": 3, "a": 4}))
         children = spec.children() if hasattr(spec, "children") else spec.children_specs
         older = types.SimpleNamespace(children_specs=children)
         for each in (spec, older):
-            self.assertEqual(child_spec(each, 1).context, ["b", "a"])
+            self.assertEqual(keywords_in(each), ["b", "a"])
 
 
 if __name__ == "__main__":

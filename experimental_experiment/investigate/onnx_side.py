@@ -53,7 +53,7 @@ def loaded(model: Given, inlined: bool = False) -> ir.Model:
 
 def session_at(
     model: Given,
-    level: onnxruntime.GraphOptimizationLevel = FULL,
+    level: onnxruntime.GraphOptimizationLevel,
     disabled: Iterable[str] = (),
     written_to: str = "",
 ) -> onnxruntime.InferenceSession:

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.comparison import leaves_of, tensor_of
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
-from experimental_experiment.torch_interpreter.torch_versions import child_spec
+from experimental_experiment.torch_interpreter.torch_versions import keywords_in
 from experimental_experiment.torch_interpreter.writes import mutated_storages
 
 Onnx = Mapping[tuple[torch.fx.Node, int], torch.Tensor]
@@ -215,7 +215,7 @@ def ordered_leaves(
 ) -> list[Any]:
     """The leaves of a call in the order of the placeholders: torch.export may have reordered the keyword arguments."""
     if program is not None and kwargs:
-        order = child_spec(program.call_spec.in_spec, 1).context
+        order = keywords_in(program.call_spec.in_spec)
         if set(order) == set(kwargs):
             kwargs = {name: kwargs[name] for name in order}
     return leaves_of((tuple(args), dict(kwargs)))

@@ -43,7 +43,7 @@ from experimental_experiment.torch_interpreter.signature import (
     user_placeholders,
 )
 from experimental_experiment.torch_interpreter.torch_state import forget_marks, unmarked
-from experimental_experiment.torch_interpreter.torch_versions import child_spec
+from experimental_experiment.torch_interpreter.torch_versions import keywords_in
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
 from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of, written_nodes
 
@@ -473,7 +473,7 @@ def in_order_of_placeholders(
     """What is said of each leaf in the order of the placeholders: torch.export may have reordered the keyword arguments."""
     if not said or not kwargs:
         return said
-    order = child_spec(exported.call_spec.in_spec, 1).context
+    order = keywords_in(exported.call_spec.in_spec)
     counts = {name: len(pytree.tree_leaves(value)) for name, value in kwargs.items()}
     start = len(pytree.tree_leaves(tuple(args)))
     starts = {}

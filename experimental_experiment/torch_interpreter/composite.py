@@ -99,7 +99,7 @@ def trace(
     target: torch._ops.OpOverload,
     given: dict[str, Any],
     fakes: list[Any],
-    region: Any = None,
+    region: Any,
     function: Callable | None = None,
 ) -> torch.fx.GraphModule:
     """The decomposition as a graph whose placeholders are the fake values, one level of it where torch allows that.
@@ -119,7 +119,7 @@ def traced_call(
     function: Callable,
     given: dict[str, Any],
     fakes: list[Any],
-    region: Any = None,
+    region: Any,
     pre_dispatch: bool = True,
 ) -> torch.fx.GraphModule:
     """What *function*, called as *target* is on *given*, does to the fake values."""

@@ -86,7 +86,7 @@ def vmap_regions(graph: torch.fx.Graph, live: Container[torch.fx.Node]) -> dict[
     return found
 
 
-def retrace(function: Callable, fakes: Sequence[Any], region: Any = None) -> torch.fx.GraphModule:
+def retrace(function: Callable, fakes: Sequence[Any], region: Any) -> torch.fx.GraphModule:
     """What a function does to fake values, in ATen's operators, transformations of functorch applied.
 
     Raises Untranslatable when torch refuses it, as batching rules do that take no symbolic sizes, or takes the size of the example for

@@ -30,9 +30,9 @@ def source_name(source: Any) -> str:
     return name() if callable(name) else name
 
 
-def child_spec(spec: pytree.TreeSpec, position: int) -> pytree.TreeSpec:
-    """A child of a TreeSpec: ``child`` is younger than torch 2.9."""
-    return spec.child(position) if hasattr(spec, "child") else spec.children_specs[position]
+def keywords_in(spec: pytree.TreeSpec) -> list[str]:
+    """The names of the keyword arguments of a call, in order, from the TreeSpec of its arguments: ``child`` is younger than torch 2.9."""
+    return (spec.child(1) if hasattr(spec, "child") else spec.children_specs[1]).context
 
 
 def compilers_of_bodies() -> tuple[str, ...]:

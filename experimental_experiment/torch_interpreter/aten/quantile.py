@@ -128,7 +128,7 @@ def ranks_of_rows(op, rows, q, interpolation: str, ignore_nan: bool) -> tuple[ir
             last = op.Where(alone, op.constant(math.nan, rows.dtype), last)
         values, _ = ordered(op, op.Where(nan, last, rows), None, -1, False)
         return values, op.Max(op.Mul(wanted, op.Sub(last_rank(op, values), nans)), 0.0)
-    values, _ = ordered_with_nan(op, rows, None, -1, False)
+    values, _ = ordered_with_nan(op, rows, -1)
     last = last_rank(op, values)
     return values, op.Where(op.Equal(nans, 0.0), op.Mul(wanted, last), last)
 
@@ -170,7 +170,7 @@ def middle(op, self, dim, keepdim, ignore_nan: bool) -> list[ir.Value]:
     if self.dtype not in dtypes.FLOATS or not (ignore_nan or op.context.special_values):
         half = quotient(op, plus(op, size, 1), 2)
         return last_ones(op, ordered(op, self, half, dim, False), dim, keepdim)
-    values, indices = ordered_with_nan(op, self, None, dim, False)
+    values, indices = ordered_with_nan(op, self, dim)
     nans = op.ReduceSum(op.Cast(op.IsNaN(self), to=INT64), [dim], keepdims=1)
     numbers = op.Sub(op.constant(size, INT64), nans)
     place = op.Div(op.Sub(numbers, 1), 2)

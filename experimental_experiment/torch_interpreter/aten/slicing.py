@@ -125,7 +125,7 @@ def put_sliced(
     new: ir.Value,
     dim: int,
     start: Size | None,
-    end: Size | None = None,
+    end: Size | None,
     step: Size = 1,
 ) -> ir.Value:
     """*base* in which ``base[start:end:step]`` along one axis is *new*."""

@@ -69,9 +69,9 @@ def ordered(op, self, k, dim: int, descending: bool) -> tuple[ir.Value, ir.Value
     return op.Cast(values, to=self.dtype), indices
 
 
-def ordered_with_nan(op, self, k, dim: int, descending: bool) -> tuple[ir.Value, ir.Value]:
-    """Like `ordered`, for operators whose result is about NaN, which is the largest element."""
+def ordered_with_nan(op, self, dim: int) -> tuple[ir.Value, ir.Value]:
+    """All elements along one axis from the smallest on, and their indices; NaN, which `ordered` may put anywhere, is the largest element."""
     if self.dtype not in dtypes.FLOATS or rank(self) == 0:
-        return ordered(op, self, k, dim, descending)
-    _, indices = ordered(op, with_ordered_nan(op, self, math.inf), k, dim, descending)
+        return ordered(op, self, None, dim, False)
+    _, indices = ordered(op, with_ordered_nan(op, self, math.inf), None, dim, False)
     return op.GatherElements(self, indices, axis=dim), indices
