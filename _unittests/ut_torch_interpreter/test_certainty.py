@@ -10,7 +10,7 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from experimental_experiment.torch_interpreter.certainty import Known, holds
+from experimental_experiment.torch_interpreter.certainty import Known, is_proven
 
 S, T, U = (sympy.Symbol(name, integer=True, positive=True) for name in "stu")
 HALF = FloorDiv(S + 1, 2)
@@ -62,26 +62,26 @@ class TestHolds(unittest.TestCase):
     def test_proven(self):
         for promise, (condition, bounds) in self.PROVEN.items():
             with self.subTest(promise):
-                self.assertTrue(holds(condition, ranges(**bounds)))
+                self.assertTrue(is_proven(condition, ranges(**bounds)))
 
     def test_not_proven(self):
         for promise, (condition, bounds) in self.NOT_PROVEN.items():
             with self.subTest(promise):
-                self.assertFalse(holds(condition, ranges(**bounds)))
+                self.assertFalse(is_proven(condition, ranges(**bounds)))
 
     def test_given(self):
         for promise, (condition, given) in self.GIVEN.items():
             with self.subTest(promise):
-                self.assertTrue(holds(condition, ranges(), [given]))
-                self.assertFalse(holds(condition, ranges()))
+                self.assertTrue(is_proven(condition, ranges(), [given]))
+                self.assertFalse(is_proven(condition, ranges()))
 
     def test_given_of_sizes_that_may_be_0(self):
         """Where ``u`` is 0, nothing is known of the others."""
-        self.assertFalse(holds(Eq(FloorDiv(S, FloorDiv(S, 2)), 2), ranges(u=(0,)), [UNSHUFFLED]))
+        self.assertFalse(is_proven(Eq(FloorDiv(S, FloorDiv(S, 2)), 2), ranges(u=(0,)), [UNSHUFFLED]))
 
     def test_nothing_is_proven_of_what_cannot_be(self):
-        self.assertFalse(holds(Eq(T, 2), ranges(t=(2, 3)), [Eq(Mod(T, 4), 0)]))
-        self.assertFalse(holds(Eq(S + T, 2 * S), ranges(t=(2, 3)), [Eq(Mod(T, 4), 0)]))
+        self.assertFalse(is_proven(Eq(T, 2), ranges(t=(2, 3)), [Eq(Mod(T, 4), 0)]))
+        self.assertFalse(is_proven(Eq(S + T, 2 * S), ranges(t=(2, 3)), [Eq(Mod(T, 4), 0)]))
 
     def test_what_is_learned_of_a_range(self):
         known = Known(ranges())
@@ -131,7 +131,11 @@ class TestSoundness(unittest.TestCase):
             (left, same), (other, _) = self.term(draw, draw.randint(1, 3)), self.term(draw, 1)
             right = draw.choice((same, other, same + draw.randint(-1, 1)))
             condition = draw.choice((Eq, Ne, sympy.Ge, sympy.Lt))(left, right)
-            if isinstance(condition, bool) or not condition.free_symbols or not holds(condition, ranges()):
+            if (
+                isinstance(condition, bool)
+                or not condition.free_symbols
+                or not is_proven(condition, ranges())
+            ):
                 refuted += 1
                 continue
             proven += 1

@@ -72,7 +72,7 @@ def allowed(
     last = LAST if largest is None else min(largest, LAST)
     try:
         tests = [test_of(symbol, condition) for condition in conditions]
-        found = [size for size in range(least, last + 1) if all(holds(test, size) for test in tests)]
+        found = [size for size in range(least, last + 1) if all(is_true_of(test, size) for test in tests)]
     except (AttributeError, NameError, NotImplementedError, SyntaxError, TypeError):
         return ""
     runs = list(consecutive(found))
@@ -88,7 +88,7 @@ def test_of(symbol: sympy.Symbol, condition: sympy.Basic) -> Callable[[int], boo
     return eval(f"lambda size: {code}", {"math": math, "torch": torch})
 
 
-def holds(test: Callable[[int], bool], size: int) -> bool:
+def is_true_of(test: Callable[[int], bool], size: int) -> bool:
     """Whether a condition is true for a size; where a division by zero is asked for, there is no program."""
     try:
         return bool(test(size))

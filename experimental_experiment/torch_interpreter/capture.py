@@ -30,7 +30,7 @@ from experimental_experiment.torch_interpreter.decisions import (
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.memories import holds, memories_in, put_into
+from experimental_experiment.torch_interpreter.memories import has_entries, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.patches.patch import replaced
@@ -270,7 +270,7 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
                 if name not in known and is_fake(value):
                     delattr(submodule, name)
         for memory, contents in kept:
-            if not holds(memory, contents):
+            if not has_entries(memory, contents):
                 put_into(memory, contents)
         for leaf, version, value in values:
             if leaf._version != version:

@@ -74,7 +74,7 @@ class Known:
         # without the axioms: the guards are among them
         found = environment._maybe_evaluate_static(condition, axioms=(), var_to_range=possible)
         if found is None:
-            return holds(condition, self.ranges, self.given)
+            return is_proven(condition, self.ranges, self.given)
         return found == sympy.true
 
 
@@ -92,7 +92,7 @@ def range_of(condition: sympy.Basic) -> ValueRanges:
     return ValueRanges(-int_oo, int_oo)
 
 
-def holds(
+def is_proven(
     condition: sympy.Basic,
     ranges: Mapping[sympy.Symbol, ValueRanges],
     given: Iterable[sympy.Basic] = (),

@@ -64,8 +64,8 @@ def is_left(value: Any, depth: int = DEPTH) -> bool:
     return isinstance(value, (*TRACED, *SYMBOLS))
 
 
-def holds(memory: dict | list, contents: dict | list) -> bool:
-    """Whether a dict or a list holds these very values, under these names."""
+def has_entries(memory: dict | list, contents: dict | list) -> bool:
+    """Whether a dict or a list has these very values, under these names, and no others."""
     if len(memory) != len(contents) or not all(map(operator.is_, memory, contents)):
         return False
     return isinstance(memory, list) or all(map(operator.is_, memory.values(), contents.values()))

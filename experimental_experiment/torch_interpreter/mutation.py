@@ -232,7 +232,7 @@ class Mutation:
 def viewed_in(given: dict[str, Any], viewed: torch.fx.Node, position: int | None) -> Viewed:
     """Where the node *viewed* is among the arguments *given* of a view operator; twice in a list: for the result *position*."""
     name, argument = next(
-        (name, item) for name, item in given.items() if item is viewed or holds(item, viewed)
+        (name, item) for name, item in given.items() if item is viewed or is_list_with(item, viewed)
     )
     if argument is viewed:
         return Viewed(viewed, name)
@@ -260,7 +260,7 @@ def refuse_shared_entries(node: torch.fx.Node) -> None:
                 )
 
 
-def holds(argument: Any, viewed: torch.fx.Node) -> bool:
+def is_list_with(argument: Any, viewed: torch.fx.Node) -> bool:
     """Whether an argument is a list with this node."""
     return isinstance(argument, (list, tuple)) and viewed in argument
 

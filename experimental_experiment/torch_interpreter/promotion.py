@@ -141,12 +141,12 @@ def factors(op, dtype: ir.DataType, self: Any, other: Any) -> list[Any]:
     torch keeps a Python number or a 0-d tensor in float32 beside float16 and bfloat16 tensors when it is the second operand:
     ``half * 1e5`` is finite. The first operand is rounded.
     """
-    if dtype in HALVES and not holds(dtype, other):
+    if dtype in HALVES and not holds_as_torch(dtype, other):
         return [cast(op, x, ir.DataType.FLOAT) for x in (raised(op, cast(op, self, dtype)), other)]
     return rounded_operands(op, dtype, self, other)
 
 
-def holds(dtype: ir.DataType, operand: Any) -> bool:
+def holds_as_torch(dtype: ir.DataType, operand: Any) -> bool:
     """Whether float16 or bfloat16 holds an operand as well as torch does."""
     if isinstance(operand, ir.Value):
         return operand.dtype == dtype or kind(operand)[1] == "tensor"

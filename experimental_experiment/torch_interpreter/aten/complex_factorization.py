@@ -129,7 +129,7 @@ def lu(op, a: Parts, pivot: bool = True) -> tuple[Parts, ir.Value, ir.Value, ir.
         )
         down = both(lambda part: op.Gather(part, k, axis=-1), a)
         corner = both(lambda part: op.Unsqueeze(op.Gather(part, k, axis=-1), [-1]), down)
-        below, nothing = op.Greater(rows, k), is_zero(op, corner)
+        below, nothing = op.Greater(rows, k), equals_zero(op, corner)
         factor = both(lambda x, y: op.Where(nothing, x, y), down, quotient(op, down, corner))
         factor = both(lambda part: column(op, chosen(op, below, part)), factor)
         a = both(op.Sub, a, multiply_parts(op, factor, across))
@@ -142,7 +142,7 @@ def lu(op, a: Parts, pivot: bool = True) -> tuple[Parts, ir.Value, ir.Value, ir.
     return (real, imag), order, pivots, sign
 
 
-def is_zero(op, z: Parts) -> ir.Value:
+def equals_zero(op, z: Parts) -> ir.Value:
     """Whether both parts are zero."""
     return op.And(*(op.Equal(part, 0.0) for part in z))
 
@@ -151,7 +151,7 @@ def lu_info(op, factors: Parts) -> ir.Value:
     """`factorization.lu_info` of complex matrices."""
     count = smallest_size(op, factors[0])
     square = both(lambda part: first_rows(op, first_columns(op, part, count), count), factors)
-    return first_true(op, is_zero(op, diagonal(op, square)))
+    return first_true(op, equals_zero(op, diagonal(op, square)))
 
 
 def diagonal(op, z: Parts) -> Parts:

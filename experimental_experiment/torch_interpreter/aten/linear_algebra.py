@@ -272,14 +272,9 @@ def scaled_sum(op, self, product, beta, alpha):
         product = product if alpha else op.And(product, False)
         return op.Or(product, self) if beta else product
     product = scaled(op, product, alpha)
-    if is_zero(beta):
+    if not isinstance(beta, ir.Value) and beta == 0:
         return product
     return op.Add(scaled(op, self, beta), product)
-
-
-def is_zero(factor) -> bool:
-    """Whether a factor is the number 0, which ignores even NaN."""
-    return not isinstance(factor, ir.Value) and factor == 0
 
 
 def scaled(op, value, factor):

@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.runtime.kernels import is_zero
 from experimental_experiment.torch_interpreter.sizes import is_static, quotient
 
 aten = torch.ops.aten
@@ -231,11 +232,6 @@ def decomposed_dequantize_per_channel(
         input, zero_points = op.Sub(input, along(op, zero_points, input, axis)), None
     zero_points = op.Cast(op.Mul(scales, 0.0), to=INT32) if zero_points is None else zero_points
     return from_steps(op, input, scales, zero_points, out_dtype, axis % rank(input))
-
-
-def is_zero(value: ir.Value) -> bool:
-    """Whether a value is a constant of nothing but 0."""
-    return value.const_value is not None and not value.const_value.numpy().any()
 
 
 def to_steps(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):

@@ -173,7 +173,7 @@ def layers(op, kind: Kind, x, hx, blocks, num_layers: int, dropout: float, train
         if num_layers > 1:
             initial = [op.Slice(state, [first], [first + count], [0]) for state in states]
         if blocks[0].w_hr is None:
-            layer, initial = whole, [None if is_zero(op, state) else state for state in initial]
+            layer, initial = whole, [None if is_initial(op, state) else state for state in initial]
         else:
             layer = scanned
         x, *last = layer(op, kind, x, initial, blocks[first : first + count], lengths)
@@ -181,7 +181,7 @@ def layers(op, kind: Kind, x, hx, blocks, num_layers: int, dropout: float, train
     return x, *(op.Concat(*parts, axis=0) for parts in zip(*finals))
 
 
-def is_zero(op, state: ir.Value) -> bool:
+def is_initial(op, state: ir.Value) -> bool:
     """Whether a state is zero whatever its sizes are: what ONNX starts from when there is none."""
     node = op.producer(state)
     while node is not None and node.op_type in ("Expand", "Slice"):

@@ -50,16 +50,17 @@ def writes_by_position(*targets) -> Callable:
 def as_strided(op, self, size, stride, storage_offset):
     """The elements at the given places of the memory, which the fake tensor describes."""
     viewed = op.context.node.args[0].meta["val"]
-    offset = viewed.storage_offset() if storage_offset is None else storage_offset
-    given = [*viewed.shape, *viewed.stride(), viewed.storage_offset(), *size, *stride, offset]
+    first = viewed.storage_offset()
+    offset = first if storage_offset is None else storage_offset
+    given = [*viewed.shape, *viewed.stride(), first, *size, *stride, offset]
     is_known = all(isinstance(number, int) for number in given)
-    if viewed.is_contiguous() and is_zero(viewed.storage_offset()):
+    if viewed.is_contiguous() and isinstance(first, int) and first == 0:
         if is_known and places_of(size, stride, offset).max(initial=-1) >= viewed.numel():
             raise Untranslatable(OUTSIDE)
         return op.Gather(reshaped(op, self, [-1]), places(op, size, stride, offset), axis=0)
     if not is_known:
         raise Untranslatable("as_strided of a tensor of symbolic sizes that is not contiguous")
-    held = places_of(viewed.shape, viewed.stride(), viewed.storage_offset())
+    held = places_of(viewed.shape, viewed.stride(), first)
     wanted = places_of(size, stride, offset)
     where = {place: position for position, place in enumerate(held.tolist())}
     if not where.keys() >= set(wanted.tolist()):
@@ -150,11 +151,6 @@ def resized(op, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
     if not np.array_equal(held[order], np.arange(held.size)):
         raise Untranslatable("resize_ of a tensor whose memory has gaps or shows an element twice")
     return op.Gather(flat, order[: math.prod(sizes)].reshape(sizes), axis=0)
-
-
-def is_zero(number: int | torch.SymInt) -> bool:
-    """Whether a number is known to be zero."""
-    return isinstance(number, int) and number == 0
 
 
 def places(op, size: list[int | ir.Value], stride: list[int | ir.Value], offset: int | ir.Value) -> ir.Value:

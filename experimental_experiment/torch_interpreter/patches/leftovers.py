@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 import torch
 
-from experimental_experiment.torch_interpreter.memories import DEPTH, holds, is_left, memories_in, put_into
+from experimental_experiment.torch_interpreter.memories import (
+    DEPTH,
+    has_entries,
+    is_left,
+    memories_in,
+    put_into,
+)
 from experimental_experiment.torch_interpreter.patches.patch import MISSING, patch
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     BEGINNINGS,
@@ -50,6 +56,6 @@ def put_back(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
                     fake_tensors_left_behind.used()
                     delattr(owner, name) if before is MISSING else setattr(owner, name, before)
         for memory, held in memories:
-            if not holds(memory, held) and is_left(memory):
+            if not has_entries(memory, held) and is_left(memory):
                 fake_tensors_left_behind.used()
                 put_into(memory, held)

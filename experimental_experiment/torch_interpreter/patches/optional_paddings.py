@@ -114,7 +114,7 @@ def asked(test: ast.expr) -> dict[str, bool]:
     amounts: dict[str, bool] = {}
     for part in parts:
         is_signed = False
-        if isinstance(part, ast.Compare) and len(part.ops) == 1 and is_zero(part.comparators[0]):
+        if isinstance(part, ast.Compare) and len(part.ops) == 1 and is_literal_zero(part.comparators[0]):
             is_signed = isinstance(part.ops[0], ast.Gt)
             part = part.left if is_signed or isinstance(part.ops[0], ast.NotEq) else part
         if not isinstance(part, ast.Name):
@@ -123,7 +123,7 @@ def asked(test: ast.expr) -> dict[str, bool]:
     return amounts
 
 
-def is_zero(value: ast.expr) -> bool:
+def is_literal_zero(value: ast.expr) -> bool:
     """Whether 0 is written there."""
     return isinstance(value, ast.Constant) and type(value.value) is int and value.value == 0
 
