@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from experimental_experiment.torch_dynamo.interface import TENSOR, Entry
 from experimental_experiment.torch_dynamo.symbols import evaluation, places_of_symbols
 from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter.writes import storage_of
 
 
 def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry]) -> list[Entry]:
@@ -49,11 +50,6 @@ def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry]) -> list[Entry]
 def has_memory(entry: Entry) -> bool:
     """Whether an output is a tensor that is neither an input nor an output before it."""
     return entry.kind == TENSOR and entry.source is None and entry.twin is None
-
-
-def storage_of(fake: torch.Tensor) -> int:
-    """What identifies the memory of a tensor."""
-    return fake.untyped_storage()._cdata
 
 
 def is_whole(fake: torch.Tensor) -> bool:
