@@ -95,7 +95,7 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
     for item in session.get_inputs():
         if is_cache(item):
             continue
-        kind = "mask" if "mask" in item.name else "positions" if "position" in item.name else "tokens"
+        kind = role_of_integers(item.name)
         if item.type != "tensor(int64)" or len(item.shape) != 2 or others[kind] is not None:
             raise DecodingError(f"the input {item.name}, {item.type}{item.shape}, has no role in decoding")
         others[kind] = item.name
@@ -116,6 +116,11 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
         is_shared=may_share(model.graph, cache),
         reads_padding=pads,
     )
+
+
+def role_of_integers(name: str) -> str:
+    """What an input of integers is for, by its name: ``mask``, ``positions`` or ``tokens``."""
+    return "mask" if "mask" in name else "positions" if "position" in name else "tokens"
 
 
 def is_cache(item: onnxruntime.NodeArg) -> bool:

@@ -6,7 +6,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from experimental_experiment.decoding.interface import ATTENTION, DecodingError
+from experimental_experiment.decoding.interface import ATTENTION, DecodingError, role_of_integers
 from experimental_experiment.protos import MICROSOFT, from_proto, to_proto
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.pattern import attribute_of
@@ -81,10 +81,9 @@ def read_sizes_elsewhere(graph: ir.Graph, pasts: list[ir.Value]) -> None:
 def matrix(graph: ir.Graph, kind: str) -> ir.Value:
     """The input that holds the mask, or the tokens, by type and name as `Interface` finds them."""
     for value in graph.inputs:
-        if value.dtype == ir.DataType.INT64 and value.shape is not None and len(value.shape) == 2:
-            word = "mask" if "mask" in value.name else "positions" if "position" in value.name else "tokens"
-            if word == kind:
-                return value
+        is_matrix = value.dtype == ir.DataType.INT64 and value.shape is not None and len(value.shape) == 2
+        if is_matrix and role_of_integers(value.name) == kind:
+            return value
     raise DecodingError(
         f"mask and tokens tell how many tokens the cache holds: no input int64[batch, *] is the {kind}"
     )
