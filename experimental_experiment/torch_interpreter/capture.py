@@ -20,16 +20,16 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
-from experimental_experiment.torch_interpreter.decisions import (
-    Decisions,
+from experimental_experiment.torch_interpreter.decisions import Decisions
+from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
+from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
+from experimental_experiment.torch_interpreter.judging import (
     environment_of,
     judge,
     judge_operators,
     replace_constants,
 )
-from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
-from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
-from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.memories import has_entries, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results

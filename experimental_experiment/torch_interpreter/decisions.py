@@ -1,7 +1,7 @@
 """What the example decided: branches on sizes that were taken for good, sizes that torch.export pinned.
 
 An exported program holds one side of ``if x.shape[0] == 1``. torch asks its ShapeEnv for each such decision, in both modes
-of the capture; here they are written down with the line that asked, and judged once the program is there.
+of the capture; here they are written down with the line that asked, and `judging` judges them once the program is there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import importlib
 import os
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,14 +18,12 @@ import sympy
 import torch
 from sympy.logic.boolalg import BooleanAtom
 from torch.utils._sympy.functions import Max, Min, Mod, PythonMod
-from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.assumptions import allowed, written
+from experimental_experiment.torch_interpreter.assumptions import written
 from experimental_experiment.torch_interpreter.certainty import Known
-from experimental_experiment.torch_interpreter.errors import CaptureError, Source, located, source_line
+from experimental_experiment.torch_interpreter.errors import CaptureError, Source, source_line
 from experimental_experiment.torch_interpreter.frames import (
     TORCH,
     asking_frame,
@@ -38,7 +35,7 @@ from experimental_experiment.torch_interpreter.frames import (
 )
 from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.patches.patch import replaced
-from experimental_experiment.torch_interpreter.signature import Input, Program
+from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
@@ -55,9 +52,6 @@ SQUEEZES = tuple(
 """What removes an axis where its size is 1, and asks nothing where it is symbolic."""
 
 SLICES = torch.ops.aten.slice.Tensor, torch.ops.aten.slice_copy.Tensor
-
-COMPUTED = re.compile(r"(?:-?\d+\*)?([^\W\d]\w*)(?: [+-] \d+)?")
-"""A name of a size, or what ``2 * rows + 1`` is called, of the Dim ``rows``."""
 
 Assumed = tuple[torch.SymInt, sympy.Basic, Source | None]
 """A symbolic size, what the program takes for granted of it, and the line that this matters to."""
@@ -228,7 +222,7 @@ class Decisions:
         kept = [*kept_axes(module), *whole_slices(module)]
         branches = [decision for decision in self if decision.is_branch] if number is not None else []
         for environment in self.environments():
-            refuse_contradictions(environment, self, kept, branches, number)
+            refuse_misfit_example(environment, self, kept, branches, number)
 
     def closed_sizes(self) -> set[sympy.Symbol]:
         """The sizes of inputs that the guards allow no other value than that of the example.
@@ -263,55 +257,6 @@ def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:
     return None
 
 
-def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> None:
-    """Check what torch.export decided about the sizes of the inputs, before the program is translated.
-
-    A dimension called dynamic that it kept at its size becomes static, with a warning. Another warning tells what the
-    branches of the model, those of its squeezes and slices too, and its equations of sizes assume as in the example.
-
-    Raises CaptureError when the example itself contradicts what the program assumes.
-    """
-    kept = [*kept_axes(module), *whole_slices(module)]
-    environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
-    if environment is None:
-        return
-    refuse_contradictions(environment, decisions, kept)
-    make_static(environment, inputs, decisions)
-    tell(conditions(environment, inputs, kept, decisions))
-
-
-def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
-    """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
-    kept = [*kept_axes(module), *whole_slices(module)]
-    if kept:
-        tell(conditions(kept[0][0].node.shape_env, inputs, kept, Decisions()))
-
-
-def tell(assumed: list[str]) -> None:
-    """Warn about what the model assumes of sizes, if there is anything."""
-    if assumed:
-        logger.warning(
-            "the model holds the branches that the example took, those of sizes where\n%s", "\n".join(assumed)
-        )
-
-
-def environment_of(inputs: list[Input]) -> Any:
-    """The ShapeEnv of the symbolic sizes of the inputs, None when all are static."""
-    for _, _, size in symbolic_sizes(inputs):
-        return size.node.shape_env
-    return None
-
-
-def symbolic_sizes(inputs: list[Input]) -> Iterator[tuple[Input, int | None, Any]]:
-    """Input, axis and size of each symbolic size of an input; the axis of a number is None."""
-    for entry in inputs:
-        value = entry.node.meta.get("val")
-        sizes = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
-        for axis, size in sizes:
-            if isinstance(size, (torch.SymInt, torch.SymFloat)):
-                yield entry, axis, size
-
-
 def example_of(environment: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
     """The sizes of the example."""
     return (
@@ -319,7 +264,7 @@ def example_of(environment: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
     )
 
 
-def refuse_contradictions(
+def refuse_misfit_example(
     environment: Any,
     decisions: Decisions,
     kept: Iterable[Assumed],
@@ -358,160 +303,9 @@ def in_torchs_names(environment: Any, condition: sympy.Basic) -> str:
     )
 
 
-def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> None:
-    """Make the sizes constants that a guard keeps at one value: torch allows it when an example size is 0 or 1."""
-    constants = constants_of(environment)
-    for entry, axis, size in list(symbolic_sizes(inputs)):
-        symbol = size.node.expr
-        if symbol in constants:
-            source = decisions.obstacle if constants[symbol] == 1 else None
-            source = source or decisions.source_of(sympy.Eq(symbol, constants[symbol]))
-            logger.warning(
-                "%s is %s in the model, as in the example: torch.export did not keep it dynamic%s",
-                place(entry, axis),
-                constants[symbol],
-                f"\n{located(source)}" if source else "",
-            )
-    replace_constants(environment)
-
-
 def constants_of(environment: Any) -> dict[sympy.Symbol, sympy.Integer]:
     """The sizes that a guard keeps at one value."""
     return dict(filter(None, (solved(guard.expr) for guard in environment.guards)))
-
-
-def replace_constants(environment: Any) -> None:
-    """Put their values in the place of the sizes that a guard keeps at one."""
-    for symbol, number in constants_of(environment).items():
-        # torch replaces no size that it was told to treat as if it were not 1
-        environment.size_like.discard(symbol)
-        environment._set_replacement(symbol, number, "kept at its size in the example")
-
-
-def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decisions: Decisions) -> list[str]:
-    """What the model assumes of the sizes of its inputs, with the lines that do."""
-    names = names_of(inputs)
-    firsts: dict[sympy.Symbol, sympy.Symbol] = {}
-    # sizes of one name are one
-    same = {symbol: firsts.setdefault(name, symbol) for symbol, name in names.items()}
-    asked = [decision for decision in decisions if decision.environment is environment]
-    # where a check does not hold, eager raises: what is reshaped has to be divisible
-    rests, checked = (
-        {equation_of_remainder(decision.condition) for decision in asked if decision.is_check is is_check}
-        for is_check in (False, True)
-    )
-    declared = Known(declared_ranges(environment, inputs, asked))
-    declared_sizes = sizes_in_the_users_words(inputs)
-    found: dict[str, str] = {}
-    told: list[sympy.Basic] = []
-
-    def settled(condition: sympy.Basic) -> sympy.Basic:
-        return environment.replace(condition).xreplace(same)
-
-    def assume(condition: sympy.Basic, known: Known, source: Source | None) -> None:
-        if not known.makes_certain(environment, condition):
-            told.append(condition)
-            found.setdefault(written(condition, names), located(source) if source else "")
-
-    known, before = declared, {}
-    for decision in asked:
-        before.setdefault(decision.condition, known)
-        condition = settled(decision.condition)
-        is_told = (
-            (decision.is_branch or decision.is_decomposition)
-            and condition.free_symbols
-            and condition.free_symbols <= set(names)
-        )
-        if is_told and not decision.is_check:  # where a check does not hold, eager raises
-            assume(condition, known, decision.source)
-        if decision.makes_sizes_one:
-            equation = decision.condition.xreplace(declared_sizes)
-            if equation != sympy.true:
-                found.setdefault(written(equation, {}), located(decision.source) if decision.source else "")
-        if is_told or decision.is_check:
-            # a convolution raises unless all sizes of its result are positive, torch's check of it when none is
-            is_any = decision.asker == CONVOLUTION and isinstance(condition, sympy.Or)
-            for part in condition.args if is_any else [condition]:
-                known = known.learn(part)
-    for _, condition, source in kept:
-        condition = settled(condition)
-        if condition.free_symbols:
-            assume(
-                condition, known, source
-            )  # where a branch or a check does not hold, the model is not the program's anyway
-    for guard in environment.guards:
-        remainder = equation_of_remainder(guard.expr)
-        # torch keeps the symbol of a size that it found to be another one
-        condition = settled(guard.expr if remainder is None else remainder)
-        is_told = is_equation_of_sizes(guard.expr) if remainder is None else remainder in rests - checked
-        if is_told and condition.free_symbols and condition.free_symbols <= set(names):
-            known = before.get(guard.expr, declared)
-            assume(condition, known, decisions.source_of(guard.expr))
-    lines = [f"  {text}\n{line}".rstrip() for text, line in found.items()]
-    right = [sizes_in_words(symbol, names[symbol], told, declared) for symbol in firsts.values()]
-    return [*lines, f"  which are {'; '.join(filter(None, right))}"] if any(right) else lines
-
-
-def sizes_in_words(symbol: sympy.Symbol, name: sympy.Symbol, told: list[sympy.Basic], declared: Known) -> str:
-    """The values of a size for which what is told of it alone holds, ``""`` when nothing is, or that says it already."""
-    own = [condition for condition in told if condition.free_symbols == {symbol}]
-    range_ = declared.ranges.get(symbol)
-    is_plain = len(own) == 1 and symbol in own[0].args
-    if not own or is_plain or range_ is None or not range_.is_int:
-        return ""
-    largest = None if range_.upper in (int_oo, sympy.oo) else int(range_.upper)
-    return allowed(str(name), symbol, own, int(range_.lower), largest)
-
-
-def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
-    """How the user calls the symbols of the sizes of the inputs."""
-    names: dict[sympy.Symbol, sympy.Symbol] = {}
-    for entry, axis, size in symbolic_sizes(inputs):
-        if size.node.expr.is_Symbol:
-            name = entry.dims.get(axis) or place(entry, axis)
-            names.setdefault(size.node.expr, sympy.Symbol(name, integer=True))
-    return names
-
-
-def sizes_in_the_users_words(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Basic]:
-    """What the user calls the sizes of the inputs, ``2*rows`` for example, as torch had them before it found some to be others."""
-    sizes: dict[sympy.Symbol, sympy.Basic] = {}
-    for entry, axis, size in symbolic_sizes(inputs):
-        if size.node._expr.is_Symbol:
-            sizes.setdefault(size.node._expr, in_sympy(entry.dims.get(axis) or place(entry, axis)))
-    return sizes
-
-
-def in_sympy(text: str) -> sympy.Basic:
-    """A size by its name, or one that torch.export.Dim computes from another one."""
-    computed = COMPUTED.fullmatch(text)
-    if computed is None:
-        return sympy.Symbol(text, integer=True)
-    name = computed[1]
-    return sympy.sympify(text.replace(name, "size"), {"size": sympy.Symbol(name, integer=True)})
-
-
-def declared_ranges(
-    environment: Any, inputs: list[Input], asked: list[Decision]
-) -> dict[sympy.Symbol, ValueRanges]:
-    """Where each symbol was before anything was asked: torch narrows the ranges with what its operators find in the example.
-
-    torch takes sizes for at least 2; only the user's own minimum is one.
-    """
-    minima: dict[sympy.Symbol, int] = {}
-    for entry, axis, size in symbolic_sizes(inputs):
-        symbol = size.node.expr
-        minima[symbol] = max(minima.get(symbol, 1), entry.minima.get(axis, 1))
-    ranges: dict[sympy.Symbol, ValueRanges] = {}
-    for decision in asked:
-        for symbol, range_ in decision.ranges.items():
-            if range_ is not None:
-                ranges.setdefault(symbol, range_)
-    ranges = {**environment.var_to_range, **ranges}
-    return {
-        symbol: ValueRanges(minima.get(symbol, 1), range_.upper) if range_.lower == 2 else range_
-        for symbol, range_ in ranges.items()
-    }
 
 
 def kept_axes(module: torch.fx.GraphModule) -> Iterator[Assumed]:
@@ -585,8 +379,3 @@ def keeps_inner_size(condition: sympy.Basic) -> bool:
     if isinstance(condition, sympy.Le):
         return condition.rhs == 1 and not condition.lhs.is_Symbol
     return is_inner_size(condition) and not {sympy.S.Zero, sympy.S.One}.isdisjoint(condition.args)
-
-
-def place(entry: Input, axis: int | None) -> str:
-    """How a size of an input is written in Python."""
-    return entry.name if axis is None else f"{entry.name}.shape[{axis}]"

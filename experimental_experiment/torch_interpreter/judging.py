@@ -1,0 +1,287 @@
+"""What a captured program assumes of sizes: judged against its example, told in the words of the user.
+
+Dimensions that torch.export kept at their size become static; what branches, operators and guards take for granted is a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.assumptions import allowed, written
+from experimental_experiment.torch_interpreter.certainty import Known
+from experimental_experiment.torch_interpreter.decisions import (
+    CONVOLUTION,
+    Assumed,
+    Decision,
+    Decisions,
+    constants_of,
+    equation_of_remainder,
+    is_equation_of_sizes,
+    kept_axes,
+    refuse_misfit_example,
+    whole_slices,
+)
+from experimental_experiment.torch_interpreter.errors import Source, located
+from experimental_experiment.torch_interpreter.signature import Input
+
+COMPUTED = re.compile(r"(?:-?\d+\*)?([^\W\d]\w*)(?: [+-] \d+)?")
+"""A name of a size, or what ``2 * rows + 1`` is called, of the Dim ``rows``."""
+
+
+def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> None:
+    """Check what torch.export decided about the sizes of the inputs, before the program is translated.
+
+    A dimension called dynamic that it kept at its size becomes static, with a warning. Another warning tells what the
+    branches of the model, those of its squeezes and slices too, and its equations of sizes assume as in the example.
+
+    Raises CaptureError when the example itself contradicts what the program assumes.
+    """
+    kept = [*kept_axes(module), *whole_slices(module)]
+    environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
+    if environment is None:
+        return
+    refuse_misfit_example(environment, decisions, kept)
+    make_static(environment, inputs, decisions)
+    tell(conditions(environment, inputs, kept, decisions))
+
+
+def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
+    """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
+    kept = [*kept_axes(module), *whole_slices(module)]
+    if kept:
+        tell(conditions(kept[0][0].node.shape_env, inputs, kept, Decisions()))
+
+
+def tell(assumed: list[str]) -> None:
+    """Warn about what the model assumes of sizes, if there is anything."""
+    if assumed:
+        logger.warning(
+            "the model holds the branches that the example took, those of sizes where\n%s", "\n".join(assumed)
+        )
+
+
+def environment_of(inputs: list[Input]) -> Any:
+    """The ShapeEnv of the symbolic sizes of the inputs, None when all are static."""
+    for _, _, size in symbolic_sizes(inputs):
+        return size.node.shape_env
+    return None
+
+
+def symbolic_sizes(inputs: list[Input]) -> Iterator[tuple[Input, int | None, Any]]:
+    """Input, axis and size of each symbolic size of an input; the axis of a number is None."""
+    for entry in inputs:
+        value = entry.node.meta.get("val")
+        sizes = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+        for axis, size in sizes:
+            if isinstance(size, (torch.SymInt, torch.SymFloat)):
+                yield entry, axis, size
+
+
+def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> None:
+    """Make the sizes constants that a guard keeps at one value: torch allows it when an example size is 0 or 1."""
+    constants = constants_of(environment)
+    for entry, axis, size in list(symbolic_sizes(inputs)):
+        symbol = size.node.expr
+        if symbol in constants:
+            source = decisions.obstacle if constants[symbol] == 1 else None
+            source = source or decisions.source_of(sympy.Eq(symbol, constants[symbol]))
+            logger.warning(
+                "%s is %s in the model, as in the example: torch.export did not keep it dynamic%s",
+                place(entry, axis),
+                constants[symbol],
+                f"\n{located(source)}" if source else "",
+            )
+    replace_constants(environment)
+
+
+def replace_constants(environment: Any) -> None:
+    """Put their values in the place of the sizes that a guard keeps at one."""
+    for symbol, number in constants_of(environment).items():
+        # torch replaces no size that it was told to treat as if it were not 1
+        environment.size_like.discard(symbol)
+        environment._set_replacement(symbol, number, "kept at its size in the example")
+
+
+def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decisions: Decisions) -> list[str]:
+    """What the model assumes of the sizes of its inputs, with the lines that do."""
+    telling = Telling(environment, inputs, decisions)
+    known, before = telling.of_decisions()
+    telling.of_operators(kept, known)
+    telling.of_guards(before)
+    return telling.lines()
+
+
+class Telling:
+    """What the model assumes of the sizes of its inputs, gathered in passes over what was asked, the operators and the guards.
+
+    Attributes:
+        environment: the ShapeEnv of the inputs.
+        decisions: those of the capture.
+        asked: those of them that were asked of *environment*.
+        names: how the user calls the symbols.
+        firsts: the first symbol of each name.
+        same: the first symbol of the same name, by symbol: sizes of one name are one.
+        declared: what is known before anything is asked.
+        declared_sizes: what the user calls the sizes as torch had them first.
+        found: the line that assumes it, by each condition in words.
+        told: the conditions, in torch's symbols.
+    """
+
+    def __init__(self, environment: Any, inputs: list[Input], decisions: Decisions):
+        self.environment = environment
+        self.decisions = decisions
+        self.asked = [decision for decision in decisions if decision.environment is environment]
+        self.names = names_of(inputs)
+        self.firsts: dict[sympy.Symbol, sympy.Symbol] = {}
+        self.same = {symbol: self.firsts.setdefault(name, symbol) for symbol, name in self.names.items()}
+        self.declared = Known(declared_ranges(environment, inputs, self.asked))
+        self.declared_sizes = sizes_in_the_users_words(inputs)
+        self.found: dict[str, str] = {}
+        self.told: list[sympy.Basic] = []
+
+    def of_decisions(self) -> tuple[Known, dict[sympy.Basic, Known]]:
+        """Tell what branches and decompositions assume; what is known after all that was asked, and before each condition was."""
+        known, before = self.declared, dict[sympy.Basic, Known]()
+        for decision in self.asked:
+            before.setdefault(decision.condition, known)
+            condition = self.settled(decision.condition)
+            is_assumed = (decision.is_branch or decision.is_decomposition) and self.is_of_inputs(condition)
+            if is_assumed and not decision.is_check:  # where a check does not hold, eager raises
+                self.assume(condition, known, decision.source)
+            if decision.makes_sizes_one:
+                equation = decision.condition.xreplace(self.declared_sizes)
+                if equation != sympy.true:
+                    self.note(written(equation, {}), decision.source)
+            if is_assumed or decision.is_check:
+                # a convolution raises unless all sizes of its result are positive, torch's check of it when none is
+                is_any = decision.asker == CONVOLUTION and isinstance(condition, sympy.Or)
+                for part in condition.args if is_any else [condition]:
+                    known = known.learn(part)
+        return known, before
+
+    def of_operators(self, kept: list[Assumed], known: Known) -> None:
+        """Tell what squeezes and slices assume; where a branch or a check does not hold, the model is not the program's anyway."""
+        for _, condition, source in kept:
+            condition = self.settled(condition)
+            if condition.free_symbols:
+                self.assume(condition, known, source)
+
+    def of_guards(self, before: dict[sympy.Basic, Known]) -> None:
+        """Tell the equations of sizes among the guards, those of remainders where a check asks for the same left out: eager raises."""
+        remainders, checked = (
+            {equation_of_remainder(item.condition) for item in self.asked if item.is_check is is_check}
+            for is_check in (False, True)
+        )
+        for guard in self.environment.guards:
+            remainder = equation_of_remainder(guard.expr)
+            if remainder is None:
+                is_equation = is_equation_of_sizes(guard.expr)
+            else:  # what is reshaped has to be divisible
+                is_equation = remainder in remainders - checked
+            # torch keeps the symbol of a size that it found to be another one
+            condition = self.settled(guard.expr if remainder is None else remainder)
+            if is_equation and self.is_of_inputs(condition):
+                known = before.get(guard.expr, self.declared)
+                self.assume(condition, known, self.decisions.source_of(guard.expr))
+
+    def settled(self, condition: sympy.Basic) -> sympy.Basic:
+        """A condition of the sizes that torch knows now."""
+        return self.environment.replace(condition).xreplace(self.same)
+
+    def is_of_inputs(self, condition: sympy.Basic) -> bool:
+        """Whether a condition is one of sizes of inputs alone."""
+        return bool(condition.free_symbols) and condition.free_symbols <= set(self.names)
+
+    def assume(self, condition: sympy.Basic, known: Known, source: Source | None) -> None:
+        """Tell a condition, unless what is *known* makes it certain."""
+        if not known.makes_certain(self.environment, condition):
+            self.told.append(condition)
+            self.note(written(condition, self.names), source)
+
+    def note(self, text: str, source: Source | None) -> None:
+        """Note a condition in words, and the line that assumes it first."""
+        self.found.setdefault(text, located(source) if source else "")
+
+    def lines(self) -> list[str]:
+        """What was found, then the sizes for which all of it holds."""
+        lines = [f"  {text}\n{line}".rstrip() for text, line in self.found.items()]
+        right = [
+            sizes_in_words(symbol, self.names[symbol], self.told, self.declared)
+            for symbol in self.firsts.values()
+        ]
+        return [*lines, f"  which are {'; '.join(filter(None, right))}"] if any(right) else lines
+
+
+def sizes_in_words(symbol: sympy.Symbol, name: sympy.Symbol, told: list[sympy.Basic], declared: Known) -> str:
+    """The values of a size for which what is told of it alone holds, ``""`` when nothing is, or that says it already."""
+    own = [condition for condition in told if condition.free_symbols == {symbol}]
+    range_ = declared.ranges.get(symbol)
+    is_plain = len(own) == 1 and symbol in own[0].args
+    if not own or is_plain or range_ is None or not range_.is_int:
+        return ""
+    largest = None if range_.upper in (int_oo, sympy.oo) else int(range_.upper)
+    return allowed(str(name), symbol, own, int(range_.lower), largest)
+
+
+def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
+    """How the user calls the symbols of the sizes of the inputs."""
+    names: dict[sympy.Symbol, sympy.Symbol] = {}
+    for entry, axis, size in symbolic_sizes(inputs):
+        if size.node.expr.is_Symbol:
+            name = entry.dims.get(axis) or place(entry, axis)
+            names.setdefault(size.node.expr, sympy.Symbol(name, integer=True))
+    return names
+
+
+def sizes_in_the_users_words(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Basic]:
+    """What the user calls the sizes of the inputs, ``2*rows`` for example, as torch had them before it found some to be others."""
+    sizes: dict[sympy.Symbol, sympy.Basic] = {}
+    for entry, axis, size in symbolic_sizes(inputs):
+        if size.node._expr.is_Symbol:
+            sizes.setdefault(size.node._expr, in_sympy(entry.dims.get(axis) or place(entry, axis)))
+    return sizes
+
+
+def in_sympy(text: str) -> sympy.Basic:
+    """A size by its name, or one that torch.export.Dim computes from another one."""
+    computed = COMPUTED.fullmatch(text)
+    if computed is None:
+        return sympy.Symbol(text, integer=True)
+    name = computed[1]
+    return sympy.sympify(text.replace(name, "size"), {"size": sympy.Symbol(name, integer=True)})
+
+
+def declared_ranges(
+    environment: Any, inputs: list[Input], asked: list[Decision]
+) -> dict[sympy.Symbol, ValueRanges]:
+    """Where each symbol was before anything was asked: torch narrows the ranges with what its operators find in the example.
+
+    torch takes sizes for at least 2; only the user's own minimum is one.
+    """
+    minima: dict[sympy.Symbol, int] = {}
+    for entry, axis, size in symbolic_sizes(inputs):
+        symbol = size.node.expr
+        minima[symbol] = max(minima.get(symbol, 1), entry.minima.get(axis, 1))
+    ranges: dict[sympy.Symbol, ValueRanges] = {}
+    for decision in asked:
+        for symbol, range_ in decision.ranges.items():
+            if range_ is not None:
+                ranges.setdefault(symbol, range_)
+    ranges = {**environment.var_to_range, **ranges}
+    return {
+        symbol: ValueRanges(minima.get(symbol, 1), range_.upper) if range_.lower == 2 else range_
+        for symbol, range_ in ranges.items()
+    }
+
+
+def place(entry: Input, axis: int | None) -> str:
+    """How a size of an input is written in Python."""
+    return entry.name if axis is None else f"{entry.name}.shape[{axis}]"
