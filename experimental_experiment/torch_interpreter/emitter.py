@@ -332,10 +332,7 @@ class Emitter:
         if {*map(type, inputs)} <= sizes.PLAIN:
             return list(inputs)
         inputs = self.numbers_typed(kinds, inputs)
-        known: dict[str, ir.DataType] = {}
-        for position, value in enumerate(inputs):
-            if type(value) is ir.Value and kinds is not None:
-                known.setdefault(kinds.variable(position), value.dtype)
+        known = {} if kinds is None else dtypes_known(kinds, inputs)
         first = next((value.dtype for value in inputs if type(value) is ir.Value), None)
         values = []
         for position, value in enumerate(inputs):
@@ -354,10 +351,7 @@ class Emitter:
         symbolic = [position for position, value in enumerate(inputs) if plain[position] is not value]
         if not symbolic or kinds is None or kinds.mixed:
             return plain
-        known: dict[str, ir.DataType] = {}
-        for position, value in enumerate(inputs):
-            if type(value) is ir.Value:
-                known.setdefault(kinds.variable(position), value.dtype)
+        known = dtypes_known(kinds, inputs)
         for position in symbolic:
             number, dtype = plain[position], known.get(kinds.variable(position))
             if dtype in dtypes.FLOATS or (dtype is not None and number.dtype not in dtypes.FLOATS):
@@ -491,6 +485,15 @@ def int_attribute(name: str, value: int) -> ir.Attr:
 def ints_attribute(name: str, value: tuple[int, ...]) -> ir.Attr:
     """The attribute of a list of numbers; nodes share it."""
     return ir.AttrInt64s(name, value)
+
+
+def dtypes_known(kinds: dtypes.Constraints, inputs: Sequence[Any]) -> dict[str, ir.DataType]:
+    """The dtype that the first tensor of each type variable gives it."""
+    known: dict[str, ir.DataType] = {}
+    for position, value in enumerate(inputs):
+        if type(value) is ir.Value:
+            known.setdefault(kinds.variable(position), value.dtype)
+    return known
 
 
 NUMBERS = frozenset((bool, float, int))
