@@ -211,6 +211,7 @@ class TestReport(ExporterTestCase):
             {"times": 4, "kind": "Layer", "first": "layers.0", "last": "layers.3", "count": 5},
         )
         self.assertEqual((len(folded["items"]), folded["items"][-1][0], cos[0]), (8, "Sin", "Cos"))
+        self.assertEqual(cos[2], "float32[2, 4]")
 
     def test_what_was_done(self):
         def model(x, mask):

@@ -103,9 +103,14 @@ def repeated(items: list[Any], shapes: list[tuple], start: int) -> tuple[int, in
 
 def node_text(node: ir.Node) -> list[str]:
     """Operator, results and type of a node."""
-    value = node.outputs[0] if node.outputs else None
-    shape = (
-        "" if value is None or value.shape is None else f"[{', '.join(str(size) for size in value.shape)}]"
-    )
-    kind = "" if value is None or value.dtype is None else value.dtype.name.lower()
-    return [node.op_type, ", ".join(item.name for item in node.outputs if item.name), f"{kind}{shape}"]
+    results = ", ".join(item.name for item in node.outputs if item.name)
+    return [node.op_type, results, type_in_brief(node.outputs[0]) if node.outputs else ""]
+
+
+def type_in_brief(value: ir.Value) -> str:
+    """``float32[batch, 3]``, ``""`` for a value of unknown dtype."""
+    if value.dtype is None:
+        return ""
+    shape = "" if value.shape is None else f"[{', '.join(str(size) for size in value.shape)}]"
+    name = value.dtype.name.lower() if value.dtype == ir.DataType.STRING else value.dtype.numpy().name
+    return f"{name}{shape}"

@@ -15,7 +15,7 @@ import torch
 
 from experimental_experiment import __version__
 from experimental_experiment.investigate.alignment import recorded
-from experimental_experiment.investigate.modules import module_tree
+from experimental_experiment.investigate.modules import module_tree, node_text, type_in_brief
 from experimental_experiment.investigate.onnx_side import loaded
 from experimental_experiment.investigate.replay import ordered_leaves
 from experimental_experiment.investigate.results import Discrepancies
@@ -92,16 +92,7 @@ def size_text(size: int) -> str:
 
 def described(value: ir.Value) -> list[str]:
     """Name and type of an input or an output."""
-    return [value.name or "", type_text(value)]
-
-
-def type_text(value: ir.Value) -> str:
-    """``float32[batch, 3]``."""
-    if value.dtype is None:
-        return ""
-    shape = "" if value.shape is None else f"[{', '.join(str(size) for size in value.shape)}]"
-    name = value.dtype.name.lower() if value.dtype == ir.DataType.STRING else value.dtype.numpy().name
-    return f"{name}{shape}"
+    return [value.name or "", type_in_brief(value)]
 
 
 def weights(model: ir.Model, most: int = 20) -> list[list[str]]:
@@ -135,10 +126,7 @@ def node_table(journal: Journal, nodes: Iterable[ir.Node]) -> list[list[Any]]:
     """Each FX node with the ONNX nodes that come from it: name, operator, type, module, line, code, ONNX nodes."""
     written: dict[str, list[list[str]]] = collections.defaultdict(list)
     for node in nodes:
-        outputs = ", ".join(value.name for value in node.outputs if value.name)
-        written[recorded(node)[0]].append(
-            [node.op_type, outputs, type_text(node.outputs[0]) if node.outputs else ""]
-        )
+        written[recorded(node)[0]].append(node_text(node))
     rows = []
     for module in journal.program.module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
