@@ -127,7 +127,10 @@ def even_windows(op, self, output_size: list[Size]) -> list[tuple[int, int] | No
 
 
 def even_window(op, size: Size, out: Size) -> tuple[int, int] | None:
-    """The length of all windows of an axis and their step: windows of a dynamic number beside each other when it is a multiple."""
+    """The length of all windows of an axis and the step from one to the next, None where they differ.
+
+    A dynamic size that is known to be a multiple of the number of windows has windows that stand beside each other.
+    """
     if is_static(size, out):
         return length_and_step(size, out) if out and size else None
     factor = whole_factor(op, out, size)

@@ -21,7 +21,10 @@ Arguments = dict[str, Any]
 def pair_arguments(
     op, target: torch._ops.OpOverload, tensors: Iterable[ir.Value], arguments: Arguments
 ) -> Arguments | None:
-    """What *target* takes for the pairs of complex *tensors*, None when it takes their parts apart or they are apart already."""
+    """The arguments with which *target* is called on complex *tensors* as they are, pairs along a last axis.
+
+    None when it is called on each part instead: *target* takes no pairs, or the parts are apart already.
+    """
     tensors = list(tensors)
     if target not in PAIRS or all(PARTS in x.meta for x in tensors):
         return None

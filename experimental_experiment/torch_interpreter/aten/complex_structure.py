@@ -108,7 +108,10 @@ SUMS = frozenset(
 
 
 def unless_zero(op, part: Any, parts: Mapping[str, Any]) -> Any:
-    """0 for a real part that is the product of 0 and finite numbers, as that of ``1j * x.sin()``, beside another one of its shape."""
+    """A part, or the number 0 for a product of 0 and finite numbers: the real part of ``1j * x.sin()`` is one.
+
+    A number has no shape: the other part has to have that of this one.
+    """
     node = op.producer(part) if isinstance(part, ir.Value) else None
     if node is None or node.op_type != "Mul" or not is_finite(op, part):
         return part

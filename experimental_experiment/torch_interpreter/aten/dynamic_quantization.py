@@ -107,7 +107,7 @@ def dequantize_per_channel_group(
 
 @translates("quantized_decomposed::fake_quant_per_channel")
 def fake_quant_per_channel(op, input, scales, zero_points, axis, quant_min, quant_max):
-    """Quantize and dequantize with one scale for every index of an axis; zero points that are floats lose what follows the point."""
+    """Quantize and dequantize with one scale for every index of an axis; zero points that are floats lose their fraction."""
     zero_points = op.Cast(zero_points, to=ir.DataType.INT32)
     return rounded(op, input, scales, zero_points, quant_min, quant_max, axis)[0]
 

@@ -153,7 +153,7 @@ def is_empty(fake: torch.Tensor) -> bool:
 
 
 def row_counts(op, zero, indices, where, is_kept) -> ir.Value:
-    """How many of the indices that are kept, [indices, 1], all without them, belong to each bag: [bags, 1], as *zero*."""
+    """The number of indices of each bag, [bags, 1], in the dtype of *zero*. *is_kept*, [indices, 1], says which ones count; None: all."""
     if is_kept is None:
         one = equal_rows(op, op.constant(1, zero.dtype), indices, 1, INDICES)
     else:
@@ -163,16 +163,17 @@ def row_counts(op, zero, indices, where, is_kept) -> ir.Value:
 
 
 def numbers_like(op, number: int, integers: ir.Value) -> ir.Value:
-    """An INT64 number for each of some integers: one constant, or one Clip, as nothing else lies between it and itself."""
+    """A vector that holds *number* as often as there are *integers*: a constant, or a Clip of the integers between it and itself."""
     if is_static(op.size(integers, 0)):
         return op.Expand(op.constant(number), op.shape_of(integers))
     return cast(op, op.Clip(integers, number, number), INT64)
 
 
 def equal_rows(op, number: ir.Value, integers: ir.Value, width: Size, place: int) -> ir.Value:
-    """A row of one number for each of some integers: one constant, or the same row read as often as there are integers.
+    """A matrix that holds *number* everywhere, with *width* columns and a row for each of the *integers*.
 
-    It is read at *place* of two equal ones, a number that `bag_of_each` makes as many of.
+    A Gather reads one row as often as there are integers, when their number is dynamic. It reads the row at *place* of two equal
+    ones: `bag_of_each` makes the same vector of places.
     """
     count = op.size(integers, 0)
     if is_static(count) or not is_static(width):
@@ -202,7 +203,7 @@ def size_of(item) -> sympy.Expr:
 
 
 def bag_of_each(op, indices, starts):
-    """The bag that each index belongs to: how many bags start before it or there, less the one that the first place holds."""
+    """The bag that each index belongs to: the number of bags that start at it or before it, less one, with which the sum begins."""
     none = op.Concat(op.constant([-1]), numbers_like(op, INDICES, indices), axis=0)
     one = numbers_like(op, BAGS, starts)
     begun = op.CumSum(op.ScatterElements(none, starts, one, axis=0, reduction="add"), 0)

@@ -345,7 +345,7 @@ def half_of(op, n: Size) -> Size:
 
 
 def is_whole_signal(op, n: Size, half: Size) -> bool:
-    """Whether a symbolic n is known to be even, *half* of the signal being given: what DFT takes for its size on its own."""
+    """Whether a symbolic n is known to be even: DFT, which gets *half* of the signal, takes an even size for granted."""
     if is_static(n):
         return False
     whole, part = expression_of(op, n), expression_of(op, half)

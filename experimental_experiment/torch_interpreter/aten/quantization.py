@@ -235,7 +235,7 @@ def decomposed_dequantize_per_channel(
 
 
 def to_steps(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):
-    """``round(x / scale) + zero_point`` kept in range, in a torch dtype; what follows the point of a float zero point is lost then."""
+    """``round(x / scale) + zero_point`` kept in range, in a torch dtype; a float zero point loses its fraction then."""
     quant_min, quant_max = (number(limit) for limit in (quant_min, quant_max))
     kind = dtypes.onnx_dtype(dtype)
     wide = op.Cast(x, to=FLOAT)

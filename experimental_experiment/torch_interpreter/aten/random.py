@@ -72,8 +72,10 @@ def log_normal(op, self, mean, std):
 
 @translates(aten.multinomial.default)
 def multinomial(op, self, num_samples, replacement):
-    """Indices drawn with the weights of each row; without Multinomial, which puts every index back, draws float32 and takes no
-    empty batch, it is who arrives first when waiting times shrink with weights.
+    """Indices drawn with the weights of each row.
+
+    ONNX Multinomial puts every index back, draws in float32 and takes no empty batch. Elsewhere each index waits for a random time, which
+    is the shorter the larger its weight is; those whose time is over first are drawn.
     """
     is_drawn_again = isinstance(num_samples, int) and (replacement or num_samples == 1)
     has_rows = rank(self) == 1 or (isinstance(self.shape[0], int) and self.shape[0] > 0)

@@ -242,7 +242,7 @@ def reduce(op, op_type: str, self, dim, keepdim=False) -> ir.Value:
 
 
 def selected(op, extreme: str, position_of: str, self, dim, keepdim) -> tuple[ir.Value, ir.Value]:
-    """The extreme element along one axis, and its index, which is first to see *self*: both then see the same of a bfloat16."""
+    """The extreme element along one axis, and its index. The index is written first: it sees a bfloat16 rounded, the element then, too."""
     index = position(op, position_of, self, dim, keepdim)
     return reduce(op, extreme, self, dim, keepdim), index
 

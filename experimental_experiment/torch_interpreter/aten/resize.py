@@ -187,7 +187,10 @@ def factors_of(op, x, found: Sequence[Stretch]) -> ir.Value:
 
 
 def sum_of_taps(op, x, sizes, scales, align_corners, taps: Callable):
-    """A weighted sum of the elements of *taps*, axis by axis; those of an axis are gathered at once when they are known now."""
+    """*x* in other *sizes*: axis by axis, each output is the sum of the elements at the indices of *taps*, times their weights.
+
+    One Gather reads all elements of an axis when indices and weights are constants.
+    """
     wide = op.Cast(x, to=computing_dtype(x))
     for axis, size, scale in zip(range(2, rank(x)), sizes, scales):
         read = taps(op, wide.dtype, op.size(x, axis), size, scale, align_corners)
@@ -340,7 +343,8 @@ def of_bytes(op, x, sizes, scales, align_corners, taps: Callable):
 
 
 def weighted(op, x, weights, seen, axis: int):
-    """Bytes, held as float64, times weights rounded to as many binary digits as the largest one *seen* lets int16 hold.
+    """The weighted sum, along an axis, of bytes that are held as float64. The weights are rounded to as many binary digits as int16 can
+    hold of the largest one in *seen*.
 
     Source: ``_compute_index_ranges_int16_weights`` of ATen. The products are exact; each axis is rounded to bytes.
     """

@@ -154,7 +154,10 @@ def sampling(size: Size, out: Size, scale: float | None, fits: bool) -> np.float
 
 
 def keeps_or_doubles_alike(scale: float) -> bool:
-    """Whether an axis of any size that a factor keeps or doubles is read as by the factor: one element, or a factor of 1 or 2."""
+    """Whether a factor agrees with ATen wherever it keeps or doubles a size, for which ATen counts whole elements.
+
+    It does when it is 1 or 2, and when it keeps or doubles no size but that of one element.
+    """
     size = np.arange(2, LARGEST)
     out = (size * scale).astype(np.int64)
     return scale in (1, 2) or not ((out == size) | (out == 2 * size)).any()

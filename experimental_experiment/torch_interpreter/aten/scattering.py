@@ -241,7 +241,8 @@ def is_everywhere(x: ir.Value, number: int | float) -> bool:
 def reduced_into(
     op, x: ir.Value, values: ir.Value, reduce: str, include_self: bool, write: Callable, count: Callable
 ) -> ir.Value:
-    """Values reduced with what stands where they go, or without it; the mean of integers rounds towards minus infinity.
+    """*x* in which *values* are reduced, with the elements that stood where they go when *include_self*. The mean of integers is rounded
+    towards minus infinity.
 
     ``write(x, values, reduction)`` places values, or one number, there; ``count(number)`` adds to a number how many come to each element.
     """

@@ -40,7 +40,7 @@ def select(op, self, dim, index):
 
 @writes_through(aten.select.int)
 def put_select(op, base, new, dim, index):
-    """A slice of one element; one that is computed is scattered, since most of a Concat would be about its bounds."""
+    """The base in which one position is *new*, as in a slice; a scatter when the index is computed: a Concat needs nodes for its bounds."""
     dim = dim % rank(base)
     if isinstance(index, ir.Value) and dim == 0:
         return op.ScatterND(base, op.shape([index]), new)
