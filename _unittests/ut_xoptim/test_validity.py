@@ -74,9 +74,16 @@ class TestValidity(unittest.TestCase):
             optimize(model_of(node))
 
     def test_a_constant_of_nothing(self):
-        model = model_of(oh.make_node("Constant", [], ["c"]), oh.make_node("Add", ["x", "c"], ["y"]))
-        with self.assertRaisesRegex(ValueError, "must have exactly one attribute"):
-            optimize(model)
+        cases = {}, {"value_float": 2.0, "value_int": 1}, {"value_float": 2.0}
+        for attributes in cases:
+            constant = oh.make_node("Constant", [], ["c"], **attributes)
+            model = model_of(constant, oh.make_node("Add", ["x", "c"], ["y"]))
+            if len(attributes) == 1:
+                self.assertEqual(["Add"], operators(optimize(model)))
+                continue
+            message = f"the node 'c' .Constant. has {len(attributes)} attributes, and ONNX wants one of them"
+            with self.assertRaisesRegex(ValueError, message):
+                optimize(model)
 
     def test_a_function(self):
         model = model_of(oh.make_node("f", ["x"], ["y"], domain="local"))

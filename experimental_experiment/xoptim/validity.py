@@ -115,6 +115,8 @@ def contradiction(
         if known is not None and kind is not None and kind.name != known.type.name:
             return f"has the attribute {name!r} of the type {kind.name}, and ONNX wants {known.type.name}"
     names = {name for name, _ in attributes}
+    if op_type == "Constant" and len(names & schema.attributes.keys()) != 1:
+        return f"has {len(names)} attributes, and ONNX wants one of them"
     missing = [name for name, known in schema.attributes.items() if known.required and name not in names]
     return f"lacks the attribute {missing[0]!r}" if missing else ""
 
