@@ -80,9 +80,25 @@ class TestIndexing(ExporterTestCase):
         "one value added under a mask": writes(torch.tensor(7.0), MASK, accumulate=True),
         "values under a mask": writes(-floats(2, 4, 5), MASK),
         "as many values as the mask has": writes(-floats(int(FULL.sum())), FULL),
+        "values added under a mask": writes(floats(int(FULL.sum())), FULL, accumulate=True),
+        "values under a mask of the first axes": writes(-floats(int(FULL[:, :, 0].sum()), 5), FULL[:, :, 0]),
+        "rows that broadcast under a mask": writes(-floats(5), FULL[:, :, 0]),
+        "columns that broadcast under a mask": writes(-floats(2, 1, 5), MASK),
+        "values under a mask of the last axis": writes(
+            -floats(3, 4, 1), None, None, FULL[0, 0] | (X[0, 0] > 3)
+        ),
+        "values under a mask of the last axes": writes(-floats(3, 5), None, X[0] > 14),
+        "values under a mask that is false": writes(-floats(0, 5), FULL[:, :, 0] & TRUE.logical_not()),
         "a mask and an index of 1": writes(-floats(2, 5), MASK, torch.tensor([1])),
         "a mask of 1 and an index": writes(-floats(3, 5), ONE, torch.tensor([1, 0, 3])),
         "a mask and an index": writes(-floats(2, 5), MASK, torch.tensor([1, 0])),
+        "two masks": writes(-floats(2, 5), MASK, torch.tensor([True, False, False, True])),
+        "two separated masks": writes(
+            -floats(2, 4), MASK, None, torch.tensor([True, False, False, False, True])
+        ),
+        "a mask of two axes and an index": writes(
+            -floats(int(FULL[:, :, 0].sum())), FULL[:, :, 0], torch.tensor(4)
+        ),
         "a repeated index adds twice": writes(floats(4, 5), torch.tensor([1, 1, 2]), accumulate=True),
         "a 0-d mask": writes(torch.tensor(2.0), TRUE),
     }
@@ -183,6 +199,54 @@ class TestIndexing(ExporterTestCase):
         self.assertEqual([node.op_type for node in model.graph.node], ["Gather"])
         model = self.assert_same_as_eager(lambda x, m: x.masked_fill(m, 0.0), floats(3), MASK)
         self.assertEqual([node.op_type for node in model.graph.node], ["Where"])
+
+    def test_what_is_taken_under_a_mask_is_written_there_as_it_is(self):
+        def whole(x):
+            mask, y = x > 3, x.clone()
+            y[mask] = x[mask] * x[mask]
+            return y
+
+        def rows(x):
+            mask, y = x.sum(-1) > 3, x.clone()
+            y[mask] = x[mask] * 2
+            return y
+
+        def of_positions(x):
+            mask, y = x[:, 0] > 3, x.clone()
+            y[mask] = torch.where(mask)[0].float()[:, None].expand(-1, x.shape[1])
+            return y
+
+        def selected(x):
+            mask, y = x > 3, x.clone()
+            y[mask] = x.masked_select(mask).neg()
+            return y
+
+        def positions_of_all(x):
+            mask = x > 3
+            return x.index_put((mask,), mask.nonzero().float().sum(1))
+
+        under_mask = {
+            "ReduceSum Greater Compress Mul NonZero Reshape ScatterND": (rows, floats(4, 3)),
+            "Greater Reshape Reshape Compress Mul NonZero Transpose ScatterND": (whole, floats(2, 3, 4)),
+            "Greater Reshape Reshape Compress Neg NonZero Transpose ScatterND": (selected, floats(3, 4)),
+        }
+        for expected, (function, x) in under_mask.items():
+            others = [(x[:, :0],), (-x[:1],), (x.repeat(2, *[1] * (x.dim() - 1)),)]
+            model = self.assert_same_as_eager(function, x, others=others)
+            self.assertEqual(expected.split(), [node.op_type for node in model.graph.node])
+        for function, others in ((positions_of_all, (7, 2)), (of_positions, (5, 6))):
+            model = self.assert_same_as_eager(
+                function, floats(4, 3), others=[(-floats(2, 5),), (floats(*others),)]
+            )
+            self.assertIn("ScatterND", [node.op_type for node in model.graph.node])
+
+    def test_what_another_mask_takes_may_be_one_row(self):
+        def put(x, i):
+            return x.index_put((x[:, 0] > 3,), x[x[:, 0] > i])
+
+        self.assert_same_as_eager(
+            put, floats(4, 3), torch.tensor(3.0), others=[(floats(4, 3), torch.tensor(8.0))]
+        )
 
     def test_indices_under_a_mask_are_clamped_by_one_node(self):
         read = lambda x, m, i: aten._unsafe_masked_index.default(x, m, [i], -5.0)

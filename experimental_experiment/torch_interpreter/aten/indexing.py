@@ -12,7 +12,12 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
-from experimental_experiment.torch_interpreter.aten.masking import coordinates, flat
+from experimental_experiment.torch_interpreter.aten.masking import (
+    coordinates,
+    flat,
+    know_count,
+    rows_of_positions,
+)
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, merged, reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -38,7 +43,10 @@ def gather(op, self, dim, index):
 def index(op, self, indices):
     """``self[indices]``: one index is a Gather, one mask a Compress, several a GatherND of the axes moved to the front."""
     if (masked := only_mask(indices)) is not None:
-        return compressed(op, self, indices[masked], masked)
+        found = compressed(op, self, indices[masked], masked)
+        if masked == 0:
+            know_count(op, indices[masked], found)
+        return found
     self, indices = without_masks(op, self, indices)
     picked = [axis for axis, index in enumerate(indices) if index is not None]
     if len(picked) == 1:
@@ -55,24 +63,21 @@ def index_put(op, self, indices, values, accumulate):
 
     One value under a mask is a Where; a vector behind the first axis is a ScatterElements, which moves nothing (a cache).
     """
-    values = op.Cast(values, to=self.dtype)
-    if (masked := only_mask(indices)) is not None and all(size == 1 for size in values.shape):
+    values, adding = op.Cast(values, to=self.dtype), "add" if accumulate else None
+    masked = only_mask(indices)
+    if masked is not None and all(size == 1 for size in values.shape):
         return under_mask(op, self, indices[masked], masked, values, accumulate)
+    if masked is not None and (masked == 0 or rank(indices[masked]) > 1):
+        where = rows_of_positions(op, indices[masked])
+        return put_at_positions(
+            op, self, range(masked, masked + rank(indices[masked])), where, values, adding
+        )
     base, indices = without_masks(op, self, indices)
     picked = [axis for axis, index in enumerate(indices) if index is not None]
-    kept = [axis for axis in range(rank(base)) if axis not in picked]
     if len(picked) == 1 and picked[0] > 0 and rank(indices[picked[0]]) == 1:
-        return put_along(op, base, picked[0], indices[picked[0]], values, "add" if accumulate else None)
-    where, width = positions_of(op, [indices[axis] for axis in picked])
-    order = to_front(picked, kept, width)
-    sizes = sizes_of(op, base)
-    front_sizes: list[Size] = [*sizes_of(op, where)[:-1], *[sizes[axis] for axis in kept]]
-    op.shape_of(where)  # [.., 1]: the shape that whole rows are expanded to
-    values = expanded(op, values, [front_sizes[axis] for axis in inverse(order)])
-    front = op.Transpose(base, perm=picked + kept)
-    values = op.Transpose(values, perm=order)
-    front = op.ScatterND(front, where, values, reduction="add" if accumulate else None)
-    return reshaped(op, op.Transpose(front, perm=inverse(picked + kept)), sizes_of(op, self))
+        return put_along(op, base, picked[0], indices[picked[0]], values, adding)
+    where, _ = positions_of(op, [indices[axis] for axis in picked])
+    return reshaped(op, put_at_positions(op, base, picked, where, values, adding), sizes_of(op, self))
 
 
 @translates(aten._index_put_impl.default)
@@ -178,7 +183,7 @@ def positions_of(op, indices: Sequence[ir.Value]) -> tuple[ir.Value, int]:
     return op.Transpose(stacked, perm=[*range(1, width + 1), 0]), width
 
 
-def to_front(picked: list[int], kept: list[int], width: int) -> list[int]:
+def to_front(picked: Sequence[int], kept: Sequence[int], width: int) -> list[int]:
     """The permutation from torch's result of an indexing to one that starts with the *width* axes of the indices.
 
     torch leaves these axes where the indices were when they are adjacent, and puts them in front otherwise.
@@ -206,6 +211,22 @@ def put_along(
     column = op.Unsqueeze(index, [other for other in range(rank(x)) if other != axis])
     values = expanded(op, values, sizes)
     return op.ScatterElements(x, expanded(op, column, sizes), values, axis=axis, reduction=reduction)
+
+
+def put_at_positions(
+    op, x: ir.Value, picked: Sequence[int], where: ir.Value, values: ir.Value, reduction: str | None
+) -> ir.Value:
+    """Write where the last axis of *where* holds positions in the axes *picked*, which are moved to the front for that."""
+    kept = [axis for axis in range(rank(x)) if axis not in picked]
+    order = to_front(picked, kept, rank(where) - 1)
+    sizes = sizes_of(op, x)
+    front_sizes: list[Size] = [*sizes_of(op, where)[:-1], *[sizes[axis] for axis in kept]]
+    if where.shape[-1] == 1:
+        op.shape_of(where)  # [.., 1]: the shape that whole rows are expanded to
+    values = expanded(op, values, [front_sizes[axis] for axis in inverse(order)])
+    front = op.Transpose(x, perm=[*picked, *kept])
+    front = op.ScatterND(front, where, op.Transpose(values, perm=order), reduction=reduction)
+    return op.Transpose(front, perm=inverse([*picked, *kept]))
 
 
 def under_mask(op, x: ir.Value, mask: ir.Value, axis: int, value: ir.Value, accumulate: bool) -> ir.Value:

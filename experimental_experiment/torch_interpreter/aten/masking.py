@@ -13,7 +13,7 @@ from experimental_experiment.torch_interpreter.aten.shaping import expanded, res
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import broadcast_sizes, minus, volume
+from experimental_experiment.torch_interpreter.sizes import broadcast_sizes, know_sizes, lookup, minus, volume
 
 aten = torch.ops.aten
 
@@ -22,6 +22,9 @@ WITH_ZERO = frozenset(
     {BOOL, ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32, INT64, ir.DataType.UINT8}
 )
 """The dtypes whose zeros NonZero finds as they are."""
+
+PICKED = "picked"
+"""With a mask, where the emitters keep what was taken where it is true."""
 
 
 @translates(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
@@ -45,9 +48,10 @@ def masked_scatter(op, self, mask, source):
 def masked_select(op, self, mask):
     """The elements where the mask is true, in order."""
     sizes = broadcast_sizes(op, self, mask)
-    return op.Compress(
-        flat(op, expanded(op, self, sizes)), flat(op, expanded(op, op.Cast(mask, to=BOOL), sizes)), axis=0
-    )
+    mask = expanded(op, op.Cast(mask, to=BOOL), sizes)
+    found = op.Compress(flat(op, expanded(op, self, sizes)), flat(op, mask), axis=0)
+    know_count(op, mask, found)
+    return found
 
 
 @translates(aten.masked_scatter_backward.default)
@@ -62,13 +66,17 @@ def masked_scatter_backward(op, grad_output, mask, sizes):
 @translates(aten.nonzero.default, aten.argwhere.default)
 def nonzero(op, self):
     """The positions of the elements that are not zero, a row each."""
-    return op.Transpose(positions(op, self), perm=[1, 0])
+    found = op.Transpose(positions(op, self), perm=[1, 0])
+    know_count(op, self, found)
+    return found
 
 
 @translates(aten.nonzero_numpy.default)
 def nonzero_numpy(op, self):
     """The positions of the elements that are not zero, a tensor an axis."""
-    return coordinates(op, self if rank(self) else flat(op, self))
+    found = coordinates(op, self if rank(self) else flat(op, self))
+    know_count(op, self, found[0])
+    return found
 
 
 @translates(aten.nonzero_static.default)
@@ -116,6 +124,20 @@ def positions(op, x: ir.Value) -> ir.Value:
     if rank(x) == 0:
         return op.Slice(op.NonZero(comparable_to_zero(op, flat(op, x))), [0], [0], [0])
     return op.NonZero(comparable_to_zero(op, x))
+
+
+def rows_of_positions(op, mask: ir.Value) -> ir.Value:
+    """The positions where a mask with axes is true, a row each; as many as what was taken with it before."""
+    where = op.Transpose(positions(op, mask), perm=[1, 0])
+    found = lookup(op, (PICKED, mask))
+    if found is not None and op.producer(found) is not None:
+        know_sizes(op, where, [op.size(found, 0)])
+    return where
+
+
+def know_count(op, mask: ir.Value, found: ir.Value) -> None:
+    """Keep that the first axis of *found* has an element for each true one of a mask: torch names the size of the result."""
+    op.sizes.setdefault((PICKED, mask), found)
 
 
 def comparable_to_zero(op, x: ir.Value) -> ir.Value:
