@@ -1,5 +1,6 @@
 """Diagonals: read, written and built, checked against eager."""
 
+import collections
 import unittest
 
 import torch
@@ -67,6 +68,32 @@ class TestDiagonals(ExporterTestCase):
             )
 
         self.assert_same_as_eager(diagonals, floats(3, 4), others=[(floats(5, 2),), (floats(6, 7),)])
+
+    def test_each_row_of_blocks_is_one_pad(self):
+        def joined(x, y):
+            return torch.block_diag(x, y, x)
+
+        others = [(floats(1, 3), floats(2, 7)), (floats(5, 3), floats(2, 0)), (floats(0, 3), floats(2, 1))]
+        for dtype in (torch.float32, torch.float16, torch.int64, torch.bool):
+            with self.subTest(dtype=dtype):
+                args, *rest = [
+                    tuple((x + 1).to(dtype) for x in pair) for pair in [(floats(4, 3), floats(2, 5)), *others]
+                ]
+                model = self.export_and_compare(
+                    Call(joined, args, {}), args, others=rest, dynamic_shapes=(({0: "rows"}, {1: "width"}),)
+                )
+                counts = collections.Counter(node.op_type for node in model.graph.node)
+                self.assertEqual(counts["Pad"], 3)
+                self.assertEqual(counts["Expand"], 0)
+
+    def test_blocks_beside_nothing(self):
+        others = [(floats(1, 1),), (floats(5, 2),)]
+        for function in (
+            lambda x: torch.block_diag(x, torch.ones(0), x[0]),
+            lambda x: torch.block_diag(torch.ones(2, 0), x),
+            lambda x: torch.block_diag(x, torch.eye(2), x.T),
+        ):
+            self.assert_same_as_eager(function, floats(3, 4), others=others)
 
     def test_the_diagonal_of_a_square_of_any_size_is_one_node(self):
         size = torch.export.Dim("size")

@@ -93,6 +93,15 @@ class TestQuantile(ExporterTestCase):
         ):
             self.assert_same_as_eager(function, CUBE[0], others=others)
 
+    def test_the_size_of_another_axis_is_read_once(self):
+        others = [(torch.randn(2, 7, 4),), (torch.randn(5, 1, 2),)]
+        for function in (
+            lambda x: x.quantile(0.75, 1) - x.quantile(0.25, 1),
+            lambda x: x.nanquantile(0.3, 0),
+        ):
+            model = self.assert_same_as_eager(function, CUBE, others=others)
+            self.assertEqual(sum(node.op_type == "Shape" for node in model.graph.node), 1)
+
     def test_middle_of_nothing(self):
         others = [(torch.zeros(0, 3),), (NUMBERS,)]
         for target in (aten.median.default, aten.nanmedian.default):

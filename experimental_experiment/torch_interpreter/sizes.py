@@ -555,11 +555,14 @@ def computed(op: Emitter, numpy_function: Callable, op_type: str, a: Size, b: Si
 
 
 def total(op: Emitter, sizes: Iterable[Size]) -> Size:
-    """The sum of sizes."""
-    result: Size = 0
+    """The sum of sizes: the static ones last, in one."""
+    known, result = 0, None
     for size in sizes:
-        result = plus(op, size, result)
-    return result
+        if is_static(size):
+            known += size
+        else:
+            result = size if result is None else plus(op, result, size)
+    return known if result is None else plus(op, result, known)
 
 
 def volume(op: Emitter, sizes: Sequence[Size]) -> Size:

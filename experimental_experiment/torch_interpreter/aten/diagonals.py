@@ -12,6 +12,7 @@ from experimental_experiment.torch_interpreter.aten.combining import atleast_2d
 from experimental_experiment.torch_interpreter.aten.conversion import scalar
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.aten.striding import put_at, writes_by_position
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
@@ -42,9 +43,7 @@ def block_diag(op, tensors):
     rows = []
     for position, block in enumerate(blocks):
         left, right = total(op, widths[:position]), total(op, widths[position + 1 :])
-        height, dtype = op.size(block, 0), torch_dtype(block.dtype)
-        row = [filled(op, [height, left], 0, dtype), block, filled(op, [height, right], 0, dtype)]
-        rows.append(op.Concat(*row, axis=1))
+        rows.append(padded_along(op, block, [1], [left], [right]))
     return op.Concat(*rows, axis=0)
 
 

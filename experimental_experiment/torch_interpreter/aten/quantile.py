@@ -103,7 +103,7 @@ def interpolated(op, self, q, dim, keepdim, interpolation: str, ignore_nan: bool
         values, ranks = ranks_of_rows(op, rows, q, interpolation, ignore_nan)
     else:
         values, _ = ordered(op, rows, None, -1, False)
-        ranks = op.Mul(op.CastLike(q, self), last_rank(op, values))
+        ranks = op.Mul(op.CastLike(q, self), last_rank(op, rows))
 
     found = at_ranks(op, values, ranks, interpolation)
     if rank(found) > len(others):
@@ -127,15 +127,15 @@ def ranks_of_rows(op, rows, q, interpolation: str, ignore_nan: bool) -> tuple[ir
             alone = op.Equal(nans, op.CastLike(op.size(rows, -1), nans))
             last = op.Where(alone, op.constant(math.nan, rows.dtype), last)
         values, _ = ordered(op, op.Where(nan, last, rows), None, -1, False)
-        return values, op.Max(op.Mul(wanted, op.Sub(last_rank(op, values), nans)), 0.0)
+        return values, op.Max(op.Mul(wanted, op.Sub(last_rank(op, rows), nans)), 0.0)
     values, _ = ordered_with_nan(op, rows, -1)
-    last = last_rank(op, values)
+    last = last_rank(op, rows)
     return values, op.Where(op.Equal(nans, 0.0), op.Mul(wanted, last), last)
 
 
-def last_rank(op, values) -> ir.Value:
+def last_rank(op, rows) -> ir.Value:
     """The rank of the last element of each row, as a float."""
-    return op.Sub(op.CastLike(op.size(values, -1), values), 1.0)
+    return op.Sub(op.CastLike(op.size(rows, -1), rows), 1.0)
 
 
 def at_ranks(op, values, ranks, interpolation: str) -> ir.Value:
