@@ -19,6 +19,12 @@ LONG = torch.hann_window(32) + 0.1
 SPECTRUM = torch.stft(X, 16, 4, window=HANN, return_complex=True)
 
 
+BOTH = torch.randn(2, 16, 9, dtype=torch.complex64)
+EVEN = torch.randn(2, 4, 9, dtype=torch.complex128)
+IN_PARTS = (True, False, False, None, True)
+"""centered, not scaled, both sides, as long as the frames, complex"""
+
+
 class TestSpectrogram(ExporterTestCase):
     STFT = {
         "frames that overlap": (aten.stft.default, X, 16, {"return_complex": True}),
@@ -68,6 +74,21 @@ class TestSpectrogram(ExporterTestCase):
             aten.istft.default, torch.stft(X, 32, 1, window=LONG, return_complex=True), 32, 1, None, LONG),
         "both sides": (
             aten.istft.default, torch.stft(X, 16, 4, onesided=False, return_complex=True), 16, 4, None, None, True, False, False),
+        "a complex signal": (aten.istft.default, BOTH, 16, 4, None, HANN, *IN_PARTS),
+        "a complex signal of a length": (aten.istft.default, BOTH, 16, 4, None, HANN, *IN_PARTS[:3], 33, True),
+        "a complex signal of a length beyond the end": (aten.istft.default, BOTH, 16, 4, None, HANN, *IN_PARTS[:3], 60, True),
+        "one complex signal, not centered, scaled": (
+            aten.istft.default, BOTH[0], 16, 4, 16, HANN, False, True, False, None, True),
+        "a complex signal and no window": (aten.istft.default, BOTH, 16, 4, None, None, *IN_PARTS),
+        "a complex signal, no window and shorter frames": (aten.istft.default, BOTH, 16, 4, 12, None, *IN_PARTS),
+        "a complex signal, sides by default": (
+            aten.istft.default, BOTH, 16, 4, None, HANN, True, False, None, None, True),
+        "a complex signal of complex128": (aten.istft.default, BOTH.cdouble(), 16, 4, None, HANN, *IN_PARTS),
+        "a complex signal and a window of float64": (aten.istft.default, EVEN, 4, 1, None, HANN[:4].double(), *IN_PARTS),
+        "a complex signal and a window of integers": (aten.istft.default, BOTH, 16, 4, None, WHOLE, *IN_PARTS),
+        "a complex signal and a hop that does not divide the frames": (
+            aten.istft.default, BOTH, 16, 6, None, HANN, *IN_PARTS),
+        "a complex signal and frames of 5": (aten.istft.default, BOTH[:, :5], 5, 2, None, None, *IN_PARTS),
     }  # fmt: skip
 
     def test_stft(self):
@@ -149,6 +170,21 @@ class TestSpectrogram(ExporterTestCase):
             ],
             dynamic_shapes=({0: "batch", 2: "frames"}, {0: "length"}),
         )
+
+    def test_complex_signals_of_other_sizes(self):
+        def signal(hop, **options):
+            options |= {"window": HANN, "onesided": False, "return_complex": True}
+            return lambda z: torch.istft(torch.view_as_complex(z), 16, hop, **options)
+
+        others = [(torch.randn(1, 16, 30, 2),), (torch.randn(3, 16, 2, 2),)]
+        for hop, options in ((4, {}), (5, {}), (4, {"length": 25}), (16, {"center": False})):
+            with self.subTest(hop=hop, **options):
+                self.export_and_compare(
+                    signal(hop, **options),
+                    (torch.randn(2, 16, 7, 2),),
+                    others=others,
+                    dynamic_shapes=({0: "batch", 2: "frames"},),
+                )
 
     def test_size_of_whisper(self):
         def spectrogram(x):
