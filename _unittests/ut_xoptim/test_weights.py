@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
+import torch.nn.functional as F
 
 from _unittests.ut_xoptim.cases import drawn, operators
 from experimental_experiment.comparison import session
@@ -136,6 +137,69 @@ class TestComputedWeights(unittest.TestCase):
             (got,) = session(model).run(None, {"x": x.numpy()})
             tolerance = 1e-5 if dtype == torch.float32 else 5e-3
             np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=tolerance, atol=tolerance)
+
+    def test_operators_that_eager_has(self):
+        """They are computed to the last digits of float32, also those of rows of -infinity, ties and NaN."""
+        functions = {
+            "log_softmax": lambda w: w.log_softmax(1),
+            "logsumexp": lambda w: w.logsumexp(0),
+            "argmax": lambda w: F.one_hot(w.argmax(1), w.shape[1]).float(),
+            "argmin": lambda w: w.argmin(0).float(),
+            "sort": lambda w: w.sort(0)[0],
+            "argsort": lambda w: w.argsort(dim=1, stable=True).float(),
+            "topk": lambda w: w.topk(w.shape[1])[0],
+            "layer_norm": lambda w: F.layer_norm(w, w.shape[1:]),
+            "group_norm": lambda w: F.group_norm(w[None], 2)[0],
+            "gelu": lambda w: F.gelu(w),
+            "hardswish": lambda w: F.hardswish(w),
+            "avg_pool1d": lambda w: F.avg_pool1d(w, 3, 1, 1),
+            "max_pool1d": lambda w: F.max_pool1d(w[None], 3, 1, 1)[0],
+            "lgamma": lambda w: w.lgamma(),
+            "quantile": lambda w: w.quantile(0.3, 0),
+            "where": lambda w: torch.where(w.isinf() | w.isnan(), 0.5, w),
+            "positions": lambda w: F.layer_norm((1000 * w).sin(), w.shape[1:]),
+        }
+        with_infinity = {"logsumexp", "log_softmax", "sort", "argmax", "lgamma", "where", "max_pool1d"}
+        for size in (4, 40):
+            numbers = torch.randn(size, size)
+            numbers[1, 2] = numbers[1, 3]  # a tie
+            infinite = numbers.clone()
+            infinite[:, 1], infinite[0, 2] = -torch.inf, torch.inf
+            for name, function in functions.items():
+                for weight in (numbers, infinite) if name in with_infinity else (numbers,):
+                    with self.subTest(name, size=size, is_infinite=weight is infinite):
+                        model = to_onnx(
+                            lambda x, f=function, w=weight: x + f(w), (torch.randn(2, size, size),)
+                        )
+                        self.assertEqual(["Add"], operators(model))
+                        (computed,) = model.graph.initializer
+                        expected = function(weight).numpy()
+                        np.testing.assert_allclose(
+                            onnx.numpy_helper.to_array(computed), expected, rtol=1e-6, atol=1e-6
+                        )
+
+    def test_operators_that_onnxruntime_computes(self):
+        """As it does with numbers that are equal, of which it takes the first one or the last one."""
+        nodes = """k = Constant <value=int64[1]{40}> () v, i = TopK (w, k) a = ArgMax <axis=0, select_last_index=1> (w) c = Cast <to=1> (i) d = Cast <to=1> (a)
+        s = Add (v, c) t = Add (s, d) y = Add (x, t)"""
+        model = model_of("(float[40,40] x) => (float[40,40] y)", nodes, w=(40, 40))
+        (weight,) = model.graph.initializer
+        array = np.round(4 * onnx.numpy_helper.to_array(weight))
+        weight.CopyFrom(onnx.numpy_helper.from_array(array, "w"))
+        self.assert_optimized(model, ["Add"])
+
+    def test_what_onnxruntime_does_not_compute(self):
+        """A dtype without a kernel, an operator set that it does not load."""
+        nodes = "p = AveragePool <kernel_shape=[3]> (w) y = Add (x, p)"
+        model = parsed_without_check("(double[1,2,38] x) => (double[1,2,38] y)", nodes, 22)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 2, 40)), "w"))
+        self.assertEqual(["AveragePool", "Add"], operators(optimize(model, OptimizationOptions(None))))
+        nodes = "p = LogSoftmax (w) y = Add (x, p)"
+        for opset, expected in ((26, ["Add"]), (27, ["LogSoftmax", "Add"])):
+            model = parsed_without_check("(float[N,40] x) => (float[40,40] y)", nodes, opset)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((40, 40), np.float32), "w"))
+            with self.subTest(opset=opset):
+                self.assertEqual(expected, operators(optimize(model, OptimizationOptions(None))))
 
     def test_a_softmax_of_weights(self):
         """As of the weights of a sum, and a product in Einstein's notation."""
@@ -294,6 +358,7 @@ class TestComputedWeights(unittest.TestCase):
         for nodes, expected in (
             ("n = ReduceL2 <keepdims=1> (w, last) d = Div (w, n) s = Mul (d, g)", ["MatMul"]),
             ("r = Floor (w) s = Mul (r, g)", ["Floor", "Mul", "MatMul"]),
+            ("r = ArgMax (w) f = Cast <to=10> (r) s = Mul (g, f)", ["ArgMax", "Cast", "Mul", "MatMul"]),
         ):
             with self.subTest(nodes):
                 constants = "last = Constant <value=int64[1]{1}> ()"

@@ -23,7 +23,7 @@ from experimental_experiment.torch_interpreter.marks import DATA, PROTO
 
 FOLDED = frozenset(
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat "
-    "ConstantOfShape Cos Cosh CumSum Div Equal Exp Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Less "
+    "ConstantOfShape Cos Cosh CumSum Div Equal Exp Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual IsInf IsNaN Less "
     "LessOrEqual Log Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Relu Reshape Round ScatterND "
     "Shape Sign Sin Sinh Size Slice Split Sqrt Squeeze Sub Tan Tanh Tile Transpose Trilu Unsqueeze Where Xor".split()
 )
@@ -465,10 +465,12 @@ def names_missing_elements(node: ir.Node) -> bool:
     return bool(np.any((found < np.negative(sizes)) | (found >= sizes)))
 
 
-def evaluated(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What ``onnx.reference`` computes."""
+def evaluated(
+    model: onnx.ModelProto, feeds: dict[str, np.ndarray], operators: Sequence[type] = ()
+) -> list[np.ndarray]:
+    """What ``onnx.reference`` computes, with *operators* instead of its own."""
     with np.errstate(all="ignore"):
-        return evaluator_class()(model, new_ops=new_operators()).run(None, feeds)
+        return evaluator_class()(model, new_ops=[*new_operators(), *operators]).run(None, feeds)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from experimental_experiment.torch_interpreter.inference import (
     type_proto,
 )
 from experimental_experiment.torch_interpreter.producers import is_of
-from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS
+from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS, computes
 from experimental_experiment.xoptim.graphs import is_read
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.validity import may_run
@@ -35,8 +36,16 @@ COMPUTED = FOLDED | frozenset(
 )
 """Operators that are computed, as often as their results are read."""
 
-RESAMPLING = frozenset(("GridSample", "Resize"))
-"""Others, which onnxruntime computes, as it does when it loads a model: numpy needs minutes for the positions of a vision transformer."""
+RUN = frozenset(
+    "ArgMax ArgMin AveragePool Gelu GridSample GroupNormalization HardSwish InstanceNormalization LayerNormalization LogSoftmax MaxPool "
+    "ReduceLogSumExp Resize TopK".split()
+)
+"""Others, which onnxruntime computes, as it does when it loads a model: numpy needs minutes for the positions of a vision transformer, and
+onnx.reference gives NaN for the logarithm of a sum of nothing, other indices among NaN.
+"""
+
+NEWEST = 26
+"""The newest operator set that onnxruntime 1.31 loads."""
 
 POSITIONS = 2**14
 """The most elements of a result that may take more room than what it is computed from."""
@@ -120,7 +129,7 @@ def computed_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     while waiting:
         node = waiting.pop()
         is_new = node.graph is graph and node not in computed
-        if is_new and all(map(is_known, node.inputs)) and is_computed(node) and may_run(node, opset):
+        if is_new and all(map(is_known, node.inputs)) and is_computed(node, opset) and may_run(node, opset):
             computed[node] = None
             waiting += [use.node for value in node.outputs for use in value.uses()]
     for node in computed:
@@ -134,9 +143,11 @@ def is_constant(value: ir.Value | None) -> bool:
     return tensor is not None and not isinstance(tensor, ir.ExternalTensor)
 
 
-def is_computed(node: ir.Node) -> bool:
-    """Whether numpy computes a node as onnxruntime does, and its result is no output of the model."""
-    if node.op_type not in COMPUTED | RESAMPLING or node.domain:
+def is_computed(node: ir.Node, opset: int) -> bool:
+    """Whether a node is computed as onnxruntime does, and its result is no output of the model."""
+    if node.op_type not in COMPUTED | RUN or node.domain:
+        return False
+    if node.op_type in RUN and not is_run(node, opset):
         return False
     exact = NUMPY | dtypes.HALVES if node.op_type in MOVES or is_continuous(node) else NUMPY
     if any(value is not None and value.dtype not in exact for value in node.inputs):
@@ -147,6 +158,17 @@ def is_computed(node: ir.Node) -> bool:
         and value.shape.is_static()
         and not value.is_graph_output()
         for value in node.outputs
+    )
+
+
+def is_run(node: ir.Node, opset: int) -> bool:
+    """Whether onnxruntime computes a node alone, halves in float32."""
+    given = [None if value is None else value.dtype for value in node.inputs]
+    wide = tuple([ir.DataType.FLOAT if dtype in dtypes.HALVES else dtype for dtype in given])
+    return (
+        opset <= NEWEST
+        and all(value.name for value in node.outputs)
+        and computes(node.op_type, opset, "onnxruntime", wide)
     )
 
 
@@ -210,14 +232,14 @@ def computed_weight(graph: ir.Graph, old: ir.Value, source: ir.Value, context: C
     raise_halves(model.graph)
     tensors = {value.name: value.const_value for value in given}
     name, dtype, shape = context.names.unique(f"{source.name}_computed"), old.dtype, old.shape.numpy()
-    is_resampled = any(node.op_type in RESAMPLING for node in nodes)
+    run = sorted({node.op_type for node in nodes} & RUN)
 
     def compute() -> ir.Tensor:
         feeds = {
             given: tensor.numpy().astype(np.float32) if tensor.dtype in dtypes.HALVES else tensor.numpy()
             for given, tensor in tensors.items()
         }
-        (array,) = run_alone(model, feeds) if is_resampled else evaluated(model, feeds)
+        (array,) = evaluated(model, feeds, [run_alone(op_type) for op_type in run])
         array = np.asarray(array, dtype.numpy())
         assert array.shape == shape, f"{name} is computed as {array.shape} instead of {shape}"
         return ir.Tensor(array, dtype, name=name)
@@ -233,10 +255,31 @@ def computed_weight(graph: ir.Graph, old: ir.Value, source: ir.Value, context: C
     return new
 
 
-def run_alone(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What onnxruntime computes, imported by the first weights that it is asked for."""
+@functools.cache
+def run_alone(op_type: str) -> type:
+    """An operator for ``onnx.reference`` that onnxruntime computes, imported by the first weights that it is asked for."""
     session = importlib.import_module("experimental_experiment.comparison").session
-    return session(model, threads=1).run(None, feeds)
+    base = importlib.import_module("onnx.reference.op_run").OpRun
+
+    def run(self, *operands, **_):
+        node, opsets = self.onnx_node, self.run_params["opsets"]
+        feeds = {name: array for name, array in zip(node.input, operands) if name}
+        given = [
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for name, array in feeds.items()
+        ]
+        graph = onnx.helper.make_graph(
+            [node], "node", given, [onnx.ValueInfoProto(name=name) for name in node.output]
+        )
+        imports = [onnx.helper.make_opsetid("", opsets[""])]
+        model = onnx.helper.make_model(
+            graph, opset_imports=imports, ir_version=onnx.helper.find_min_ir_version_for(imports)
+        )
+        return tuple(session(model, threads=1).run(None, feeds))
+
+    return type(op_type, (base,), {"op_domain": "", "_run": run})
 
 
 def raise_halves(graph: onnx.GraphProto) -> None:
