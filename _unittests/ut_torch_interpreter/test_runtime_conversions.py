@@ -15,7 +15,6 @@ ROWS = {
     "Cast.overflow_to_infinity": (lambda x: x.to(torch.float8_e5m2).float(), LARGE),
     "Clip.by_one_bound": (lambda x: x.clamp(max=5.0), LARGE),
     "Sign.sign_of_numbers": (torch.sign, LARGE),
-    "Log.of_a_sigmoid": (lambda x: torch.log(torch.sigmoid(x)), torch.tensor([-30.0, -80.0, 0.0, 5.0])),
 }
 
 OTHER_ROWS = {

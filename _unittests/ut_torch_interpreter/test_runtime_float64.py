@@ -15,6 +15,8 @@ SLOPE = torch.tensor([0.1], dtype=torch.float64)
 MATRICES = X[[0, 1, 2, 3, 4, 5, 6, 1, 5, 0, 4, 2, 3, 6, 3, 2, 1, 0]].reshape(2, 3, 3)
 LARGE = torch.tensor([2**53 + 1, -(2**62) - 1, 10**18])
 
+ANY_LENGTH = {"dynamic_shapes": {"tensors": ({0: "n"},)}, "others": [(X[2:4],), (X[:1] + 5.2,), (X[:0],)]}
+
 
 def digits(function, x):
     """A function that gives the digits of *function* that float32 has not, and its argument."""
@@ -23,6 +25,10 @@ def digits(function, x):
 
 
 ROWS = {
+    "Add.of_a_tiny_constant": (lambda x: (1e-300 + x.relu()).log(), X, ANY_LENGTH),
+    "Sub.of_a_tiny_constant": (lambda x: (x.relu() - 1e-46).abs().log(), X, ANY_LENGTH),
+    "Mul.by_nearly_one": (lambda x: ((1 - 1e-9) * x.relu() - 1.5) * 1e9, X, ANY_LENGTH),
+    "Div.by_nearly_one": (lambda x: (x.relu() / (1 + 1e-9) - 1.5) * 1e9, X, ANY_LENGTH),
     "Acos.angle_of_a_cosine": digits(torch.acos, UNIT),
     "Acosh.area_of_a_hyperbolic_cosine": digits(torch.acosh, UNIT + 2),
     "Asin.angle_of_a_sine": digits(torch.asin, UNIT),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
@@ -47,17 +46,3 @@ def by_one_bound(op, x, low=None, high=None):
 def sign_of_numbers(op, x):
     """0 for NaN."""
     return op.Where(op.IsNaN(x), op.constant(0, x.dtype), op.Sign(x)) if x.dtype in dtypes.FLOATS else None
-
-
-@repairs(
-    "Log",
-    when="of a float32 Sigmoid",
-    because="Sigmoid is 0 below about -20, its logarithm -inf",
-    nodes=3,
-)
-def of_a_sigmoid(op, x):
-    """The logarithm of ``1 / (1 + exp(-x))``, which keeps its digits."""
-    sigmoid = producer_of(x, "Sigmoid")
-    if sigmoid is None or x.dtype != ir.DataType.FLOAT:
-        return None
-    return op.Log(op.Reciprocal(op.Add(op.Exp(op.Neg(sigmoid.inputs[0])), 1.0)))

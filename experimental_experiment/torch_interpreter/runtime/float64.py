@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.error_function import erfc
 from experimental_experiment.torch_interpreter.aten.exponential import expm1, log1p
 from experimental_experiment.torch_interpreter.aten.factorization import pivots_and_sign
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
@@ -209,3 +211,48 @@ def shifted_by_the_largest(op, x, *, axis=-1):
 def product_of_pivots(op, x):
     """The product of the pivots of an elimination, with the sign of their permutation."""
     return op.ReduceProd(pivots_and_sign(op, x), [rank(x) - 2], keepdims=0)
+
+
+# ---- constants that float32 rounds to 0 or to 1
+
+DROPPED = "the node is taken away, as if it changed nothing: the constant is compared in float32"
+
+
+@repairs(
+    "Add",
+    "Sub",
+    when="a float64 constant of one element that is not 0, and 0 in float32",
+    because=DROPPED,
+    nodes=0,
+)
+def of_a_tiny_constant(op, a, b, operator):
+    """A Sum, which is not looked at."""
+    if not rounds_to(0.0, b) and (operator == "Sub" or not rounds_to(0.0, a)):
+        return None
+    return op.Sum(a, b) if operator == "Add" else op.Sum(a, op.constant(-b.const_value.numpy(), DOUBLE))
+
+
+@repairs(
+    "Mul",
+    "Div",
+    when="a float64 constant of one element that is not 1, and 1 in float32",
+    because=DROPPED,
+    nodes=1,
+)
+def by_nearly_one(op, a, b, operator):
+    """Two products, or a quotient of halves: powers of two change no digits."""
+    if operator == "Mul" and rounds_to(1.0, a):
+        a, b = b, a
+    if not rounds_to(1.0, b):
+        return None
+    factor = 2.0 if operator == "Mul" else 0.5
+    return op.emit(operator, (op.Mul(a, 0.5), op.constant(b.const_value.numpy() * factor, DOUBLE)))
+
+
+def rounds_to(number: float, value: ir.Value) -> bool:
+    """Whether a value is a float64 constant of one element that is this number in float32, and another one in float64."""
+    if value.dtype != DOUBLE or not is_small(value, 1) or value.const_value.size != 1:
+        return False
+    held = value.const_value.numpy().item()
+    with np.errstate(over="ignore"):
+        return held != number and np.float32(held) == number
