@@ -2,7 +2,8 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.xoptim import optimize
 
 ROWS = "c = Constant <value=float[2,3]{1,-2,3,4,5,-6}> ()"
 NUMBER, ZERO = "c = Constant <value_float=2.0> ()", "c = Constant <value_float=0.0> ()"
@@ -273,6 +274,111 @@ class TestRepeating(RuleTestCase):
         text = f"agraph (float[1,2,4,5] q, float[B,2,3,4] x) => (float[B,2,3,5] y) {{ {nodes} }}"
         self.assert_becomes(text, ["MatMul"], rule="ProductThatRepeats", opset=22)
         self.assert_stays(text, rule="ProductThatRepeats", opset=23)
+
+
+CLASSES = "t = Constant <value_ints=[4]> () n = Shape<end=1>(x) s = Concat<axis=0>(n, t) e = Expand(x, s)"
+"""A value, as the index of Categorical.log_prob, that is repeated for four classes."""
+
+UNKNOWN = "n = Shape<end=1>(x) m = Shape(z) s = Concat<axis=0>(n, m) e = Expand(x, s)"
+"""The same for an unknown number of classes."""
+
+
+def repeated(*sizes: int) -> str:
+    """An Expand ``e`` of ``x`` to these sizes."""
+    return f"s = Constant <value_ints={[*sizes]}> () e = Expand(x, s)"
+
+
+def cut(start: int, end: int, axis: int, step: int = 1) -> str:
+    """A Slice ``y`` of ``e``."""
+    named = {"b": start, "f": end, "a": axis, "k": step}
+    vectors = " ".join(f"{name} = Constant <value_ints=[{value}]> ()" for name, value in named.items())
+    return f"{vectors} y = Slice(e, b, f, a, k)"
+
+
+class TestPartsOfRepeated(RuleTestCase):
+    BECOME = {
+        "SliceOfRepeated": [
+            # one element
+            ("int64[B,1] x", "int64[B,1]", f"{CLASSES} {cut(0, 1, 1)}", ["Identity"]),
+            ("int64[1] x", "int64[1]", f"{repeated(4)} {cut(-1, 9, 0)}", ["Identity"]),
+            ("int64[B,1] x", "int64[B,1]", f"{repeated(1, 1)} {cut(0, 9, 1)}", ["Identity"]),
+            ("int64[B,1] x", "int64[B,1]", f"{repeated(1, 4)} {cut(-2, 1, 1, -1)}", ["Identity"]),
+            ("int64[B,1] x", "int64[B,1]", f"{CLASSES} z = Abs(e) {cut(3, 4, 1)}", ["Shape", "Concat", "Expand", "Abs", "Identity"], "int64[B,4] z"),
+            # an axis that the value does not have
+            ("int64[B] x", "int64[1,B]", f"{repeated(4, 1)} {cut(0, 1, 0)}", ["Unsqueeze"]),
+            # several elements, with steps and backwards
+            ("int64[B,1] x", "int64[B,2]", f"{CLASSES} {cut(0, 4, 1, 3)}", ["Shape", "Concat", "Expand"]),
+            ("int64[B,1] x", "int64[B,2]", f"{repeated(1, 4)} {cut(-1, -3, 1, -1)}", ["Expand"]),
+            ("int64[B] x", "int64[2,B]", f"{repeated(4, 1)} {cut(2, 9, 0)}", ["Expand"]),
+            # another axis is repeated, too, as often as nothing or unknown
+            ("int64[1,1] x", "int64[5,1]", f"{repeated(5, 4)} {cut(0, 1, 1)}", ["Expand"]),
+            ("int64[1,1] x", "int64[0,1]", f"{repeated(0, 4)} {cut(0, 1, 1)}", ["Expand"]),
+            ("int64[1,1] x, float[B] z", "int64[B,1]", f"n = Shape(z) t = Constant <value_ints=[4]> () s = Concat<axis=0>(n, t) e = Expand(x, s) {cut(0, 1, 1)}", ["Shape", "Concat", "Expand"]),
+            # the vector of sizes has fewer axes
+            ("int64[1,B,1] x", "int64[1,B,1]", f"{repeated(1, 4)} {cut(0, 1, 2)}", ["Identity"]),
+            ("int64[1,B,1] x", "int64[1,B,4]", f"{repeated(1, 4)} {cut(0, 1, 0)}", ["Expand"]),
+        ],
+        "GatherOfRepeated": [
+            ("int64[B,1] x", "int64[B]", f"{CLASSES} i = Constant <value_int=-1> () y = Gather<axis=1>(e, i)", ["Squeeze"]),
+            ("int64[B,1] x", "int64[B,1]", f"{CLASSES} i = Constant <value_ints=[2]> () y = Gather<axis=-1>(e, i)", ["Identity"]),
+            ("int64[B,1] x", "int64[B,3]", f"{repeated(1, 4)} i = Constant <value_ints=[2,0,2]> () y = Gather<axis=1>(e, i)", ["Expand"]),
+            ("int64[1,1] x", "int64[5]", f"{repeated(5, 4)} i = Constant <value_int=1> () y = Gather<axis=1>(e, i)", ["Expand", "Squeeze"]),
+        ],
+        "SplitOfRepeated": [
+            ("int64[B,1] x", "int64[B,1]", f"{repeated(1, 2)} y, z = Split<axis=1,num_outputs=2>(e)", ["Identity", "Identity"], "int64[B,1] z"),
+            ("int64[B,1] x", "int64[B,2]", f"{repeated(1, 4)} p = Constant <value_ints=[2,2]> () a, b = Split<axis=-1>(e, p) y = Neg(a) z = Abs(b)", ["Expand", "Neg", "Abs"], "int64[B,2] z"),
+        ],
+    }  # fmt: skip
+
+    STAY = {
+        "SliceOfRepeated": [
+            # an axis that may be empty, or is
+            ("int64[B,1] x, float[M] z", "int64[B,K]", f"{UNKNOWN} {cut(0, 1, 1)}"),
+            ("int64[B,1] x", "int64[B,0]", f"{repeated(1, 0)} {cut(0, 1, 1)}"),
+            # nothing is taken
+            ("int64[B,1] x", "int64[B,0]", f"{repeated(1, 4)} {cut(4, 9, 1)}"),
+            ("int64[B,1] x", "int64[B,0]", f"{repeated(1, 4)} {cut(2, 1, 1)}"),
+            # elements that differ, or may
+            ("int64[B,4] x", "int64[2,B,1]", f"{repeated(2, 1, 1)} {cut(0, 1, 2)}"),
+            ("int64[3,A] x", "int64[3,1]", f"{repeated(3)} {cut(0, 1, 1)}"),
+            ("int64[B,3] x", "int64[1,B,2]", f"{repeated(4, 1, 1)} b = Constant <value_ints=[0,0]> () f = Constant <value_ints=[1,2]> () a = Constant <value_ints=[0,2]> () y = Slice(e, b, f, a)"),
+            # positions that are computed
+            ("int64[B,1] x, int64[1] j", "int64[B,K]", f"{repeated(1, 4)} b = Sub(j, j) f = Constant <value_ints=[1]> () y = Slice(e, b, f, f)"),
+            # all that is repeated is read, too, or its sizes are computed together
+            ("int64[B,1] x", "int64[B,2]", f"{repeated(1, 4)} {cut(0, 2, 1)}", "int64[B,4] e"),
+            ("int64[B,1] x", "int64[B,2]", f"{repeated(1, 4)} z = Abs(e) {cut(0, 2, 1)}", "int64[B,4] z"),
+            ("int64[B,1] x, float[B,4] z", "int64[B,2]", f"s = Shape(z) e = Expand(x, s) {cut(0, 2, 1)}"),
+        ],
+        "GatherOfRepeated": [
+            ("int64[B,1] x", "int64[B,2,1]", f"{repeated(1, 4)} i = Constant <value=int64[2,1]{{0,1}}> () y = Gather<axis=1>(e, i)"),
+            ("int64[B,4] x", "int64[2,B]", f"{repeated(2, 1, 1)} i = Constant <value_int=0> () y = Gather<axis=2>(e, i)"),
+            ("int64[B,1] x", "int64[B,0]", f"{repeated(1, 4)} i = Constant <value=int64[0]{{}}> () y = Gather<axis=1>(e, i)"),
+            ("int64[B,1] x, float[M] z", "int64[B]", f"{UNKNOWN} i = Constant <value_int=0> () y = Gather<axis=1>(e, i)"),
+            ("int64[B,1] x, int64 j", "int64[B]", f"{repeated(1, 4)} i = Sub(j, j) y = Gather<axis=1>(e, i)"),
+        ],
+        "SplitOfRepeated": [
+            ("int64[B,1] x", "int64[B,1]", f"{repeated(1, 4)} p = Constant <value_ints=[1,3]> () y, z = Split<axis=1>(e, p)", "int64[B,3] z"),
+            ("int64[4,B] x", "int64[2,B]", f"{repeated(4, 1)} y, z = Split<axis=0,num_outputs=2>(e)", "int64[2,B] z"),
+            ("int64[B,1] x, float[M] z", "int64[B,K]", f"{UNKNOWN} y, w = Split<axis=1,num_outputs=2>(e)", "int64[B,L] w"),
+        ],
+    }  # fmt: skip
+
+    def test_table(self):
+        self.assert_table(self.BECOME, self.STAY)
+
+    def test_no_rows_or_one(self):
+        for rule, cases in self.BECOME.items():
+            for inputs, result, nodes, expected, *more in cases:
+                for sizes in (0, 1):
+                    with self.subTest(f"{rule}, {sizes}: {nodes}"):
+                        results = ", ".join([f"{result} y", *more])
+                        text = f"agraph ({inputs}) => ({results}) {{ {nodes} }}"
+                        self.assert_becomes(text, expected, rule=rule, sizes=sizes)
+
+    def test_an_index_outside_still_fails(self):
+        nodes = f"{repeated(1, 4)} i = Constant <value_int=4> () y = Gather<axis=1>(e, i)"
+        model = optimize(parsed(f"agraph (int64[B,1] x) => (int64[B] y) {{ {nodes} }}"))
+        self.assertEqual(["Expand", "Gather"], operators(model))
 
 
 if __name__ == "__main__":

@@ -113,6 +113,21 @@ def told_sizes(value: ir.Value, depth: int = 4) -> list[Size] | None:
     return None if shape is None or not shape.is_static() else [UNKNOWN] * math.prod(shape)
 
 
+def listed(shape: ir.Value) -> list[int | ir.Value] | None:
+    """The sizes in a vector, numbers and vectors of one element, None where a piece may have several."""
+    numbers = ints_of(shape)
+    if numbers is not None:
+        return numbers
+    node = producer_of(shape, "Concat")
+    sizes: list[int | ir.Value] = []
+    for piece in [shape] if node is None else node.inputs:
+        numbers = ints_of(piece)
+        if numbers is None and (piece.shape is None or list(piece.shape) != [1]):
+            return None
+        sizes += [piece] if numbers is None else numbers
+    return sizes
+
+
 def shape_after(node: ir.Node) -> list[Size] | None:
     """The shape of the result of *node*; what inference left open of a Reshape is read from the vector of sizes."""
     result = node.outputs[0].shape

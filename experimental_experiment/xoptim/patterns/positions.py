@@ -14,7 +14,7 @@ from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import broadcast, same_sizes
+from experimental_experiment.xoptim.shapes import broadcast, listed, same_sizes
 from experimental_experiment.xoptim.spans import spans_of
 
 x, y, shape = var("x"), var("y"), var("shape")
@@ -70,14 +70,9 @@ def unsqueeze_expanded(op, x, shape, axes, expand):
 
 def sizes_with_ones(op, shape: ir.Value, axes: list[int]) -> ir.Value | None:
     """A vector of sizes with 1 at more axes: one of constants, or joined from vectors of known lengths between which they stand."""
-    node = producer_of(shape, "Concat")
-    pieces = [shape] if node is None or ints_of(shape) is not None else list(node.inputs)
-    sizes: list = []
-    for piece in pieces:
-        numbers = ints_of(piece)
-        if numbers is None and (piece.shape is None or list(piece.shape) != [1]):
-            return None
-        sizes += [piece] if numbers is None else numbers
+    sizes = listed(shape)
+    if sizes is None:
+        return None
     for axis in axes:
         sizes.insert(axis, 1)
     return op.shape(sizes)

@@ -22,7 +22,8 @@ from experimental_experiment.xoptim.pattern import (
 from experimental_experiment.xoptim.patterns.folding import WEIGHT_DTYPES
 from experimental_experiment.xoptim.patterns.transposing import swaps_last_two
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
-from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, same_sizes
+from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, listed, same_sizes
+from experimental_experiment.xoptim.spans import axis_of, elements, slice_of, spans_of
 
 x, y, shape = var("x"), var("y"), var("shape")
 
@@ -148,6 +149,79 @@ def is_repeated_zero(value: ir.Value) -> bool:
     """Whether a value is an Expand of the number 0."""
     node = producer_of(value, "Expand")
     return node is not None and number_of(node.inputs[0]) == 0
+
+
+# ---- parts of what is repeated
+
+
+@rule(slice_of(REPEATED, "node"), set="default", looks_further=True)
+def slice_of_repeated(op, expand, node):
+    """A Slice along an axis that Expand made of one element is a shorter Expand, the value before it where one element is taken.
+
+    As Categorical.log_prob reads the index that it has broadcast to all classes. Measured with onnxruntime 1.31: 0.81 to 0.96 of the time for
+    1 and 64 rows of 4 to 1000 classes, 5 nodes for 7.
+    """
+    spans, sizes = spans_of(node), expand.outputs[0].shape
+    if not spans or sizes is None:
+        return no("axes, steps or the rank are unknown")
+    counts = {}
+    for axis, span in spans.items():
+        if not isinstance(sizes[axis], int):
+            return no("the axis may be empty")
+        counts[axis] = len(elements(range(sizes[axis]), span))
+    return repeated_less(op, expand, counts)
+
+
+@rule(P.Gather(REPEATED, const("indices"), name="node"), set="default", looks_further=True)
+def gather_of_repeated(op, indices, expand, node):
+    """The same for elements that a Gather picks."""
+    axis, picked, sizes = axis_of(node), ints_of(indices), expand.outputs[0].shape
+    if axis is None or picked is None or len(indices.shape) > 1:
+        return no("the rank or the indices are unknown, or the axis becomes several")
+    size = sizes[axis]
+    if not isinstance(size, int) or not all(-size <= index < size for index in picked):
+        return no("an index may be outside")
+    result = repeated_less(op, expand, {axis: len(picked)})
+    if isinstance(result, Declined) or len(indices.shape) == 1:
+        return result
+    return op.Squeeze(result, [axis])
+
+
+@rule(P.Split(REPEATED, optional("parts"), name="node"), set="default", looks_further=True)
+def split_of_repeated(op, expand, node):
+    """The same for a Split into equal parts, which are one."""
+    axis, expanded = axis_of(node), expand.outputs[0]
+    shapes = [value.shape for value in node.outputs]
+    if axis is None or None in shapes or not isinstance(expanded.shape[axis], int):
+        return no("the rank or a size is unknown")
+    count, *others = {shape[axis] for shape in shapes}
+    if others or not isinstance(count, int):
+        return no("the parts are not equal, or their size is unknown")
+    part = repeated_less(op, expand, {axis: count})
+    return part if isinstance(part, Declined) else [part] * len(node.outputs)
+
+
+def repeated_less(op, expand: ir.Node, counts: dict[int, int]) -> ir.Value | Declined:
+    """What an Expand makes when it repeats its value so often along some axes, each of which has one element before it and is not empty."""
+    x, expanded = expand.inputs[0], expand.outputs[0]
+    if x.shape is None or 0 in counts.values():
+        return no("the rank is unknown, or nothing is taken")
+    width = len(expanded.shape)
+    added = list(range(width - len(x.shape)))
+    before, after = [1] * len(added) + list(x.shape), list(expanded.shape)
+    if any(before[axis] != 1 for axis in counts):
+        return no("elements differ along the axis")
+    for axis, count in counts.items():
+        after[axis] = count
+    if same_sizes(before, after):
+        return op.Unsqueeze(x, added) if added else x
+    sizes = listed(expand.inputs[1])
+    if sizes is None or len(expanded.uses()) > 1 or expanded.is_graph_output():
+        return no("the sizes are computed, or all that is repeated is read, too")
+    for axis, count in counts.items():
+        if width - axis <= len(sizes):
+            sizes[axis - width] = count
+    return op.Expand(x, op.shape(sizes))
 
 
 # ---- products that broadcast
