@@ -26,6 +26,9 @@ class TestReshaping(RuleTestCase):
             ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) h = Constant<value_float=0.5>() y = Sub(h, a)", ["Shape", "Sub", "Expand"]),
             ("float[6] x, float[N,6] w", "int64[N,6]", "s = Shape(w) a = Expand(x, s) y = Cast<to=7>(a)", ["Shape", "Cast", "Expand"]),
             ("float[N,6] w", "bool[N,6]", "s = Shape(w) t = Constant<value=bool {1}>() a = Expand(t, s) y = Not(a)", ["Shape", "Not", "Expand"]),
+            # a number that others read, too
+            ("float[N,6] w", "float[N,6]", "s = Shape(w) h = Constant<value_float=-2.0>() a = Expand(h, s) y = Sign(a) z = Mul(a, w)", ["Shape", "Expand", "Sign", "Expand", "Mul"], "float[N,6] z"),
+            ("float[N,6] w", "float[N,6]", "s = Shape(w) h = Constant<value=float[1]{-2}>() a = Expand(h, s) y = Neg(a)", ["Shape", "Expand", "Neg", "Expand"], "float[N,6] a"),
         ],
         "ReshapeTwice": [
             ("float[N,6] x", "float[N,2,1,3]", "s = Constant<value=int64[3]{-1,2,3}>() o = Constant<value=int64[1]{2}>() a = Reshape(x, s) y = Unsqueeze(a, o)", ["Reshape"]),
@@ -149,6 +152,9 @@ class TestReshaping(RuleTestCase):
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[6]{1,2,3,4,5,6}>() y = Mul(a, k)"),
             ("float[6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) k = Constant<value=float[1,1]{2}>() y = Mul(a, k)"),
             ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Exp(a) z = Neg(a)", "float[N,6] z"),
+            ("float[1,6] x, float[N,6] w", "float[N,6]", "s = Shape(w) a = Expand(x, s) y = Exp(a)", "float[N,6] a"),
+            ("float[N,2] w", "float[N,2]", "s = Shape(w) h = Constant<value=float[2]{1,2}>() a = Expand(h, s) y = Exp(a) z = Neg(a)", "float[N,2] z"),
+            ("float[N,2] w", "float[N,2]", "s = Shape(w) h = Constant<value_float=2.0>() k = Constant<value=float[2]{1,2}>() a = Expand(h, s) y = Mul(a, k) z = Neg(w)", "float[N,2] z"),
         ],
         "ReshapeNothing": [("float[2,6] x", "float[6,2]", "s = Constant<value=int64[2]{6,2}>() y = Reshape(x, s)")],
         "SqueezeUnsqueeze": [

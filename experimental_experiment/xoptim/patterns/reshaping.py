@@ -352,19 +352,21 @@ def sizes_of_both(shape: Sequence[Size], result: Sequence[Size]) -> list[tuple[S
     return [(old, new) for old, new in sizes if new != 1][::-1]
 
 
-@rule(step(P.Expand(x, shape, name="expand"), "node"), set="default")
+@rule(step(P.Expand(x, shape, name="expand", shared=True), "node"), set="default")
 def elementwise_of_expanded(op, x, shape, expand, node):
     """What is repeated is computed before, once for each element; a reader that broadcasts then needs no Expand.
 
     As grids of detectors are written: ``grid.expand(...) - 0.5``. Measured with onnxruntime 1.31: a product and an exponential 0.34 to 0.84 of the
-    time, a grid 0.96 to 1.00.
+    time, a grid 0.96 to 1.00; the quantiles of Gumbel, where the sign of ``-torch.ones_like(x)`` is not all that is read, 0.81 to 0.94.
     """
-    dtype = node.outputs[0].dtype
+    dtype, expanded = node.outputs[0].dtype, expand.outputs[0]
+    if number_of(x) is None and (len(expanded.uses()) > 1 or expanded.is_graph_output()):
+        return no("all that is repeated is read, too, and it is no number")
     if x.dtype == ir.DataType.BOOL and (number_of(x) is None or dtype != x.dtype):
         return no("masks have rules of their own")
     if dtype is None or not computes(op, "Expand", dtype):
         return no("onnxruntime does not repeat this dtype")
-    result = redone(op, [node], expand.outputs[0], x, lambda constant: None)
+    result = redone(op, [node], expanded, x, lambda constant: None)
     return no("a constant of several elements") if result is None else op.Expand(result, shape)
 
 
