@@ -82,6 +82,44 @@ class TestIntegers(ExporterTestCase):
         self.assertTrue({"Max", "Clip"} & written)
         self.assertFalse({"TopK", "Less"} & written)
 
+    def test_logarithms_are_left_alone(self):
+        """Those of 0, infinite and negative numbers too, which are the least int64."""
+
+        def buckets(x):
+            scaled = (torch.log(x.abs() / 16) / 2.0794 * 16).long() + 16
+            signed = (torch.log(x) * 8).ceil().to(torch.int64) * 3 - 5
+            return (
+                torch.minimum(scaled, torch.full_like(scaled, 31)),
+                torch.maximum(-scaled, signed),
+                torch.minimum(scaled, signed),
+                signed.clamp(-7, 5),
+                scaled.clamp(min=3),
+            )
+
+        x = torch.tensor(
+            [[1.0, 3.0, 1e38], [0.0, 200.0, torch.inf], [1e-45, 17.0, torch.nan], [-2.0, -0.0, 16.0]]
+        )
+        for dtype in (torch.float32, torch.float64):
+            with self.subTest(dtype=dtype):
+                model = self.export_and_compare(
+                    buckets, (x.to(dtype),), others=[(x[:1].to(dtype),)], dynamic_shapes=({0: "rows"},)
+                )
+                written = {node.op_type for node in model.graph.node}
+                self.assertTrue({"Max", "Min", "Clip"} <= written)
+                self.assertFalse({"Greater", "Less"} & written)
+
+    def test_logarithms_that_may_be_large(self):
+        def ordered(x):
+            scaled = (torch.log(x) * 2.0**31).long()
+            divided = torch.log(x).long() // 2**31
+            again = (torch.log(x).long() / 3.0).long()
+            return [torch.maximum(y[:, None], y) for y in (scaled, divided, again)]
+
+        x = torch.tensor([1.0, 1.5, 2.0, 4.0, 0.25, 0.75, 1000.0, 0.0])
+        model = self.export_and_compare(ordered, (x,), others=[(x[:3],)], dynamic_shapes=({0: "n"},))
+        written = [node.op_type for node in model.graph.node]
+        self.assertEqual((0, 3), (written.count("Max"), written.count("Less")))
+
     def test_bounds_add_and_multiply(self):
         def ordered(x):
             wide, short = x.long(), x.to(torch.int16).long()

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.reductions import (
@@ -72,6 +73,9 @@ ORDERS = frozenset(
     + ("min", "minimum", "relu", "sgn", "sign")
 )
 """The operators of ATen that ask for the order of any numbers; others look for the bounds of positions."""
+
+LOGARITHM = 746
+"""The logarithms of positive numbers are below this, those of float64 too."""
 
 REACH = 64
 """How many nodes are looked at."""
@@ -230,7 +234,11 @@ def may_be_large(op: Emitter, *values: ir.Value) -> bool:
     if values[0].dtype != INT64 or name.removesuffix("_") not in ORDERS:
         return False
     left = iter(range(REACH))
-    return any(bound(value, left).size > 2**31 for value in values)
+    return any(
+        # half of it: numbers are rounded on the way
+        bound(value, left).size > 2**31 and not logarithm_bound(value, left) <= 2**30
+        for value in values
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,6 +283,34 @@ def bound(value: ir.Value, left: Iterator[int]) -> Bound:
     operands = node.inputs[1:] if node.op_type == "Where" else node.inputs
     given = [value for value in operands if value is not None]
     return computed_bound(node.op_type, given, [bound(value, left) for value in given])
+
+
+def logarithm_bound(value: ir.Value, left: Iterator[int]) -> float:
+    """The bound of logarithms times numbers, cast to int64, plus numbers, as of the buckets of T5; infinite or NaN for anything else.
+
+    It holds where they are finite. Infinities and NaN are cast to the least int64, the largest or 0: these plus small numbers share the upper
+    half with no small number, and are ordered among them. *left* as for `bound`.
+    """
+    if value.const_value is not None:
+        return float(np.abs(value.const_value.numpy().astype(np.float64)).max(initial=0))
+    node = producer_of(value, "Add", "Cast", "Ceil", "Div", "Floor", "Log", "Mul", "Neg", "Round", "Sub")
+    if node is None or next(left, None) is None:
+        return math.inf
+    if node.op_type == "Log":
+        return LOGARITHM
+    first, *others = node.inputs
+    if node.op_type == "Cast" and first.dtype not in FLOATS:  # back from int64
+        return math.inf
+    if not others:
+        return logarithm_bound(first, left) + 1
+    if node.op_type == "Div":
+        divisor = others[0].const_value
+        if divisor is None or value.dtype == INT64:
+            return math.inf
+        least = float(np.abs(divisor.numpy()).min(initial=math.inf))
+        return logarithm_bound(first, left) / least if least else math.inf
+    a, b = (logarithm_bound(item, left) for item in node.inputs)
+    return a * b if node.op_type == "Mul" else a + b
 
 
 def computed_bound(op_type: str, given: Sequence[ir.Value], bounds: Sequence[Bound]) -> Bound:
