@@ -159,7 +159,7 @@ def slice_of_repeated(op, expand, node):
     """A Slice along an axis that Expand made of one element is a shorter Expand, the value before it where one element is taken.
 
     As Categorical.log_prob reads the index that it has broadcast to all classes. Measured with onnxruntime 1.31: 0.81 to 0.96 of the time for
-    1 and 64 rows of 4 to 1000 classes, 5 nodes for 7.
+    1 and 64 rows of 4 to 1000 classes, 5 nodes for 7; two of 4 and of 64 rows 0.39 to 0.85.
     """
     spans, sizes = spans_of(node), expand.outputs[0].shape
     if not spans or sizes is None:
@@ -174,7 +174,10 @@ def slice_of_repeated(op, expand, node):
 
 @rule(P.Gather(REPEATED, const("indices"), name="node"), set="default", looks_further=True)
 def gather_of_repeated(op, indices, expand, node):
-    """The same for elements that a Gather picks."""
+    """The same for elements that a Gather picks.
+
+    Measured with onnxruntime 1.31: one of 4 and of 64 in 0.36 to 0.91 of the time, three 0.33 to 0.91, beside another axis that is repeated 0.52 to 0.99.
+    """
     axis, picked, sizes = axis_of(node), ints_of(indices), expand.outputs[0].shape
     if axis is None or picked is None or len(indices.shape) > 1:
         return no("the rank or the indices are unknown, or the axis becomes several")
@@ -189,7 +192,10 @@ def gather_of_repeated(op, indices, expand, node):
 
 @rule(P.Split(REPEATED, optional("parts"), name="node"), set="default", looks_further=True)
 def split_of_repeated(op, expand, node):
-    """The same for a Split into equal parts, which are one."""
+    """The same for a Split into equal parts, which are one.
+
+    Measured with onnxruntime 1.31: halves of 4 and of 64 with an operator each 0.62 to 0.89 of the time.
+    """
     axis, expanded = axis_of(node), expand.outputs[0]
     shapes = [value.shape for value in node.outputs]
     if axis is None or None in shapes or not isinstance(expanded.shape[axis], int):
