@@ -22,7 +22,7 @@ ADDS_AXES = no("the constant adds axes")
 """Why a number beside a value stays, see `adds_no_axes`."""
 
 
-@rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False)
+@rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False, looks_further=True)
 def mul_reciprocal(op, x, y):
     """x * (1 / y) is x / y, one node less, which onnxruntime recognizes in a norm. 1 / 1e-40 is infinite, 0 times it NaN.
 
