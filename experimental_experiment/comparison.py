@@ -193,7 +193,7 @@ def run_arrays(runner: onnxruntime.InferenceSession, feeds: Mapping[str, np.ndar
 def array_of(tensor: torch.Tensor) -> np.ndarray:
     """A tensor as numpy sees it, in a dtype of ml_dtypes where numpy has none; no copy unless it must be one."""
     if tensor.dtype in CARRIERS:
-        bits = tensor.view(CARRIERS[tensor.dtype])
+        bits = tensor.resolve_neg().view(CARRIERS[tensor.dtype])
         return bits.numpy(force=True).view(onnx_dtype(tensor.dtype).numpy())
     return tensor.numpy(force=True)
 

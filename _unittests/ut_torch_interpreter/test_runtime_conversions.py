@@ -32,6 +32,11 @@ class TestConversions(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
 
+    def test_bounds_of_a_relu_of_integers(self):
+        x = torch.tensor([-3, 0, 1, 2, 5], dtype=torch.int32)
+        for bounds in ({"min": 1}, {"max": 2}, {"min": 1, "max": 2}):
+            self.export_and_compare(lambda x, bounds=bounds: torch.relu(x).clamp(**bounds), (x,))
+
     def test_a_warning_where_there_is_no_kernel(self):
         for name, (function, x) in OTHER_ROWS.items():
             options = {"translations": {torch.ops.aten.mean.dim: pooled_box}}

@@ -2,10 +2,14 @@
 
 import unittest
 
+import numpy as np
+import onnx.parser
 import torch
 
+from experimental_experiment.comparison import session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.xoptim import optimize
 
 X = torch.tensor([-30.0, -80.0, -24.0, -20.0, -18.5, -16.0, 0.0, 5.0, 90.0])
 
@@ -27,7 +31,15 @@ BETWEEN = {
     "several": lambda s: ((s[:, None] * 0.25) + 1e-9).log2(),
     "the odds": torch.logit,
     "a divisor": lambda s: (s / (s.flip(0) + 1e-9)).log(),
-    "the number": lambda s: torch.cat([s, s * 0.5]).log(),
+    "two of them": lambda s: torch.cat([s, s * 0.5]).log(),
+    "the smaller": lambda s: s.clamp(max=0.9).log(),
+    "picked elements": lambda s: s.gather(0, torch.tensor([0, 3, 1])).log(),
+    "elements under a mask": lambda s: s[s >= 0].log(),
+    "a choice": lambda s: torch.where(s > 0.5, s * 0.25, s).log(),
+    "many views": lambda s: (
+        torch.stack([s, s]).reshape(1, 2, -1).transpose(1, 2)[:, :, 0].unsqueeze(0).expand(3, -1, -1).log()
+    ),
+    "of quotients": lambda s: (s / (s * 0.5 + 1e-20)).log1p(),
 }
 """What is computed of a Sigmoid, and loses all digits without the row."""
 
@@ -43,8 +55,19 @@ class TestSigmoids(ExporterTestCase):
                     lambda x, function=function: function(torch.sigmoid(x)),
                     (X,),
                     dynamic_shapes=({0: "n"},),
-                    others=[(X[:4],), (X[1:2] - 10,)] if name != "a part" else [(X[:4],)],
+                    others=[(X[:4],), (X[2:8].flip(0),)],
                 )
+
+    def test_in_files_of_others(self):
+        """Forms that the emitter does not write: a Clip without bounds, axes as attributes before opset 13."""
+        for opset, between in ((20, "Clip(s)"), (10, "Clip<min=0.5>(s)"), (11, "Unsqueeze<axes=[0]>(s)")):
+            nodes = f"s = Sigmoid(x) c = {between} r = Reciprocal(c) y = Mul(z, r)"
+            model = onnx.parser.parse_model(
+                f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[2] x, float[1,2] z) => (float[1,2] y) {{ {nodes} }}'
+            )
+            feeds = {"x": np.array([0.5, 3], np.float32), "z": np.ones((1, 2), np.float32)}
+            expected, got = (session(item).run(None, feeds)[0] for item in (model, optimize(model)))
+            np.testing.assert_allclose(expected, got, rtol=1e-6)
 
     def test_what_needs_no_digits(self):
         """A plain Sigmoid: the term or the bound is large, or its result is no divisor."""

@@ -348,6 +348,23 @@ class TestComputedWeights(unittest.TestCase):
         optimized = optimize(model, OptimizationOptions(None))
         self.assertEqual(["Pad", "MatMul"], operators(optimized))
 
+    def test_what_onnx_does_not_know_of_an_old_operator_set(self):
+        """A LayerNormalization that onnxruntime alone has there, the sizes of a pool that rounds up."""
+        signature = "(float[N,3,3] x) => (float[N,3,3] y)"
+        cases = {
+            16: "n = LayerNormalization<axis=-1>(w, g) y = Add(x, n)",
+            18: "p = MaxPool<kernel_shape=[3,3], strides=[3,3], pads=[1,1,1,1], ceil_mode=1>(v) s = ReduceMax<keepdims=0>(p) y = Add(x, s)",
+        }
+        for opset, nodes in cases.items():
+            with self.subTest(opset):
+                model = model_of(signature, nodes, w=(3, 3), g=(3,), v=(1, 2, 5, 5))
+                model.opset_import[0].version = opset
+                optimized = optimize(model, OptimizationOptions(None))
+                self.assertEqual(operators(model), operators(optimized))
+                x = np.ones((2, 3, 3), np.float32)
+                expected, got = (session(item).run(None, {"x": x})[0] for item in (model, optimized))
+                np.testing.assert_allclose(expected, got, rtol=1e-6)
+
     def test_halves(self):
         """They are computed in float32 and rounded once, where a small step of an operand is a small one of the result."""
         random = np.random.default_rng(0)

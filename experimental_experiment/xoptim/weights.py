@@ -23,11 +23,13 @@ from experimental_experiment.torch_interpreter.inference import (
     is_beyond_numpy,
     is_shared,
     leaves_its_dtype,
+    schema_of,
     type_proto,
 )
 from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS, computes
 from experimental_experiment.xoptim.graphs import is_read
+from experimental_experiment.xoptim.pattern import attribute_of
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.validity import may_run
 
@@ -162,11 +164,16 @@ def is_computed(node: ir.Node, opset: int) -> bool:
 
 
 def is_run(node: ir.Node, opset: int) -> bool:
-    """Whether onnxruntime computes a node alone, halves in float32."""
+    """Whether onnxruntime computes a node alone, halves in float32, and ONNX knows its shape.
+
+    Of pools that round up, it says another one before opset 22: a last window that starts in the padding is none.
+    """
     given = [None if value is None else value.dtype for value in node.inputs]
     wide = tuple([ir.DataType.FLOAT if dtype in dtypes.HALVES else dtype for dtype in given])
     return (
         opset <= NEWEST
+        and schema_of(node.op_type, opset, "") is not None
+        and not attribute_of(node, "ceil_mode", 0)
         and all(value.name for value in node.outputs)
         and computes(node.op_type, opset, "onnxruntime", wide)
     )

@@ -363,9 +363,9 @@ def clipped(op, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
 
 @rule(P.Max(x, 0.0, name="node"), set="default", special_values=False)
 def max_zero(op, x, node):
-    """The larger of x and 0 is Relu."""
-    if not computes(op, "Relu", x.dtype):
-        return no("onnxruntime has no Relu of this dtype")
+    """The larger of x and 0 is Relu, of floats: with a Clip behind it, onnxruntime does not load one of int32."""
+    if x.dtype not in FLOATS or not computes(op, "Relu", x.dtype):
+        return no("onnxruntime has no Relu of this dtype, or fuses it")
     return op.Relu(x) if adds_no_axes(node, x) else ADDS_AXES
 
 
