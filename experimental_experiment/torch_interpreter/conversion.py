@@ -39,6 +39,7 @@ from experimental_experiment.torch_interpreter.interpreter import Walk, as_view,
 from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
+from experimental_experiment.torch_interpreter.runtime.kernels import NEWEST
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import declare, plain
@@ -49,8 +50,8 @@ from experimental_experiment.xoptim.options import OptimizationOptions
 
 versions.require("onnx_ir")
 
-OPSETS = range(13, 27)
-"""Versions of ai.onnx that can be targeted: onnxruntime 1.31 runs up to 26."""
+OPSETS = range(13, NEWEST + 1)
+"""Versions of ai.onnx that can be targeted."""
 
 FUNCTIONS_IR_VERSION = 8
 """The version of the file format that has local functions."""

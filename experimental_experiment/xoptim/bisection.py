@@ -177,7 +177,7 @@ def random_feeds(
         if argument.name in but:
             continue
         kind = argument.type.removeprefix("tensor(").removesuffix(")")
-        dtype = np.dtype(kind) if kind in KINDS else FLOATS.get(kind)
+        dtype = np.dtype(kind) if kind in KINDS else OTHER_KINDS.get(kind)
         if dtype is None:
             raise ValueError(f"the input {argument.name} is a {argument.type}: it has no random values")
         shape = [dim if isinstance(dim, int) else (sizes or {}).get(dim, size) for dim in argument.shape]
@@ -189,7 +189,7 @@ def random_feeds(
 KINDS = frozenset("float16 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 """Types of onnxruntime that numpy calls the same."""
 
-FLOATS = {
+OTHER_KINDS = {
     "bfloat16": ir.DataType.BFLOAT16.numpy(),
     "double": np.dtype("float64"),
     "float": np.dtype("float32"),

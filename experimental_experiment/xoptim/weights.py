@@ -27,7 +27,7 @@ from experimental_experiment.torch_interpreter.inference import (
     type_proto,
 )
 from experimental_experiment.torch_interpreter.producers import is_of
-from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS, computes
+from experimental_experiment.torch_interpreter.runtime.kernels import CONTINUOUS, NEWEST, computes
 from experimental_experiment.xoptim.graphs import is_read
 from experimental_experiment.xoptim.pattern import attribute_of
 from experimental_experiment.xoptim.report import Report
@@ -45,9 +45,6 @@ RUN = frozenset(
 """Others, which onnxruntime computes, as it does when it loads a model: numpy needs minutes for the positions of a vision transformer, and
 onnx.reference gives NaN for the logarithm of a sum of nothing, other indices among NaN.
 """
-
-NEWEST = 26
-"""The newest operator set that onnxruntime 1.31 loads."""
 
 POSITIONS = 2**14
 """The most elements of a result that may take more room than what it is computed from."""

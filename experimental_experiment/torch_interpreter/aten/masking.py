@@ -130,7 +130,9 @@ def rows_of_positions(op, mask: ir.Value) -> ir.Value:
     """The positions where a mask with axes is true, a row each; as many as what was taken with it before."""
     where = op.Transpose(positions(op, mask), perm=[1, 0])
     found = lookup(op, (PICKED, mask))
-    if found is not None and op.producer(found) is not None:
+    if (
+        found is not None and op.producer(found) is not None
+    ):  # no function of a module reads what another one has
         know_sizes(op, where, [op.size(found, 0)])
     return where
 

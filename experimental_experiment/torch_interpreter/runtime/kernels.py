@@ -20,6 +20,9 @@ from experimental_experiment.torch_interpreter.producers import attributes_of, i
 
 BFLOAT16, DOUBLE, FLOAT = ir.DataType.BFLOAT16, ir.DataType.DOUBLE, ir.DataType.FLOAT
 
+NEWEST = 26
+"""The newest version of ai.onnx that onnxruntime 1.31 runs."""
+
 WIDER = {
     ir.DataType.BOOL: (ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),
     ir.DataType.INT8: (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT),

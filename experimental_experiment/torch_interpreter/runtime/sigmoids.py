@@ -15,6 +15,8 @@ BECAUSE = "Sigmoid is off by up to 1.7e-7: it loses digits below about -7, and i
 
 WHERE = "a float32 Sigmoid, also where it is multiplied, moved, or has a little added or as a bound"
 
+COST = "3, and what stands between where others read it"
+
 MOST = 32
 """How many nodes are looked at between a Sigmoid and what its digits matter to."""
 
@@ -25,21 +27,21 @@ PICKING = frozenset(("Abs", "Compress", "GatherElements", "GatherND"))
 """Operators whose results are elements of the first operand, like those that move them, but for a sign."""
 
 
-@repairs("Log", when=f"of {WHERE}", because=BECAUSE, nodes=3)
+@repairs("Log", when=f"of {WHERE}", because=BECAUSE, nodes=COST)
 def of_a_sigmoid(op, x):
     """The logarithm of what is computed of ``1 / (1 + exp(-x))``, which keeps its digits."""
     exact = with_digits(op, x)
     return None if exact is x else op.Log(exact)
 
 
-@repairs("Div", when=f"by {WHERE}", because=BECAUSE, nodes=3)
+@repairs("Div", when=f"by {WHERE}", because=BECAUSE, nodes=COST)
 def by_a_sigmoid(op, a, b):
     """The quotient by what is computed of ``1 / (1 + exp(-x))``."""
     exact = with_digits(op, b)
     return None if exact is b else op.Div(with_digits(op, a), exact)
 
 
-@repairs("Reciprocal", when=f"of {WHERE}", because=BECAUSE, nodes=3)
+@repairs("Reciprocal", when=f"of {WHERE}", because=BECAUSE, nodes=COST)
 def inverse_of_a_sigmoid(op, x):
     """The inverse of what is computed of ``1 / (1 + exp(-x))``."""
     exact = with_digits(op, x)

@@ -27,7 +27,7 @@ def layer_normalization_of_onnxruntime(op, x, center, again, mean, epsilon, root
     """(x - mean) / sqrt(mean((x - mean) ** 2) + epsilon) is LayerNormalization before opset 17 too, which onnxruntime has in every one.
 
     onnxruntime makes it itself when it loads, of a norm with a scale and a bias: it takes as long, in eight nodes less; with the rule below, which
-    would take the norm of what is centred for one, two to three times as long. onnx.checker does not know it.
+    would take the norm of what is centred for one, 1.5 to 3 times as long. onnx.checker does not know it.
     """
     if isinstance(op.context.root, ir.Function):
         return no("onnxruntime crashes when it loads one in a local function")
