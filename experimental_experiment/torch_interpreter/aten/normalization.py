@@ -225,24 +225,16 @@ def instance_norm(
 
 
 def in_groups(op, x, groups):
-    """*x* (N, channels, *) as (N, groups, *): constants say the shape of the groups, also beside symbolic sizes."""
+    """*x* (N, channels, *) as (N, groups, *), the spatial axes where they are and the channels of a group last: a constant says it all.
+
+    The elements of a group stand in a row, whichever axes they count.
+    """
     batch, channels, *behind = sizes_of(op, x)
     if groups == channels and behind:
         return x
     if is_static(channels, *behind):
         return reshaped(op, x, [batch, groups, volume(op, [channels, *behind]) // groups])
-    if is_static(batch) and batch:
-        return reshaped(op, x, [batch, groups, -1])
-    split = op.Unsqueeze(x, [1])  # batch and spatial axes stay where they are
-    return reshaped(op, split, [batch, groups, quotient(op, channels, groups), *behind])
-
-
-def out_of_groups(op, rows, x):
-    """The groups of `in_groups` in the shape of *x*."""
-    batch, *behind = sizes_of(op, x)
-    if is_static(*behind) or is_static(batch):
-        return reshaped(op, rows, [batch, *behind])
-    return op.Squeeze(reshaped(op, rows, [batch, 1, *behind]), [1])
+    return reshaped(op, x, [batch, groups, *behind, quotient(op, channels, groups)])
 
 
 def normalized_rows(op, rows, weight, bias, eps):

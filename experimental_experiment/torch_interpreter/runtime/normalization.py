@@ -11,12 +11,13 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.aten.normalization import (
     in_groups,
     normalized_rows,
-    out_of_groups,
 )
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, rounded_once, wide
 from experimental_experiment.torch_interpreter.runtime.reductions import is_on_gpu
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
+from experimental_experiment.torch_interpreter.sizes import sizes_of
 
 DOUBLE = ir.DataType.DOUBLE
 
@@ -156,7 +157,7 @@ def groups(op, x, scale, bias, num_groups, epsilon):
     else:
         ones, zeros = np.ones(num_groups, np.float32), np.zeros(num_groups, np.float32)
         rows = op.InstanceNormalization(rows, ones, zeros, epsilon=epsilon)
-    back = out_of_groups(op, rows, x)
+    back = reshaped(op, rows, sizes_of(op, x))
     channels = x.shape[1]
     if x.dtype == DOUBLE or not isinstance(channels, int):
         scale, bias = (op.Unsqueeze(given, list(range(1, rank(x) - 1))) for given in (scale, bias))
