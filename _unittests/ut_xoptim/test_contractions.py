@@ -34,6 +34,8 @@ class TestEinsumOfMatrices(RuleTestCase):
             "bid,de->bie": ["MatMul"],
             "ed,bdi->bei": ["MatMul"],
             "ed,bid->bie": ["Transpose", "MatMul"],
+            "ed,bdi->bie": ["MatMul", "Transpose"],
+            "ed,bhid->bhei": ["Transpose", "MatMul"],
             "id,dj->ij": ["MatMul"],
             "id,jd->ji": ["Transpose", "MatMul"],
         }
@@ -50,6 +52,8 @@ class TestEinsumOfMatrices(RuleTestCase):
             "a diagonal": "bii,bij->bij",
             "three Transposes": "dbi,dbj->ibj",
             "rows of two axes in a batch": "bhid,bjd->bhij",
+            "channels before two axes": "ed,bdhi->behi",
+            "channels that move to the front": "ed,bhid->behi",
         }
         for promise, equation in equations.items():
             with self.subTest(promise):
