@@ -220,7 +220,7 @@ class TestResize(ExporterTestCase):
                     self.assertEqual(2 * (len(others) - kinds.count("Resize")), kinds.count("Gather"))
 
     def test_nearest_neighbours_of_dynamic_sizes(self):
-        """They are read in rows: along the last axis, of the transposed images, unless these have few rows."""
+        """By Resize where each size is kept, doubled or divided by a power of 2, otherwise in rows: of the transposed images, unless these have few."""
         sizes = ({0: "batch", 2: "height", 3: "width"}, {2: "tall", 3: "wide"})
         images = self.export_and_compare(
             lambda x, y: torch.nn.functional.interpolate(x, y.shape[-2:]),
@@ -228,11 +228,24 @@ class TestResize(ExporterTestCase):
             dynamic_shapes=sizes,
             others=[
                 (normal(1, 3, *before), normal(1, 1, *after))
-                for before, after in (((1, 1), (4, 5)), ((35, 70), (5, 2)), ((4, 6), (1, 60)))
+                for before, after in (
+                    *(((1, 1), (4, 5)), ((35, 70), (5, 2)), ((4, 6), (1, 60)), ((14, 20), (2, 12))),
+                    *(((2, 3), (82, 123)), ((7, 14), (1, 2)), ((2047, 3), (4093, 7)), ((2, 2095), (4, 4189))),
+                    *(
+                        ((5, 6), (10, 12)),
+                        ((5, 6), (11, 11)),
+                        ((8, 64), (8, 2)),
+                        ((5, 8), (5, 1)),
+                        ((8, 5), (3, 5)),
+                    ),
+                )
             ],
         )
-        written = [node.op_type for node in images.graph.node]
-        self.assertEqual(["Transpose", "Gather", "Transpose", "Gather"], written[-4:])
+        nodes = {node.op_type: node for node in images.graph.node}
+        at_once, along_each_axis = sorted(nodes["If"].attribute, key=lambda item: item.name == "else_branch")
+        self.assertEqual("Resize", at_once.g.node[-1].op_type)
+        written = [node.op_type for node in along_each_axis.g.node]
+        self.assertEqual(["Gather", "Transpose", "Gather", "Transpose"], written[-4:])
         rows = self.export_and_compare(
             lambda x: torch.nn.functional.interpolate(x, (13,)),
             (normal(2, 3, 9),),

@@ -6,6 +6,8 @@ axis is gathered at the positions that ATen computes, in its precision: a neares
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -26,9 +28,29 @@ from experimental_experiment.torch_interpreter.aten.resize_sizes import (
 )
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates
-from experimental_experiment.torch_interpreter.sizes import Size, is_static, minus, times
+from experimental_experiment.torch_interpreter.sizes import (
+    Size,
+    is_static,
+    know_sizes,
+    minus,
+    sizes_of,
+    times,
+)
 
 aten = torch.ops.aten
+
+BFLOAT16 = ir.DataType.BFLOAT16
+
+SHORT = 4096
+"""Fewer outputs of an axis that is about doubled are read as torch reads them in any precision from float32 on.
+
+Of n elements and 2n - 1 or 2n + 1 outputs, no place but the first is that of an element: it is 1 / SHORT away from each, and the error of
+float32 is half of that.
+"""
+
+EXACT = np.array([(2, 1), *((2, 2 << k) for k in range(6))])
+"""Factors of the elements and of the outputs of an axis, [ratios, 2], whose products are equal, or of (2, 1) one apart, where float32 decides
+nothing: the size is doubled, kept, or divided by a power of 2, whose places are exact. For more of other ratios Resize takes longer."""
 
 CHECKED = 8192
 """Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
@@ -87,7 +109,7 @@ def upsample_nearest_exact3d(op, self, output_size, scales_d, scales_h, scales_w
 
 
 def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift: float):
-    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize where it is known to read the same."""
+    """Element ``floor((i + shift) * step)`` for output ``i`` of each axis; Resize where it is known to read the same, or is found to while the model runs."""
     inner = [op.size(x, axis) for axis in range(2, rank(x))]
     fits = rank(x) == 4 and shift == 0
     if fits:
@@ -97,18 +119,59 @@ def nearest(op, x, sizes: Sequence[Size], scales: Sequence[float | None], shift:
     if None in factors and shift == 0 and x.dtype != DOUBLE and all(is_told(op, *axis) for axis in axes):
         factors = [sampling(*axis, fits) for axis in axes]
     if None not in factors:
-        return op.Resize(
-            x,
-            None,
-            op.constant(np.array([1, 1, *factors], np.float32)),
-            mode="nearest",
-            coordinate_transformation_mode="asymmetric",
-            nearest_mode="floor",
-        )
-    indices = nearest_indices(op, DOUBLE if x.dtype == DOUBLE else FLOAT, inner, sizes, scales, shift, fits)
-    for axis, index in reversed(list(enumerate(indices, 2))):
+        return resized(op, x, scales=op.constant(np.array([1, 1, *factors], np.float32)))
+    indices = functools.partial(
+        nearest_indices, dtype=DOUBLE if x.dtype == DOUBLE else FLOAT, sizes=inner, outs=sizes, scales=scales,
+        shift=shift, fits=fits,
+    )  # fmt: skip
+    if x.dtype in (BFLOAT16, DOUBLE) or shift or any(scales) or is_static(*inner, *sizes):
+        return gathered(op, x, indices(op), all(itertools.starmap(grows, axes)))
+
+    def at_once(inside):
+        return [resized(inside, x, sizes=inside.shape([*sizes_of(inside, x)[:2], *sizes]))]
+
+    def along_each_axis(inside):
+        return [gathered(inside, x, indices(inside), False)]
+
+    then, otherwise = op.subgraph(at_once), op.subgraph(along_each_axis)
+    result = op.If(are_exact(op, inner, sizes), then_branch=then, else_branch=otherwise)
+    result.type, result.shape = x.type, ir.Shape([*x.shape[:2], *[None] * len(sizes)])
+    know_sizes(op, result, [*sizes_of(op, x)[:2], *sizes])
+    return result
+
+
+def resized(op, x, scales=None, sizes=None):
+    """The element that stands before each place, of which Resize computes the distance in its own precision."""
+    return op.Resize(
+        x,
+        None,
+        scales,
+        sizes,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+def gathered(op, x, indices, grows: bool):
+    """The elements at *indices*, a vector for each of the last axes: most is moved last, along the first of these axes where they *grow*."""
+    axes = list(enumerate(indices, 2))
+    for axis, index in reversed(axes) if grows else axes:
         x = op.Gather(x, index, axis=axis)
     return x
+
+
+def are_exact(op, sizes: Sequence[Size], outs: Sequence[Size]) -> ir.Value:
+    """Whether the ratio of each axis is one of `EXACT`, as in a pyramid of features: Resize is several times as fast there."""
+    sizes, outs = op.shape(sizes), op.shape(outs)
+    differences = op.Abs(op.Sub(op.Mul(sizes, EXACT[:, :1]), op.Mul(outs, EXACT[:, 1:])))
+    nearest = op.ReduceMin(differences, [0], keepdims=0)
+    return op.Less(op.ReduceMax(op.Max(nearest, op.Div(outs, SHORT // 2)), keepdims=0), 2)
+
+
+def grows(size: Size, out: Size, scale: float | None) -> bool:
+    """Whether an axis is known not to have fewer outputs than elements."""
+    return scale >= 1 if scale else is_static(size, out) and out >= size
 
 
 def keeps_or_doubles(size: Size, out: Size, scale: float | None) -> bool:
