@@ -128,7 +128,7 @@ def is_refuted(condition: sympy.Basic, ranges: Mapping, given: list[sympy.Basic]
             if all(other.xreplace(at) == sympy.true for other in given):
                 if condition.xreplace(at) == sympy.false:
                     return True
-        except ZeroDivisionError:
+        except (ZeroDivisionError, AssertionError):  # torch 2.9 and its Mod of a number below 0
             continue
     return False
 
