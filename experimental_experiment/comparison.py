@@ -327,8 +327,19 @@ def put_together(
 
 def new_values(model: Any, held: Mapping[str, Any]) -> dict[str, Any]:
     """What a call left in its inputs and in the buffers of a model, by the names of outputs. *held*: the tensors by the names of inputs."""
-    buffers = dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
-    return {f"{name}_out": buffers.get(name, leaf) for name, leaf in held.items()}
+    state = state_of(model)
+    return {f"{name}_out": state.get(name, leaf) for name, leaf in held.items()}
+
+
+def state_of(model: Any) -> dict[str, torch.Tensor]:
+    """The buffers of a module, and the tensors among its attributes, by their names in the program."""
+    modules = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    return {
+        f"{path}.{name}" if path else name: value
+        for path, module in modules
+        for name, value in (*module.named_buffers(recurse=False), *vars(module).items())
+        if isinstance(value, torch.Tensor)
+    }
 
 
 def compare(
@@ -352,10 +363,10 @@ def compare(
         model = model.module()
     args, kwargs = copy.deepcopy((tuple(args), dict(kwargs or {})))
     names, outputs = ([item.name for item in items] for items in (runner.get_inputs(), runner.get_outputs()))
-    buffers = dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
-    written = [name for name in names if name in buffers and f"{name}_out" in outputs]
+    state = state_of(model)
+    written = [name for name in names if name in state and f"{name}_out" in outputs]
     inputs = inputs_among(model, args, kwargs, [name for name in names if name not in written])
-    inputs += [buffers[name] for name in written]  # they are the last ones
+    inputs += [state[name] for name in written]  # they are the last ones
     got = run(runner, [tensor.clone() for tensor in tensor_leaves(inputs)])
     if expected is not None:
         return differences(outputs, expected, {}, got, scale)

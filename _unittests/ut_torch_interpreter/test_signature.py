@@ -189,6 +189,13 @@ class TestForms(ExporterTestCase):
             ["x"],
             ["output", "a_b", "a_b_out", "_"],
         ),
+        "a key that another one would be called": (
+            lambda x: {"x": x + 1, "x_out": x + 2},
+            (X,),
+            {},
+            ["x"],
+            ["x_out_out", "x_out"],
+        ),
         "no input": (lambda: torch.ones(2) * 3, (), {}, [], ["output"]),
         "a 0-d tensor": (lambda x: x + 1, (torch.tensor(2.0),), {}, ["x"], ["output"]),
     }

@@ -383,6 +383,61 @@ class TestPrograms(ExporterTestCase):
         self.assertEqual(int(new_calls), 5)
         self.assertTrue(torch.equal(result, expected * 5))
 
+    def test_attributes_that_are_written(self):
+        """They go in and out as buffers do: what a call leaves is read by the next one."""
+
+        class Count(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls = torch.zeros(1)
+
+            def forward(self, x):
+                return x * self.calls.add_(1)
+
+        class Both(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = Count(), Count()
+
+            def forward(self, x):
+                return self.second(self.first(x))
+
+        model = to_onnx(Both(), (floats(3),), mutated_buffers="outputs")
+        names = [value.name for value in model.graph.input]
+        self.assertEqual(["x", "first.calls", "second.calls"], names)
+        self.assertEqual(
+            ["output", "first.calls_out", "second.calls_out"], [value.name for value in model.graph.output]
+        )
+        eager, state = Both(), [torch.zeros(1), torch.zeros(1)]
+        for turn in range(3):
+            result, *state = run(session(model), [floats(3) + turn, *state])
+            self.assertTrue(torch.equal(result, eager(floats(3) + turn)))
+
+    def test_a_written_buffer_beside_others_of_its_name(self):
+        class Mean(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mean", torch.zeros(3))
+
+            def forward(self, x):
+                self.mean.add_(x)
+                return {"y": x * 2, "mean": self.mean.clone()}
+
+        class Argument(Mean):
+            def forward(self, mean):
+                return super().forward(mean)["mean"]
+
+        for module, inputs, outputs in (
+            (Mean(), ["x", "mean"], ["y", "mean_out", "mean_out_1"]),
+            (Argument(), ["mean", "mean_1"], ["output", "mean_1_out"]),
+        ):
+            with self.subTest(inputs):
+                model = to_onnx(module, (floats(3),), mutated_buffers="outputs")
+                self.assertEqual(inputs, [value.name for value in model.graph.input])
+                self.assertEqual(outputs, [value.name for value in model.graph.output])
+                *_, new = run(session(model), [floats(3), torch.ones(3)])
+                self.assertTrue(torch.equal(floats(3) + 1, new))
+
     def test_a_tensor_that_was_a_buffer_keeps_its_elements(self):
         class Delay(torch.nn.Module):
             def __init__(self):

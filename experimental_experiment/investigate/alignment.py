@@ -72,7 +72,7 @@ def results_of_calls(nodes: Mapping[str, torch.fx.Node], model: ir.Model) -> Ite
 
 def outputs(program: Program, model: ir.Model) -> Iterator[Pair]:
     """The outputs of the model that are results of nodes; those that are numbers, inputs or weights are left out."""
-    for (_, leaf), value in zip(output_leaves(program, None), model.graph.outputs):
+    for (_, leaf), value in zip(output_leaves(program, None, ()), model.graph.outputs):
         is_result = isinstance(leaf, torch.fx.Node) and leaf.op == "call_function"
         if is_result and isinstance(leaf.meta.get("val"), torch.Tensor):
             producer = value.producer()
@@ -81,7 +81,7 @@ def outputs(program: Program, model: ir.Model) -> Iterator[Pair]:
 
 def new_values(program: Program, model: ir.Model) -> Iterator[Pair]:
     """The outputs that ``mutated_buffers="outputs"`` adds: what a buffer or an input holds in the end."""
-    for value in model.graph.outputs[len(output_leaves(program, None)) :]:
+    for value in model.graph.outputs[len(output_leaves(program, None, ())) :]:
         for entry in program.inputs:
             if re.fullmatch(rf"{re.escape(entry.name)}_out(_\d+)?", value.name):
                 producer = value.producer()

@@ -41,7 +41,7 @@ from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
 from experimental_experiment.torch_interpreter.runtime.kernels import NEWEST
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
-from experimental_experiment.torch_interpreter.signature import Program, name_dimensions
+from experimental_experiment.torch_interpreter.signature import Input, Program, name_dimensions
 from experimental_experiment.torch_interpreter.sizes import declare, plain
 from experimental_experiment.torch_interpreter.storage import View
 from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
@@ -194,6 +194,11 @@ def refuse_unused_domains(target: int | Mapping[str, int] | None, model: ir.Mode
         raise ValueError(f"target_opset names the domain {unused[0]!r}, of which the model has no operator")
 
 
+def is_state(program: Program, walk: Walk, entry: Input) -> bool:
+    """Whether a call writes a tensor that the model holds, a buffer or an attribute, for the next one to read."""
+    return entry.tensor is not None and is_written(program, walk, entry) and not is_literal(entry.node)
+
+
 def is_literal(node: torch.fx.Node) -> bool:
     """Whether a constant is that of ``torch.tensor([1, 2])`` in forward: each call makes a copy, and writes into that."""
     return bool(node.users) and all(
@@ -222,15 +227,15 @@ def translate(
     name_dimensions(program.inputs, dimensions)
     step = progress("translate", len(program.module.graph.nodes))
     walk = Walk(program.module, op, dimensions, step)
-    leaves = output_leaves(program, output_names)
     refuse_names_of_weights("input_names", program, input_names)
     refuse_names_of_weights("output_names", program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]
     if keep_written:
-        interface += [
-            entry for entry in program.inputs if entry.is_buffer and is_written(program, walk, entry)
-        ]
-    for name in [*(entry.name for entry in interface), *(name for name, _ in leaves)]:
+        interface += [entry for entry in program.inputs if is_state(program, walk, entry)]
+    for entry in interface:  # of a buffer and an argument of one name the argument has it
+        entry.name = op.context.names.unique(entry.name)
+    leaves = output_leaves(program, output_names, [entry.name for entry in interface])
+    for name, _ in leaves:
         op.context.names.reserve(name)
     weights = Weights(op)
     views = []

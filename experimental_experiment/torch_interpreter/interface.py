@@ -7,7 +7,7 @@ when torch shares them; every output is a value of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -55,8 +55,10 @@ def rename_inputs(program: Program, names: Sequence[str] | None) -> None:
             entry.name = name
 
 
-def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[str, Any]]:
-    """Name and node (or Python number) of every output that is not None.
+def output_leaves(
+    program: Program, names: Sequence[str] | None, inputs: Sequence[str]
+) -> list[tuple[str, Any]]:
+    """Name and node (or Python number) of every output that is not None. *inputs*: the names of the inputs of the model, which are taken.
 
     Raises ValueError when the user's names are not as many as the outputs, repeated, or those of inputs.
     """
@@ -67,23 +69,30 @@ def output_leaves(program: Program, names: Sequence[str] | None) -> list[tuple[s
     kept = [
         (wish, leaf) for wish, leaf in zip(wishes, leaves) if leaf is not None and val_of(leaf) is not None
     ]
-    taken = {entry.name for entry in program.inputs if is_input(entry)}
     if names is not None:
         refuse_unfit("output_names", names)
         if len(names) != len(kept):
             raise ValueError(f"output_names has {len(names)} names for {len(kept)} outputs")
-        if len(set(names)) != len(names) or taken & set(names):
+        if len(set(names)) != len(names) or not set(names).isdisjoint(inputs):
             raise ValueError(f"output_names holds a name twice, or the name of an input: {list(names)}")
         return [(name, leaf) for name, (_, leaf) in zip(names, kept)]
-    caches = {as_present(name) for name in taken}
-    found = []
-    for wish, leaf in kept:
-        name = as_present(wish) if as_present(wish) in caches else wish
-        while name in taken:
+    caches = {as_present(name) for name in inputs}
+    asked = [as_present(wish) if as_present(wish) in caches else wish for wish, _ in kept]
+    return [(name, leaf) for name, (_, leaf) in zip(distinct(asked, inputs), kept)]
+
+
+def distinct(wishes: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """A name for each wish, ``_out`` behind one that is *taken* or stands twice: who wishes a free name has it."""
+    taken = {*taken}
+    free = {*wishes} - taken
+    names = []
+    for wish in wishes:
+        name = wish
+        while name in taken or (name != wish and name in free):
             name = f"{name}_out"
         taken.add(name)
-        found.append((name, leaf))
-    return found
+        names.append(name)
+    return names
 
 
 def as_present(name: str) -> str:
