@@ -82,6 +82,30 @@ class TestKinds(ExporterTestCase):
         scaled = Scaled()
         self.assert_runs_as(to_onnx(scaled, (X,), dynamic_shapes=DYNAMIC), scaled, torch.randn(5, 3))
 
+    def test_a_method_has_the_weights_of_its_module(self):
+        """Under their names, and no hooks, which the call of a method does not run."""
+
+        class Coder(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.coded, self.plain = torch.nn.Linear(3, 4), torch.nn.Linear(4, 3)
+
+            def encode(self, x):
+                return self.coded(x)
+
+            def decode(self, x):
+                return self.plain(x)
+
+        module = Coder().eval()
+        module.register_forward_hook(lambda *called: self.fail("a hook of the module"))
+        for method, x, names in (
+            (module.encode, X, ["coded.weight", "coded.bias"]),
+            (module.decode, torch.randn(2, 4), ["plain.weight", "plain.bias"]),
+        ):
+            model = to_onnx(method, (x,))
+            self.assertEqual(names, [weight.name for weight in model.graph.initializer])
+            self.assert_runs_as(model, method, x)
+
     def test_a_compiled_model_is_the_model(self):
         module, compiled = Model(), Model()
         compiled.compile()

@@ -430,10 +430,17 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
 
 
 def function_module(function: Callable) -> torch.nn.Module:
-    """A module whose forward is *function*, with its parameters by name."""
-    module = FunctionModule(function)
+    """A module whose forward is *function*, with its parameters by name. Of a method of a module it holds what that one holds, by the same names."""
+    module, owner = FunctionModule(function), getattr(function, "__self__", None)
     if has_signature(function):
         module.forward = called_forward(function)
+    if isinstance(owner, torch.nn.Module):
+        module._parameters, module._buffers, module._modules = (
+            owner._parameters,
+            owner._buffers,
+            owner._modules,
+        )
+        module.training = owner.training
     return module
 
 
