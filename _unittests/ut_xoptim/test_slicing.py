@@ -30,6 +30,9 @@ def constants(**values):
 
 ALL = 9223372036854775807
 
+ROWS = constants(i=0, j=-1, p=[1], q=[-1]) + "a = Gather<axis=0>(x, i) b = Gather(x, j) "
+"""Both rows of a matrix."""
+
 
 class TestSlicing(RuleTestCase):
     BECOME = {
@@ -77,6 +80,10 @@ class TestSlicing(RuleTestCase):
             ("float[M,2] x", "float[M,2]", constants(s=[0], m=[3], e=[ALL], a=[0]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=0>(b, c)", ["Slice"]),
             ("float[N,8] x, float[N,1] w", "float[N,9]", constants(s=[0], m=[3], e=[8], a=[1]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=-1>(w, b, c)", ["Slice", "Concat"]),
             ("float[N,M,8] x", "int64[3]", constants(k=[4]) + "b = Shape<end=1>(x) c = Shape<start=-2,end=2>(x) d = Concat<axis=0>(b, c, k) y = Neg(d)", ["Shape", "Concat", "Neg"]),
+        ],
+        "ConcatOfRows": [
+            ("float[2,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d) z = Neg(a)", ["Gather", "Transpose", "Neg"], "float[N] z"),
+            ("bool[N,M] x", "int64[K,2]", ROWS.replace("(x, ", "(n, ").replace("a = ", "n = NonZero(x) a = ") + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=1>(c, d)", ["NonZero", "Transpose"]),
         ],
         "SplitOfConcat": [
             ("float[N,2] x, float[N,3] w", "float[N,2]", constants(p=[2, 3]) + "c = Concat<axis=-1>(x, w) a, b = Split<axis=1>(c, p) y = Neg(a) z = Abs(b)", ["Neg", "Abs"], "float[N,3] z"),
@@ -166,6 +173,14 @@ class TestSlicing(RuleTestCase):
             ("float[M] x", "float[K]", constants(s=[0], m=[-1], e=[ALL]) + "b = Slice(x, s, m) c = Slice(x, m, e) y = Concat<axis=0>(b, c)"),
             ("float[8,8] x", "float[16,4]", constants(s=[0], m=[4], e=[8], a=[1]) + "b = Slice(x, s, m, a) c = Slice(x, m, e, a) y = Concat<axis=0>(b, c)"),
             ("float[N,M] x, float[N,M] w", "int64[2]", "b = Shape<end=1>(x) c = Shape<start=1>(w) y = Concat<axis=0>(b, c)"),
+        ],
+        "ConcatOfRows": [
+            ("float[2,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(d, c)"),
+            ("float[3,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),
+            ("float[K,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),
+            ("float[2,N] x", "float[M,1]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=0>(c, d)"),
+            ("float[2,N] x, float[2,N] w", "float[N,2]", ROWS.replace("Gather(x", "Gather(w") + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),
+            ("float[2,2] x", "float[2,2]", ROWS.replace("Gather(x", "Gather<axis=1>(x") + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),
         ],
         "SplitOfConcat": [
             ("float[N,2] x, float[N,2] w", "float[N,1]", constants(p=[1, 3]) + "c = Concat<axis=-1>(x, w) y, b = Split<axis=1>(c, p) z = Abs(b)", "float[N,3] z"),
