@@ -445,6 +445,11 @@ class TestCaptureError(ExporterTestCase):
             ),
             "to_onnx(weights=...) gives those of": (lambda x: without_values(x), (X,), True),  # line
             "cast the inputs, or the model": (float_tokens, (X,), True),
+            "ONNX has no nested tensors": (
+                lambda x: x * 2,
+                (torch.nested.nested_tensor([X, X[:1]], layout=torch.jagged),),
+                False,
+            ),
         }
         for advice, (function, args, has_line) in cases.items():
             with self.subTest(advice):
@@ -454,6 +459,11 @@ class TestCaptureError(ExporterTestCase):
                     self.assertRegex(
                         text, r'\n  File ".*test_errors\.py", line \d+, in forward\n  .*# line\n'
                     )
+
+    def test_two_dynamic_sizes_that_meet(self):
+        dims = ({0: "rows"}, {0: "others"})
+        text = self.refused(lambda x, y: x + y, (X[:1], torch.cat([X, X])), dynamic_shapes=dims)
+        self.assertIn("hint   two sizes meet here, one of them dynamic: give equal dimensions one name", text)
 
     def test_outputs_that_torch_does_not_know(self):
         class Result:

@@ -173,6 +173,14 @@ HINTS = (
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
     ),
     (
+        r"size of tensor a \(.*s\d+.*\) must match|size of tensor b \(.*s\d+",
+        "two sizes meet here, one of them dynamic: give equal dimensions one name in dynamic_shapes, and none to an axis of one element that is repeated",
+    ),
+    (
+        r"NestedInt|NestedTensor",
+        "ONNX has no nested tensors: take a padded tensor and a mask, or the lengths",
+    ),
+    (
         r"in output, which is not a known type|unrecognized type .* at output|argument of type: <class '(?!torch\._dynamo)|one of the outputs with type",
         "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
