@@ -106,6 +106,11 @@ class TestIndexing(ExporterTestCase):
         "gather": (aten.gather.default, floats(4, 3), 1, torch.tensor([[2, 0], [1, 1]])),
         "gather a 0-d tensor": (aten.gather.default, floats(), 0, torch.tensor([0, 0])),
         "gather at a 0-d index": (aten.gather.default, floats(3), -1, torch.tensor(2)),
+        "gather for a sparse gradient": (
+            lambda x, i: torch.gather(x, 1, i, sparse_grad=True),
+            floats(4, 3),
+            torch.tensor([[2, 0], [1, 1]]),
+        ),
         "gather nothing": (aten.gather.default, floats(5), 0, torch.zeros(2, 0, dtype=torch.int64)),
         "index_select": (aten.index_select.default, floats(4, 3), -1, torch.tensor([2, 0])),
         "index_select at a 0-d index": (aten.index_select.default, floats(4, 3), 0, torch.tensor(2)),

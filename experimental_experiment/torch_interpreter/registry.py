@@ -29,10 +29,11 @@ HARMLESS = frozenset(
         "memory_format",
         "non_blocking",
         "pin_memory",
+        "sparse_grad",
         "unroll_dim",
     }
 )
-"""Arguments that change where a tensor is stored or how fast it is computed, never its values: ignored when not listed."""
+"""Arguments that change where a tensor or its gradient is stored or how fast it is computed, never its values: ignored when not listed."""
 
 OPTIONS = frozenset({"device", "dtype", "layout", "pin_memory"})
 """What a function that makes a tensor is told of it."""
