@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from torch._higher_order_ops import associative_scan, scan
 from torch._higher_order_ops.map import map as torch_map
 
@@ -144,10 +145,27 @@ class TestScan(ControlFlowTestCase):
         case = lambda s, x: torch_map(lambda row: torch.as_strided(row.clone(), (2,), (1,), 1) + 0, x), (X,)
         self.assert_cases({"a clone": case})
 
+    def test_no_row_is_refused_as_by_torch(self):
+        """Nothing is chosen while the model runs."""
+        for dim in (D, torch.export.Dim("rows"), torch.export.Dim("rows", min=1)):
+            with self.subTest(dim):
+                case = recurrent, (X, H), [(X[:1], H), (LONG, H + 1)], ({0: dim}, None)
+                self.assert_cases({"rows": case})
+                model = to_onnx(TwoInputs(recurrent), (X, H), dynamic_shapes=({0: dim}, None))
+                self.assertNotIn("If", [node.op_type for node in model.graph.node])
+                with self.assertRaisesRegex(Fail, "Scan"):
+                    run(session(model), (X[:0], H))
+        with self.assertRaisesRegex(RuntimeError, "scan dimension > 0"):
+            TwoInputs(recurrent)(X[:0], H)
+
+    def test_rows_behind_the_first_one_may_be_none(self):
+        """torch's own associative_scan of one element, which becomes a scan of the others."""
+        function = lambda s, x: associative_scan(lambda a, b: a * b + a, x, 0, combine_mode="generic")
+        self.assert_cases({"one element": (function, (X,), [(X[:1],), (X[:2],)], ({0: D},))})
+
     def test_no_row_gives_the_carries_and_no_row(self):
-        """torch refuses it, onnxruntime's Scan would end the process."""
+        """onnxruntime's Scan would be refused."""
         cases = {
-            "scan": (recurrent, (X[:0], H + 1), [H + 1, X[:0]]),
             "map": (
                 lambda s, x, y: torch_map(lambda x: (s.lin(x), x > 0), x),
                 (X[:0], H),

@@ -1,4 +1,4 @@
-"""Rows of Scan: without them, the process ends."""
+"""Rows of Scan: without them, a session raises."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ print(session.run(None, {"x": numpy.zeros((0, 3), numpy.float32)})[0].shape)
 """
 
 OTHER_ROWS = {"Scan.when_there_are_rows": (lambda x: x.logcumsumexp(0), torch.ones(2, 3))}
-"""Rows without which the process ends."""
+"""Rows without which a session raises."""
 
 
 class TestScans(ExporterTestCase):

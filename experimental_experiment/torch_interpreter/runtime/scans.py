@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 import sympy
+import torch
 
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 from experimental_experiment.torch_interpreter.sizes import Number, Size, is_static
@@ -14,8 +15,8 @@ from experimental_experiment.torch_interpreter.symbolic import computed
 
 @repairs(
     "Scan",
-    when="over an axis that may have size 0",
-    because="the process ends",
+    when="over an axis that may have size 0, but for torch's own scan of an axis of the inputs, which torch refuses as well",
+    because="it is refused while the model runs",
     nodes="an If",
 )
 def when_there_are_rows(
@@ -47,14 +48,19 @@ def when_there_are_rows(
 
 
 def has_elements(op, length: Size) -> bool:
-    """Whether a symbolic size is at least 1 whatever those of the inputs are, as that of a row and all others."""
+    """Whether a symbolic size is at least 1 whatever those of the inputs are, as that of a row and all others.
+
+    Sizes below 1 do not matter to torch's own scan, which refuses to scan nothing. ``s - 1`` stays what it is: patches scan behind a first row.
+    """
     label = length.label if isinstance(length, Number) else None
     expression = expression_named(op, label)
     if label is None or expression is None:
         return False
     # torch takes each size for 2 or more: numbers among the inputs are no sizes, and may be negative
+    node = op.context.node
+    sign = "positive" if node is not None and node.target is torch.ops.higher_order.scan else "nonnegative"
     sizes = {
-        symbol: sympy.Dummy(symbol.name, integer=True, nonnegative=True)
+        symbol: sympy.Dummy(symbol.name, integer=True, **{sign: True})
         for symbol in expression.free_symbols
         if symbol.is_nonnegative
     }
