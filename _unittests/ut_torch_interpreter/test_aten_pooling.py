@@ -118,6 +118,19 @@ class TestPooling(ExporterTestCase):
                 model = self.assert_same_as_eager(function, *args, others=others)
                 self.assertEqual(len(model.graph.node), 1)
 
+    def test_ceil_mode_that_adds_a_window_to_some_axes_is_one_node(self):
+        for function, sizes in (
+            (aten.avg_pool2d.default, (1, 2, 9, 8)),
+            (aten.avg_pool2d.default, (1, 2, 8, 11)),
+            (aten.avg_pool3d.default, (1, 2, 5, 6, 6)),
+        ):
+            for opset in (18, 20, 23):
+                with self.subTest(sizes=sizes, opset=opset):
+                    model = self.assert_same_as_eager(
+                        function, normal(*sizes), [3], [2], [1], True, dynamic=False, target_opset=opset
+                    )
+                    self.assertEqual(["AveragePool"], [node.op_type for node in model.graph.node])
+
     def test_last_window_of_ceil_mode(self):
         corners = list(itertools.product((2, 3), (1, 2, 3, 5), (0, 1)))
 

@@ -111,9 +111,14 @@ class Geometry:
         if is_static(*self.end) and not counts_padding:
             if all(amount < kernel for amount, kernel in zip([*self.begin, *self.end], self.kernel * 2)):
                 return dict(windows, pads=[*self.begin, *self.end])
-        if is_static(*self.end) and any(end == begin for end, begin in zip(self.end, self.begin)):
+        if is_static(*self.sizes) and any(self.leaves_a_rest(axis) for axis in range(len(self.sizes))):
             return None
         return dict(windows, pads=self.begin * 2, ceil_mode=1)
+
+    def leaves_a_rest(self, axis: int) -> bool:
+        """Whether ceil_mode adds no window for the end of an axis of static size: it is padding alone, for which ONNX before opset 22 counts one."""
+        covered = self.last[axis] * self.stride[axis] + self.reach[axis]
+        return covered < self.sizes[axis] + 2 * self.begin[axis]
 
 
 def reduced(op, reduce: Callable, x, found: Geometry):
