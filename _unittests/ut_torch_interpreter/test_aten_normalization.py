@@ -90,6 +90,8 @@ class TestNormalization(ExporterTestCase):
         "native group, one channel each": (aten.native_group_norm.default, IMAGE, WEIGHT, BIAS, 3, 6, 20, 6, 1e-5),
         "native group": (aten.native_group_norm.default, IMAGE, WEIGHT, BIAS, 3, 6, 20, 2, 1e-5),
         "instance": (aten.instance_norm.default, IMAGE, WEIGHT, BIAS, None, None, True, 0.1, 1e-5, True),
+        "instance, one element a channel": (
+            aten.instance_norm.default, normal(2, 3), WEIGHT[:3], BIAS[:3], None, None, True, 0.1, 1e-5, True),
         "instance, running statistics": (
             aten.instance_norm.default, IMAGE, *STATISTICS, False, 0.1, 1e-5, True),
         "instance, float64": (

@@ -24,6 +24,13 @@ class TestScattering(ExporterTestCase):
         "scatter": (aten.scatter.src, floats(4, 3), 0, INDEX, -floats(2, 3)),
         "scatter of the beginning of a source": (aten.scatter.src, floats(4, 3), 0, INDEX, -floats(3, 4)),
         "scatter a 0-d tensor": (aten.scatter.src, floats(), 0, torch.tensor(0), torch.tensor(3.0)),
+        "scatter nothing": (
+            aten.scatter_add.default,
+            floats(4, 3),
+            1,
+            torch.zeros(0, dtype=torch.int64),
+            floats(4, 3),
+        ),
         "scatter a number": (aten.scatter.value, floats(4, 3), 0, INDEX, 2.5),
         "scatter a number that truncates": (
             aten.scatter.value,

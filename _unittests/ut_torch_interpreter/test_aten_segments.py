@@ -16,7 +16,7 @@ LENGTHS, OFFSETS = torch.tensor([2, 0, 1, 3]), torch.tensor([0, 2, 2, 3, 6])
 class TestSegments(ExporterTestCase):
     CASES = {
         f"{reduce}, {'from 2' if initial else 'from nothing'}": (ROW, reduce, {"lengths": LENGTHS, "initial": initial})
-        for reduce in ("sum", "mean", "prod", "max", "min")
+        for reduce in ("sum", "mean", "prod", "max", "min", "amax", "amin")
         for initial in (None, 2)
     } | {
         "offsets": (TABLE, "mean", {"offsets": OFFSETS}),

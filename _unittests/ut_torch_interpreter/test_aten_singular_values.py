@@ -41,6 +41,8 @@ class TestSingularValues(ExporterTestCase):
         "matrix_rank with tolerances": (aten.linalg_matrix_rank.atol_rtol_float, A, {"atol": 1.0, "rtol": 0.1}),
         "matrix_rank of symmetric matrices": (aten.linalg_matrix_rank.atol_rtol_float, SYMMETRIC, {"hermitian": True}),
         "matrix_rank with tensors": (aten.linalg_matrix_rank.atol_rtol_tensor, A, {"atol": torch.tensor([0.0, 1.0])}),
+        "matrix_rank above one of several tolerances": (aten.linalg_matrix_rank.tol_tensor, A[0], torch.tensor([0.1, 1.0, 2.0])),
+        "matrix_rank above those of a matrix": (aten.linalg_matrix_rank.tol_tensor, A, torch.tensor([[0.1], [1.5], [2.0]])),
         "matrix_rank above tol": (aten.linalg_matrix_rank.default, A, 1.5),
         "matrix_rank above a tensor": (aten.linalg_matrix_rank.tol_tensor, A, torch.tensor(1.5)),
         "pinv": (aten.linalg_pinv.atol_rtol_float, A),

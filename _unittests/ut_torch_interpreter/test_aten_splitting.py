@@ -25,6 +25,7 @@ class TestSplitting(ExporterTestCase):
         "unsafe_split_with_sizes": (aten.unsafe_split_with_sizes.default, floats(5, 3), [2, 3]),
         "split_with_sizes_copy": (aten.split_with_sizes_copy.default, floats(5, 3), [2, 3]),
         "chunk into fewer than asked": (aten.chunk.default, floats(5, 3), 4),
+        "chunk nothing": (aten.chunk.default, floats(0, 3), 2),
         "chunk the last axis": (aten.chunk.default, floats(7, 3), 2, 1),
         "unsafe_chunk": (aten.unsafe_chunk.default, floats(7, 3), 3),
         "unbind": (aten.unbind.int, floats(3, 2)),

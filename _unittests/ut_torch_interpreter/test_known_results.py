@@ -65,6 +65,8 @@ class TestKnownResults(ExporterTestCase):
         "inverse": (lambda w, x: x @ torch.inverse(w), W),
         "inverse in another dtype": (lambda w, x: x @ torch.inverse(w.double()).float(), WIDE),
         "inverse of a transpose": (lambda w, x: x @ torch.inverse(w.T), WIDE),
+        "inverse of one for each sample": (lambda w, x: (x @ torch.inverse(w.expand(2, 6, 6))).sum(0), W),
+        "complex ones": (lambda w, x: x @ torch.inverse(w.expand(2, 6, 6))[1].imag, torch.complex(W, W.T)),
         "determinant": (lambda w, x: x + torch.slogdet(w)[1] + torch.linalg.det(w), W),
         "the factors of a determinant": (lambda w, x: x @ aten._linalg_det.default(w)[1], W),
         "those of the transpose": (lambda w, x: x @ aten._linalg_det.default(w.T)[1], W),

@@ -103,9 +103,13 @@ def with_layout(tensor: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
     """A constant as torch sees it: complex, and with the strides by which some factorizations choose what they factorize."""
     if fake.is_complex():
         tensor = torch.view_as_complex(tensor.contiguous())
-    if tensor.stride() == fake.stride():
+    strides = fake.stride()
+    if tensor.stride() == strides:
         return tensor
-    return torch.empty_strided(fake.shape, fake.stride(), dtype=tensor.dtype).copy_(tensor)
+    once = tensor[
+        tuple(slice(None) if step else slice(1) for step in strides)
+    ]  # what is expanded stands once
+    return torch.empty_strided(once.shape, strides, dtype=tensor.dtype).copy_(once).expand(fake.shape)
 
 
 def is_pure(walk: Walk, node: torch.fx.Node) -> bool:

@@ -213,9 +213,12 @@ def instance_norm(
     """Normalize each channel of each sample, by its own statistics or by the running ones."""
     if not use_input_stats:
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
-    result = op.Cast(normalized_rows(op, *in_one_dtype(op, input, weight, bias), eps), to=input.dtype)
-    if running_mean is None:
-        return result
+    rows = input if rank(input) > 2 else op.Unsqueeze(input, [2])
+    result = op.Cast(normalized_rows(op, *in_one_dtype(op, rows, weight, bias), eps), to=input.dtype)
+    if (
+        running_mean is None
+    ):  # as of channels of one element: torch counts the others of them, and divides by 0
+        return result if rank(input) > 2 else op.Squeeze(result, [2])
     mean, var = (
         op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, raised(op, input))
     )

@@ -140,8 +140,10 @@ def scatter_reduce(op, self, dim, index, src, reduce, include_self):
 
 
 def scattered(op, x: ir.Value, dim: int, index: ir.Value, src, reduction: str | None = None) -> ir.Value:
-    """ScatterElements of a value, or of the part of a tensor that *index* covers."""
+    """ScatterElements of a value, or of the part of a tensor that *index* covers; an empty *index* may have any rank."""
     sizes = sizes_of(op, x)
+    if rank(x) != rank(index) and rank(x) and rank(index):
+        return x
     if rank(x) == 0 or rank(index) == 0:
         x, index = flat(op, x), flat(op, index)
         src = flat(op, src) if isinstance(src, ir.Value) else src

@@ -22,6 +22,7 @@ START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf
 @translates(aten.segment_reduce.default)
 def segment_reduce(op, data, reduce, lengths, offsets, axis, unsafe, initial):
     """The sum, mean, product or extremum of each segment of an axis, given by lengths or by offsets."""
+    reduce = reduce.removeprefix("a")  # amax and amin are names of max and min
     starts, ends = bounds(op, lengths, offsets, axis)
     behind = list(range(axis + 2, rank(data) + 1))
     inside = op.Unsqueeze(membership(op, data, starts, ends, axis), behind)

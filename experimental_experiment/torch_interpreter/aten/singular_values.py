@@ -221,7 +221,7 @@ def rank_of(op, a: ir.Value, atol, rtol, hermitian: bool) -> ir.Value:
     """How many singular values are above the threshold."""
     values = given_values(op, a, hermitian)
     counted = op.Greater(values, threshold(op, a, values, atol, rtol))
-    return op.ReduceSum(op.Cast(counted, to=INT64), [rank(values) - 1], keepdims=0)
+    return op.ReduceSum(op.Cast(counted, to=INT64), [rank(counted) - 1], keepdims=0)
 
 
 @translates(aten.linalg_matrix_rank.atol_rtol_float)

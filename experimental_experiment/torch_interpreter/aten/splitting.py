@@ -22,8 +22,10 @@ aten = torch.ops.aten
 def chunk(op, self, chunks, dim):
     """At most *chunks* pieces of equal sizes, the last one smaller."""
     size = op.size(self, dim)
-    if isinstance(size, int):
-        return split(op, self, max(1, -(-size // chunks)) if size else 0, dim)
+    if isinstance(size, int) and size:
+        return split(op, self, -(-size // chunks), dim)
+    if isinstance(size, int):  # as many pieces of nothing as are asked for
+        return [self] * number_of_results(op)
     if chunks == number_of_results(op) == 2:
         return tensor_split(op, self, 2, dim)
     return split(op, self, quotient(op, plus(op, size, chunks - 1), chunks), dim)
