@@ -24,7 +24,7 @@ class TestScattering(ExporterTestCase):
         "scatter": (aten.scatter.src, floats(4, 3), 0, INDEX, -floats(2, 3)),
         "scatter of the beginning of a source": (aten.scatter.src, floats(4, 3), 0, INDEX, -floats(3, 4)),
         "scatter a 0-d tensor": (aten.scatter.src, floats(), 0, torch.tensor(0), torch.tensor(3.0)),
-        "scatter nothing": (
+        "scatter at an index of no element": (
             aten.scatter_add.default,
             floats(4, 3),
             1,
