@@ -40,11 +40,6 @@ class TestDiagonals(ExporterTestCase):
         "trace of ints": (aten.trace.default, torch.full((2, 2), 200, dtype=torch.uint8)),
         "block_diag": (lambda *x: aten.block_diag.default(x), floats(2, 3), floats(2), floats()),
         "block_diag promotes": (lambda *x: aten.block_diag.default(x), floats(2, 3), torch.tensor([[1, 2]])),
-        "block_diag of halves and a number": (
-            lambda *x: aten.block_diag.default(x),
-            floats(2, 3).half(),
-            floats(),
-        ),
         "block_diag of a row": (lambda *x: aten.block_diag.default(x), floats(3)),
     }
 

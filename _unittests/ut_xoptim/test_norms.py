@@ -330,6 +330,10 @@ class TestSquares(NormTestCase):
                     ),
                     None,
                 ),
+                "the deviation over the value": (
+                    graph(f"{SCALE} {SQUARES} y = Mul(w, n)".replace("Div(x, s)", "Div(s, x)")),
+                    None,
+                ),
                 "the deviation is an output": (
                     graph(f"{SCALE} {SQUARES} y = Mul(w, n)", "float[N,3,4] y, float[N,3,1] s"),
                     None,

@@ -3,6 +3,7 @@
 import re
 import unittest
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -390,6 +391,20 @@ class TestComputedWeights(unittest.TestCase):
                     exact = wide / np.linalg.norm(wide, axis=1, keepdims=True) * weights["g"]
                     computed = onnx.numpy_helper.to_array(optimized.graph.initializer[0])
                     np.testing.assert_allclose(computed, exact, rtol=2**-11 * 1.01)
+
+    def test_what_is_rounded_to_halves(self):
+        """A weight that is cast there and back holds what halves hold, infinities too."""
+        weight = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
+        weight[0, 0] = 1e5
+        for half, dtype in ((10, np.float16), (16, ml_dtypes.bfloat16)):
+            with self.subTest(half), np.errstate(over="ignore"):
+                text = f"h = Cast <to={half}> (w) s = Cast <to=1> (h) y = MatMul (x, s)"
+                model = parsed_without_check("(float[N,40] x) => (float[N,40] y)", text, 20)
+                model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+                optimized = optimize(model, OptimizationOptions(None))
+                self.assertEqual(["MatMul"], operators(optimized))
+                computed = onnx.numpy_helper.to_array(optimized.graph.initializer[0])
+                np.testing.assert_array_equal(computed, weight.astype(dtype).astype(np.float32))
 
     def test_quantized_weights_stay(self):
         """They take less room as they are."""

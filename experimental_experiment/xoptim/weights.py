@@ -287,15 +287,20 @@ def run_alone(op_type: str) -> type:
 
 
 def raise_halves(graph: onnx.GraphProto) -> None:
-    """Compute in float32 what a graph computes in float16 or bfloat16: the result is rounded once."""
+    """Compute in float32 what a graph computes in float16 or bfloat16; what is cast to one of these is rounded there, and read in float32."""
     halves = [dtype.value for dtype in dtypes.HALVES]
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type in halves:
             value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    nodes = []
     for node in graph.node:
-        for attribute in node.attribute:
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in halves:
-                attribute.i = onnx.TensorProto.FLOAT
+        nodes.append(node)
+        if node.op_type == "Cast" and onnx.helper.get_node_attr_value(node, "to") in halves:
+            (name,) = node.output
+            node.output[0] = f"{name}_rounded"
+            nodes.append(onnx.helper.make_node("Cast", node.output, [name], to=onnx.TensorProto.FLOAT))
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def ancestors(result: ir.Value) -> tuple[list[ir.Node], list[ir.Value]]:

@@ -38,9 +38,7 @@ INT64 = ir.DataType.INT64
 @translates(aten.block_diag.default)
 def block_diag(op, tensors):
     """Matrices along the diagonal, zeros around them; a vector is a row."""
-    blocks = promote(
-        op, *(atleast_2d(op, tensor) for tensor in tensors)
-    )  # none has no axis: all dtypes count
+    blocks = [atleast_2d(op, tensor) for tensor in promote(op, *tensors)]
     widths = [op.size(block, 1) for block in blocks]
     rows = []
     for position, block in enumerate(blocks):

@@ -179,7 +179,7 @@ def gather_of_repeated(op, indices, expand, node):
     Measured with onnxruntime 1.31: one of 4 and of 64 in 0.36 to 0.91 of the time, three 0.33 to 0.91, beside another axis that is repeated 0.52 to 0.99.
     """
     axis, picked, sizes = axis_of(node), ints_of(indices), expand.outputs[0].shape
-    if axis is None or picked is None or len(indices.shape) > 1:
+    if axis is None or picked is None or sizes is None or len(indices.shape) > 1:
         return no("the rank or the indices are unknown, or the axis becomes several")
     size = sizes[axis]
     if not isinstance(size, int) or not all(-size <= index < size for index in picked):
@@ -198,7 +198,7 @@ def split_of_repeated(op, expand, node):
     """
     axis, expanded = axis_of(node), expand.outputs[0]
     shapes = [value.shape for value in node.outputs]
-    if axis is None or None in shapes or not isinstance(expanded.shape[axis], int):
+    if axis is None or None in (*shapes, expanded.shape) or not isinstance(expanded.shape[axis], int):
         return no("the rank or a size is unknown")
     count, *others = {shape[axis] for shape in shapes}
     if others or not isinstance(count, int):
