@@ -296,6 +296,15 @@ def cut(start: int, end: int, axis: int, step: int = 1) -> str:
 
 
 class TestPartsOfRepeated(RuleTestCase):
+    def test_unknown_rank(self):
+        for nodes, written in (
+            ("i = Constant <value_int=1> () y = Gather (e, i)", "Gather"),
+            ("y, w = Split <num_outputs=2> (e)", "Split"),
+        ):
+            head = "g (float[N,M] u, int64[K] t) => (float[A,B,C] y)"
+            model = parsed(f"{head} {{ x = Reshape (u, t) {repeated(2, 1, 1, 1)} {nodes} }}")
+            self.assertEqual(["Reshape", "Expand", written], operators(optimize(model)))
+
     BECOME = {
         "SliceOfRepeated": [
             # one element
@@ -355,13 +364,11 @@ class TestPartsOfRepeated(RuleTestCase):
             ("int64[B,1] x", "int64[B,0]", f"{repeated(1, 4)} i = Constant <value=int64[0]{{}}> () y = Gather<axis=1>(e, i)"),
             ("int64[B,1] x, float[M] z", "int64[B]", f"{UNKNOWN} i = Constant <value_int=0> () y = Gather<axis=1>(e, i)"),
             ("int64[B,1] x, int64 j", "int64[B]", f"{repeated(1, 4)} i = Sub(j, j) y = Gather<axis=1>(e, i)"),
-            ("float[N,M] u, int64[K] t", "float[a,b,d]", f"x = Reshape(u, t) {repeated(2, 1, 1, 1)} i = Constant <value_int=1> () y = Gather(e, i)"),
         ],
         "SplitOfRepeated": [
             ("int64[B,1] x", "int64[B,1]", f"{repeated(1, 4)} p = Constant <value_ints=[1,3]> () y, z = Split<axis=1>(e, p)", "int64[B,3] z"),
             ("int64[4,B] x", "int64[2,B]", f"{repeated(4, 1)} y, z = Split<axis=0,num_outputs=2>(e)", "int64[2,B] z"),
             ("int64[B,1] x, float[M] z", "int64[B,K]", f"{UNKNOWN} y, w = Split<axis=1,num_outputs=2>(e)", "int64[B,L] w"),
-            ("float[N,M] u, int64[K] t", "float[1,a,b,d]", f"x = Reshape(u, t) {repeated(2, 1, 1, 1)} y, w = Split<num_outputs=2>(e)", "float[1,a,b,d] w"),
         ],
     }  # fmt: skip
 
