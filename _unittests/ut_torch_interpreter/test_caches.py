@@ -74,6 +74,13 @@ def call(model: torch.nn.Module, batch: int, new: int, past: int, cache: Cache) 
     return {"input_ids": ids[:, past:], "attention_mask": mask, "past_key_values": cache}
 
 
+def static_cache(config: Any) -> StaticCache:
+    """An empty cache of 16 positions whose tensors are there."""
+    cache = StaticCache(config=config, max_cache_len=16)
+    cache.early_initialization(1, 1, 8, torch.float32, torch.device("cpu"))
+    return cache
+
+
 def names(values: Any) -> list[str]:
     """The names of inputs or outputs."""
     return [value.name for value in values]
@@ -168,6 +175,39 @@ class TestCaches(ExporterTestCase):
             names(found.graph.output),
             ["logits", "present_0_key", "present_0_value", "present_0_cumulative_length"],
         )
+
+    def test_static_cache_of_buffers(self):
+        """Its tensors, which the model reaches through the cache, have the names of the buffers, and all that is written goes in and out."""
+        config = transformers.LlamaConfig(**SMALL | {"num_hidden_layers": 2})
+        llama_of_two = transformers.LlamaForCausalLM(config).eval()
+        counts_in_tensors = isinstance(
+            vars(static_cache(config).layers[0]).get("cumulative_length"), torch.Tensor
+        )
+        held = ("cumulative_length", "keys", "values") if counts_in_tensors else ("keys", "values")
+
+        class Decoder(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.model, self.cache = llama_of_two, static_cache(config)
+                for place, layer in enumerate(self.cache.layers):
+                    for name in held:
+                        self.register_buffer(f"{name}_{place}", getattr(layer, name))
+
+            def forward(self, ids, position):
+                return self.model(ids, position_ids=position, past_key_values=self.cache).logits
+
+        ids, position = tokens(1, 1), torch.tensor([[0]])
+        with torch.no_grad():
+            model = to_onnx(Decoder(), (ids, position), mutated_buffers="outputs")
+            expected = [f"{name}_{place}" for place in range(2) for name in held]
+            self.assertEqual(sorted(expected), sorted(names(model.graph.input)[2:]))
+            self.assertEqual(
+                [f"{name}_out" for name in names(model.graph.input)[2:]], names(model.graph.output)[1:]
+            )
+            eager, state = Decoder(), [getattr(Decoder(), name) for name in names(model.graph.input)[2:]]
+            for turn in range(5):
+                result, *state = run(session(model), [ids + turn, position + turn, *state])
+                torch.testing.assert_close(result, eager(ids + turn, position + turn))
 
     def test_counter_in_python_is_refused(self):
         model = gemma()

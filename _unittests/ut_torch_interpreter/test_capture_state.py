@@ -10,6 +10,7 @@ import warnings
 import torch
 from torch.export import Dim
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce
@@ -192,6 +193,42 @@ class TestPlainObjects(ExporterTestCase):
         kinds = (Scheduler, enum.Enum("Kind", "a b"), slotted, torch.nn.Linear, torch.Tensor, torch.Generator)
         kinds += (type, types.FunctionType, types.ModuleType, collections.OrderedDict, dict, list, int)
         self.assertEqual([True, True] + [False] * (len(kinds) - 2), list(map(is_plain, kinds)))
+
+
+class TestWrittenAttributes(ExporterTestCase):
+    """``mutated_buffers="outputs"``: what a call leaves in a tensor of the model goes out, and comes in for the next one."""
+
+    CONVERSIONS = {
+        "to(dtype)": (lambda t, x: t.to(torch.float32), True),
+        "to(device)": (lambda t, x: t.to(x.device), True),
+        "to(other)": (lambda t, x: t.to(x), True),
+        "type_as": (lambda t, x: t.type_as(x), True),
+        "a copy": (lambda t, x: t.to(torch.float32, copy=True), False),
+        "another dtype": (lambda t, x: t.to(torch.float64), False),
+    }
+
+    def test_an_attribute_that_is_converted_to_what_it_is(self):
+        """Then ``to`` returns the tensor itself, although torch.export shows a copy of an attribute."""
+
+        class Converted(torch.nn.Module):
+            def __init__(self, convert):
+                super().__init__()
+                self.count, self.convert = torch.ones(3), convert
+
+            def forward(self, x):
+                self.convert(self.count, x).add_(1)
+                return x * self.count
+
+        for promise, (convert, is_written) in self.CONVERSIONS.items():
+            with self.subTest(promise):
+                model = to_onnx(Converted(convert), (X,), mutated_buffers="outputs")
+                names = [value.name for value in model.graph.input], [v.name for v in model.graph.output]
+                written = (["x", "count"], ["output", "count_out"])
+                self.assertEqual(written if is_written else (["x"], ["output"]), names)
+                eager, state = Converted(convert), [torch.ones(3)] * is_written
+                for turn in range(3):
+                    result, *state = run(session(model), [X + turn, *state])
+                    torch.testing.assert_close(result, eager(X + turn))
 
 
 class TestOneCapture(ExporterTestCase):

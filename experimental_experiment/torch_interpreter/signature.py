@@ -92,8 +92,22 @@ def program_of(
         else:
             entry = Input(node, spec.target, tensors.get(spec.target), spec.kind == InputKind.BUFFER)
         inputs.append(entry)
+    name_lifted_buffers(inputs)
     names = output_names(exported.call_spec.out_spec)
     return Program(exported.graph_module, inputs, names, written_inputs(exported, inputs))
+
+
+def name_lifted_buffers(inputs: list[Input]) -> None:
+    """Make buffers of the constants that are one: of those that the model reads through another object, as layers of a cache that are registered.
+
+    torch.export then leaves the placeholder of the buffer without users, which becomes the constant.
+    """
+    unread = {id(entry.tensor): entry for entry in inputs if entry.is_buffer and not entry.node.users}
+    for entry in inputs:
+        buffer = unread.get(id(entry.tensor))
+        if buffer is not None and not entry.is_buffer:
+            entry.name, buffer.name = buffer.name, entry.name
+            entry.is_buffer, buffer.is_buffer = True, False
 
 
 def user_input(node: torch.fx.Node, name: str, value: Any) -> Input:

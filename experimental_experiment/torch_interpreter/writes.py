@@ -105,9 +105,35 @@ def mutated_storages(graph: torch.fx.Graph) -> set[int]:
     return written
 
 
+CONVERSIONS = frozenset(
+    {
+        torch.ops.aten.to.device,
+        torch.ops.aten.to.dtype,
+        torch.ops.aten.to.dtype_layout,
+        torch.ops.aten.to.other,
+        torch.ops.aten.type_as.default,
+    }
+)
+"""Operators that return their argument where there is nothing to convert: torch.export shows a copy of a tensor that is an attribute."""
+
+
 def returned_argument(node: torch.fx.Node) -> torch.fx.Node | None:
     """The argument that a node returns as it is in eager, although its fake result has a storage of its own."""
     if node.target is torch.ops.aten.dropout.default:
         input, p, train = node.args
         return input if p == 0 or not train else None
+    if node.target in CONVERSIONS and not is_copy(node):
+        return node.args[0]
     return None
+
+
+def is_copy(node: torch.fx.Node) -> bool:
+    """Whether a conversion makes a tensor: one of another dtype or device, or because of ``copy`` or ``memory_format``."""
+    names = (argument.name for argument in node.target._schema.arguments)
+    given = dict(zip(names, node.args)) | node.kwargs
+    before, after = (item.meta.get("val") for item in (node.args[0], node))
+    if given.get("copy") or given.get("memory_format") not in (None, torch.preserve_format):
+        return True
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return True
+    return (before.dtype, before.device, before.layout) != (after.dtype, after.device, after.layout)
