@@ -134,7 +134,12 @@ class TestForms(ExporterTestCase):
     MISFITS = {
         "it has 2 entries for the arguments x": (lambda x: x, (X,), {}, ({}, {})),
         "it is 'batch', not a dict of arguments": (lambda x: x, (X,), {}, "batch"),
-        "there is no argument 'z' but x, y": (lambda x, y: x, (X, Y), {}, {"z": {}}),
+        r"there is no argument 'z' but x, y \(the names are those of forward, not input_names\)": (
+            lambda x, y: x,
+            (X, Y),
+            {},
+            {"z": {}},
+        ),
         r"\*rest holds 2 arguments, its entry is \({0: 'n'},\)": (
             add_all,
             (X, Y, X),

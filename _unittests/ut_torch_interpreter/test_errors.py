@@ -460,6 +460,13 @@ class TestCaptureError(ExporterTestCase):
                         text, r'\n  File ".*test_errors\.py", line \d+, in forward\n  .*# line\n'
                     )
 
+    def test_a_written_input_requires_grad(self):
+        asking = torch.ones(2, 3, requires_grad=True)
+        text = self.refused(lambda x, held: held.add_(x), (X, asking))
+        self.assertIn("hint   a tensor that the model writes requires grad: fill a cache under", text)
+        with torch.no_grad():
+            to_onnx(lambda x, held: held.add_(x), (X, asking))
+
     def test_two_dynamic_sizes_that_meet(self):
         dims = ({0: "rows"}, {0: "others"})
         text = self.refused(lambda x, y: x + y, (X[:1], torch.cat([X, X])), dynamic_shapes=dims)

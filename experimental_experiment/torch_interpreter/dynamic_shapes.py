@@ -258,7 +258,9 @@ def by_argument(
         shapes.update(entries)
     unknown = set(shapes) - {*arguments, *names, *kwargs}
     if unknown:
-        raise Misfit(f"there is no argument {min(unknown, key=str)!r} but {', '.join([*names, *kwargs])}")
+        raise Misfit(
+            f"there is no argument {min(unknown, key=str)!r} but {', '.join([*names, *kwargs])} (the names are those of forward, not input_names)"
+        )
     return [(name, shapes.get(name)) for name in names], {name: shapes.get(name) for name in kwargs}
 
 

@@ -194,6 +194,11 @@ HINTS = (
         "Python's",
     ),
     (
+        r"leaf Variable that requires grad is being used in an in-place operation",
+        "a tensor that the model writes requires grad: fill a cache under torch.no_grad(), give another input as x.detach(), or export "
+        "under torch.no_grad()",
+    ),
+    (
         r"autograd state|set_grad_enabled|requires grad|grad mode",
         "the model changes the gradient mode: export it under torch.no_grad()",
     ),
