@@ -332,7 +332,8 @@ def new_values(model: Any, held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def state_of(model: Any) -> dict[str, torch.Tensor]:
-    """The buffers of a module, and the tensors among its attributes, by their names in the program."""
+    """The buffers of a module, or of that of a method, and the tensors among its attributes, by their names in the program."""
+    model = getattr(model, "__self__", model)
     modules = model.named_modules() if isinstance(model, torch.nn.Module) else ()
     return {
         f"{path}.{name}" if path else name: value

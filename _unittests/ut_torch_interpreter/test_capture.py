@@ -106,6 +106,25 @@ class TestKinds(ExporterTestCase):
             self.assertEqual(names, [weight.name for weight in model.graph.initializer])
             self.assert_runs_as(model, method, x)
 
+    def test_a_method_that_writes(self):
+        """Attributes have their names, too, and are afterwards what they were."""
+
+        class Coder(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls, self.seen = torch.zeros(1), None
+                self.register_buffer("total", torch.zeros(1))
+
+            def encode(self, x):
+                self.seen = x * 2
+                return x * self.calls.add_(1) + self.total.add_(2)
+
+        module = Coder()
+        model = to_onnx(module.encode, (X,), mutated_buffers="outputs", verify=True)
+        self.assertEqual({"x", "total", "calls"}, {value.name for value in model.graph.input})
+        self.assertEqual(["output", "total_out", "calls_out"], [value.name for value in model.graph.output])
+        self.assertEqual((0, 0, None), (int(module.total), int(module.calls), module.seen))
+
     def test_a_compiled_model_is_the_model(self):
         module, compiled = Model(), Model()
         compiled.compile()

@@ -102,7 +102,7 @@ def capture(
     decisions = Decisions()
     with (
         keywords_in_signature(module, args, kwargs, shapes),
-        restored(module),
+        restored(owner_of(module)),
         contextlib.nullcontext() if options.strict else known_results(module),
         unmarked((args, kwargs)),
         in_mode_of(module),
@@ -441,7 +441,15 @@ def function_module(function: Callable) -> torch.nn.Module:
             owner._modules,
         )
         module.training = owner.training
+        held = {name: value for name, value in vars(owner).items() if isinstance(value, torch.Tensor)}
+        vars(module).update({name: value for name, value in held.items() if name not in vars(module)})
     return module
+
+
+def owner_of(module: torch.nn.Module) -> torch.nn.Module:
+    """The module whose attributes a call writes: that of the method that *module* calls, or itself."""
+    owner = getattr(module.function, "__self__", None) if isinstance(module, FunctionModule) else None
+    return owner if isinstance(owner, torch.nn.Module) else module
 
 
 def has_signature(function: Callable) -> bool:
