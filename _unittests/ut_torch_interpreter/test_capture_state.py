@@ -230,6 +230,19 @@ class TestWrittenAttributes(ExporterTestCase):
                     result, *state = run(session(model), [X + turn, *state])
                     torch.testing.assert_close(result, eager(X + turn))
 
+    def test_a_check_leaves_them(self):
+        class Count(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls = torch.zeros(1)
+
+            def forward(self, x):
+                return x * self.calls.add_(1)
+
+        model = Count()
+        to_onnx(model, (X,), mutated_buffers="outputs", verify=True)
+        self.assertEqual(0, int(model.calls))
+
 
 class TestOneCapture(ExporterTestCase):
     """A capture for several uses of a model."""

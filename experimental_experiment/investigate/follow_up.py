@@ -125,7 +125,8 @@ def compared(
     journal: Journal, mod: Any, args: tuple, kwargs: Mapping[str, Any], model: Model
 ) -> list[Difference]:
     """Every output beside eager's, in order; then the new values of what the model writes, when they are outputs."""
-    writes = any(entry.is_buffer for entry in journal.program.inputs)
+    held_tensors = (entry.tensor for entry in journal.program.inputs if entry.tensor is not None)
+    writes = any(not isinstance(tensor, torch.nn.Parameter) for tensor in held_tensors)
     eager = mod.module() if isinstance(mod, torch.export.ExportedProgram) else mod
     eager = copy.deepcopy(eager) if writes else eager
     given = copy.deepcopy((tuple(args), dict(kwargs)))

@@ -65,7 +65,7 @@ def to_onnx(
         translations: ``{operator: function}`` used for this call before those of the registry, see `translates`.
         mutated_buffers: ``"drop"`` leaves the new values of written buffers and inputs out, with one logged warning;
             ``"outputs"`` makes the written buffers, and tensors that are attributes, inputs under their names (``name_1`` beside
-            an argument of that name), and every new value an output ``name_out``, after the others.
+            an argument of that name), and every new value an output ``name_out`` (``name_out_1`` beside a result called so), after the others.
         modules_as_functions: True makes every submodule a local function named by its class, in a domain named
             by its package, equal modules sharing one whose inputs are the weights; a set of classes chooses.
         inline: True leaves no local function, for the optimizer's sake; False and None keep them.
