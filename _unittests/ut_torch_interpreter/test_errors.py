@@ -470,6 +470,7 @@ class TestCaptureError(ExporterTestCase):
     def test_two_dynamic_sizes_that_meet(self):
         dims = ({0: "rows"}, {0: "others"})
         text = self.refused(lambda x, y: x + y, (X[:1], torch.cat([X, X])), dynamic_shapes=dims)
+        self.assertRegex(text, r"\(s\d+ is x\.shape\[0\], s\d+ is y\.shape\[0\]\)")
         self.assertIn("hint   two sizes meet here, one of them dynamic: give equal dimensions one name", text)
 
     def test_outputs_that_torch_does_not_know(self):

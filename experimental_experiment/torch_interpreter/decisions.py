@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import importlib
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -206,6 +207,20 @@ class Decisions:
             and not decision.is_check
             and not Known(decision.ranges).makes_certain(decision.environment, decision.condition)
         ]
+
+    def symbols_in(self, text: str) -> str:
+        """What torch's symbols in a text stand for: `` (s77 is x.shape[0])``; ``""`` when it holds none of an input."""
+        found = {}
+        for environment in self.environments():
+            for symbol, sources in environment.var_to_sources.items():
+                place = (
+                    re.fullmatch(r"L\['(\w+)'\](.*)\.size\(\)(\[\d+\])", source_name(sources[0]))
+                    if sources
+                    else None
+                )
+                if place and re.search(rf"\b{symbol}\b", text):
+                    found[str(symbol)] = f"{symbol} is {place[1]}{place[2]}.shape{place[3]}"
+        return f" ({', '.join(found.values())})" if found else ""
 
     def environments(self) -> Collection[Any]:
         """The ShapeEnvs that were asked."""

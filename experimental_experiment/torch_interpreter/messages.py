@@ -331,6 +331,8 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
             pin = decisions.pin(str(error)) or decisions.last_branch(str(error))
         source = pin.source if pin is not None else source
         message = f"{name} failed with {type(error).__name__}: {sentence(error)}"
+        if "The size of tensor a" in message and decisions is not None:
+            message += decisions.symbols_in(message)
         if name != "make_fx" and takes_gradient(error, source, pin):
             raise CaptureError(message, hint=GRADIENTS, source=source) from error
         raise CaptureError(message, hint=hint(error, source), source=source) from error
