@@ -177,6 +177,7 @@ class TestSlicing(RuleTestCase):
         "ConcatOfRows": [
             ("float[2,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(d, c)"),
             ("float[3,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),
+            ("float[2,N] x", "float[N,1]", "i = Constant<value_int=0>() a = Gather(x, i) p = Constant<value_ints=[1]>() c = Unsqueeze(a, p) y = Concat<axis=1>(c)"),
             ("float[K,N] x", "float[N,2]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),
             ("float[2,N] x", "float[M,1]", ROWS + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=0>(c, d)"),
             ("float[2,N] x, float[2,N] w", "float[N,2]", ROWS.replace("Gather(x", "Gather(w") + "c = Unsqueeze(a, p) d = Unsqueeze(b, q) y = Concat<axis=-1>(c, d)"),

@@ -196,6 +196,7 @@ def refuse_unused_domains(target: int | Mapping[str, int] | None, model: ir.Mode
 
 def is_state(program: Program, walk: Walk, entry: Input) -> bool:
     """Whether a call writes a tensor that the model holds, a buffer or an attribute, for the next one to read."""
+    # a constant without users is a buffer that the model reaches through another object, see `name_lifted_buffers`
     is_held = entry.tensor is not None and (entry.is_buffer or bool(entry.node.users))
     return is_held and is_written(program, walk, entry) and not is_literal(entry.node)
 

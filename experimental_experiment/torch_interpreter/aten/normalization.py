@@ -215,9 +215,8 @@ def instance_norm(
         return normalized(op, input, running_mean, running_var, weight, bias, eps)
     rows = input if rank(input) > 2 else op.Unsqueeze(input, [2])
     result = op.Cast(normalized_rows(op, *in_one_dtype(op, rows, weight, bias), eps), to=input.dtype)
-    if (
-        running_mean is None
-    ):  # as of channels of one element: torch counts the others of them, and divides by 0
+    if running_mean is None:
+        # as of channels of one element, whose spread torch divides by 0
         return result if rank(input) > 2 else op.Squeeze(result, [2])
     mean, var = (
         op.ReduceMean(statistic, [0], keepdims=0) for statistic in statistics_of(op, raised(op, input))

@@ -44,13 +44,13 @@ BFLOAT16 = ir.DataType.BFLOAT16
 SHORT = 4096
 """Fewer outputs of an axis that is about doubled are read as torch reads them in any precision from float32 on.
 
-Of n elements and 2n - 1 or 2n + 1 outputs, no place but the first is that of an element: it is 1 / SHORT away from each, and the error of
-float32 is half of that.
+Of n elements and 2n - 1 or 2n + 1 outputs, no place but the first is that of an element: it is more than 1 / SHORT away from each. Two roundings
+of a place below SHORT / 2 in float32 are an error of 1 / SHORT at most.
 """
 
 EXACT = np.array([(2, 1), *((2, 2 << k) for k in range(6))])
 """Factors of the elements and of the outputs of an axis, [ratios, 2], whose products are equal, or of (2, 1) one apart, where float32 decides
-nothing: the size is doubled, kept, or divided by a power of 2, whose places are exact. For more of other ratios Resize takes longer."""
+nothing: the size is doubled, kept, or divided by a power of 2, whose places are exact. Where an axis grows by more, Resize takes longer."""
 
 CHECKED = 8192
 """Positions for which a whole factor is verified to repeat elements exactly, when sizes are symbolic."""
@@ -154,7 +154,7 @@ def resized(op, x, scales=None, sizes=None):
 
 
 def gathered(op, x, indices, grows: bool):
-    """The elements at *indices*, a vector for each of the last axes: most is moved last, along the first of these axes where they *grow*."""
+    """The elements at *indices*, a vector for each of the last axes; where they *grow* the last axis comes first, so that less is moved."""
     axes = list(enumerate(indices, 2))
     for axis, index in reversed(axes) if grows else axes:
         x = op.Gather(x, index, axis=axis)

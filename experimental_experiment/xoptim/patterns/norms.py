@@ -156,11 +156,7 @@ def is_scaled_norm(x: ir.Value, mean: ir.Value) -> bool:
     inverse = followed_by(root, "Reciprocal")
     result = followed_by(root, "Div") if inverse is None else followed_by(inverse, "Mul")
     producer = None if result is None else result.producer()
-    if (
-        producer is None
-        or x not in producer.inputs
-        or (producer.op_type == "Div" and x is not producer.inputs[0])
-    ):
+    if producer is None or x not in (producer.inputs[:1] if producer.op_type == "Div" else producer.inputs):
         return False
     scaled = followed_by(followed_by(result, "Cast") or result, "Mul")
     return scaled is not None and any(is_scale(value, x, -1) for value in scaled.producer().inputs)

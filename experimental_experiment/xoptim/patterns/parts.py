@@ -250,8 +250,8 @@ def row_of(column: ir.Value) -> tuple[ir.Value, int] | None:
     place = elements_of(index)
     if place is None or place[1] or table.shape is None or len(table.shape) != 2:
         return None
-    count = table.shape[0]
-    return (table, place[0][0] % count) if isinstance(count, int) else None
+    count, row = table.shape[0], place[0][0]
+    return (table, row % count) if isinstance(count, int) and -count <= row < count else None
 
 
 def united(op, left: ir.Value, right: ir.Value, axis: int | None, is_all: bool) -> ir.Value | None:
