@@ -20,8 +20,7 @@ TYPES = "experimental_experiment.types"
 """Key of ``ir.Model.meta``: the types of inputs and outputs that onnx-ir does not have, by name."""
 
 SIZES = "experimental_experiment.sizes"
-"""Key of the metadata of a value in a file: its sizes, where the type tells numbers only; of a graph that has such values, and of
-``ir.Model.meta``: whether files are written so."""
+"""Key of the metadata of a value in a file: its sizes, where the type tells numbers only; of ``ir.Model.meta``: whether files are written so."""
 
 PRODUCER = "experimental_experiment"
 """The ``producer_name`` of the models that this package writes: the sizes that they tell are those that they have."""
@@ -143,12 +142,9 @@ def names_apart(model: ir.Model) -> Iterator[None]:
             numbers = ir.Shape([size if isinstance(size, int) else None for size in sizes])
             apart[sizes] = json.dumps(sizes), numbers
         value.metadata_props[SIZES], value.shape = apart[sizes]
-    if named:
-        model.graph.metadata_props[SIZES] = "names"
     try:
         yield
     finally:
-        model.graph.metadata_props.pop(SIZES, None)
         for value, shape in zip(named, shapes):
             value.shape = shape
             del value.metadata_props[SIZES]
@@ -156,16 +152,16 @@ def names_apart(model: ir.Model) -> Iterator[None]:
 
 def restore_names(model: ir.Model) -> bool:
     """Give results the names of their sizes that `names_apart` wrote, where the file still tells the same numbers; whether there are any."""
-    if model.graph.metadata_props.pop(SIZES, None) is None:
-        return False
+    found = False
     for value in results_of(model.graph):
-        text = value.metadata_props.pop(SIZES, None) if value.metadata_props else None
+        text = value.metadata_props.pop(SIZES, None)
         if text is None:
             continue
+        found = True
         sizes, told = json.loads(text), list(value.shape or ())
         if len(told) == len(sizes) and all(a == b for a, b in zip(told, sizes) if isinstance(a, int)):
             value.shape = ir.Shape(sizes)
-    return True
+    return found
 
 
 def type_of(value: onnx.ValueInfoProto) -> onnx.TypeProto:
