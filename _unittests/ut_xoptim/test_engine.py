@@ -535,6 +535,15 @@ class TestEngine(unittest.TestCase):
             optimized = optimize(model, **only(relu_of_neg, exp_of_neg, made))
             self.assertEqual(["Abs", *["Tanh"] * 6, expected, "Exp", "Reciprocal"], operators(optimized))
 
+    def test_a_weight_that_one_node_is_left_to_read(self):
+        """The other one is computed when the product with a scale, which goes into the weight, has been looked at."""
+        text = """agraph (float[N,2] x) => (float[N,2] y, float[2,2] z) <float[2,2] w = {1,2,3,4}, float[2] c = {5,6}>
+            { p = MatMul(x, w) y = Mul(p, c) z = Neg(w) }"""
+        report = Report()
+        optimized = optimize(parsed(text), OptimizationOptions(["ScaleOfLinear"]), report=report)
+        self.assertEqual(["MatMul"], [item for item in operators(optimized) if item != "Identity"])
+        self.assertEqual(["ConstantFolding", "ScaleOfLinear"], [name for name, _ in report.applications])
+
     def test_constants_of_rules_that_decline_are_not_kept(self):
         @rule(P.Relu(x))
         def relu_of_less(op, x):

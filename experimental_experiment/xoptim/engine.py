@@ -486,13 +486,17 @@ class Engine:
             detach(node)
             removed[graph].append(node)
             for value in inputs:
-                producer = value.producer() if value is not None else None
-                if producer is None:
+                if value is None:
                     continue
-                left = len(value.uses())
-                if not left:
+                producer, left = value.producer(), len(value.uses())
+                if producer is None:
+                    is_seen = left == 1 and value.const_value is not None  # its last reader may take it
+                elif left:
+                    is_seen = self.reaches[producer][1] > 0
+                else:
                     nodes.append(producer)
-                elif left <= FEW and self.reaches[producer][1]:
+                    continue
+                if is_seen and 0 < left <= FEW:
                     self.push(self.users_within_reach(value))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)

@@ -155,7 +155,8 @@ def optimize(
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
-    restore_names(target)  # of a file that was read by onnx-ir alone
+    if not is_proto and target.producer_name == PRODUCER:
+        restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
     request = Request([*rules, *options.rules], options, report, runtime, special_values)
     with open_defaults(target.graph), declared_interface(target), lowered_constants(target):
