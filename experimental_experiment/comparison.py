@@ -15,7 +15,8 @@ import inspect
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -325,10 +326,30 @@ def put_together(
     return [*found, *remaining]
 
 
-def new_values(model: Any, held: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call left in its inputs and in the buffers of a model, by the names of outputs. *held*: the tensors by the names of inputs."""
+def new_values(
+    model: Any, given: Mapping[str, Any], kept: Mapping[str, Any], outputs: Sequence[str]
+) -> dict[str, Any]:
+    """What a call left in its arguments and in the tensors of a model, by the names of the *outputs* that are for them.
+
+    Each is called ``name_out``, with a number behind it where a result is called so.
+
+    Args:
+        model: the module, or a method of one, that was called.
+        given: the arguments by the names of inputs.
+        kept: the tensors of the model by the names of inputs, what they are where the module has none of that name.
+        outputs: the names of all outputs, the results first.
+    """
     state = state_of(model)
-    return {f"{name}_out": state.get(name, leaf) for name, leaf in held.items()}
+    left = {**given, **{name: state.get(own_name(name, state), leaf) for name, leaf in kept.items()}}
+    stems = [re.fullmatch(r"(.+)_out(?:_\d+)?", output) for output in outputs]
+    last = {stem[1]: output for stem, output in zip(stems, outputs) if stem}
+    return {last[name]: leaf for name, leaf in left.items() if name in last}
+
+
+def own_name(name: str, state: Container[str]) -> str:
+    """The name in its module of a tensor that is an input of an ONNX model: a number is behind it where an argument is called so."""
+    stem = re.sub(r"_\d+$", "", name)
+    return stem if name not in state and stem in state else name
 
 
 def state_of(model: Any) -> dict[str, torch.Tensor]:
@@ -364,15 +385,29 @@ def compare(
         model = model.module()
     args, kwargs = copy.deepcopy((tuple(args), dict(kwargs or {})))
     names, outputs = ([item.name for item in items] for items in (runner.get_inputs(), runner.get_outputs()))
-    state = state_of(model)
-    written = [name for name in names if name in state and f"{name}_out" in outputs]
-    inputs = inputs_among(model, args, kwargs, [name for name in names if name not in written])
-    inputs += [state[name] for name in written]  # they are the last ones
-    got = run(runner, [tensor.clone() for tensor in tensor_leaves(inputs)])
+    least = sum(isinstance(leaf, torch.Tensor) for leaf in leaves_of((args, kwargs)))
+    kept = written_tensors(model, names, least)
+    names = names[: len(names) - len(kept)]
+    given = inputs_among(model, args, kwargs, names)
+    got = run(runner, [tensor.clone() for tensor in tensor_leaves([*given, *kept.values()])])
     if expected is not None:
         return differences(outputs, expected, {}, got, scale)
     expected = called(model, args, kwargs)
-    return differences(outputs, expected, new_values(model, dict(zip(names, inputs))), got, scale)
+    return differences(
+        outputs, expected, new_values(model, dict(zip(names, given)), kept, outputs), got, scale
+    )
+
+
+def written_tensors(model: Any, names: Sequence[str], least: int) -> dict[str, torch.Tensor]:
+    """The tensors of a model that are the last inputs of the ONNX model, by the names there; *least*: so many inputs are tensors of the call."""
+    state = state_of(model)
+    found: dict[str, torch.Tensor] = {}
+    for name in reversed(names[least:]):
+        own = own_name(name, state)
+        if own not in state:
+            break
+        found[name] = state.pop(own)
+    return dict(reversed(found.items()))
 
 
 def differences(

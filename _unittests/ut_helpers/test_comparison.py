@@ -92,6 +92,44 @@ class TestNewValues(ExporterTestCase):
                     self.assertEqual([True] * 4, [item.within for item in found])
                 self.assertEqual(2, model.calls)
 
+    def test_names_that_clash(self):
+        """A buffer with the name of an argument, which is written too or not, and a result with the name of a new value."""
+
+        class Held(torch.nn.Module):
+            def __init__(self, name, forward):
+                super().__init__()
+                self.register_buffer(name, torch.zeros(3))
+                self.of = forward
+
+            def forward(self, x):
+                return self.of(self, x)
+
+        def both(module, x):
+            module.x.add_(x)
+            x.mul_(2)
+            return x + module.x
+
+        def same(module, x):
+            return x + module.x.add_(x).exp()
+
+        def result(module, x):
+            module.mean.mul_(0.9).add_(x * 0.1)
+            return {"mean_out": x - module.mean, "mean": x + 1}
+
+        for name, forward, outputs in (
+            ("x", both, ["output_0", "x_1_out", "x_out"]),
+            ("x", same, ["output_0", "x_1_out"]),
+            ("mean", result, ["mean_out", "mean_out_out", "mean_out_1"]),
+        ):
+            with self.subTest(forward.__name__):
+                model = Held(name, forward)
+                proto = to_onnx(model, (torch.randn(3),), mutated_buffers="outputs", verify=True)
+                self.assertEqual(outputs[1:], [value.name for value in proto.graph.output][1:])
+                for _ in range(2):
+                    found = compare(model, session(proto), (torch.randn(3),))
+                    self.assertEqual([True] * len(outputs), [item.within for item in found])
+                self.assertGreater(float(getattr(model, name).abs().sum()), 0)
+
     def test_a_new_value_that_differs(self):
         class Twice(Written):
             def forward(self, x, factor, state):

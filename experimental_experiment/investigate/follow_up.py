@@ -132,10 +132,10 @@ def compared(
     given = copy.deepcopy((tuple(args), dict(kwargs)))
     leaves = ordered_leaves(journal.exported, *given)
     users = [entry for entry in journal.program.inputs if entry.tensor is None]
-    held = {entry.name: leaf for entry, leaf in zip(users, leaves)}
-    held |= {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
-    runner = session(model)
+    arguments = {entry.name: leaf for entry, leaf in zip(users, leaves)}
+    kept = {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
+    held, runner = {**arguments, **kept}, session(model)
     got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
     expected = called(eager, *given)
     names = [argument.name for argument in runner.get_outputs()]
-    return differences(names, expected, new_values(eager, held), got)
+    return differences(names, expected, new_values(eager, arguments, kept, names), got)
