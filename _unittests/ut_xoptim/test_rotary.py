@@ -68,6 +68,12 @@ class TestRotationWithoutNeg(RuleTestCase):
             graph(text, "", inputs), ["Mul", "Mul", "Split", "Concat", "Mul", "Add"], fires=True
         )
 
+    def test_one_angle_for_all(self):
+        """A sine without axes has no sign for each half."""
+        inputs = "agraph (float[B,2,S,4] x, float cos, float sin) => (float[B,2,S,4] y)"
+        rotated = ["Slice", "Slice", "Neg", "Concat", "Mul", "Mul", "Add"]
+        self.assert_optimized(graph(TURN, "", inputs), rotated, fires=False)
+
     def test_constant_tables(self):
         """The signed table is a constant then, no node."""
         numbers = ", ".join(f"0.{digit}" for digit in range(4))

@@ -93,6 +93,7 @@ class TestSlicing(RuleTestCase):
             ("float[5,N] x", "float[1,N]", constants(k=2, i=-1, j=0) + "s = SplitToSequence(x, k) z = SequenceAt(s, j) b = SequenceAt(s, i) y = Neg(b)", ["Split", "Neg"], "float[2,N] z"),
             ("float[2,N] x", "float[1,N]", constants(i=1, j=0) + "s = SplitToSequence<axis=0>(x) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "float[1,N] z"),
             ("float[N,2] x", "float[N]", constants(i=-1, j=0) + "s = SplitToSequence<axis=1,keepdims=0>(x) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Gather", "Gather"], "float[N] z"),
+            ("float[N,2] x", "float[N]", constants(i=[1]) + "s = SplitToSequence<axis=1,keepdims=0>(x) y = SequenceAt(s, i)", ["Gather"]),
             ("bool[4] x", "bool[2]", constants(k=2, i=1, j=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "bool[2] z"),
         ],
         "SplitNothing": [("float[N,2] x", "float[N,2]", constants(p=[2]) + "c = Split<axis=1>(x, p) y = Neg(c)", ["Neg"])],

@@ -208,6 +208,22 @@ class TestComputedWeights(unittest.TestCase):
         model = model_of("(float[N,40] x) => (float[N,40] y)", nodes, w=(40, 40), v=(40, 40))
         self.assert_optimized(model, ["MatMul"])
 
+    def test_what_old_operator_sets_mean(self):
+        """A Softmax of all axes from the second on, the statistics of a BatchNormalization."""
+        signature, norm = (
+            "(float[N,4,6,5] x) => (float[N,4,6,5] y)",
+            "v = Exp(l) s = BatchNormalization(w, g, b, m, v)",
+        )
+        for opset, nodes in ((11, "s = Softmax(w)"), (11, "s = Softmax<axis=0>(w)"), (9, norm), (13, norm)):
+            with self.subTest(nodes, opset=opset):
+                shapes = {"w": (2, 4, 6, 5), **dict.fromkeys("gbml", (4,))}
+                model = model_of(signature, f"{nodes} y = Add (x, s)", opset, **shapes)
+                optimized = optimize(model, OptimizationOptions(None))
+                self.assertEqual(["Add"], operators(optimized))
+                feeds = {"x": np.zeros((2, 4, 6, 5), np.float32)}
+                expected, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
+                np.testing.assert_allclose(expected, got, rtol=1e-5, atol=1e-6)
+
     def test_several_weights(self):
         """One that stays does not keep others; what one node reads of two is one weight."""
         nodes = f"{NORM} c = Conv (x, scaled) s = Sigmoid (v) p = Mul (s, u) q = MatMul (c, p) r = MatMul (q, t) e = Exp (t) y = MatMul (r, e)"

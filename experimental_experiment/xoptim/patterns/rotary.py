@@ -58,7 +58,7 @@ def rotation_without_neg(op, x, sin, first, second, turned, product):
     Measured with onnxruntime 1.31: 0.96 of the time for one token, 0.93 for 128.
     """
     half = half_of(x, first, second, turned)
-    if half is None or sin.dtype is None or sin.shape is None or not is_same(sin.shape[-1], 2 * half):
+    if half is None or sin.dtype is None or not sin.shape or not is_same(sin.shape[-1], 2 * half):
         return no("no halves")
     signs = op.constant([-1.0] * half + [1.0] * half, sin.dtype)
     left, right = op.Split(x, axis=-1, num_outputs=2, outputs=2)

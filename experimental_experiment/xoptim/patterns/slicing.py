@@ -108,7 +108,10 @@ def split_without_sequence(op, x, sizes, position, split, node):
     if sequence.is_graph_output() or not all(is_of(reader, "SequenceAt") for reader in readers):
         return no("the sequence is read otherwise")
     if not has_axis:
-        return op.Gather(x, position, axis=axis) if sizes is None else no("onnxruntime heeds keepdims here")
+        place = number_of(position)
+        if sizes is not None or place is None:
+            return no("onnxruntime heeds keepdims here, or the position is unknown")
+        return op.Gather(x, op.constant(place, ir.DataType.INT64), axis=axis)
     pieces = pieces_of(split)
     if not pieces or any(other.graph is not node.graph for other in (split, *readers)):
         return no("the sizes are not known, or the sequence is read in a body")
