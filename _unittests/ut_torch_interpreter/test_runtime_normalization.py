@@ -81,6 +81,15 @@ class TestNormalizationRows(ExporterTestCase):
                 model = to_onnx(function, (x,), target_opset=21)
                 self.assertEqual(expected, [node.op_type for node in model.graph.node])
 
+    def test_groups_of_float64(self):
+        """Without a runtime the node itself says that the statistics are of float64."""
+        module, x = torch.nn.GroupNorm(3, 6).double(), IMAGE.double() + 1
+        torch.nn.init.normal_(module.weight)
+        model = to_onnx(module, (x,), target_opset=21, runtime="onnx")
+        self.assertEqual(["GroupNormalization"], [node.op_type for node in model.graph.node])
+        (got,) = run(session(model), [x])
+        torch.testing.assert_close(got, module(x).detach(), rtol=1e-12, atol=1e-12)
+
     def test_groups_of_any_size(self):
         module = torch.nn.GroupNorm(3, 6)
         torch.nn.init.normal_(module.weight)

@@ -194,7 +194,9 @@ def group_norm(op, input, num_groups, weight, bias, eps):
     weight = repeated_number(op, 1.0, channels, input.dtype) if weight is None else weight
     bias = repeated_number(op, 0.0, channels, input.dtype) if bias is None else bias
     x, weight, bias = in_one_dtype(op, input, weight, bias)
-    result = op.GroupNormalization(x, weight, bias, num_groups=num_groups, epsilon=eps)
+    # the statistics are of float32 where the node does not say otherwise
+    precision = {"stash_type": x.dtype.value} if x.dtype == ir.DataType.DOUBLE else {}
+    result = op.GroupNormalization(x, weight, bias, num_groups=num_groups, epsilon=eps, **precision)
     return rounded(op, result, input.dtype)
 
 
