@@ -77,6 +77,8 @@ class TestConditions(RuleTestCase):
         ],
         "ConditionOfBoth": [
             ("bool[S,S] window, bool[S,S] causal, bool[N,1,S] m", "bool[N,S,S]", "f = And(window, causal) y = And(f, m) v = Or(causal, m)", "bool[N,S,S] v"),
+            ("bool[N,S] a, bool[N,S] b", "bool[N,S]", "f = And(a, b) y = And(f, b)"),
+            ("bool[N,S] a, bool[N,S] b", "bool[N,S]", "f = And(b, a) y = And(b, f)"),
             ("bool[S,S] window, bool[S,S] causal, bool[N,1,S] m", "bool[N,S,S]", "f = And(window, causal) y = And(f, m) z = And(causal, m) v = Not(z)", "bool[N,S,S] v, bool[S,S] f"),
         ],
         "AddOfFilled": [

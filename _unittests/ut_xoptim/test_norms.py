@@ -424,6 +424,29 @@ class TestSquares(NormTestCase):
             with self.subTest(promise):
                 self.assert_stays(text, rule="MulReciprocalRoot")
 
+    def test_quotients_that_onnxruntime_misreads(self):
+        """It makes a LayerNormalization of two dtypes, which it refuses, where the size of the axis is unknown; of a wide epsilon it loses an axis."""
+        inverse = {
+            "MulReciprocal": "s = Sqrt(e) r = Reciprocal(s)",
+            "MulReciprocalRoot": "r = Pow(e, minus_half)",
+        }
+        three = "w = Constant <value = float[3] {1.5,-2,0.25}> ()"
+        cast = "f = Cast<to=10>(n) u = Cast<to=10>(w) y = Mul(f, u)"
+        half = "float16[N,3,D] y", "float[N,3,D] x"
+        wide = "epsilon = Constant <value = float[1,1,1,1] {1e-5}> ()"
+        for rule, root in inverse.items():
+            norm = f"{three} {MEAN} p = Pow(c, two) v = ReduceMean(p, last) e = Add(v, epsilon) {root} n = Mul(c, r)"
+            text = graph(f"{norm} {cast}", *half)
+            with self.subTest(rule):
+                self.assert_stays(text, rule=rule)
+                self.assertIn("Div", operators(optimize(parsed(text), runtime="onnx")))
+                self.assertIn(
+                    "Div",
+                    operators(optimize(parsed(graph(f"{norm} y = Mul(n, w)", "float[N,3,D] y", half[1])))),
+                )
+                added = graph(f"{norm} y = Abs(n)", "float[1,N,3,4] y")
+                self.assert_stays(added.replace("epsilon = Constant <value_float=1e-5> ()", wide), rule=rule)
+
 
 class TestHalves(NormTestCase):
     """Norms of float32 between casts of float16."""

@@ -45,6 +45,18 @@ class TestAttentionOfProducts(RuleTestCase):
         nodes = nodes.replace("{1,2,3,4,5,6,7,8}", "{1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0}")
         self.assert_becomes(graph(f"{nodes} {END}"), ["Mul", "Attention"], opset=23)
 
+    def test_a_number_that_adds_an_axis_stays(self):
+        """Heads of another rank are no heads: a Reshape that keeps a size at its place means another one."""
+        five = (
+            "five = Constant <value=float[1,1,1,1,1]{0.5}> () places = Constant <value=int64[4]{0,4,-1,8}> ()"
+        )
+        for nodes in ("h = Mul (q, five) s = MatMul (h, t)", "h = MatMul (q, t) s = Mul (h, five)"):
+            text = graph(
+                f"{five} {nodes} w = Softmax (s) a = MatMul (w, v) y = Reshape (a, places)",
+                result="float[K,4,L,8] y",
+            )
+            self.assert_stays(text, opset=23)
+
     def test_keys_that_are_transposed_once(self):
         nodes = f"t2 = Transpose <perm=[0,2,3,1]> (k) s = MatMul (q, t2) {END}"
         text = graph(nodes, HEADS.replace("[B,4,T,8] k", "[B,T,4,8] k")).replace(

@@ -8,7 +8,16 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
-from experimental_experiment.xoptim.pattern import P, all_readers, const, constant_of, ints_of, number_of, var
+from experimental_experiment.xoptim.pattern import (
+    P,
+    all_readers,
+    const,
+    constant_of,
+    ints_of,
+    number_of,
+    only_reader,
+    var,
+)
 from experimental_experiment.xoptim.rules import Declined, computes, no, rule
 from experimental_experiment.xoptim.shapes import adds_no_axes
 
@@ -23,12 +32,32 @@ ADDS_AXES = no("the constant adds axes")
 
 
 @rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False, looks_further=True)
-def mul_reciprocal(op, x, y):
+def mul_reciprocal(op, x, y, root):
     """x * (1 / y) is x / y, one node less, which onnxruntime recognizes in a norm. 1 / 1e-40 is infinite, 0 times it NaN.
 
     Measured with onnxruntime 1.31: a Llama decoder 0.99, a T5 encoder 0.93 of the time, because the norm is then one kernel.
     """
+    if producer_of(y, "Sqrt") is not None and is_misread_norm(op, x, y, root.outputs[0]):
+        return MISREAD
     return op.Div(x, y)
+
+
+MISREAD = no("onnxruntime would make a norm of it that it refuses, or that loses an axis")
+"""Why a quotient is not written, see `is_misread_norm`."""
+
+
+def is_misread_norm(op, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
+    """Whether onnxruntime would take *x* by a root *y* for a norm, and be wrong.
+
+    Measured with onnxruntime 1.31: one whose epsilon has more axes has the shape of x; a deviation that is cast to the dtype of its scale is,
+    from opset 17 on, a LayerNormalization of two dtypes. Where the size of the axis is known a rule writes another.
+    """
+    if op.context.runtime != "onnxruntime" or x.shape is None or y.shape is None:
+        return False
+    if len(y.shape) > len(x.shape):
+        return True
+    is_layer = op.opset >= 17 and is_of(producer_of(x), "Sub") and not isinstance(x.shape[-1], int)
+    return is_layer and only_reader(result, "Cast") is not None
 
 
 @rule(P.Div(1.0, y, name="quotient"), set="default")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, all_readers, attribute_of, const, var
 from experimental_experiment.xoptim.patterns.masks import is_false, is_true
@@ -97,7 +98,7 @@ def conjunction_of(a: ir.Value, b: ir.Value, known: ir.Node) -> ir.Node | None:
     """An And of two conditions other than the *known* one."""
     for use in a.uses():
         node = use.node
-        if node is not known and node.op_type == "And" and not node.domain and b in node.inputs:
+        if node is not known and is_of(node, "And") and node.inputs in ((a, b), (b, a)):
             return node
     return None
 

@@ -16,7 +16,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.arithmetic import never_negative
+from experimental_experiment.xoptim.patterns.arithmetic import MISREAD, is_misread_norm, never_negative
 from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import adds_no_axes, same_sizes
 from experimental_experiment.xoptim.spans import told_axes
@@ -95,10 +95,12 @@ def written(
 
 
 @rule(P.Mul(x, P.Pow(var("y"), -0.5, name="power")), set="default", looks_further=True)
-def mul_reciprocal_root(op, x, y, power):
+def mul_reciprocal_root(op, x, y, power, root):
     """x * y ** -0.5 is x / sqrt(y) of what is never negative, which the rules of norms know; that of -infinity is 0, its root is not."""
     if y.dtype not in FLOATS or not never_negative(y):
         return no("it may be negative")
+    if is_misread_norm(op, x, y, root.outputs[0]):
+        return MISREAD
     return op.Div(x, op.Sqrt(y)) if adds_no_axes(power, y) else no("the exponent adds axes")
 
 

@@ -44,8 +44,7 @@ def attention_of_products(op, found, root):
     reason = unfit(found, q, keys, v) or (None if mask is None else unfit_mask(found, q, keys))
     if reason is not None:
         return reason
-    scale = 1.0 if found["scale"] is None else number_of(found["scale"])
-    factor = 1.0 if found["factor"] is None else number_of(found["factor"])
+    scale, factor = number_beside_heads(found["scale"]), number_beside_heads(found["factor"])
     if scale is None or not factor:
         return no("the scale is no number")
     scale = (
@@ -58,6 +57,13 @@ def attention_of_products(op, found, root):
     *first, third, last = perm(found["swap"])
     k = transposed(op, found["k"], [*first, last, third])
     return op.append("Attention", [q, k, v, mask], {"scale": scale}, 1).outputs[0]
+
+
+def number_beside_heads(given: ir.Value | None) -> float | None:
+    """The number that a constant, 1 when there is none, multiplies heads by; None when it is no number, or adds an axis."""
+    if given is None:
+        return 1.0
+    return number_of(given) if given.shape is not None and len(given.shape) <= 3 else None
 
 
 def unfit(found: dict, q: ir.Value, keys: ir.Value, v: ir.Value) -> Declined | None:
