@@ -28,6 +28,11 @@ ROWS = {
         torch.tensor([41, -1, 127]).to(torch.int8),
     ),
     "ReduceSum.of_hashes": (lambda x: (x * PRIMES).sum(1) % 1024, POINTS),
+    "Einsum.of_axes_apart": (
+        lambda x, y: (torch.einsum("iij->j", x), torch.einsum("iij,k->kj", x, y)),
+        2**55 + torch.arange(18).reshape(3, 3, 2),
+        torch.arange(1, 5),
+    ),
     "ReduceMax.first_in_order": (lambda x: x.amax(1), MOMENTS, DYNAMIC),
     "ReduceMin.first_in_order": (lambda x: x.amin(), MOMENTS, DYNAMIC),
 }

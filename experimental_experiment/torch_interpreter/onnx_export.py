@@ -71,7 +71,7 @@ def to_onnx(
         inline: True leaves no local function, for the optimizer's sake; False and None keep them.
         runtime: ``"onnxruntime"`` repairs what onnxruntime's CPU provider computes wrongly or has no kernel for, see
             ``docs/runtime.md``; ``"onnx"`` writes the plain standard, for other runtimes and providers.
-        special_values: exact also for NaN in orders and extrema, the mean of no element, the sign of zero, int64 beyond
+        special_values: exact also for NaN in orders and extrema, the mean of no element, the sign of zero (of one operator), int64 beyond
             2 ** 53, ties of rounding. By default these are what the plain operator makes of them, see ``docs/runtime.md``.
         weights: the values of a model made on the meta device or under FakeTensorMode, or others than a model has: a
             ``state_dict``, a safetensors file, or a folder of them. They are never all in memory; what a file beside or

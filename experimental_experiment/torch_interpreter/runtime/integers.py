@@ -158,6 +158,34 @@ def of_hashes(op, x, axes=None, **attributes):
     return summed(op, x, axes, **attributes) if bound(x, iter(range(REACH))).size * count > 2**53 else None
 
 
+@repairs(
+    "Einsum",
+    when="int64, over an axis that one operand alone has",
+    because="int64 is added as float64 there, not where two operands meet",
+    nodes=1,
+    special_values=True,
+)
+def of_axes_apart(op, *operands, equation):
+    """These axes are summed before, by ReduceSum."""
+    left, arrow, output = equation.partition("->")
+    if any(x.dtype != INT64 for x in operands) or not arrow or "." in equation:
+        return None
+    terms, summed_first = left.split(","), []
+    for place, (x, term) in enumerate(zip(operands, terms)):
+        kept = {*output}.union(*terms[:place], *terms[place + 1 :])
+        letters = "".join(dict.fromkeys(term))
+        axes = [axis for axis, letter in enumerate(letters) if letter not in kept]
+        if axes:
+            x = x if letters == term else op.Einsum(x, equation=f"{term}->{letters}")
+            x = op.ReduceSum(x, axes, keepdims=0)
+            term = "".join(letter for letter in letters if letter in kept)
+        summed_first.append((x, term))
+    values, after = zip(*summed_first)
+    if list(after) == terms:
+        return None
+    return values[0] if after == (output,) else op.Einsum(*values, equation=f"{','.join(after)}->{output}")
+
+
 def is_scaled(value: ir.Value, left: Iterator[int]) -> bool:
     """Whether elements, or what is added to them, are products with constants beyond 2 ** 16.
 
