@@ -4,7 +4,9 @@ import unittest
 
 import torch
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
 
 aten = torch.ops.aten
 CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
@@ -103,6 +105,15 @@ class TestCumulative(ExporterTestCase):
 
     def test_products(self):
         self.assert_cases(self.PRODUCTS)
+
+    def test_what_is_small_beside_a_sum(self):
+        """It is carried in float64: float32 would lose all of it."""
+        x = torch.zeros(1, 20_000)
+        x[0, 0] = 15.0
+        for shapes in (None, ({1: "length"},)):
+            model = to_onnx(lambda x: x.logcumsumexp(1), (x,), dynamic_shapes=shapes)
+            (got,) = run(session(model), [x])
+            torch.testing.assert_close(got, x.double().logcumsumexp(1).float(), rtol=1e-7, atol=1e-6)
 
     def test_differences(self):
         self.assert_cases(self.DIFFERENCES)

@@ -174,6 +174,31 @@ class TestScattering(ExporterTestCase):
             )
             self.assertEqual(kinds, [node.op_type for node in model.graph.node if node.op_type != "Shape"])
 
+    def test_positions_found_once(self):
+        """Those where something is not 0, of the largest elements, of a range: none stands there twice, whatever the sizes are."""
+        distinct = {
+            "of ones": lambda x, m: x.index_add(0, (i := torch.where(m[:, 0] > 0)[0]), x[i] + 1),
+            "of a mask": lambda x, m: x.index_put((m > 0,), x[m > 0] + 1, accumulate=True),
+            "of the largest": lambda x, m: x.index_add(0, (i := m[:, 0].topk(2).indices), x[i] + 1),
+            "of a range": lambda x, m: x.index_add(0, (i := torch.arange(1, x.shape[0])), x[i] + 1),
+        }
+        may_be_equal = {
+            "of ones in a table": lambda x, m: x.index_add(0, (i := torch.where(m > 0)[0]), x[i] + 1),
+            "of the largest of each row": lambda x, m: x.index_add(
+                0, (i := m.topk(2).indices.flatten()), x[i] + 1
+            ),
+            "of a range, halved": lambda x, m: x.index_add(0, (i := torch.arange(x.shape[0]) // 2), x[i] + 1),
+        }
+        x, m = torch.randn(6, 3), torch.randn(6, 3)
+        others = [(torch.randn(3, 3), torch.randn(3, 3)), (torch.randn(9, 3), torch.rand(9, 3))]
+        for cases, is_apart in ((distinct, False), (may_be_equal, True)):
+            for name, function in cases.items():
+                with self.subTest(name):
+                    model = self.export_and_compare(
+                        function, (x, m), others=others, dynamic_shapes=({0: "rows"},) * 2
+                    )
+                    self.assertEqual(is_apart, "If" in {node.op_type for node in model.graph.node})
+
     def test_several_threads(self):
         """They lose some of what goes to equal rows, not always: the row of the table leaves each part to one."""
         name = "ScatterND.in_parts"

@@ -17,7 +17,7 @@ from experimental_experiment.torch_interpreter.aten.reduction import accumulated
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import inverse
 from experimental_experiment.torch_interpreter.composite import composite
-from experimental_experiment.torch_interpreter.dtypes import HALVES, highest, lowest
+from experimental_experiment.torch_interpreter.dtypes import highest, lowest
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, rank
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
@@ -88,10 +88,10 @@ def diff(op, self, n, dim, prepend, append):
 
 @translates(aten.logcumsumexp.default)
 def logcumsumexp(op, self, dim):
-    """``log(cumsum(exp(self)))``, stable."""
+    """``log(cumsum(exp(self)))``, stable; as in ATen what is carried is float64: float32 would lose what is small beside the sum."""
     if rank(self) == 0:
         return self
-    wide = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
+    wide = op.Cast(self, to=ir.DataType.DOUBLE)
     return op.CastLike(running(op, [wide], [-math.inf], dim, add_logarithms)[0], self)
 
 

@@ -23,6 +23,9 @@ EXTREMA = ("max", "min")
 MANY, SLICE = 256, 4
 """Elements, and elements of a slice, that are written one by one as fast."""
 
+RESHAPING = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""What leaves all elements as they are, and in their order."""
+
 ONE_THREAD = 200_000
 """onnxruntime leaves so many updated elements to one thread, measured: up to 205 000 always, 215 000 to two."""
 
@@ -141,7 +144,7 @@ def are_many(x: ir.Value, indices: ir.Value, axis: int) -> bool:
 
 @repairs(
     "ScatterND",
-    when="elements that are added, multiplied or compared: more than 200 000, or a number that is not known",
+    when="elements that are added, multiplied or compared, at positions that may be equal: more than 200 000, or a number that is not known",
     because="several threads do that at a time, and some of what goes to equal positions is lost",
     nodes="0, otherwise a Loop in an If",
 )
@@ -203,8 +206,27 @@ def in_turn(op, x, indices, updates, reduction: str) -> ir.Value:
 
 
 def are_distinct(indices: ir.Value) -> bool:
-    """Whether positions are known, and none stands there twice."""
+    """Whether it is known of positions that none stands there twice."""
     if indices.const_value is None or (indices.shape is not None and 0 in indices.shape):
-        return indices.const_value is not None
+        return indices.const_value is not None or are_found_once(indices)
     places = indices.const_value.numpy().reshape(-1, indices.shape[-1])
     return bool((places >= 0).all()) and len(np.unique(places, axis=0)) == len(places)
+
+
+def are_found_once(indices: ir.Value) -> bool:
+    """Whether positions (N, 1) are those of a vector where it is not 0, those of its largest elements, or a Range; or (N, rank) of a tensor."""
+    node = producer_of(indices, "Transpose")
+    if node is not None and producer_of(node.inputs[0], "NonZero") is not None:
+        return rank(indices) == 2
+    if rank(indices) != 2 or indices.shape[1] != 1:
+        return False
+    value = indices
+    while (node := producer_of(value, *RESHAPING)) is not None:
+        value = node.inputs[0]
+    picked = producer_of(value, "Gather")
+    if picked is not None and rank(value) == 1 and rank(picked.inputs[1]) == 0:  # a row of NonZero
+        value = picked.inputs[0]
+    node = producer_of(value, "NonZero", "Range", "TopK")
+    if node is None or node.op_type == "Range":
+        return node is not None and counts_from_the_first(*map(number, node.inputs))
+    return rank(node.inputs[0]) == 1 and value is node.outputs[-1]
