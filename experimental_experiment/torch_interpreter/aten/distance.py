@@ -12,12 +12,14 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.aten.shaping import expanded
+from experimental_experiment.torch_interpreter.aten.spatial import padded_along
 from experimental_experiment.torch_interpreter.aten.transposing import transposed
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import takes, translates
-from experimental_experiment.torch_interpreter.sizes import is_static, larger
+from experimental_experiment.torch_interpreter.sizes import is_static, larger, sizes_of
 
 aten = torch.ops.aten
 
@@ -79,11 +81,18 @@ def dist(op, self, other, p):
 
 @translates(aten._euclidean_dist.default)
 def euclidean_dist(op, x1, x2):
-    """The roots of ``|a|^2 - 2 a.b + |b|^2``; what rounding makes negative is zero."""
+    """The roots of ``|a|^2 - 2 a.b + |b|^2``, one product as in ATen; what rounding makes negative is zero."""
     columns = transposed(op, x2)
-    products = op.MatMul(op.Mul(x1, -2), columns)
-    rows = op.Add(op.ReduceSumSquare(x1, [-1], keepdims=1), products)
-    return op.Sqrt(op.Max(op.Add(rows, op.ReduceSumSquare(columns, [-2], keepdims=1)), 0))
+    squares = op.ReduceSumSquare(x1, [-1], keepdims=1), op.ReduceSumSquare(columns, [-2], keepdims=1)
+    scaled = op.Mul(x1, -2)
+    if is_static(*sizes_of(op, x1), *sizes_of(op, x2)):
+        ones = [expanded(op, op.constant(1.0, x.dtype), sizes_of(op, x)) for x in squares]
+        left = op.Concat(scaled, squares[0], ones[0], axis=-1)
+        right = op.Concat(columns, ones[1], squares[1], axis=-2)
+    else:  # a Pad costs a node less than ones of a size that is not known
+        left = padded_along(op, op.Concat(scaled, squares[0], axis=-1), [-1], [0], [1], 1.0)
+        right = op.Concat(padded_along(op, columns, [-2], [0], [1], 1.0), squares[1], axis=-2)
+    return op.Sqrt(op.Max(op.MatMul(left, right), 0))
 
 
 @translates(aten.pairwise_distance.default)
