@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from experimental_experiment.torch_interpreter.promotion import rounded_once
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
@@ -47,9 +48,13 @@ def round_decimals(op, self, decimals):
     """Round a multiple of a power of ten, as torch does: ties are those of the scaled number."""
     if not self.dtype.is_floating_point():
         return self
-    if decimals == 0:
-        return op.Round(self)
+    return round_scaled(op, self, decimals) if decimals else op.Round(self)
+
+
+@rounded_once
+def round_scaled(op, x, decimals):
+    """*x* times a power of ten, rounded, divided by it."""
     scale = 10.0 ** abs(decimals)
     if decimals > 0:
-        return op.Div(op.Round(op.Mul(self, scale)), scale)
-    return op.Mul(op.Round(op.Div(self, scale)), scale)
+        return op.Div(op.Round(op.Mul(x, scale)), scale)
+    return op.Mul(op.Round(op.Div(x, scale)), scale)
