@@ -59,8 +59,10 @@ MODELS = {
 PROMPTS = [[5, 6, 7, 8], [9, 3], [1, 2, 3, 4, 11, 12]]
 
 
-def exported(model: torch.nn.Module, heads: int, positions: bool = True, **more) -> onnx.ModelProto:
-    """One step of a model of two layers, heads of 8: new tokens, mask, positions, cache."""
+def exported(
+    model: torch.nn.Module, heads: int, positions: bool = True, last: bool = False, **more
+) -> onnx.ModelProto:
+    """One step of a model of two layers, heads of 8: new tokens, mask, positions, cache; *last*: logits of the last token alone."""
     past, count = 5, 3
     cache = [(torch.randn(2, heads, past, 8), torch.randn(2, heads, past, 8)) for _ in range(2)]
     kwargs = {
@@ -77,6 +79,8 @@ def exported(model: torch.nn.Module, heads: int, positions: bool = True, **more)
     }
     if not positions:
         del kwargs["position_ids"], shapes["position_ids"]
+    if last:
+        kwargs["logits_to_keep"], shapes["logits_to_keep"] = 1, None
     return to_onnx(model, (), kwargs, dynamic_shapes=shapes, **more)
 
 
@@ -119,6 +123,14 @@ class TestGenerator(unittest.TestCase):
                     row = np.array([prompt])
                     expected = self.generated(name, row, np.ones_like(row), max_new_tokens=7)
                     np.testing.assert_array_equal(generator.generate(row, max_new_tokens=7), expected)
+
+    def test_logits_of_the_last_token_alone(self):
+        tokens, mask = left_padded(PROMPTS)
+        program = exported(self.models["Llama"], 2, last=True)
+        generator = Generator(program, max_length=20, threads=1)
+        self.assertTrue(generator.interface.gives_last)
+        expected = self.generated("Llama", tokens, mask, max_new_tokens=14)
+        np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
 
     def test_rows_end_with_a_stop_token(self):
         tokens, mask = left_padded(PROMPTS)
@@ -241,10 +253,15 @@ class TestGenerator(unittest.TestCase):
                 lambda: generator.generate(tokens, max_new_tokens=1.5),
             ),
             ("max_length is a whole number, not 2.5", lambda: Generator(self.programs["Llama"], 2.5)),
+            ("a token is at least 0, not -1", lambda: generator.prefill(np.array([[1, -1]]))),
             ("max_length is at least 1, not 0", lambda: Generator(self.programs["Llama"], 0)),
         ):
             with self.subTest(message):
                 self.assert_refused(message, call)
+        with self.assertRaisesRegex(
+            DecodingError, "does not take 1 rows of 2 tokens after 0, or one of these tokens: .*idx=61"
+        ):
+            generator.prefill(np.array([[1, VOCABULARY]]))
         generator.prefill(tokens)
         self.assert_refused(
             "one token for each of the 2 rows, not [3]", lambda: generator.step(np.array([1, 2, 3]))

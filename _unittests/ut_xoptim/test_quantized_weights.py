@@ -294,7 +294,8 @@ class TestQuantizeWeights(unittest.TestCase):
             [second] z = MatMul(y, B)
         }"""
         model = built(text, A=drawn(64, 64), B=drawn(64, 64))
-        for pattern, expected in (("A", "B"), ("second", "A"), ("f*", "B")):
+        model.graph.initializer[0].name = model.graph.node[0].input[1] = "layers[0].A"
+        for pattern, expected in (("layers[0].A", "B"), ("*.A", "B"), ("second", "layers[0].A"), ("f*", "B")):
             with self.subTest(pattern):
                 report = QuantizationReport()
                 quantize_weights(model, exclude=[pattern], report=report)

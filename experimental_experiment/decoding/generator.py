@@ -13,7 +13,7 @@ from experimental_experiment.decoding.cache import Cache
 from experimental_experiment.decoding.interface import DecodingError, interface_of
 from experimental_experiment.decoding.sampling import Sampling, most_likely, whole_number
 from experimental_experiment.reading import read
-from experimental_experiment.refusals import UNLOADED
+from experimental_experiment.refusals import FAILURES, UNLOADED
 
 
 class Generator:
@@ -124,9 +124,15 @@ class Generator:
         return self.run(integers(tokens[:, None], "tokens"))
 
     def run(self, tokens: np.ndarray) -> np.ndarray:
-        """Append int64[batch, sequence] tokens; the logits that follow the last one."""
+        """Append int64[batch, sequence] tokens; the logits that follow the last one.
+
+        Raises DecodingError for a negative token, too many tokens, and what onnxruntime refuses: a token beyond the vocabulary, a position
+        beyond the model's table, a number of rows or of tokens that the model does not take.
+        """
         cache, names = self.cache, self.interface
         batch, count = tokens.shape
+        if tokens.min() < 0:
+            raise DecodingError(f"a token is at least 0, not {tokens.min()}")
         total = self.length + count
         if total > self.max_length:
             raise DecodingError(f"{total} tokens are more than max_length={self.max_length}")
@@ -136,12 +142,18 @@ class Generator:
         added = self.mask[:, self.length : total]
         if names.positions is not None:
             feeds[names.positions] = np.maximum(self.seen[:, None] + np.cumsum(added, axis=1) - 1, 0)
-        logits = np.empty((batch, count, names.vocabulary), names.dtype)
+        rows = 1 if names.gives_last else count
+        logits = np.empty((batch, rows, names.vocabulary), names.dtype)
         for name, array in feeds.items():
             self.binding.bind_input(name, "cpu", 0, np.int64, array.shape, array.ctypes.data)
         self.binding.bind_output(names.logits, "cpu", 0, names.dtype, logits.shape, logits.ctypes.data)
         cache.bind(self.binding, count)
-        self.session.run_with_iobinding(self.binding)
+        try:
+            self.session.run_with_iobinding(self.binding)
+        except (*FAILURES, RuntimeError) as error:  # as it says it of bound inputs
+            raise DecodingError(
+                f"the model does not take {batch} rows of {count} tokens after {self.length}, or one of these tokens: {error}"
+            ) from error
         cache.advance(count)
         self.seen += added.sum(axis=1)
         return logits[:, -1]

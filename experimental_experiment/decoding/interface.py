@@ -52,7 +52,8 @@ class Interface:
         tokens: int64[batch, sequence], the new tokens.
         mask: int64[batch, past + sequence], 1 where there is a token, 0 for padding; None when the model has none.
         positions: int64[batch, sequence], the positions of the new tokens; None when the model counts them itself.
-        logits: [batch, sequence, vocabulary].
+        logits: [batch, sequence, vocabulary], or [batch, 1, vocabulary] of the last tokens alone.
+        gives_last: whether they are those of the last tokens alone, as with ``logits_to_keep=1``.
         vocabulary: number of tokens.
         dtype: float32 or float16, of the logits.
         cache: the tensors of the cache.
@@ -64,6 +65,7 @@ class Interface:
     mask: str | None
     positions: str | None
     logits: str
+    gives_last: bool
     vocabulary: int
     dtype: np.dtype
     cache: tuple[CacheTensor, ...]
@@ -110,6 +112,7 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
     return Interface(
         **others,
         logits=logits[0].name,
+        gives_last=logits[0].shape[1] == 1,
         vocabulary=logits[0].shape[2],
         dtype=np.dtype("float32" if logits[0].type == "tensor(float)" else "float16"),
         cache=cache,

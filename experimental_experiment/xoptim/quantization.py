@@ -201,10 +201,15 @@ def check_names(model: ir.Model, patterns: Sequence[str]) -> None:
     known = {value.name for graph in model.graphs() for value in graph.initializers.values()}
     known.update(node.name for node in nodes_of(model.graph) if node.name)
     for pattern in patterns:
-        if not fnmatch.filter(known, pattern):
+        if not is_matched(known, pattern):
             near = difflib.get_close_matches(pattern, sorted(known), 3, 0.4)
             hint = f", did you mean {' or '.join(near)}?" if near else ""
             raise ValueError(f"exclude: no weight and no node is called {pattern!r}{hint}")
+
+
+def is_matched(names: Collection[str], pattern: str) -> bool:
+    """Whether a pattern is one of these names, brackets and all, or matches one."""
+    return pattern in names or bool(fnmatch.filter(names, pattern))
 
 
 def is_matrix(weight: ir.Value) -> bool:
@@ -259,7 +264,7 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
     if tensor.dtype not in BLOCK_DTYPES:
         raise Kept(f"onnxruntime multiplies no blocks of {tensor.dtype.name}")
     called = [weight.name, *(reader.node.name or "" for reader in readers)]
-    if any(fnmatch.filter(called, pattern) for pattern in settings.exclude):
+    if any(is_matched(called, pattern) for pattern in settings.exclude):
         raise Kept("it is excluded")
     ways: dict[tuple, list[Reader]] = {}
     for reader in readers:
