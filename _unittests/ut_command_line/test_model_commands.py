@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import shutil
 import tempfile
 import unittest
 import unittest.mock
@@ -124,6 +125,21 @@ class TestFiles(ModelCommandsTestCase):
         onnx.save(onnx.parser.parse_model(text), path)
         self.fails("'.*bad.onnx': the node 'y' .Add. is invalid: B has", "optimize", path, "-o", out)
         self.assertFalse(os.path.exists(out))
+
+    def test_a_graph_that_shares_its_weights(self):
+        """A copy of it keeps them: `optimize` replaces the weights of the file that it writes."""
+        external = {"save_as_external_data": True, "location": "model.onnx.data", "size_threshold": 100}
+        onnx.save(product(), self.model, **external)
+        copied = self.path("copied.onnx")
+        shutil.copy(self.model, copied)
+        expected = self.output(copied)
+        message = "'.*copied.onnx' reads its weights from '.*model.onnx.data', which belongs to '.*model.onnx': write to another file"
+        self.fails(message, "optimize", copied, "-o", self.model)
+        np.testing.assert_array_equal(self.output(copied), expected)
+        self.succeeds("optimize", copied, "-o", self.path("other.onnx"))
+        self.succeeds("optimize", self.model, "-o", self.model)
+        for path in (self.path("other.onnx"), self.model):
+            np.testing.assert_allclose(self.output(path), expected, rtol=1e-6)
 
     def test_where_to_write(self):
         for command in ("lighten", "plot"):

@@ -263,6 +263,11 @@ class TestGenerator(unittest.TestCase):
         ):
             generator.prefill(np.array([[1, VOCABULARY]]))
         generator.prefill(tokens)
+        np.testing.assert_array_equal(  # whatever stands for padding is not seen
+            generator.prefill(np.array([[-1, 5]]), np.array([[0, 1]])),
+            generator.prefill(np.array([[0, 5]]), np.array([[0, 1]])),
+        )
+        generator.prefill(tokens)
         self.assert_refused(
             "one token for each of the 2 rows, not [3]", lambda: generator.step(np.array([1, 2, 3]))
         )

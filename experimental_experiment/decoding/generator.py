@@ -126,13 +126,11 @@ class Generator:
     def run(self, tokens: np.ndarray) -> np.ndarray:
         """Append int64[batch, sequence] tokens; the logits that follow the last one.
 
-        Raises DecodingError for a negative token, too many tokens, and what onnxruntime refuses: a token beyond the vocabulary, a position
-        beyond the model's table, a number of rows or of tokens that the model does not take.
+        Raises DecodingError for a negative token that is no padding, too many tokens, and what onnxruntime refuses: a token beyond the
+        vocabulary, a position beyond the model's table, a number of rows or of tokens that the model does not take.
         """
         cache, names = self.cache, self.interface
         batch, count = tokens.shape
-        if tokens.min() < 0:
-            raise DecodingError(f"a token is at least 0, not {tokens.min()}")
         total = self.length + count
         if total > self.max_length:
             raise DecodingError(f"{total} tokens are more than max_length={self.max_length}")
@@ -140,6 +138,9 @@ class Generator:
         if names.mask is not None:
             feeds[names.mask] = np.ascontiguousarray(self.mask[:, :total])
         added = self.mask[:, self.length : total]
+        least = tokens[added.astype(bool)].min()
+        if least < 0:
+            raise DecodingError(f"a token is at least 0, not {least}")
         if names.positions is not None:
             feeds[names.positions] = np.maximum(self.seen[:, None] + np.cumsum(added, axis=1) - 1, 0)
         rows = 1 if names.gives_last else count

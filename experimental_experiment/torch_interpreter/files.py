@@ -212,6 +212,19 @@ def data_files(path: str) -> set[str]:
     return {file for file in files if os.path.isfile(file)}
 
 
+def lost_weights(source: str, proto: onnx.ModelProto, path: str) -> str | None:
+    """A file that *proto*, the model of the file *source*, reads its weights from and that `save` replaces or removes at *path*.
+
+    None where there is none, and where *path* is *source* itself.
+    """
+    if os.path.exists(path) and os.path.samefile(source, path):
+        return None
+    folder = os.path.dirname(os.path.abspath(source))
+    read_from = {os.path.realpath(os.path.join(folder, entry.value)) for entry in locations(proto)}
+    written = {*data_files(os.path.abspath(path)), f"{os.path.abspath(path)}.data"}
+    return next((file for file in sorted(written) if os.path.realpath(file) in read_from), None)
+
+
 def locations(proto: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
     """The entries of a model, main graph and bodies, that name files of weights."""
     graphs = [proto.graph]
