@@ -291,11 +291,18 @@ class TestQuantizeWeights(unittest.TestCase):
     def test_exclude(self):
         text = """agraph (float[2,64] x) => (float[2,64] z) {
             [first] y = MatMul(x, A)
-            [second] z = MatMul(y, B)
+            [turned] t = Transpose(B)
+            [second] z = MatMul(y, t)
         }"""
         model = built(text, A=drawn(64, 64), B=drawn(64, 64))
         model.graph.initializer[0].name = model.graph.node[0].input[1] = "layers[0].A"
-        for pattern, expected in (("layers[0].A", "B"), ("*.A", "B"), ("second", "layers[0].A"), ("f*", "B")):
+        for pattern, expected in (
+            ("layers[0].A", "B"),
+            ("*.A", "B"),
+            ("second", "layers[0].A"),
+            ("turned", "layers[0].A"),
+            ("f*", "B"),
+        ):
             with self.subTest(pattern):
                 report = QuantizationReport()
                 quantize_weights(model, exclude=[pattern], report=report)

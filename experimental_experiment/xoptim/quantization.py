@@ -263,7 +263,7 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         raise Kept("nothing reads it")
     if tensor.dtype not in BLOCK_DTYPES:
         raise Kept(f"onnxruntime multiplies no blocks of {tensor.dtype.name}")
-    called = [weight.name, *(reader.node.name or "" for reader in readers)]
+    called = [weight.name, *(node.name or "" for node in (*transposes, *(reader.node for reader in readers)))]
     if any(is_matched(called, pattern) for pattern in settings.exclude):
         raise Kept("it is excluded")
     ways: dict[tuple, list[Reader]] = {}
