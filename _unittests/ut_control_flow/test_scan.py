@@ -107,6 +107,29 @@ class TestScan(ControlFlowTestCase):
         ),
     }
 
+    def test_a_state_that_is_given_twice(self):
+        """torch.export takes both for one, and the body reads the wrong one: it is refused; a copy is exported."""
+
+        def again(copied):
+            return lambda s, x, h: scan(
+                lambda c, row: (c * 0.5 + row + h, c * 2), h.clone() if copied else h, x
+            )
+
+        def pair(copied):
+            return lambda s, x, h: scan(
+                lambda c, row: ((c[0] * 0.5 + c[1] + row, c[1] + 1), c[0] * 2),
+                (h, h.clone() if copied else h),
+                x,
+            )
+
+        for function in (again, pair):
+            with self.subTest(function.__name__):
+                message = "torch.export took the carry for another tensor that is given as the same object"
+                with self.assertRaisesRegex(ExportError, message) as caught:
+                    to_onnx(TwoInputs(function(False)), (X, H))
+                self.assertIn("give the scan a copy of its own: init=h.clone()", str(caught.exception))
+                self.export_and_compare(TwoInputs(function(True)), (X, H + 1))
+
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 

@@ -7,6 +7,7 @@ direction of torch's functions have become movedim and flip around the operator.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -37,6 +38,7 @@ def scan(op, combine_fn, init, xs, additional_inputs=()):
     """The carries come first among the results, then the stacked rows."""
     refuse_writes("the function", combine_fn)
     refuse_places(combine_fn, combine_fn.placeholders[len(init) : len(init) + len(xs)])
+    refuse_merged(combine_fn, [*init, *xs, *additional_inputs], len(init))
     wanted = fakes(combine_fn.results)
     given = fakes(combine_fn.placeholders)
     start = [as_value(op, item, fake) for item, fake in zip(init, wanted)]
@@ -69,6 +71,19 @@ def refuse_places(body: Body, rows: Sequence[torch.fx.Node]) -> None:
                     raise Untranslatable(
                         "as_strided of a row, from a place in the memory of all rows: clone the row before"
                     )
+
+
+def refuse_merged(body: Body, operands: Sequence[Any], carries: int) -> None:
+    """Raise Untranslatable when a carry starts with a tensor that the scan is given again, and the body does not read it.
+
+    torch.export (2.13) takes the two for one: the body reads what is given again, the same at each turn, instead of the carry.
+    """
+    for place, (operand, placeholder) in enumerate(zip(operands[:carries], body.placeholders)):
+        if not placeholder.users and any(operand is other for other in operands[place + 1 :]):
+            raise Untranslatable(
+                "torch.export took the carry for another tensor that is given as the same object",
+                "give the scan a copy of its own: init=h.clone()",
+            )
 
 
 @translates(higher_order.map_impl)
