@@ -127,7 +127,7 @@ class TestFiles(ModelCommandsTestCase):
         self.assertFalse(os.path.exists(out))
 
     def test_a_graph_that_shares_its_weights(self):
-        """A copy of it keeps them: `optimize` replaces the weights of the file that it writes."""
+        """A copy of it keeps them: what writes a file replaces, or removes, the weights that it had."""
         external = {"save_as_external_data": True, "location": "model.onnx.data", "size_threshold": 100}
         onnx.save(product(), self.model, **external)
         copied = self.path("copied.onnx")
@@ -135,6 +135,7 @@ class TestFiles(ModelCommandsTestCase):
         expected = self.output(copied)
         message = "'.*copied.onnx' reads its weights from '.*model.onnx.data', which belongs to '.*model.onnx': write to another file"
         self.fails(message, "optimize", copied, "-o", self.model)
+        self.fails(message, "lighten", copied, "-o", self.model, "--weights", self.path("weights.bin"))
         np.testing.assert_array_equal(self.output(copied), expected)
         self.succeeds("optimize", copied, "-o", self.path("other.onnx"))
         self.succeeds("optimize", self.model, "-o", self.model)

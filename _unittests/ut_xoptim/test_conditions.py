@@ -134,6 +134,21 @@ class TestModels(ExporterTestCase):
         "a mask of ones": (mask_of_ones, {"Sub", "Mul", "Cast"}),
     }
 
+    def test_a_condition_twice_beside_ones_with_more_axes(self):
+        """Rules that undo each other would not end."""
+        ones = torch.ones(1, 1, 1, 5, dtype=torch.bool)
+
+        class Model(torch.nn.Module):
+            def forward(self, x, c):
+                return torch.where(ones & c & c, x, -1e4)
+
+        def given(rows):
+            return torch.randn(1, 2, rows, 5), torch.rand(rows, 5) > 0.5
+
+        self.export_and_compare(
+            Model(), given(3), others=[given(7)], dynamic_shapes=({2: "rows"}, {0: "rows"})
+        )
+
     def test_same_as_eager(self):
         def given(batch, size):
             mask = torch.ones(batch, size, dtype=torch.int64)

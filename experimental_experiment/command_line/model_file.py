@@ -16,6 +16,7 @@ from experimental_experiment.helpers import subgraphs
 from experimental_experiment.protos import from_proto
 from experimental_experiment.reading import read
 from experimental_experiment.refusals import UNLOADED
+from experimental_experiment.torch_interpreter.files import lost_weights
 from experimental_experiment.whole import refuse_devices
 
 
@@ -73,6 +74,15 @@ def writable(path: str) -> str:
     except OSError as error:
         raise CommandError(str(error)) from error
     return path
+
+
+def refuse_lost_weights(source: str, model: onnx.ModelProto, output: str) -> None:
+    """Raise CommandError when the *model* of the file *source* reads weights that are replaced or removed when *output* is written."""
+    weights = lost_weights(source, model, output)
+    if weights is not None:
+        raise CommandError(
+            f"{source!r} reads its weights from {weights!r}, which belongs to {output!r}: write to another file"
+        )
 
 
 def session(model: onnx.ModelProto, path: str) -> onnxruntime.InferenceSession:

@@ -7,12 +7,12 @@ import argparse
 import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError
-from experimental_experiment.command_line.model_file import sound, to_ir, writable
+from experimental_experiment.command_line.model_file import refuse_lost_weights, sound, to_ir, writable
 from experimental_experiment.comparison import run_arrays, session
 from experimental_experiment.progress import Progress, Timed, terminal_progress
 from experimental_experiment.protos import MICROSOFT
 from experimental_experiment.refusals import REFUSALS
-from experimental_experiment.torch_interpreter.files import lost_weights, save
+from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite
 from experimental_experiment.xoptim.bisection import gap, random_feeds
@@ -75,11 +75,7 @@ def run(given: argparse.Namespace) -> int:
         options = OptimizationOptions(given.patterns)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    weights = lost_weights(given.model, proto, given.output)
-    if weights is not None:
-        raise CommandError(
-            f"{given.model!r} reads its weights from {weights!r}, which belongs to {given.output!r}: write to another file"
-        )
+    refuse_lost_weights(given.model, proto, given.output)
     model = to_ir(proto, given.model)
     opset = model.graph.opset_imports.get("", 1)
     if given.standard and opset < BLOCKS_SINCE:

@@ -17,7 +17,13 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.command_line.errors import CommandError, checked_seed, existing
-from experimental_experiment.command_line.model_file import all_graphs, sound, to_ir, writable
+from experimental_experiment.command_line.model_file import (
+    all_graphs,
+    refuse_lost_weights,
+    sound,
+    to_ir,
+    writable,
+)
 from experimental_experiment.torch_interpreter.files import locations, put_in_place, save, workplace
 
 ALIGNMENT = 64
@@ -61,6 +67,7 @@ def lighten(given: argparse.Namespace) -> int:
     output = os.path.abspath(writable(given.output))
     folder, name = os.path.split(output)
     location = location_of(given, model, folder, name)
+    refuse_lost_weights(given.model, model, output)
     base = os.path.dirname(os.path.abspath(given.model))
     count = total = 0
     with workplace(folder, name) as temporary:

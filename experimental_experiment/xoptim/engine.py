@@ -489,14 +489,14 @@ class Engine:
                 if value is None:
                     continue
                 producer, left = value.producer(), len(value.uses())
-                if producer is None:
-                    is_seen = left == 1 and value.const_value is not None  # its last reader may take it
+                if producer is None:  # the last reader of a weight may take it
+                    may_allow = left == 1 and value.const_value is not None
                 elif left:
-                    is_seen = self.reaches[producer][1] > 0
+                    may_allow = left <= FEW and self.reaches[producer][1] > 0
                 else:
+                    may_allow = False
                     nodes.append(producer)
-                    continue
-                if is_seen and 0 < left <= FEW:
+                if may_allow:
                     self.push(self.users_within_reach(value))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)

@@ -38,7 +38,7 @@ def scan(op, combine_fn, init, xs, additional_inputs=()):
     """The carries come first among the results, then the stacked rows."""
     refuse_writes("the function", combine_fn)
     refuse_places(combine_fn, combine_fn.placeholders[len(init) : len(init) + len(xs)])
-    refuse_merged(combine_fn, [*init, *xs, *additional_inputs], len(init))
+    refuse_merged(combine_fn, [*init, *additional_inputs], len(init))
     wanted = fakes(combine_fn.results)
     given = fakes(combine_fn.placeholders)
     start = [as_value(op, item, fake) for item, fake in zip(init, wanted)]
@@ -74,14 +74,15 @@ def refuse_places(body: Body, rows: Sequence[torch.fx.Node]) -> None:
 
 
 def refuse_merged(body: Body, operands: Sequence[Any], carries: int) -> None:
-    """Raise Untranslatable when a carry starts with a tensor that the scan is given again, and the body does not read it.
+    """Raise Untranslatable when a carry that the body does not read starts with a tensor that is another carry, or captured, too.
 
-    torch.export (2.13) takes the two for one: the body reads what is given again, the same at each turn, instead of the carry.
+    torch.export (2.13) takes such operands for one, and the body reads the last of them instead of the carry; whether it would have read
+    the carry cannot be told any more.
     """
     for place, (operand, placeholder) in enumerate(zip(operands[:carries], body.placeholders)):
         if not placeholder.users and any(operand is other for other in operands[place + 1 :]):
             raise Untranslatable(
-                "torch.export took the carry for another tensor that is given as the same object",
+                "torch.export may have taken a carry for another operand that is the same tensor",
                 "give the scan a copy of its own: init=h.clone()",
             )
 

@@ -30,6 +30,9 @@ LEAST = 2.0**-20
 ADDS_AXES = no("the constant adds axes")
 """Why a number beside a value stays, see `adds_no_axes`."""
 
+MISREAD = no("onnxruntime would make a norm of it that it refuses, or that loses an axis")
+"""Why a quotient is not written, see `is_misread_norm`."""
+
 
 @rule(P.Mul(x, P.Reciprocal(y)), set="default", special_values=False, looks_further=True)
 def mul_reciprocal(op, x, y, root):
@@ -40,10 +43,6 @@ def mul_reciprocal(op, x, y, root):
     if producer_of(y, "Sqrt") is not None and is_misread_norm(op, x, y, root.outputs[0]):
         return MISREAD
     return op.Div(x, y)
-
-
-MISREAD = no("onnxruntime would make a norm of it that it refuses, or that loses an axis")
-"""Why a quotient is not written, see `is_misread_norm`."""
 
 
 def is_misread_norm(op, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
