@@ -5,6 +5,8 @@ import functools
 import unittest
 from unittest import mock
 
+import onnx_ir as ir
+
 from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
 from experimental_experiment.xoptim import OptimizationOptions, optimize
 from experimental_experiment.xoptim.pattern import JUDGED
@@ -92,6 +94,35 @@ class TestReaders(RuleTestCase):
         self.assertEqual({"Where": 4, "And": 1, "Not": 1}, operators_of(text, "NotWhere"))
         both = negated(3, "Where(d, x0, z)").replace("n = Not(c)", "n = Not(c) d = Not(n)")
         self.assertEqual({"Where": 4}, operators_of(both, "NotWhere", "NotNot"))
+
+    def test_a_weight_that_all_layers_no_longer_read(self):
+        """Its readers are counted once for all of them: the work is linear."""
+        seen = {count: readers_seen(reshaped(count)) for count in (50, 200)}
+        self.assertLess(seen[200], 5 * seen[50], seen)
+
+
+def reshaped(count: int) -> str:
+    """A chain of Reshapes to two shapes, one of which nothing reads in the end."""
+    chain = " ".join(
+        f"a{k} = Reshape(x{k}, s) b{k} = Reshape(a{k}, t) x{k + 1} = Sin(b{k})" for k in range(count)
+    )
+    return f"""agraph (float[4] x0) => (float[2,2] x{count})
+    {{ s = Constant <value=int64[2]{{4,1}}> () t = Constant <value=int64[2]{{2,2}}> () {chain} }}"""
+
+
+def readers_seen(text: str) -> int:
+    """How many readers of values are looked at, each as often as it is."""
+    seen, uses = 0, ir.Value.uses
+
+    def counted(value):
+        nonlocal seen
+        found = uses(value)
+        seen += len(found)
+        return found
+
+    with mock.patch.object(ir.Value, "uses", counted):
+        optimize(parsed(text, 20), OptimizationOptions(["ReshapeReshape"]))
+    return seen
 
 
 def operators_of(text: str, *rules: str) -> collections.Counter:

@@ -283,6 +283,7 @@ class Engine:
         self.queue: collections.deque[ir.Node] = collections.deque()
         self.waiting: set[ir.Node] = set()  # those of the queue
         self.unsettled: dict[ir.Node, None] = {}  # where a rule declined that looks further than its pattern
+        self.left: dict[ir.Value, None] = {}  # weights that have lost a reader
         self.limit = 100
         self.op: Rewriter | None = None  # of the node looked at last, as long as it has written nothing
         self.may_tell_sizes = False
@@ -314,6 +315,7 @@ class Engine:
                 if len(applications) > before:
                     self.push(self.unsettled)
                     self.unsettled.clear()
+                    self.push_last_readers()
 
     def pending(self, walk: Collection[ir.Node], step: Callable[[], object]) -> Iterator[ir.Node]:
         """The nodes of the first walk, a *step* each, then those of the queue, which grows meanwhile."""
@@ -375,6 +377,13 @@ class Engine:
             if node not in unseen and node not in waiting:
                 waiting.add(node)
                 self.queue.append(node)
+
+    def push_last_readers(self) -> None:
+        """Look again at the last reader of a weight, which may take it; counted once for all that no longer read it: all layers may."""
+        for value in self.left:
+            if value.const_value is not None and len(value.uses()) == 1:
+                self.push(self.users_within_reach(value))
+        self.left.clear()
 
     def is_rewritten(self, root: ir.Node, members: Iterable[Candidate]) -> bool:
         """Whether one of the rules has replaced the results of a node."""
@@ -488,15 +497,14 @@ class Engine:
             for value in inputs:
                 if value is None:
                     continue
-                producer, left = value.producer(), len(value.uses())
-                if producer is None:  # the last reader of a weight may take it
-                    may_allow = left == 1 and value.const_value is not None
-                elif left:
-                    may_allow = left <= FEW and self.reaches[producer][1] > 0
-                else:
-                    may_allow = False
+                producer = value.producer()
+                if producer is None:
+                    self.left[value] = None
+                    continue
+                left = len(value.uses())
+                if not left:
                     nodes.append(producer)
-                if may_allow:
+                elif left <= FEW and self.reaches[producer][1] > 0:
                     self.push(self.users_within_reach(value))
         for graph, members in removed.items():  # together: each call looks at all outputs of the graph
             graph.remove(members)
