@@ -136,6 +136,9 @@ class TestFiles(ModelCommandsTestCase):
         message = "'.*copied.onnx' reads its weights from '.*model.onnx.data', which belongs to '.*model.onnx': write to another file"
         self.fails(message, "optimize", copied, "-o", self.model)
         self.fails(message, "lighten", copied, "-o", self.model, "--weights", self.path("weights.bin"))
+        light = self.path("light.onnx")
+        self.succeeds("lighten", copied, "-o", light)
+        self.fails(message, "unlighten", light, "--weights", copied, "-o", self.model)
         np.testing.assert_array_equal(self.output(copied), expected)
         self.succeeds("optimize", copied, "-o", self.path("other.onnx"))
         self.succeeds("optimize", self.model, "-o", self.model)

@@ -190,7 +190,11 @@ def unlighten(given: argparse.Namespace) -> int:
     if not removed:
         raise CommandError(f"{given.model!r} is not light: all its weights are in it")
     model = to_ir(light, given.model)
-    found = from_file(given.weights, removed) if given.weights else random_weights(removed, given.seed)
+    found = (
+        from_file(given.weights, removed, given.output)
+        if given.weights
+        else random_weights(removed, given.seed)
+    )
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.name in removed:
@@ -203,11 +207,13 @@ def unlighten(given: argparse.Namespace) -> int:
     return 0
 
 
-def from_file(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.TensorProtocol]:
-    """The weights that a file holds: that of ``lighten --weights``, or a model."""
+def from_file(path: str, removed: dict[str, onnx.TensorProto], output: str) -> dict[str, ir.TensorProtocol]:
+    """The weights that a file holds: that of ``lighten --weights``, or a model, which keeps them when *output* is written."""
     existing(path)
     if path.endswith(".onnx"):
-        return from_model(path, removed)
+        model = sound(path)
+        refuse_lost_weights(path, model, output)
+        return from_model(path, model, removed)
     folder, name = os.path.split(os.path.abspath(path))
     found, size = {}, os.path.getsize(path)
     for tensor in removed.values():
@@ -224,10 +230,12 @@ def from_file(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.T
     return found
 
 
-def from_model(path: str, removed: dict[str, onnx.TensorProto]) -> dict[str, ir.TensorProtocol]:
-    """The weights of a model, by their names."""
+def from_model(
+    path: str, model: onnx.ModelProto, removed: dict[str, onnx.TensorProto]
+) -> dict[str, ir.TensorProtocol]:
+    """The weights of the model of the file *path*, by their names."""
     base = os.path.dirname(os.path.abspath(path))
-    others = {tensor.name: tensor for tensor in weights(sound(path))}
+    others = {tensor.name: tensor for tensor in weights(model)}
     found = {}
     for name, tensor in removed.items():
         other = others.get(name)
