@@ -127,6 +127,24 @@ class TestBisection(unittest.TestCase):
         found = bisect(model, feeds, tolerance=1e-2, options=OptimizationOptions([neg_neg_as_next]))
         self.assertEqual(("NegNegAsNext", 2.0), (found.rule, found.difference))
 
+    def test_a_rule_after_which_the_model_does_not_run(self):
+        """What onnxruntime refuses when it runs, and when it loads the model."""
+
+        @rule(P.Sin(x))
+        def sin_of_another_size(op, x):
+            """A wrong rule."""
+            return op.Reshape(op.Tan(x), op.Add(op.Shape(x), 1))
+
+        @rule(P.Sin(x))
+        def sin_from_nowhere(op, x):
+            """A wrong rule."""
+            return op.Sin(x, domain="nowhere")
+
+        model = parsed("agraph (float[N] x) => (float[M] y) { a = Sin(x) y = Neg(a) }")
+        for wrong in (sin_of_another_size, sin_from_nowhere):
+            found = bisect(model, drawn(model), options=OptimizationOptions([wrong]))
+            self.assertEqual((wrong.name, 0, float("inf")), (found.rule, found.position, found.difference))
+
     def test_differences_of_sequences_and_maps(self):
         a = np.array([1, 2], np.float32)
         wrong = float("inf")

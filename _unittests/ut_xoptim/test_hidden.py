@@ -1,5 +1,6 @@
 """Sizes that onnx's inference would know wrongly, and those that it knows in bodies."""
 
+import itertools
 import unittest
 
 import numpy as np
@@ -134,6 +135,23 @@ class TestNamesOfParts(InferenceTestCase):
             "agraph (float[N] x) => (float[A] y) { s = Exp(x) n = Slice<starts=[0], ends=[2]>(s) y = Neg(n) }"
         )
         self.assertEqual(["Exp", "Slice", "Neg"], operators(self.same(text, *self.FEEDS, opset=9)))
+
+
+class TestNegativeAxes(InferenceTestCase):
+    """Before opset 11, inference keeps the axes that a Squeeze names from the last one on, and puts those of an Unsqueeze last."""
+
+    def test_they_are_those_of_the_runtime(self):
+        x = np.arange(24, dtype=np.float32).reshape(2, 6, 2)
+        cases = {
+            "Squeeze": "a, b = Split<axis=2>(x) s = Squeeze<axes=[-1]>(a) y = Unsqueeze<axes=[0]>(s)",
+            "Unsqueeze": "a = Exp(x) s = Unsqueeze<axes=[-2]>(a) y = Unsqueeze<axes=[0]>(s)",
+            "a Squeeze of an Unsqueeze": "a = Unsqueeze<axes=[-2]>(x) b = Exp(a) y = Squeeze<axes=[-2]>(b)",
+        }
+        for (name, nodes), opset in itertools.product(cases.items(), (9, 10, 11)):
+            for is_inferred in (False, True):
+                with self.subTest(f"{name}, opset {opset}, {is_inferred}"):
+                    text = f"agraph (float[2,6,2] x) => (float[] y) {{ {nodes} }}"
+                    self.same(text, {"x": x}, opset=opset, is_inferred=is_inferred)
 
 
 class TestBackwardsToTheLargestInteger(InferenceTestCase):

@@ -34,6 +34,12 @@ class TestMicrosoftRotaryEmbedding(RuleTestCase):
         text = graph(tables=tables, inputs=GRAPH.replace("B,2,S,4", "B,S,2,4"))
         self.assert_becomes(text, [*self.ROTARY[:-1], "Reshape", "RotaryEmbedding", "Reshape"])
 
+    def test_axes_that_are_attributes(self):
+        """As an Unsqueeze tells them before opset 13, where the rule has no Squeeze to write."""
+        tables = TABLES.replace("Unsqueeze (c, one)", "Unsqueeze <axes=[1]> (c)")
+        tables = tables.replace("Unsqueeze (s, one)", "Unsqueeze <axes=[1]> (s)")
+        self.assert_stays(graph(tables=tables), opset=12)
+
     def test_neighbours(self):
         expected = ["Unsqueeze", "Squeeze", *self.ROTARY]
         self.assert_becomes(graph(NEIGHBOURS, DOUBLED), expected)

@@ -85,8 +85,16 @@ TO_THE_END = frozenset((2**31 - 1, 2**63 - 1))
 """Ends of slices that onnxruntime takes for the end of an axis in either direction: backwards, before the first element."""
 
 
-INFERRED_SINCE = {"GreaterOrEqual": 16, "LessOrEqual": 16, "Reshape": 14, "Slice": 11}
-"""Operators whose first versions infer no rank, or names of sizes that are cut, and the version that does not, which says the same otherwise."""
+INFERRED_SINCE = {
+    "GreaterOrEqual": 16,
+    "LessOrEqual": 16,
+    "Reshape": 14,
+    "Slice": 11,
+    "Squeeze": 11,
+    "Unsqueeze": 11,
+}
+"""Operators whose first versions infer no rank, names of sizes that are cut, or other sizes for negative axes, which runtimes take in all versions; and
+the version that does not, which says the same otherwise."""
 
 
 COMPARED = frozenset(

@@ -17,6 +17,7 @@ from experimental_experiment.comparison import SHORT, elements, run_arrays, sess
 from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.protos import from_proto, load
 from experimental_experiment.reading import read
+from experimental_experiment.refusals import UNLOADED
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions
@@ -33,7 +34,7 @@ class Culprit:
             that are shared, nodes that are removed.
         node: name of the node that it replaced.
         position: the number of rewritings before it; ``stop_after=position`` is right, ``position + 1`` is not.
-        difference: the largest difference of an output, see `array_gap`.
+        difference: the largest difference of an output, see `array_gap`; inf when onnxruntime refuses the optimized model.
     """
 
     rule: str
@@ -66,13 +67,17 @@ def bisect(
     options = options or OptimizationOptions()
     expected = results(model, feeds)
     report = Report()
-    after, within = gap(expected, results(optimized(model, options, report), feeds), tolerance)
+
+    def compared(position: int | None, report: Report | None = None) -> tuple[float, bool]:
+        stopped = optimized(model, dataclasses.replace(options, stop_after=position), report)
+        try:
+            return gap(expected, results(stopped, feeds), tolerance)
+        except UNLOADED:  # the model that was given ran on these feeds
+            return UNLIKE
+
+    after, within = compared(options.stop_after, report)
     if within:
         return None
-
-    def compared(position: int) -> tuple[float, bool]:
-        stopped = optimized(model, dataclasses.replace(options, stop_after=position))
-        return gap(expected, results(stopped, feeds), tolerance)
 
     first, within = compared(0)
     if not within:

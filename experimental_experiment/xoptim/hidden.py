@@ -2,7 +2,8 @@
 constants of the graphs around them, as it looks for constants in the body alone.
 
 Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0. In opset 10, what a Slice leaves of an axis
-has the name of all of it. A Slice backwards to the largest integer is empty, where onnxruntime goes to the first element.
+has the name of all of it. A Slice backwards to the largest integer is empty, where onnxruntime goes to the first element. Before opset 11, a
+Squeeze of negative axes keeps them, and an Unsqueeze puts them last.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def hidden(nodes: Mapping[ir.Node, int], follows: bool) -> Iterator[list[ir.Node
 
 def is_hidden(node: ir.Node, opset: int, follows: bool = True) -> bool:
     """Whether inference is not shown a node."""
-    return is_refused(node) or keeps_names(node, opset) or is_empty(node) or (follows and is_misread(node))
+    if is_refused(node) or keeps_names(node, opset) or is_empty(node) or has_negative_axes(node, opset):
+        return True
+    return follows and is_misread(node)
 
 
 def keeps_names(node: ir.Node, opset: int) -> bool:
@@ -67,6 +70,13 @@ def keeps_names(node: ir.Node, opset: int) -> bool:
         return False
     data = node.inputs[0]
     return data is None or data.shape is None or not data.shape.is_static()
+
+
+def has_negative_axes(node: ir.Node, opset: int) -> bool:
+    """Whether inference takes the axes of a Squeeze or an Unsqueeze otherwise than runtimes do."""
+    if opset >= 11 or node.op_type not in ("Squeeze", "Unsqueeze") or node.domain:
+        return False
+    return min(attribute_of(node, "axes", []), default=0) < 0
 
 
 def is_empty(node: ir.Node) -> bool:

@@ -29,6 +29,7 @@ from experimental_experiment.xoptim.graphs import (
     share_expressions,
 )
 from experimental_experiment.xoptim.hidden import (
+    has_negative_axes,
     has_type,
     hidden,
     is_empty,
@@ -253,11 +254,11 @@ def size_names_of(values: Iterable[ir.Value]) -> set[str]:
 def forget_kept_names(nodes: Sequence[ir.Node], opset: int) -> None:
     """Where inference may have given a part of an axis the name of all of it, sizes of a file have no names from now on.
 
-    Where it may have taken for empty what is not, there are no sizes either.
+    Where it may have taken for empty what is not, or axes for others, there are no sizes either.
     """
     slices = [node for node in nodes if node.op_type == "Slice"]
     parts = [node.outputs[0] for node in slices if keeps_names(node, opset)]
-    is_wrong = any(map(is_empty, slices))
+    is_wrong = any(map(is_empty, slices)) or any(has_negative_axes(node, opset) for node in nodes)
     if parts or is_wrong:
         values = [value for node in nodes for value in node.outputs]
         forget_sizes(values, lambda size: is_wrong or not isinstance(size, int))

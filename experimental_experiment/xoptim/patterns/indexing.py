@@ -21,7 +21,7 @@ from experimental_experiment.xoptim.patterns.positions import MOST_ELEMENTS, REA
 from experimental_experiment.xoptim.patterns.reshaping import RESHAPES
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
-from experimental_experiment.xoptim.spans import axis_of
+from experimental_experiment.xoptim.spans import axis_of, told_axes
 
 x, rows, columns, index = var("x"), var("rows"), var("columns"), var("index")
 
@@ -176,7 +176,7 @@ def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | No
     inner = spread(op, node.inputs[0], reach - 1)
     if inner is None or node.op_type == "Expand":
         return inner
-    added, width = ints_of(node.inputs[1]), len(value.shape)
+    added, width = told_axes(node), len(value.shape)
     if added is None:
         return None
     kept = [axis for axis in range(width) if axis not in {item % width for item in added}]

@@ -26,6 +26,7 @@ from experimental_experiment.xoptim.pattern import (
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of, uniform
 from experimental_experiment.xoptim.rules import again, no, once_more, rule
 from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, is_same, same_sizes
+from experimental_experiment.xoptim.spans import told_axes
 
 x, a, b, mask, bias = var("x"), var("a"), var("b"), var("mask"), var("bias")
 
@@ -257,7 +258,7 @@ def is_unsqueezed_in_front(node: ir.Node) -> bool:
     """Whether a node is an Unsqueeze that leaves the last axis where it is."""
     if node.op_type != "Unsqueeze" or node.outputs[0].shape is None:
         return False
-    axes, last = ints_of(node.inputs[1]), len(node.outputs[0].shape) - 1
+    axes, last = told_axes(node), len(node.outputs[0].shape) - 1
     return axes is not None and not {-1, last} & set(axes)
 
 
@@ -289,9 +290,11 @@ def begins_alike(node: ir.Node) -> bool:
     """Whether each row of a result begins as one of its first input does."""
     if node.op_type == "Trilu":
         return not attribute_of(node, "upper", 1) and first_diagonal(node) >= 0
-    if node.op_type == "Slice":
-        return set(ints_of(node.inputs[1]) or [1]) == {0} and (
-            len(node.inputs) < 5 or min(ints_of(node.inputs[4]) or [0]) > 0
+    if node.op_type == "Slice":  # of attributes before opset 10
+        return (
+            len(node.inputs) > 1
+            and set(ints_of(node.inputs[1]) or [1]) == {0}
+            and (len(node.inputs) < 5 or min(ints_of(node.inputs[4]) or [0]) > 0)
         )
     return node.op_type in ("Expand", "Identity") or is_unsqueezed_in_front(node)
 
@@ -330,7 +333,7 @@ def is_along_last(keys: ir.Value) -> bool:
         node = producer_of(keys)
         if node is None or node.op_type == "Range":
             return node is not None
-        axes = ints_of(node.inputs[1]) if node.op_type == "Unsqueeze" else None
+        axes = told_axes(node) if node.op_type == "Unsqueeze" else None
         if axes is None or keys.shape is None or len(keys.shape) - 1 in axes or -1 in axes:
             return False
         keys = node.inputs[0]

@@ -15,7 +15,7 @@ from experimental_experiment.xoptim.elementwise import BINARY
 from experimental_experiment.xoptim.pattern import P, attribute_of, constant_of, ints_of, number_of, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import broadcast, listed, same_sizes
-from experimental_experiment.xoptim.spans import spans_of
+from experimental_experiment.xoptim.spans import spans_of, told_axes
 
 x, y, shape = var("x"), var("y"), var("shape")
 
@@ -238,7 +238,7 @@ def follow(value: ir.Value, reach: int = REACH) -> bool:
     if node.op_type == "Expand":
         return inner[-1] == value.shape[-1] and follow(node.inputs[0], reach - 1)
     if node.op_type == "Unsqueeze":
-        axes = ints_of(node.inputs[1])
+        axes = told_axes(node)
         return (
             axes is not None
             and not {-1, len(value.shape) - 1} & set(axes)

@@ -24,7 +24,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.rules import no, rule
 from experimental_experiment.xoptim.shapes import is_same, same_shape_of_elements, same_sizes, shape_after
-from experimental_experiment.xoptim.spans import span_along
+from experimental_experiment.xoptim.spans import span_along, told_axes
 
 x, cos, sin = var("x"), var("cos"), var("sin")
 FIRST = P.Slice(x, ..., name="first") | P.Split(x, ..., name="first")
@@ -223,7 +223,7 @@ def each_once(op, table: ir.Value, once: Callable, reach: int = 8) -> ir.Value |
         part = each_once(op, node.inputs[0], once, reach - 1)
         return part if part is None else op.emit(node.op_type, [part], attributes_of(node))
     if node.op_type == "Unsqueeze" and table.shape is not None:
-        axes = ints_of(node.inputs[1])
+        axes = told_axes(node)
         part = each_once(op, node.inputs[0], once, reach - 1)
         moves_last = axes is None or -1 in axes or len(table.shape) - 1 in axes
         return None if part is None or moves_last else op.Unsqueeze(part, axes)
