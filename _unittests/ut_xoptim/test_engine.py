@@ -498,6 +498,23 @@ class TestEngine(unittest.TestCase):
             optimize(target, OptimizationOptions(None))
         self.assertEqual([[3], [3], [3]], [list(node.outputs[0].shape) for node in target.graph])
 
+    def test_a_number_that_a_rule_tells_is_kept(self):
+        """The name that it has as a size of the input says less: another rule asks for the number."""
+        model = parsed(
+            """agraph (float[M,2,N,M] x) => (float[A,B,C,D] y) {
+            flat = Constant <value=int64[3]{10,3,5}> () one = Constant <value=int64[1]{1}> () ten = Constant <value=int64[1]{10}> ()
+            five = Constant <value=int64[1]{5}> () two = Constant <value=int64[1]{2}> ()
+            r = Reshape (x, flat) t = Transpose <perm=[0,2,1]> (r) s = Shape (x) n = Gather (s, two)
+            shape = Concat <axis=0> (one, ten, five, n) y = Reshape (t, shape) }"""
+        )
+        optimized, again = optimize(model), Report()
+        self.assertEqual(["Reshape", "Transpose"], operators(optimized))
+        optimize(optimized, report=again)
+        self.assertEqual([], again.applications)
+        feeds = {"x": np.arange(150, dtype=np.float32).reshape(5, 2, 3, 5)}
+        for a, b in zip(*(session(item).run(None, feeds) for item in (model, optimized))):
+            np.testing.assert_array_equal(a, b)
+
     def test_a_node_whose_result_becomes_an_output_has_its_shape(self):
         text = """n = Reshape(x, d) t = Transpose<perm=[0, 2, 1]>(n) l = LogSoftmax<axis=2>(t) r = Transpose<perm=[0, 2, 1]>(l)
             s = Shape(x) b = Reshape(r, s) y = Identity(b)"""

@@ -40,6 +40,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Declined, Rule, no, rule
+from experimental_experiment.xoptim.shapes import joined_shape
 
 BUDGET = 20
 """Rewritings for each node of the model, on average, before a rule is said not to end."""
@@ -434,7 +435,7 @@ class Engine:
             if old.is_graph_output():
                 new = self.as_output(op, old, new)
             elif new.shape is None or (old.shape is not None and new.producer() in op.written):
-                new.shape = old.shape
+                new.shape = joined_shape(old.shape, new.shape)
             if new.shape is not shape and new.producer() is not None:
                 self.push([new.producer()])  # rules may ask for the shape that it has now
             if new.type is None:
@@ -452,7 +453,7 @@ class Engine:
         if not may_be_output(new, op.graph):
             new = op.copy(new)
         old.name, new.name = self.context.names.unique(f"{old.name}_replaced"), old.name
-        new.type, new.shape = old.type or new.type, old.shape or new.shape
+        new.type, new.shape = old.type or new.type, joined_shape(old.shape, new.shape)
         new.metadata_props.update(old.metadata_props)
         new.doc_string = old.doc_string
         if ANNOTATION in old.meta:

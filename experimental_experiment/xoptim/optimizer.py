@@ -42,6 +42,7 @@ from experimental_experiment.xoptim.hidden import (
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
+from experimental_experiment.xoptim.shapes import is_open
 from experimental_experiment.xoptim.validity import check_arguments, check_nodes, check_rules, title
 from experimental_experiment.xoptim.weights import compute_weights
 
@@ -304,11 +305,6 @@ def has_open_sizes(graph: ir.Graph, new: Container[ir.Node]) -> bool:
 def open_sizes(value: ir.Value) -> float:
     """How many sizes of a value have no name, infinity when their number is unknown."""
     return float("inf") if value.shape is None else sum(map(is_open, value.shape))
-
-
-def is_open(size: int | ir.SymbolicDim) -> bool:
-    """Whether a size has no name but the one that onnx's inference makes up."""
-    return not isinstance(size, int) and (size.value is None or size.value.startswith("unk__"))
 
 
 def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:

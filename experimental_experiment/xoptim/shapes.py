@@ -20,6 +20,26 @@ def is_same(a: Size, b: Size) -> bool:
     return a.value is not None and a.value == b.value
 
 
+def is_open(size: int | ir.SymbolicDim) -> bool:
+    """Whether a size has no name but the one that onnx's inference makes up."""
+    return not isinstance(size, int) and (size.value is None or size.value.startswith("unk__"))
+
+
+def joined_shape(old: ir.Shape | None, new: ir.Shape | None) -> ir.Shape | None:
+    """The *old* shape of a value, with the sizes of the *new* one where it tells more: a number is more than a name, a name than none."""
+    if old is None or new is None or len(old) != len(new):
+        return new if old is None else old
+    sizes = [told(a, b) for a, b in zip(old.dims, new.dims)]
+    return old if sizes == list(old.dims) else ir.Shape(sizes)
+
+
+def told(a: Size, b: Size) -> Size:
+    """The one of two sizes that tells more."""
+    if isinstance(a, int) or isinstance(b, int):
+        return a if isinstance(a, int) else b
+    return b if is_open(a) else a
+
+
 def same_sizes(a: Sequence[Size] | None, b: Sequence[Size] | None) -> bool:
     """Whether two shapes are known to be equal."""
     return a is not None and b is not None and len(a) == len(b) and all(map(is_same, a, b))
