@@ -81,6 +81,32 @@ class TestArithmetic(RuleTestCase):
                         f"agraph ({inputs}) => (float{shape} y) {{ {nodes} }}", expected, rule=rule
                     )
 
+    def test_constants_of_several_elements(self):
+        cases = {
+            "FactorOnes": ("1,1,1,1", "Mul(x, c)", "Mul(c, x)", "Div(x, c)"),
+            "TermZeros": ("0,0,0,0", "Add(x, c)", "Add(c, x)", "Sub(x, c)"),
+        }
+        for rule, (elements, *results) in cases.items():
+            number = elements[0]
+            other = {"FactorOnes": "y = Div(c, x)", "TermZeros": "y = Sub(c, x)"}[rule]
+            for result in results:
+                text = f"agraph (float[N,2,2] x) => (float[N,2,2] y) {{ c = Constant<value=float[2,2] {{{elements}}}>() s = {result} y = Neg(s) }}"
+                self.assert_becomes(text, ["Neg"], rule=rule)
+                self.assert_stays(text.replace(elements, f"{elements[:-1]}2"), rule=rule)
+                self.assert_stays(text.replace("[N,2,2]", "[1,2]", 1).replace("[N,2,2]", "[2,2]"), rule=rule)
+                self.assert_stays(text.replace("s = " + result + " y = Neg(s)", other), rule=rule)
+                vector = text.replace(elements, elements[:3]).replace("float[2,2]", "float[2]")
+                self.assert_stays(vector, rule=rule)
+                self.assert_becomes(vector.replace("[N,2,2]", "[2]"), ["Neg"], rule=rule)
+                shown = f"agraph (float[N] x) => (float[N] y, float[N] z) {{ f = Constant<value=float {{{number}}}>() n = Shape(x) c = Expand(f, n) y = {result} z = Sin(c) }}"
+                self.assert_optimized(shown, ["Shape", "Expand", "Identity", "Sin"], fires=True, rule=rule)
+                self.assert_stays(
+                    shown.replace("n = Shape(x)", "n = Constant<value=int64[1] {3}>()").replace(
+                        "float[N] y, float[N]", "float[3] y, float[3]"
+                    ),
+                    rule=rule,
+                )
+
     def test_axes_of_the_constant_are_added(self):
         cases = {
             "FactorOne": "ones = Constant <value = float[1,1] {1}> () m = Mul(ones, x) y = Relu(m)",

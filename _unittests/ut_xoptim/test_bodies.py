@@ -65,7 +65,7 @@ class TestBodies(unittest.TestCase):
             self.assertNotIn("Reshape", outer + inner)
 
     def test_shapes_around_are_read(self):
-        constants = f"{WEIGHTS}, float[1,1] one = {{1}}"
+        constants = f"{WEIGHTS}, float[1,1] one = {{3}}"
         around, nodes = "e = Exp(x) sizes = Shape(e)", "f = Expand(one, sizes) t = Mul(f, e)"
         outer, inner = self.optimized(around, nodes, constants=constants)
         self.assertEqual((["Exp", "Loop"], ["Identity", "Mul", "Sub"]), (outer, inner))

@@ -19,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.rules import Declined, computes, no, rule
-from experimental_experiment.xoptim.shapes import adds_no_axes
+from experimental_experiment.xoptim.shapes import adds_no_axes, has_shape_of
 
 x, y = var("x"), var("y")
 a, b = const("a"), const("b")
@@ -112,6 +112,34 @@ def factor_one(op, x, node):
 def term_zero(op, x, node):
     """x + 0 and x - 0 are x."""
     return with_axes(op, x, node)
+
+
+def constant_or_shown(name: str):
+    """A constant, or an Expand of one that others may read too."""
+    return const(name) | P.Expand(const(name), var("shape"), name="expand", shared=True)
+
+
+@rule(P.one_of("Mul", "Div")(x, constant_or_shown("ones"), name="node"), set="default")
+def factor_ones(op, x, ones, expand, node):
+    """x * ones and x / ones are x, where the ones have as many axes or two: a vector is the scale of a norm."""
+    return x if changes_nothing(x, ones, expand, node, 1) else None
+
+
+@rule(P.one_of("Add", "Sub")(x, constant_or_shown("zeros"), name="node"), set="default", special_values=False)
+def term_zeros(op, x, zeros, expand, node):
+    """x + zeros and x - zeros are x, where the zeros have as many axes or two: a vector is the bias of a layer."""
+    return x if changes_nothing(x, zeros, expand, node, 0) else None
+
+
+def changes_nothing(
+    x: ir.Value, constant: ir.Value, expand: ir.Node | None, node: ir.Node, number: int
+) -> bool:
+    """Whether a constant beside *x* holds nothing but a number, and the result has the shape of *x*."""
+    tensor = constant_of(constant)
+    if not has_shape_of(x, node) or (expand is None and len(tensor.shape) < min(2, len(x.shape))):
+        return False
+    array = tensor.numpy()
+    return bool(array.size and array.flat[0] == number and (array == number).all())
 
 
 # ---- constants that meet

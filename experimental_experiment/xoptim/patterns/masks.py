@@ -128,16 +128,6 @@ def is_chosen_by(user: ir.Node, index: int) -> bool:
     return is_of(user, "Where") and index == 0 and has_shape_of(user.inputs[2], user)
 
 
-@rule(P.Add(x, const("bias"), name="node"), set="default", special_values=False)
-def add_zeros(op, x, bias, node):
-    """x + zeros is x."""
-    tensor = constant_of(bias)
-    if len(tensor.shape) < 2 or not has_shape_of(x, node):
-        return None
-    array = tensor.numpy()
-    return x if array.size and not array.flat[0] and not array.any() else None
-
-
 @rule(P.Mul(P.Cast(P.Not(mask)), const("factor")), set="default", special_values=False)
 def closed_times_number(op, mask, factor):
     """A number where a mask is false and 0 elsewhere, as torch.onnx.export writes what is added to scores, is Where(mask, 0, number)."""
