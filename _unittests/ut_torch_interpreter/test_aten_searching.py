@@ -67,6 +67,9 @@ class TestSearching(ExporterTestCase):
         self.assertEqual(3, sum(node.op_type == "Loop" for node in model.graph.node))
         model = self.assert_same_as_eager(places, *given(300, 2, 3), dynamic=False)
         self.assertNotIn("Loop", {node.op_type for node in model.graph.node})
+        for length, loops in ((16, 0), (17, 3)):
+            model = self.assert_same_as_eager(places, *given(length, 3000), dynamic=False)
+            self.assertEqual(loops, sum(node.op_type == "Loop" for node in model.graph.node))
 
 
 if __name__ == "__main__":

@@ -189,6 +189,41 @@ class TestComputedWeights(unittest.TestCase):
         weight.CopyFrom(onnx.numpy_helper.from_array(array, "w"))
         self.assert_optimized(model, ["Add"])
 
+    def test_convolutions_and_scattering(self):
+        functional = torch.nn.functional
+
+        class Model(torch.nn.Module):
+            def __init__(self, function):
+                super().__init__()
+                self.function = function
+                self.weight = torch.nn.Parameter(torch.randn(6, 6))
+                self.kernel = torch.nn.Parameter(torch.randn(2, 1, 3, 3))
+                self.register_buffer("index", torch.tensor([0, 2, 2, 5, 1, 0]))
+
+            def forward(self, x):
+                return x @ self.function(self.weight, self.kernel, self.index)
+
+        cases = {
+            "Conv": lambda w, k, i: functional.conv2d(w[None, None], k, padding=1)[0, 0],
+            "ConvTranspose": lambda w, k, i: functional.conv_transpose2d(w[None, None], k[:1], padding=1)[
+                0, 0
+            ],
+            "a sum": lambda w, k, i: w.index_add(0, i, w),
+            "a maximum": lambda w, k, i: w.scatter_reduce(0, i[None].expand(6, 6), w, "amax"),
+            "elements": lambda w, k, i: w.scatter(1, i[:, None], 1.0),
+            "rows": lambda w, k, i: w.index_put((i[:2],), w[:2]),
+        }
+        x = torch.randn(4, 6)
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+            for name, function in cases.items():
+                with self.subTest(name, dtype=dtype):
+                    model = Model(function).to(dtype).eval()
+                    exported = to_onnx(model, (x.to(dtype),))
+                    self.assertEqual(["MatMul"], operators(exported))
+                    (found,) = session(exported).run(None, {"x": x.to(dtype).numpy()})
+                    expected = model(x.to(dtype)).detach().numpy()
+                    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
     def test_what_onnxruntime_does_not_compute(self):
         """A dtype without a kernel, an operator set that it does not load."""
         nodes = "p = AveragePool <kernel_shape=[3]> (w) y = Add (x, p)"

@@ -39,8 +39,8 @@ COMPUTED = FOLDED | frozenset(
 """Operators that are computed, as often as their results are read."""
 
 RUN = frozenset(
-    "ArgMax ArgMin AveragePool BatchNormalization Gelu GridSample GroupNormalization HardSwish InstanceNormalization LayerNormalization LogSoftmax "
-    "MaxPool ReduceLogSumExp Resize Softmax TopK".split()
+    "ArgMax ArgMin AveragePool BatchNormalization Conv ConvTranspose Gelu GridSample GroupNormalization HardSwish InstanceNormalization "
+    "LayerNormalization LogSoftmax MaxPool ReduceLogSumExp Resize ScatterElements ScatterND Softmax TopK".split()
 )
 """Others, which onnxruntime computes, as it does when it loads a model: numpy needs minutes for the positions of a vision transformer, and
 onnx.reference gives NaN for the logarithm of a sum of nothing, other indices among NaN, mixes the statistics of a BatchNormalization before
