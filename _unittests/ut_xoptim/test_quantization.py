@@ -40,6 +40,7 @@ class TestQuantization(RuleTestCase):
             ("uint8", "d = DequantizeLinear<axis=1>(x, v, w) t = Transpose(d) y = QuantizeLinear<axis=1>(t, v, w)"),
             ("uint8", "d = DequantizeLinear(x, s, z) t = Transpose(d) y = QuantizeLinear(t, s)"),
             ("uint8", "d = DequantizeLinear(x, s) t = Transpose(d) y = QuantizeLinear(t, s, z)"),
+            ("int8", "i = Constant<value=int8{3}>() d = DequantizeLinear(x, s, i) t = Transpose(d) y = QuantizeLinear(t, s, i)"),
         ],
     }  # fmt: skip
 
@@ -57,6 +58,33 @@ class TestQuantization(RuleTestCase):
                     results = ", ".join([f"{dtype}[2,2] y", *more])
                     text = f"agraph ({dtype}[2,2] x) => ({results}) {{ {NUMBERS} {BOTH} {nodes} }}"
                     self.assert_stays(text, rule=rule)
+
+    def test_sizes_of_what_is_dequantized(self):
+        """onnxruntime knows these Gathers of a Shape: it asks for no shape of floats, and multiplies integers."""
+        scales = "s = Constant<value=float{0.037}>() z = Constant<value=uint8{3}>() first = Constant<value=int64{0}>() last = Constant<value=int64[1]{8}>()"
+        nodes = """q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) sizes = Shape(d) n = Gather(sizes, first)
+            axis = Constant<value=int64[1]{0}>() one = Unsqueeze(n, axis) second = Constant<value=int64[1]{1}>() m = Gather(sizes, second)
+            joined = Concat<axis=0>(one, m, last) y = Reshape(d, joined)"""
+        text = f"agraph (float[A,B,4,2] x) => (float[A,B,8] y) {{ {scales} {nodes} }}"
+        for rule in ("UnsqueezedGather", "GatherOfNeighbours"):
+            self.assert_stays(text, rule=rule)
+        plain = text.replace("d = DequantizeLinear(q, s, z)", "d = Relu(x)").replace(
+            "q = QuantizeLinear(x, s, z)", ""
+        )
+        for rule in ("UnsqueezedGather", "GatherOfNeighbours"):
+            report = self.assert_optimized(
+                plain,
+                [
+                    *(
+                        "Relu Shape Gather Gather Concat Reshape"
+                        if rule == "UnsqueezedGather"
+                        else "Relu Shape Gather Unsqueeze Slice Concat Reshape"
+                    ).split()
+                ],
+                fires=True,
+                rule=rule,
+            )
+            self.assertEqual(1, len(report.applications))
 
     def test_all_bytes_come_back(self):
         """Also for scales whose products round."""
