@@ -154,6 +154,52 @@ class TestNegativeAxes(InferenceTestCase):
                     self.same(text, {"x": x}, opset=opset, is_inferred=is_inferred)
 
 
+class TestOperatorsOfOnnxruntime(unittest.TestCase):
+    """ONNX's inference does not know them: sizes of what they give are known from what they read."""
+
+    CASES = {
+        "SkipLayerNormalization": "h = com.microsoft.SkipLayerNormalization(x, x, w, w)",
+        "SkipSimplifiedLayerNormalization": "h = com.microsoft.SkipSimplifiedLayerNormalization(x, x, w)",
+        "SimplifiedLayerNormalization": "h = SimplifiedLayerNormalization(x, w)",
+        "BiasGelu": "h = com.microsoft.BiasGelu(x, w)",
+        "FastGelu": "h = com.microsoft.FastGelu(x, w)",
+        "QuickGelu": "h = com.microsoft.QuickGelu(x)",
+        "Gelu": "h = com.microsoft.Gelu(x)",
+        "Attention": "h = com.microsoft.Attention<num_heads=2>(x, square, long)",
+    }
+    WIDER = "h = com.microsoft.Attention<num_heads=2, qkv_hidden_sizes=[4,4,16]>(x, square, long)"
+
+    def optimized(self, node, width):
+        """Heads of what the node gives, of as many positions as it has."""
+        heads = width // 4
+        text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g (float[N,S,8] x) => (float[N,{heads},S,4] y)
+            <int64 zero={{0}}, int64 one={{1}}, int64[1] first={{0}}, int64[2] last={{{heads},4}}> {{ {node}
+            s = Shape(h) n = Gather(s, zero) l = Gather(s, one) batch = Unsqueeze(n, first) length = Unsqueeze(l, first)
+            sizes = Concat<axis=0>(batch, length, last) r = Reshape(h, sizes) y = Transpose<perm=[0,2,1,3]>(r) }}"""
+        model = onnx.parser.parse_model(text)
+        random = np.random.default_rng(0)
+        for name, shape in {"w": (8,), "square": (8, 24), "long": (24,)}.items():
+            array = random.normal(size=shape).astype(np.float32)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+        optimized = optimize(model)
+        for sizes in ((2, 3, 8), (1, 5, 8)):
+            feeds = {"x": random.normal(size=sizes).astype(np.float32)}
+            for a, b in zip(*(session(item).run(None, feeds) for item in (model, optimized))):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        return [(node.domain, node.op_type) for node in optimized.graph.node]
+
+    def test_the_shape_of_the_first_input(self):
+        for name, node in self.CASES.items():
+            with self.subTest(name):
+                domain = "com.microsoft" if "com.microsoft" in node else ""
+                self.assertEqual(
+                    [(domain, name), ("", "Reshape"), ("", "Transpose")], self.optimized(node, 8)
+                )
+
+    def test_another_width(self):
+        self.assertIn(("", "Shape"), self.optimized(self.WIDER, 16))
+
+
 class TestBackwardsToTheLargestInteger(InferenceTestCase):
     """onnxruntime takes the elements back to the first one where ONNX's text, inference and numpy take none."""
 

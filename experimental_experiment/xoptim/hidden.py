@@ -38,23 +38,51 @@ FOLLOWED = frozenset(
 IN_A_ROW = frozenset(("Add", "Concat", "Mul", "Slice", "Sub"))
 """Operators whose results inference takes for vectors where they are matrices."""
 
+LIKE_THE_FIRST = frozenset(
+    (
+        ("", "SimplifiedLayerNormalization"),
+        ("com.microsoft", "BiasGelu"),
+        ("com.microsoft", "FastGelu"),
+        ("com.microsoft", "Gelu"),
+        ("com.microsoft", "QuickGelu"),
+        ("com.microsoft", "SkipLayerNormalization"),
+        ("com.microsoft", "SkipSimplifiedLayerNormalization"),
+    )
+)
+"""Operators of onnxruntime, by domain and name, whose first result has the type and the shape of their first input."""
+
 
 @contextlib.contextmanager
 def hidden(nodes: Mapping[ir.Node, int], follows: bool) -> Iterator[list[ir.Node]]:
     """While this lasts, inference does not know the operators that it cannot take, nor, where it *follows* sizes, those that it misreads.
 
-    *nodes*: the operator set of each. Returns the nodes, but for those of `MAPS`.
+    It takes those of `LIKE_THE_FIRST` for an Identity. *nodes*: the operator set of each. Returns the nodes that are hidden, but for those
+    of `MAPS`.
     """
     found = [node for node, opset in nodes.items() if is_hidden(node, opset, follows)]
     names = [(node, node.op_type) for node in nodes if node.op_type in MAPS]
     names += [(node, node.op_type) for node in found]
+    known = [(node, node.domain, node.op_type) for node in nodes if is_like_the_first(node)]
     for node, operator in names:
         node.op_type = f"{operator}Hidden"
+    for node, *_ in known:
+        node.domain, node.op_type = "", "Identity"
     try:
         yield found
     finally:
         for node, operator in names:
             node.op_type = operator
+        for node, domain, operator in known:
+            node.domain, node.op_type = domain, operator
+
+
+def is_like_the_first(node: ir.Node) -> bool:
+    """Whether the first result of an operator of onnxruntime is known to have the type and the shape of its first input."""
+    if (node.domain, node.op_type) != ("com.microsoft", "Attention"):
+        return (node.domain, node.op_type) in LIKE_THE_FIRST
+    weights = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    is_square = weights is not None and len(weights) == 2 and weights[1] == 3 * weights[0]
+    return is_square and attribute_of(node, "qkv_hidden_sizes") is None
 
 
 def is_hidden(node: ir.Node, opset: int, follows: bool = True) -> bool:

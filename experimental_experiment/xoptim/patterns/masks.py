@@ -142,6 +142,14 @@ def closed_times_number(op, mask, factor):
     return op.Where(mask, op.constant(0, factor.dtype), factor)
 
 
+@rule(P.Where(P.Equal(x, const("number")), const("other"), x, name="node"), set="default", looks_further=True)
+def where_size_is_negative(op, x, number, node):
+    """Sizes with others where they are -1, as TorchScript's exporter writes those of an expand, are the sizes."""
+    if not has_shape_of(x, node) or not (constant_of(number).numpy() < 0).all() or not is_not_negative(x):
+        return no("they may be negative, or are repeated")
+    return x
+
+
 # ---- what is known of masks
 
 
@@ -353,12 +361,14 @@ def is_not_negative(value: ir.Value, reach: int = REACH) -> bool:
         return True
     if node.op_type == "Cast" and node.inputs[0].dtype not in (ir.DataType.INT64, ir.DataType.INT32):
         return False
-    if node.op_type in KEEPING_SIGNS or node.op_type == "Gather":
+    if node.op_type in KEEPING_SIGNS or node.op_type in ("Gather", "Slice"):
         return is_not_negative(node.inputs[0], reach - 1)
     if node.op_type == "Range":
         step = number_of(node.inputs[2])
         return step is not None and step > 0 and is_not_negative(node.inputs[0], reach - 1)
-    return node.op_type in ("Add", "Mul") and all(is_not_negative(item, reach - 1) for item in node.inputs)
+    if node.op_type not in ("Add", "Concat", "Mul"):
+        return False
+    return all(is_not_negative(item, reach - 1) for item in node.inputs)
 
 
 def opens_the_diagonal(node: ir.Node) -> bool:
