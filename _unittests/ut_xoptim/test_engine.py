@@ -305,6 +305,17 @@ class TestEngine(unittest.TestCase):
         self.assertEqual("what y is", optimized.output[0].doc_string)
         self.assertEqual([annotation], list(optimized.quantization_annotation))
 
+    def test_what_a_model_says_of_an_output_that_is_like_another_stays(self):
+        model = parsed("agraph (float[N] x) => (float[N] y, float[N] z) { y = Relu(x) z = Relu(x) }")
+        for output in model.graph.output:
+            output.doc_string = f"what {output.name} is"
+        annotation = model.graph.quantization_annotation.add(tensor_name="z")
+        annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="x")
+        optimized = optimize(model)
+        self.assertEqual(["Relu", "Identity"], operators(optimized))
+        self.assertEqual(["what y is", "what z is"], [item.doc_string for item in optimized.graph.output])
+        self.assertEqual([annotation], list(optimized.graph.quantization_annotation))
+
     def test_constants_of_functions_keep_the_names_of_the_caller(self):
         text = """agraph (float[N] x) => (float[N] y) { y = local.f (x) }
             <domain: "local", opset_import: ["" : 18]> f (x) => (y) {

@@ -26,8 +26,8 @@ from experimental_experiment.torch_interpreter.inference import (
     is_small,
     leaves_its_dtype,
 )
-from experimental_experiment.torch_interpreter.marks import ANNOTATION, MODULES
-from experimental_experiment.xoptim.graphs import detach, is_read
+from experimental_experiment.torch_interpreter.marks import MODULES
+from experimental_experiment.xoptim.graphs import detach, is_read, say_the_same
 from experimental_experiment.xoptim.pattern import (
     MOST_READERS,
     Finder,
@@ -454,10 +454,7 @@ class Engine:
             new = op.copy(new)
         old.name, new.name = self.context.names.unique(f"{old.name}_replaced"), old.name
         new.type, new.shape = old.type or new.type, joined_shape(old.shape, new.shape)
-        new.metadata_props.update(old.metadata_props)
-        new.doc_string = old.doc_string
-        if ANNOTATION in old.meta:
-            new.meta[ANNOTATION] = old.meta[ANNOTATION]
+        say_the_same(new, old)
         return new
 
     def users_within_reach(self, value: ir.Value) -> list[ir.Node]:

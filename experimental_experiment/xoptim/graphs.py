@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.inference import schema_of
+from experimental_experiment.torch_interpreter.marks import ANNOTATION
 
 RANDOM = frozenset(
     "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
@@ -186,13 +187,21 @@ def detach(node: ir.Node) -> None:
         body.remove(list(body))
 
 
+def say_the_same(new: ir.Value, old: ir.Value) -> None:
+    """What a model says of an output beside its name and type holds for the value that takes its place."""
+    new.metadata_props.update(old.metadata_props)
+    new.doc_string = old.doc_string
+    if ANNOTATION in old.meta:
+        new.meta[ANNOTATION] = old.meta[ANNOTATION]
+
+
 def copied(before: ir.Node, value: ir.Value, same: ir.Value) -> ir.Value:
     """An Identity of *same*, under the name that the output *value* has."""
     node = ir.node("Identity", [same], name=f"{before.name}_{value.name}")
     (result,) = node.outputs
     value.name, result.name = f"{value.name}_shared", value.name
     result.type, result.shape = value.type, value.shape
-    result.metadata_props.update(value.metadata_props)
+    say_the_same(result, value)
     before.graph.insert_before(before, node)
     return result
 
