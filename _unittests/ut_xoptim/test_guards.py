@@ -159,6 +159,21 @@ class TestGuards(RuleTestCase):
                 optimized = optimize(parsed(text), OptimizationOptions([self.RULE]))
                 self.assertEqual(not fires, "ReduceMax" in operators(optimized))
 
+    def test_looked_up_positions_before_opset_13(self):
+        """Axes are attributes there."""
+        table = "table = Constant <value=float[2,6]{1,2,3,4,5,6,7,8,9,10,11,-inf}> ()"
+        bias = "at = ArgMax <axis=0,keepdims=0> (x) sized = Gather (table, at) bias = Unsqueeze <axes=[1]> (sized)"
+        guard = GUARD.replace("bias = Where (mask, zero, closed)", bias)
+        guard = guard.replace("<keepdims=1> (bias, last)", "<keepdims=1, axes=[-1]> (bias)")
+        text = f"agraph (float[1,6] x, float[6,2] v) => (float[6,1,2] y) {{ {CONSTANTS} {table} {guard} }}"
+        model = parsed(text, 12)
+        optimized = optimize(model)
+        self.assertIn("ReduceMax", operators(optimized))
+        feeds = drawn(model)
+        np.testing.assert_allclose(
+            *(session(item).run(None, feeds)[0] for item in (model, optimized)), rtol=1e-5
+        )
+
     def test_constant_masks(self):
         for rows, fires in (("0,0,1,0", False), ("1,1,0,0", False), ("1,0,0,1", True)):
             with self.subTest(rows):

@@ -4,9 +4,9 @@ import unittest
 
 import numpy as np
 
-from _unittests.ut_xoptim.cases import RuleTestCase, parsed
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
 from experimental_experiment.comparison import session
-from experimental_experiment.xoptim import optimize
+from experimental_experiment.xoptim import OptimizationOptions, optimize
 
 NUMBERS = "s = Constant<value=float{0.037}>() z = Constant<value=uint8{3}>() k = Constant<value=uint8{4}>() n = Constant<value=uint8{0}>() "
 BOTH = "v = Constant<value=float[2]{0.037,0.5}>() w = Constant<value=uint8[2]{3,4}>() "
@@ -66,25 +66,26 @@ class TestQuantization(RuleTestCase):
             axis = Constant<value=int64[1]{0}>() one = Unsqueeze(n, axis) second = Constant<value=int64[1]{1}>() m = Gather(sizes, second)
             joined = Concat<axis=0>(one, m, last) y = Reshape(d, joined)"""
         text = f"agraph (float[A,B,4,2] x) => (float[A,B,8] y) {{ {scales} {nodes} }}"
-        for rule in ("UnsqueezedGather", "GatherOfNeighbours"):
+        plain = text.replace("d = DequantizeLinear(q, s, z)", "d = Relu(x)")
+        plain = plain.replace("q = QuantizeLinear(x, s, z)", "")
+        for rule, expected in {
+            "UnsqueezedGather": "Relu Shape Gather Gather Concat Reshape",
+            "GatherOfNeighbours": "Relu Shape Gather Unsqueeze Slice Concat Reshape",
+        }.items():
             self.assert_stays(text, rule=rule)
-        plain = text.replace("d = DequantizeLinear(q, s, z)", "d = Relu(x)").replace(
-            "q = QuantizeLinear(x, s, z)", ""
-        )
-        for rule in ("UnsqueezedGather", "GatherOfNeighbours"):
-            report = self.assert_optimized(
-                plain,
-                [
-                    *(
-                        "Relu Shape Gather Gather Concat Reshape"
-                        if rule == "UnsqueezedGather"
-                        else "Relu Shape Gather Unsqueeze Slice Concat Reshape"
-                    ).split()
-                ],
-                fires=True,
-                rule=rule,
-            )
-            self.assertEqual(1, len(report.applications))
+            self.assert_becomes(plain, expected.split(), rule=rule)
+            written = operators(optimize(parsed(text), OptimizationOptions([rule]), runtime="onnx"))
+            self.assertEqual(["QuantizeLinear", "DequantizeLinear", *expected.split()[1:]], written)
+
+    def test_signed_integers_for_another_runtime(self):
+        nodes = "i = Constant<value=int8{3}>() d = DequantizeLinear(x, s, i) t = Transpose(d) y = QuantizeLinear(t, s, i)"
+        model = parsed(f"agraph (int8[2,2] x) => (int8[2,2] y) {{ {NUMBERS} {nodes} }}")
+        for runtime, expected in (
+            ("onnxruntime", ["DequantizeLinear", "Transpose", "QuantizeLinear"]),
+            ("onnx", ["Transpose"]),
+        ):
+            optimized = optimize(model, OptimizationOptions(["QuantizeMoved"]), runtime=runtime)
+            self.assertEqual(expected, operators(optimized))
 
     def test_all_bytes_come_back(self):
         """Also for scales whose products round."""

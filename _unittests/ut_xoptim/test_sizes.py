@@ -44,6 +44,24 @@ class TestSizes(RuleTestCase):
     def test_the_table(self):
         self.assert_table(self.BECOME, self.STAY)
 
+    def test_sizes_that_are_not_negative(self):
+        constants = "m = Constant <value=int64[3]{-1,-1,-1}> () o = Constant <value=int64[3]{1,1,1}> () f = Constant <value=int64[1]{0}> () t = Constant <value=int64[1]{2}> ()"
+        sizes = (
+            "s = Shape (x) p = Slice (s, f, t) l = Constant <value=int64[1]{4}> () c = Concat <axis=0> (p, l)"
+        )
+        text = f"agraph (float[A,B] x, float[1,1,4] k) => (float[A,B,4] y) {{ {constants} {sizes} e = Equal (c, m) w = Where (e, o, c) y = Expand (k, w) }}"
+        rule = "WhereSizeIsNegative"
+        self.assert_becomes(text, ["Shape", "Slice", "Concat", "Expand"], rule=rule)
+        self.assert_becomes(
+            text.replace("(c, m)", "(m, c)"), ["Shape", "Slice", "Concat", "Expand"], rule=rule
+        )
+        self.assert_stays(text.replace("{-1,-1,-1}", "{-1,4,-1}"), rule=rule)
+        self.assert_stays(text.replace("Where (e, o, c)", "Where (e, c, o)"), rule=rule)
+        shifted = text.replace(
+            "s = Shape (x)", "h = Shape (x) d = Constant <value=int64[2]{-1,0}> () s = Add (h, d)"
+        )
+        self.assert_stays(shifted.replace("=> (float[A,B,4] y)", "=> (float[C,B,4] y)"), rule=rule)
+
     def test_nothing_is_left_between_a_shape_and_the_vectors(self):
         model = parsed(
             f"agraph ({X}) => (float[A,B] y) {{ {BOTH} a = Add(h, one) b = Div(a, two) c = Sub(b, w) d = Sub(c, h) "

@@ -331,6 +331,13 @@ class TestComputedWeights(unittest.TestCase):
         model = model_of("(float[N,2] x) => (float[N,1] y)", nodes, w=(2000, 1))
         self.assert_optimized(model, ["MatMul"])
 
+    def test_scattering_outside_of_an_axis(self):
+        """onnxruntime refuses it when the model runs, and would when the weight is computed."""
+        nodes = "i = Constant <value=int64[1,2]{%s}> () u = Constant <value=float[1,2]{1,2}> () s = ScatterElements (w, i, u) y = Add (x, s)"
+        for positions, expected in (("0,-40", ["Add"]), ("0,40", ["ScatterElements", "Add"])):
+            model = model_of("(float[40,2] x) => (float[40,2] y)", nodes % positions, w=(40, 2))
+            self.assertEqual(expected, operators(optimize(model)))
+
     def test_slices_from_before_the_first_element(self):
         """Backwards onnxruntime begins with the first one, where numpy's are empty; forwards both do."""
         nodes = """s = Constant <value=int64[1]{-10}> () e = Constant <value=int64[1]{%s}> () a = Constant <value=int64[1]{1}> ()

@@ -34,7 +34,7 @@ MOVES = frozenset(
 )
 """Those that compute nothing: they are exact for halves too."""
 
-INDEXED = ("Gather", "GatherElements", "GatherND", "ScatterND")
+INDEXED = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")
 """Those whose second input holds positions in the first one."""
 
 REFUSALS = (IndexError, ValueError, ZeroDivisionError)

@@ -142,14 +142,6 @@ def closed_times_number(op, mask, factor):
     return op.Where(mask, op.constant(0, factor.dtype), factor)
 
 
-@rule(P.Where(P.Equal(x, const("number")), const("other"), x, name="node"), set="default", looks_further=True)
-def where_size_is_negative(op, x, number, node):
-    """Sizes with others where they are -1, as TorchScript's exporter writes those of an expand, are the sizes."""
-    if not has_shape_of(x, node) or not (constant_of(number).numpy() < 0).all() or not is_not_negative(x):
-        return no("they may be negative, or are repeated")
-    return x
-
-
 # ---- what is known of masks
 
 

@@ -20,7 +20,9 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
+from experimental_experiment.xoptim.patterns.masks import is_not_negative
 from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.shapes import has_shape_of
 from experimental_experiment.xoptim.spans import told_axes
 
 x, y = var("x"), var("y")
@@ -145,3 +147,11 @@ def padding_to_a_multiple(op, x, most, step, back, root):
     if divisor < 1 or (bound := lower_bound(x)) is None or bound < 0:
         return no("it may be less than 0, which Div rounds up")
     return op.Mod(op.Neg(x), op.constant(divisor, x.dtype))
+
+
+@rule(P.Where(P.Equal(x, const("number")), const("other"), x, name="node"), set="default", looks_further=True)
+def where_size_is_negative(op, x, number, node):
+    """Sizes with others where they are -1, as TorchScript's exporter writes those of an expand, are the sizes."""
+    if not has_shape_of(x, node) or not (constant_of(number).numpy() < 0).all() or not is_not_negative(x):
+        return no("they may be negative, or are repeated")
+    return x
