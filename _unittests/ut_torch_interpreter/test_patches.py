@@ -251,11 +251,12 @@ class TestOptions(ExporterTestCase):
     def test_names_that_are_wrong(self):
         with self.assertRaisesRegex(
             ValueError,
-            "there is no patch 'numpy_input' of torch or transformers: did you mean 'numpy_inputs'",
+            "there is no patch 'numpy_input' of torch, torchvision, transformers: did you mean 'numpy_inputs'",
         ):
             ExportOptions(patches=["numpy_input"])
         with self.assertRaisesRegex(
-            ValueError, "there is no patch 'zzz' of torch or transformers: there are .*numpy_inputs, "
+            ValueError,
+            "there is no patch 'zzz' of torch, torchvision, transformers: there are .*numpy_inputs, ",
         ):
             ExportOptions(patches=["zzz"])
         with self.assertRaisesRegex(ValueError, "there is no patch 'numpy_inputs' of transformers: "):
@@ -275,7 +276,7 @@ class TestOptions(ExporterTestCase):
         with self.assertRaisesRegex(ValueError, "there are two patches 'numpy_inputs'"):
             room.patch("torch", ())(two)
         with self.assertRaisesRegex(
-            ValueError, "the patches are those of torch and transformers, not of 'jax'"
+            ValueError, "the patches are those of torch, torchvision, transformers, not of 'jax'"
         ):
             room.patch("jax", ())
 

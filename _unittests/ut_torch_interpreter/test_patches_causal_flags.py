@@ -9,8 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
-from experimental_experiment.torch_interpreter.patches.causal_flags import NAME, importers
-from experimental_experiment.torch_interpreter.patches.patch import replaced
+from experimental_experiment.torch_interpreter.patches.causal_flags import NAME
+from experimental_experiment.torch_interpreter.patches.patch import importers, replaced
 
 ROWS = ({0: "batch", 2: "rows"},)
 ROWS_AND_COLUMNS = ({0: "batch", 2: "rows"}, {0: "batch", 2: "columns"})
@@ -85,22 +85,22 @@ class TestImporters(unittest.TestCase):
 
     def test_a_module_that_comes_and_changes(self):
         here = sys.modules[__name__]
-        self.assertIn(here, importers(scaled_dot_product_attention))
+        self.assertIn(here, importers(NAME, scaled_dot_product_attention))
         module = types.ModuleType("of_a_model")
         setattr(module, NAME, scaled_dot_product_attention)
         self.addCleanup(sys.modules.pop, module.__name__, None)
         sys.modules[module.__name__] = module
-        self.assertIn(module, importers(scaled_dot_product_attention))
+        self.assertIn(module, importers(NAME, scaled_dot_product_attention))
         setattr(module, NAME, of_itself)
-        self.assertNotIn(module, importers(scaled_dot_product_attention))
+        self.assertNotIn(module, importers(NAME, scaled_dot_product_attention))
         del sys.modules[module.__name__]
-        self.assertIn(here, importers(scaled_dot_product_attention))
+        self.assertIn(here, importers(NAME, scaled_dot_product_attention))
 
     def test_a_notebook(self):
         main = sys.modules["__main__"]
-        importers(scaled_dot_product_attention)
+        importers(NAME, scaled_dot_product_attention)
         with replaced(main, NAME, scaled_dot_product_attention):
-            self.assertEqual(importers(scaled_dot_product_attention).count(main), 1)
+            self.assertEqual(importers(NAME, scaled_dot_product_attention).count(main), 1)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,10 @@ def bypass_export_some_errors(
     Yields:
         A function ``inputs = modificator(inputs)`` of a tuple, a list, a dict or one value: the same, as torch.export takes them.
     """
-    patches_ = [*selected(patch_torch, ["torch"]), *selected(patch_transformers, ["transformers"])]
+    patches_ = [
+        *selected(patch_torch, ["torch", "torchvision"]),
+        *selected(patch_transformers, ["transformers"]),
+    ]
     with applied(patches_) as modificator:
         yield modificator
 

@@ -1,4 +1,4 @@
-"""Operators of torchvision, by name: nms, roi_align, deform_conv2d.
+"""Operators of torchvision, by name: nms, roi_align, deform_conv2d; and batched_nms, which the patch `boxes_of_classes` makes one.
 
 Source of semantics: torchvision.ops and ONNX NonMaxSuppression, RoiAlign, DeformConv.
 """
@@ -13,16 +13,48 @@ from experimental_experiment.torch_interpreter.registry import translates
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
+MOST_SHIFTED = 1000
+"""Boxes up to which torchvision moves those of each class where no other is, on a CPU; it compares more of them class by class."""
+
 
 @translates("torchvision::nms")
 def nms(op, dets, scores, iou_threshold):
     """The boxes that no better box overlaps by more than the threshold, the best ones first."""
-    boxes = op.Unsqueeze(op.Cast(dets, to=FLOAT), [0])
-    ranks = op.Unsqueeze(op.Cast(scores, to=FLOAT), [0, 1])
-    chosen = op.NonMaxSuppression(
-        boxes, ranks, op.shape_of(scores), op.constant(np.array([iou_threshold], np.float32))
-    )
+    return chosen_boxes(op, dets, op.Unsqueeze(op.Cast(scores, to=FLOAT), [0, 1]), iou_threshold)
+
+
+def chosen_boxes(op, boxes, ranks, iou_threshold, *least):
+    """Class by class, the boxes that no better box of the class overlaps. *ranks*: (1, classes, boxes); *least*: what the rank of a box is above."""
+    boxes = op.Unsqueeze(op.Cast(boxes, to=FLOAT), [0])
+    threshold = op.constant(np.array([iou_threshold], np.float32))
+    chosen = op.NonMaxSuppression(boxes, ranks, op.shape_of(boxes, 1, 2), threshold, *least)
     return op.Squeeze(op.Slice(chosen, [2], [3], [1]), [1])
+
+
+@translates("experimental_experiment::batched_nms")
+def batched_nms(op, boxes, scores, idxs, iou_threshold):
+    """The boxes that no better box of their class overlaps by more than the threshold, the best ones first.
+
+    Up to `MOST_SHIFTED` boxes are of one class here, and those of each of theirs are moved, which rounds, as in torchvision.
+    """
+    count = op.constant(op.size(scores, 0))
+    is_shifted = op.LessOrEqual(count, MOST_SHIFTED)
+    furthest = op.ReduceMax(op.Concat(op.Reshape(boxes, [-1]), lowest(op, boxes), axis=0), keepdims=0)
+    shifts = op.Mul(op.Cast(idxs, to=boxes.dtype), op.Add(furthest, 1))
+    boxes = op.Add(boxes, op.Unsqueeze(op.Where(is_shifted, shifts, 0.0), [1]))
+    classes = op.Where(is_shifted, op.constant(0, idxs.dtype), idxs)
+    each = op.Unsqueeze(op.Unique(classes), [1])
+    ranks = op.Where(op.Equal(each, classes), op.Cast(scores, to=FLOAT), -np.inf)
+    kept = chosen_boxes(op, boxes, op.Unsqueeze(ranks, [0]), iou_threshold, op.constant([-np.inf]))
+    # equal scores are in the order of the boxes
+    kept, _ = op.TopK(kept, op.Shape(kept), largest=0, outputs=2)
+    _, order = op.TopK(op.Gather(scores, kept), op.Shape(kept), outputs=2)
+    return op.Gather(kept, order)
+
+
+def lowest(op, x):
+    """One element below all others, for the maximum of none."""
+    return op.constant(np.array([np.finfo(x.dtype.numpy()).min], x.dtype.numpy()), x.dtype)
 
 
 @translates("torchvision::roi_align")

@@ -8,15 +8,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from experimental_experiment.torch_interpreter.patches.numbers import is_same_number
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import importers, patch, replaced
 
 NAME = "scaled_dot_product_attention"
 
@@ -29,33 +27,9 @@ def causal_flags() -> Iterator[None]:
     original = getattr(torch.nn.functional, NAME)
     attention = of_symbols(original)
     with contextlib.ExitStack() as stack:
-        for module in (torch.nn.functional, *importers(inspect.unwrap(original))):
+        for module in (torch.nn.functional, *importers(NAME, inspect.unwrap(original))):
             stack.enter_context(replaced(module, NAME, attention))
         yield
-
-
-def importers(original: Callable) -> list[ModuleType]:
-    """The modules that hold torch's attention under its own name, as a model's file that imports it does, but torch's."""
-    known, _ = importers_among(tuple(map(id, sys.modules.values())), original)
-    # a notebook may import it at any time, and what imported it may have another attention by now
-    modules = dict.fromkeys([*known, sys.modules["__main__"]])
-    return [module for module in modules if vars(module).get(NAME) is original]
-
-
-@functools.lru_cache(maxsize=1)
-def importers_among(modules: tuple[int, ...], original: Callable) -> tuple[list[ModuleType], list[Any]]:
-    """Those of the modules that are imported now, and all: *modules* by their identity, thousands, and hardly ever others than last time.
-
-    All of them are held as long as the answer is: no module that is imported later has the identity of one of them.
-    """
-    holders = [
-        module
-        for name, module in list(sys.modules.items())
-        if not name.startswith("torch.")
-        and isinstance(module, ModuleType)
-        and vars(module).get(NAME) is original
-    ]
-    return holders, list(sys.modules.values())
 
 
 def of_symbols(attention: Callable) -> Callable:

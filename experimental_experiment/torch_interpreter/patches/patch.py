@@ -15,6 +15,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from experimental_experiment.versions import numbers
 PATCHES: dict[str, Patch] = {}
 """All patches by name."""
 
-SETS = ("torch", "transformers")
+SETS = ("torch", "torchvision", "transformers")
 """The packages that are patched."""
 
 Convert = Callable[[Any], Any]
@@ -134,7 +135,7 @@ def patch(
     The first paragraph of its docstring is the problem. See `Patch` for the arguments.
     """
     if set not in SETS:
-        raise ValueError(f"the patches are those of {' and '.join(SETS)}, not of {set!r}")
+        raise ValueError(f"the patches are those of {', '.join(SETS)}, not of {set!r}")
 
     def register(function: Callable[[], Iterator[Convert | None]]) -> Patch:
         name = function.__name__
@@ -177,7 +178,7 @@ def check_names(wanted: Any, among: Collection[str]) -> None:
         if name not in names:
             close = difflib.get_close_matches(str(name), names, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-            raise ValueError(f"there is no patch {name!r} of {' or '.join(among)}: {hint}")
+            raise ValueError(f"there is no patch {name!r} of {', '.join(among)}: {hint}")
 
 
 @contextlib.contextmanager
@@ -287,6 +288,32 @@ def owner_of(path: str) -> Any:
     if owner in sys.modules:
         return sys.modules[owner]
     return vars(sys.modules[module]).get(name) if module in sys.modules else None
+
+
+def importers(name: str, original: Callable) -> list[ModuleType]:
+    """The modules, but torch's, that hold a function under its own name, as a model's file that imports it does."""
+    known, _ = importers_among(tuple(map(id, sys.modules.values())), name, original)
+    # a notebook may import it at any time, and what imported it may have another one by now
+    modules = dict.fromkeys([*known, sys.modules["__main__"]])
+    return [module for module in modules if vars(module).get(name) is original]
+
+
+@functools.lru_cache(maxsize=2)
+def importers_among(
+    modules: tuple[int, ...], name: str, original: Callable
+) -> tuple[list[ModuleType], list[Any]]:
+    """Those of the modules that are imported now, and all: *modules* by their identity, thousands, and hardly ever others than last time.
+
+    All of them are held as long as the answer is: no module that is imported later has the identity of one of them.
+    """
+    holders = [
+        module
+        for path, module in list(sys.modules.items())
+        if not path.startswith("torch.")
+        and isinstance(module, ModuleType)
+        and vars(module).get(name) is original
+    ]
+    return holders, list(sys.modules.values())
 
 
 def entry(stack: contextlib.ExitStack, entries: dict, key: Any, value: Any) -> None:
