@@ -50,6 +50,22 @@ class TestLosses(GradientTestCase):
     def test_same_as_eager(self):
         self.assert_functions(self.CASES)
 
+    def test_rows_and_targets_that_are_flattened(self):
+        """As in a language model: torch cannot tell that there are as many rows as targets."""
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.nn.Embedding(9, 4)
+
+            def forward(self, tokens, targets):
+                scores = self.table(tokens) @ self.table.weight.t()
+                return F.cross_entropy(scores.view(-1, 9), targets.view(-1), ignore_index=3)
+
+        calls = [(integers(9, *sizes), integers(9, *sizes)) for sizes in ((2, 6), (3, 7), (4, 5))]
+        self.assert_same_gradients(Model(), calls, dynamic=None)
+        self.assertEqual(4, len(self.instances))  # forward and backward, of the first sizes and of any
+
 
 class TestRecurrent(GradientTestCase):
     CASES = {

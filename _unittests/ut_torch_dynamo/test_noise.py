@@ -86,6 +86,24 @@ class TestEagersNumbers(BackendTestCase):
         torch._dynamo.reset()
         self.assert_same_gradients(Checkpointed(), [(X,), (X[:3],)], dynamic=True)
 
+    def test_attention_without_dropout_that_is_computed_again(self):
+        # torch calls every attention random, and saves a state of the generator for it
+        class Checkpointed(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(8, 8)
+
+            def attend(self, x):
+                return F.scaled_dot_product_attention(self.linear(x), x, x, is_causal=True)
+
+            def forward(self, x):
+                return checkpoint(self.attend, x, use_reentrant=False).sum(1)
+
+        x = torch.randn(2, 3, 5, 8)
+        self.assert_same_gradients(Checkpointed(), [(x,), (x * 2,)])
+        torch._dynamo.reset()
+        self.assert_same_gradients(Checkpointed(), [(x,), (x[:1, :2],)], dynamic=True)
+
     def test_dropout_of_attention(self):
         layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
         self.assert_same_gradients(layer, [(torch.randn(2, 5, 8),)])

@@ -100,6 +100,26 @@ class TestLoss(ExporterTestCase):
         "squared error": (aten.mse_loss_backward.default, ONE, SCORES, PROBABILITIES, MEAN),
         "smooth": (aten.smooth_l1_loss_backward.default, ONE, SCORES, PROBABILITIES, SUM, 0.7),
         "likelihood": (aten.nll_loss_backward.default, ONE, LOGS, CLASSES, WEIGHT, MEAN, -100, ONE * 5.5),
+        "likelihood of one row": (
+            aten.nll_loss_backward.default,
+            ONE,
+            LOGS[0],
+            CLASSES[0],
+            None,
+            NONE,
+            -100,
+            ONE,
+        ),
+        "likelihood that ignores a class": (
+            aten.nll_loss_backward.default,
+            WEIGHT[:4].double(),
+            LOGS.double(),
+            torch.tensor([2, 0, 2, 4]),
+            None,
+            NONE,
+            2,
+            ONE.double(),
+        ),
         "pixels": (aten.nll_loss2d_backward.default, ONE, IMAGE, PIXELS, None, SUM, -100, ONE * 18),
     }
 

@@ -161,6 +161,18 @@ class TestLeftovers(ExporterTestCase):
         found = memories_in([{"inner": inner}, inner, lazy, large, KEEPER, Tables, torch, 3], depth=2)
         self.assertEqual([{"inner": inner}, inner, vars(lazy), vars(KEEPER), KEEPER.by_size], found)
 
+    def test_classes_that_show_no_attributes(self):
+        # as those that mypyc compiles, and proxies of werkzeug, outside of what they stand for
+        def refuse(_):
+            raise RuntimeError("asked for its attributes")
+
+        sealed = type("Sealed", (), {"__dict__": property(refuse)})
+        empty = type("Empty", (), {"__dict__": None})
+        self.assertEqual([], memories_in([sealed(), empty()], depth=2))
+        model = Model(None)
+        model.held = [sealed(), empty()]
+        to_onnx(model, (self.X,))
+
 
 LEFT = {}
 

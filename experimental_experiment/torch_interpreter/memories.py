@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import sys
 import types
@@ -50,10 +51,17 @@ def memories_in(values: Iterable[Any], depth: int) -> list[dict | list]:
 
 def is_plain(kind: type) -> bool:
     """Whether the objects of a class have attributes, and are neither modules, tensors and classes nor torch's or Python's."""
-    if not kind.__dictoffset__ or issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType)):
+    if not has_attributes(kind) or issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType)):
         return False
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     return kind.__module__ not in sys.builtin_module_names and not is_library(file)
+
+
+@functools.lru_cache(maxsize=4096)
+def has_attributes(kind: type) -> bool:
+    """Whether the objects of a class have a ``__dict__`` of Python's: classes that mypyc compiles show none, proxies answer for another object."""
+    shown = next((vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)), None)
+    return isinstance(shown, (types.GetSetDescriptorType, types.MemberDescriptorType))
 
 
 def is_left(value: Any, depth: int = DEPTH) -> bool:

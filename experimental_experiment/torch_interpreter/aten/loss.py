@@ -25,8 +25,6 @@ composite(
     aten.binary_cross_entropy_backward.default,
     aten.huber_loss_backward.default,
     aten.mse_loss_backward.default,
-    aten.nll_loss2d_backward.default,
-    aten.nll_loss_backward.default,
     aten.poisson_nll_loss.default,
     aten.smooth_l1_loss_backward.default,
 )
@@ -123,6 +121,26 @@ def nll_loss(op, self, target, weight, reduction, ignore_index):
 def nll_loss_forward(op, self, target, weight, reduction, ignore_index):
     """The loss and the total weight of the targets that are not ignored."""
     return likelihood(op, self, target, weight, reduction, ignore_index)
+
+
+@translates(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+def nll_loss_backward(op, grad_output, self, target, weight, reduction, ignore_index, total_weight):
+    """Minus the gradient of each loss, or its part of the mean, at the target class, times the weight of the class; nothing for ignored targets."""
+    axis = class_axis(self)
+    if reduction == MEAN:
+        grad_output = op.Div(grad_output, total_weight)
+    if rank(self) == 1:  # a loss and a target, with an axis or without
+        grad_output, target = op.Reshape(grad_output, [1]), op.Reshape(target, [1])
+    else:
+        grad_output, target = (
+            op.Unsqueeze(x, [axis]) if rank(x) == rank(target) else x for x in (grad_output, target)
+        )
+    classes = op.Range(0, op.size(self, axis), 1)
+    is_target = op.Equal(target, op.Reshape(classes, [-1] + [1] * (rank(self) - axis - 1)))
+    gradient = op.Neg(op.Where(op.Equal(target, ignore_index), 0.0, grad_output))
+    if weight is not None:
+        gradient = op.Mul(gradient, along_classes(op, weight, self))
+    return op.Where(is_target, gradient, 0.0)
 
 
 @translates(aten.smooth_l1_loss.default)
