@@ -183,6 +183,11 @@ class TestSameAsEager(BackendTestCase):
             self.assert_close(compiled(x, n, f), x * n + f, "result")
         self.assertLessEqual(len(self.instances), 3)
 
+    def test_conditions_on_sizes_are_booleans(self):
+        compiled = self.compiled(lambda x: (x.sum(0), x.shape[0] * 2.5, x.shape[0] > 2), dynamic=True)
+        for rows, expected in ((3, True), (5, True), (2, False)):
+            self.assertIs(compiled(torch.ones(rows, 2))[2], expected)
+
     def test_a_written_input(self):
         def function(x, y):
             x.add_(1)
@@ -424,6 +429,14 @@ class TestErrors(BackendTestCase):
             self.compiled(lambda x: x.float() * 2)(torch.ones(3).to(torch.float8_e4m3fn))
         self.assertIsInstance(caught.exception.inner_exception, ExportError)
         self.assertIn("onnxruntime takes and gives no torch.float8_e4m3fn by DLPack", str(caught.exception))
+
+    def test_a_sparse_gradient(self):
+        compiled = self.compiled(torch.nn.Embedding(10, 3, sparse=True))
+        message = (
+            "is a sparse tensor, as the gradient of nn.Embedding\\(sparse=True\\): a model gives dense ones"
+        )
+        with self.assertRaisesRegex(ExportError, message):
+            compiled(torch.tensor([1, 2])).sum().backward()
 
     def test_a_wrong_target(self):
         with self.assertRaises(BackendCompilerFailed) as caught:

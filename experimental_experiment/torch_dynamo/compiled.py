@@ -217,6 +217,8 @@ def completion(entry: Entry, device: torch.device, is_seen: bool) -> Callable | 
 
     *is_seen*: its layout is seen by the user.
     """
+    if entry.kind == BOOL:
+        return lambda value: bool(value.item())  # onnxruntime gives bytes
     if entry.kind != TENSOR:
         return torch.Tensor.item
     order = permutation(entry.fake) if is_seen else None

@@ -70,7 +70,7 @@ def input_entries(module: torch.fx.GraphModule) -> list[Entry]:
 
 
 def output_entries(module: torch.fx.GraphModule, inputs: Sequence[Entry]) -> list[Entry]:
-    """The outputs of a graph, in order. Raises ExportError for what is neither a tensor, a number nor None."""
+    """The outputs of a graph, in order. Raises ExportError for what is neither a dense tensor, a number nor None."""
     positions = {entry.node: position for position, entry in enumerate(inputs)}
     shown: dict[torch.fx.Node, int] = {}
     entries = []
@@ -78,6 +78,11 @@ def output_entries(module: torch.fx.GraphModule, inputs: Sequence[Entry]) -> lis
         fake = val_of(leaf)
         kind = kind_of(fake)
         node = leaf if isinstance(leaf, torch.fx.Node) else None
+        if kind == TENSOR and fake.layout is not torch.strided:
+            raise ExportError(
+                f"the output {leaf} is a sparse tensor, as the gradient of nn.Embedding(sparse=True): a model gives dense ones",
+                node,
+            )
         if kind is None:
             raise ExportError(f"the output {leaf} is a {type(fake).__name__}: ONNX has no such type", node)
         if kind == CONSTANT:
