@@ -1,4 +1,4 @@
-"""Boxes of which the data decide how many there are: models, and what stands in torchvision's place when it is not installed."""
+"""Boxes and masks of which the data decide how many there are: models, and what stands in torchvision's place when it is not installed."""
 
 import importlib.util
 import sys
@@ -120,6 +120,79 @@ class TestBoxesOfClasses(ExporterTestCase):
         # a number of boxes that is known is asked for as ever: what is written above does not export
         with self.assertRaises(CaptureError):
             to_onnx(batched_nms_of_all, candidates(12))
+
+
+def expand_masks(mask, padding):
+    """As torchvision does: zeros around each mask, and how much larger it is."""
+    return torch.nn.functional.pad(mask, (padding,) * 4), float(mask.shape[-1] + 2 * padding) / mask.shape[-1]
+
+
+def expand_boxes(boxes, scale):
+    """As torchvision does: boxes so much larger, of the same centers."""
+    centers, halves = (boxes[:, :2] + boxes[:, 2:]) * 0.5, (boxes[:, 2:] - boxes[:, :2]) * 0.5 * scale
+    return torch.cat([centers - halves, centers + halves], 1)
+
+
+def paste_masks_in_image(masks, boxes, img_shape, padding=1):
+    """What torchvision's function of this name does: each mask is resized to its box by itself."""
+    masks, scale = expand_masks(masks, padding)
+    found = []
+    for mask, (left, top, right, bottom) in zip(masks, expand_boxes(boxes, scale).to(torch.int64).tolist()):
+        size = max(bottom - top + 1, 1), max(right - left + 1, 1)
+        resized = torch.nn.functional.interpolate(mask[None], size=size, mode="bilinear")[0, 0]
+        image, (height, width) = torch.zeros(img_shape), img_shape
+        rows, columns = (
+            slice(max(top, 0), min(bottom + 1, height)),
+            slice(max(left, 0), min(right + 1, width)),
+        )
+        image[rows, columns] = resized[
+            rows.start - top : rows.stop - top, columns.start - left : columns.stop - left
+        ]
+        found.append(image[None])
+    return torch.stack(found) if found else masks.new_empty(0, 1, *img_shape)
+
+
+def segments(masks, boxes, scores, image):
+    """What Mask R-CNN ends with: the masks of the boxes of some score, in the image."""
+    is_likely = scores > 0.3
+    paste = sys.modules["torchvision.models.detection.roi_heads"].paste_masks_in_image
+    return paste(masks[is_likely], boxes[is_likely], image.shape[-2:])
+
+
+class TestMasksInImages(ExporterTestCase):
+    @classmethod
+    def setUpClass(cls):
+        if importlib.util.find_spec("torchvision") is not None:
+            raise unittest.SkipTest("torchvision has masks itself")
+        package = types.ModuleType("torchvision")
+        heads = types.ModuleType("torchvision.models.detection.roi_heads")
+        package.__version__ = "0.28.0"
+        vars(heads).update(
+            paste_masks_in_image=paste_masks_in_image, expand_masks=expand_masks, expand_boxes=expand_boxes
+        )
+        for item in (package, heads):
+            sys.modules[item.__name__] = item
+            cls.addClassCleanup(sys.modules.pop, item.__name__)
+
+    def call(self, count, height, width):
+        """Masks whose boxes may stand beside the image in part, one of a single pixel."""
+        corners = torch.rand(count, 2, generator=GENERATOR) * 20 - 5
+        boxes = torch.cat([corners, corners + torch.rand(count, 2, generator=GENERATOR) * 40 + 6], 1)
+        boxes[:1, 2:] = boxes[:1, :2].abs() + 0.01
+        boxes[:1, :2] = boxes[:1, :2].abs()
+        masks = torch.rand(count, 1, 14, 14, generator=GENERATOR)
+        return masks, boxes, torch.linspace(1, 0, count), torch.zeros(3, height, width)
+
+    def test_masks_of_any_number_of_boxes(self):
+        any_size = torch.export.Dim.DYNAMIC
+        axes = *ANY, {1: any_size, 2: any_size}
+        model = session(to_onnx(segments, self.call(6, 32, 48), dynamic_shapes=axes))
+        for count, height, width in ((6, 32, 48), (9, 40, 30), (2, 24, 48), (0, 24, 48)):
+            with self.subTest(count=count):
+                inputs = self.call(count, height, width)
+                expected = segments(*inputs)
+                torch.testing.assert_close(run(model, inputs)[0], expected, rtol=0, atol=5e-6)
+                self.assertEqual(count > 0, bool(expected.any()))
 
 
 def batched_nms_of_all(boxes, scores, classes):
