@@ -342,6 +342,7 @@ class TestSystem(FaultsTestCase):
                 "./other.onnx.data",
             ),
             (f"'out.onnx' {taken}", "model.onnx", *light, "out.onnx", "--weights", "out.onnx"),
+            (f"'model.onnx' {taken}", "model.onnx", *light, "out.onnx", "--weights", "model.onnx"),
         ):
             with self.subTest(message):
                 status, _, err = self.command("lighten", *arguments)
@@ -371,6 +372,12 @@ class TestSystem(FaultsTestCase):
             found = onnx.numpy_helper.to_array(onnx.load("light.onnx").graph.initializer[0])
             np.testing.assert_array_equal(found, weight)
             self.assertEqual({*os.listdir()}, {"light.bin", "light.onnx", "model.onnx", "models.py"})
+        status, _, err = self.command(
+            "unlighten", "light.onnx", "--weights", "light.bin", "-o", "./light.bin"
+        )
+        self.assertEqual(
+            (status, err), (2, "error: 'light.bin' holds the weights that are read: name another output\n")
+        )
 
     def test_where_nothing_can_be_written(self):
         for name in ("export", "lighten", "optimize", "unlighten"):

@@ -265,6 +265,35 @@ class TestNoErrors(ExporterTestCase):
         told = "the outputs differ from eager by rounding that grows from node to node, each node alone is right; "
         self.assertRegex(str(found), f"{told}beyond the tolerance first in:\n%(sum_1|sub|mul) = ")
 
+    def test_what_torch_calls_random_without_dropout(self):
+        """An attention or a recurrent layer that draws nothing is compared as any other."""
+        attend = lambda q, k: torch.nn.functional.scaled_dot_product_attention(q, k, k).tanh()
+        cases = (
+            (torch.nn.LSTM(4, 6), "LSTM", torch.ones(5, 2, 4)),
+            (torch.nn.GRU(4, 6), "GRU", torch.ones(5, 2, 4)),
+        )
+        for layer, operator, x in cases:
+            with self.subTest(operator):
+                model = to_onnx(layer, (x,))
+                (node,) = [node for node in model.graph.node if node.op_type == operator]
+                node.input[1], weights = (
+                    "doubled",
+                    next(
+                        onnx.numpy_helper.to_array(item)
+                        for item in model.graph.initializer
+                        if item.name == node.input[1]
+                    ),
+                )
+                model.graph.initializer.append(onnx.numpy_helper.from_array(weights * 2, "doubled"))
+                found = discrepancies(layer, (x,), onnx=model)
+                self.assertEqual(found.verdict, "error")
+        q, k = torch.randn(2, 3, 5, 8)
+        model = to_onnx(attend, (q, k))
+        (node,) = [node for node in model.graph.node if node.op_type == "Softmax"]
+        node.op_type = "LogSoftmax"
+        found = discrepancies(attend, (q, k), onnx=model)
+        self.assertIn("scaled_dot_product_attention", str(found.first))
+
     def test_random_numbers(self):
         with self.assertLogs("experimental_experiment", "WARNING"):
             model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)).train()

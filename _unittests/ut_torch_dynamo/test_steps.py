@@ -59,11 +59,23 @@ class TestSteps(BackendTestCase):
     def test_second_derivatives_are_refused(self):
         model = two_layers()
         compiled, x = self.compiled(model), normal(5, 3).requires_grad_()
-        messages = ("does not currently support double backward", "once_differentiable")
+        messages = ("does not currently support double backward", "but none of its gradients: leave out of")
         for message in messages:  # the first step is aot_autograd's
             (gradient,) = torch.autograd.grad(compiled(x).square().sum(), x, create_graph=True)
             with self.assertRaisesRegex(RuntimeError, message):
                 gradient.sum().backward()
+
+    def test_a_penalty_of_gradients_is_refused(self):
+        """It depends on the weights, of which the loss that is differentiated first shows nothing."""
+        model = two_layers()
+        compiled, x = self.compiled(model), normal(5, 3).requires_grad_()
+        compiled(x).sum().backward()
+        (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        penalty = compiled(x).mean() + (gradient.norm(dim=1) - 1).square().mean()
+        with self.assertRaisesRegex(
+            RuntimeError, "a graph on onnx_custom_backend has gradients, but none of its"
+        ):
+            penalty.backward()
 
     def test_a_weight_changed_before_the_backward_pass_is_refused(self):
         model = two_layers()

@@ -99,7 +99,7 @@ def location_of(given: argparse.Namespace, model: onnx.ModelProto, folder: str, 
         if os.path.dirname(os.path.abspath(writable(given.weights))) != folder:
             raise CommandError(f"the weights have to stand beside the output, in the folder {folder!r}")
         read = {os.path.join(os.path.dirname(given.model), entry.value) for entry in locations(model)}
-        if os.path.realpath(given.weights) in map(os.path.realpath, (given.output, *read)):
+        if os.path.realpath(given.weights) in map(os.path.realpath, (given.model, given.output, *read)):
             raise CommandError(f"{given.weights!r} is a file of the model: name another one for the weights")
         return os.path.basename(given.weights)
     if os.path.realpath(given.model) == os.path.realpath(given.output):
@@ -214,6 +214,8 @@ def from_file(path: str, removed: dict[str, onnx.TensorProto], output: str) -> d
         model = sound(path)
         refuse_lost_weights(path, model, output)
         return from_model(path, model, removed)
+    if os.path.realpath(path) == os.path.realpath(output):
+        raise CommandError(f"{path!r} holds the weights that are read: name another output")
     folder, name = os.path.split(os.path.abspath(path))
     found, size = {}, os.path.getsize(path)
     for tensor in removed.values():

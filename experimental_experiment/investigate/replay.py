@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.comparison import leaves_of, tensor_of
+from experimental_experiment.torch_interpreter.aten.dropout import draws
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_versions import keywords_in
@@ -224,5 +225,5 @@ def ordered_leaves(
 def random_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
     """The nodes that draw random numbers."""
     for node in graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if draws(node.target, node.args, node.kwargs):
             yield node

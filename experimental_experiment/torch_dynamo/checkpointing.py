@@ -13,6 +13,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_arg
 
+from experimental_experiment.torch_interpreter.aten.dropout import draws
+
 SAVING = torch.ops.higher_order.run_and_save_rng_state
 USING = torch.ops.higher_order.run_with_rng_state
 
@@ -26,7 +28,7 @@ def state_of_generator() -> torch.Tensor:
 
 
 def unwrap(module: torch.fx.GraphModule, drawn: Collection[Any]) -> None:
-    """Put the operators of *drawn*, and attention without dropout, in the place of their wrappers, on the CPU."""
+    """Put the operators of *drawn*, and what draws nothing, as attention without dropout, in the place of their wrappers, on the CPU."""
     wrappers = [node for node in module.graph.nodes if node.target in (SAVING, USING)]
     for node in wrappers:
         if node.target is SAVING and is_drawn(node, node.args[0], drawn):
@@ -52,15 +54,8 @@ def unwrap(module: torch.fx.GraphModule, drawn: Collection[Any]) -> None:
 def is_drawn(node: torch.fx.Node, target: Any, drawn: Collection[Any]) -> bool:
     """Whether an operator that a node wraps is one of *drawn*, or draws nothing, and on the CPU."""
     fakes = [item.meta["val"] for item in node.all_input_nodes]
-    is_known = target in drawn or draws_nothing(node, target)
+    is_known = target in drawn or not draws(target, node.args[node.args.index(target) + 1 :], node.kwargs)
     return is_known and all(x.device.type == "cpu" for x in fakes if isinstance(x, torch.Tensor))
-
-
-def draws_nothing(node: torch.fx.Node, target: Any) -> bool:
-    """Whether an operator that a node wraps is an attention without dropout: torch calls every attention random."""
-    names = [argument.name for argument in target._schema.arguments]
-    arguments = dict(zip(names, node.args[node.args.index(target) + 1 :])) | node.kwargs
-    return "dropout_p" in names and not arguments.get("dropout_p", 0.0)
 
 
 def operator_of(node: torch.fx.Node, target: Any, args: Sequence[Any]) -> torch.fx.Node:

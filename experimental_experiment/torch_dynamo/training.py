@@ -18,7 +18,6 @@ from torch._functorch._aot_autograd.utils import (
     top_saved_tensors_hooks,
 )
 from torch._guards import TracingContext
-from torch.autograd.function import once_differentiable
 
 from experimental_experiment.torch_dynamo.compiled import CompiledGraph
 from experimental_experiment.torch_dynamo.corrections import corrected
@@ -174,11 +173,36 @@ def function_of(forward: CompiledGraph, backward: CompiledGraph, metadata: ViewA
 
         @staticmethod
         def backward(ctx, *given):
-            if torch.is_grad_enabled():  # create_graph=True: there are gradients, but none of them
-                return once_differentiable(gradients)(ctx, *given)
-            return gradients(ctx, *given)
+            if not torch.is_grad_enabled():
+                return gradients(ctx, *given)
+            with torch.no_grad():  # create_graph=True: there are gradients, but none of them
+                return differentiable_once(gradients(ctx, *given))
 
     return Graph.apply
+
+
+NO_SECOND_GRADIENTS = (
+    b"a graph on onnx_custom_backend has gradients, but none of its gradients: leave out of torch.compile "
+    b"what is differentiated twice"
+)
+
+
+def differentiable_once(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
+    """The same numbers, whose gradients raise RuntimeError: without that they would be zero, whatever the weights are.
+
+    `once_differentiable` of torch says so only where a tangent requires grad, not where a weight does.
+    """
+    places = [position for position, found in enumerate(gradients) if is_float(found)]
+    refuse = torch._C._functions.DelayedError(NO_SECOND_GRADIENTS, len(places))
+    refusing = refuse(*[gradients[position].detach().requires_grad_() for position in places])
+    refusing = refusing if isinstance(refusing, (list, tuple)) else [refusing]
+    marked = dict(zip(places, refusing))
+    return tuple(marked.get(position, found) for position, found in enumerate(gradients))
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value is a tensor that may have a gradient."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def marked(run: Callable, marks: list[tuple[int, set[int]]]) -> Callable:
