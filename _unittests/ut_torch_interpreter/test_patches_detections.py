@@ -110,6 +110,11 @@ class TestBoxesOfClasses(ExporterTestCase):
         self.assertIn("NonMaxSuppression", [node.op_type for node in model.graph.node])
         self.assertIs(sys.modules["torchvision.ops.boxes"].batched_nms, batched_nms)
 
+    def test_the_operator_of_tensors(self):
+        boxes = candidates(40)
+        found = torch.ops.experimental_experiment.batched_nms.default(*boxes, 0.5)
+        self.assertTrue(torch.equal(batched_nms(*boxes, 0.5), found))
+
     def test_without_it(self):
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(
