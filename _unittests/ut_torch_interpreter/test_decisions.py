@@ -196,6 +196,21 @@ class TestBranches(ExporterTestCase):
                 self.assertEqual(f"  which are {right}" if right else told, told)
                 self.assertTrue(right or "which are" not in text)
 
+    def test_a_size_that_another_one_computes(self):
+        """No axis has the size ``k`` itself."""
+        halves = Function(lambda x: x + 1 if x.shape[0] > 100 else x * 2)
+        for size, example, told in (
+            (32 * Dim("k", min=1, max=64), 64, r"32\*k <= 100.*which are k: 1 to 3"),
+            (2 * Dim("k", min=1, max=400), 64, r"2\*k <= 100.*which are k: 1 to 50"),
+            (2 * Dim("k", min=1, max=400) + 1, 65, r"2\*k \+ 1 <= 100.*which are k: 1 to 49"),
+        ):
+            with self.subTest(told), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(halves, (torch.ones(example, 2),), dynamic_shapes=({0: size},))
+            self.assertRegex(logs.output[0], f"(?s){told}")
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            blocks = Function(lambda x: x.reshape(-1, 16).sum(1))
+            to_onnx(blocks, (torch.ones(64, 2),), dynamic_shapes=({0: 32 * Dim("k", min=1, max=64)},))
+
     def test_numbers_of_conditions(self):
         """What Python computes of a condition, or looks up, is the example's: in both modes it is told."""
         functions = {

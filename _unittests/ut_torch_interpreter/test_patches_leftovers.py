@@ -2,11 +2,18 @@
 
 import collections
 import unittest
+import unittest.mock
 
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import (
+    CaptureError,
+    ExportError,
+    ExportOptions,
+    memories,
+    to_onnx,
+)
 from experimental_experiment.torch_interpreter.memories import MANY, memories_in
 
 TABLES = {}
@@ -169,6 +176,9 @@ class TestLeftovers(ExporterTestCase):
         sealed = type("Sealed", (), {"__dict__": property(refuse)})
         empty = type("Empty", (), {"__dict__": None})
         self.assertEqual([], memories_in([sealed(), empty()], depth=2))
+        missing = type("Compiled", (), {"__dict__": property(lambda self: self.absent)})  # AttributeError
+        with unittest.mock.patch.object(memories, "has_attributes", return_value=True):
+            self.assertEqual({}, memories.attributes_of(missing()))
         model = Model(None)
         model.held = [sealed(), empty()]
         to_onnx(model, (self.X,))

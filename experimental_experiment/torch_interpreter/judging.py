@@ -235,9 +235,13 @@ def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
     """How the user calls the symbols of the sizes of the inputs."""
     names: dict[sympy.Symbol, sympy.Symbol] = {}
     for entry, axis, size in symbolic_sizes(inputs):
-        if size.node.expr.is_Symbol:
-            name = entry.dims.get(axis) or place(entry, axis)
-            names.setdefault(size.node.expr, sympy.Symbol(name, integer=True))
+        expression, name = size.node.expr, entry.dims.get(axis)
+        if expression.is_Symbol:
+            names.setdefault(expression, sympy.Symbol(name or place(entry, axis), integer=True))
+        elif len(expression.free_symbols) == 1:  # 32*k, of which no axis need have the size k
+            (symbol,), computed = expression.free_symbols, COMPUTED.fullmatch(name or "")
+            base = computed[1] if computed else str(symbol)
+            names.setdefault(symbol, sympy.Symbol(base, integer=True))
     return names
 
 

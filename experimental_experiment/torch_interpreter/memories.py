@@ -41,7 +41,7 @@ def memories_in(values: Iterable[Any], depth: int) -> list[dict | list]:
             if kind not in plain:
                 plain[kind] = is_plain(kind)
             if kind in CONTAINERS or plain[kind]:
-                memory = value if kind in CONTAINERS else object.__getattribute__(value, "__dict__")
+                memory = value if kind in CONTAINERS else attributes_of(value)
                 if id(memory) not in found and len(memory) <= MANY:
                     found[id(memory)] = memory
                     inner += memory if isinstance(memory, list) else memory.values()
@@ -59,9 +59,19 @@ def is_plain(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def has_attributes(kind: type) -> bool:
-    """Whether the objects of a class have a ``__dict__`` of Python's: classes that mypyc compiles show none, proxies answer for another object."""
+    """Whether the objects of a class have a ``__dict__`` of Python's: proxies answer for another object."""
     shown = next((vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)), None)
     return isinstance(shown, (types.GetSetDescriptorType, types.MemberDescriptorType))
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object, none where it shows none of its own."""
+    if not has_attributes(type(value)):
+        return {}
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:  # a class that mypyc compiled: the descriptor is there, what it describes is not
+        return {}
 
 
 def is_left(value: Any, depth: int = DEPTH) -> bool:

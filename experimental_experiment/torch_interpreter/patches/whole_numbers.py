@@ -22,7 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code, tree_of
-from experimental_experiment.torch_interpreter.memories import has_attributes
+from experimental_experiment.torch_interpreter.memories import attributes_of
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
@@ -385,9 +385,7 @@ def functions_of(value: Any) -> Iterator[types.FunctionType]:
 
 def own_attributes(value: Any) -> Mapping[str, Any]:
     """The attributes of an object that no ``__getattr__`` answers for, none for a class."""
-    if isinstance(value, type) or not has_attributes(type(value)):
-        return {}
-    return object.__getattribute__(value, "__dict__")
+    return {} if isinstance(value, type) else attributes_of(value)
 
 
 # ---- their code
