@@ -178,7 +178,7 @@ class TestLeftovers(ExporterTestCase):
         self.assertEqual([], memories_in([sealed(), empty()], depth=2))
         missing = type("Compiled", (), {"__dict__": property(lambda self: self.absent)})  # AttributeError
         with unittest.mock.patch.object(memories, "has_attributes", return_value=True):
-            self.assertEqual({}, memories.attributes_of(missing()))
+            self.assertEqual({}, memories.own_attributes(missing()))
         model = Model(None)
         model.held = [sealed(), empty()]
         to_onnx(model, (self.X,))

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.comparison import leaves_of, tensor_of
-from experimental_experiment.torch_interpreter.aten.dropout import draws
+from experimental_experiment.torch_interpreter.aten.random import draws
 from experimental_experiment.torch_interpreter.interface import is_input
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_versions import keywords_in

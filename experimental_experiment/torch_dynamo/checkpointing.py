@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_arg
 
-from experimental_experiment.torch_interpreter.aten.dropout import draws
+from experimental_experiment.torch_interpreter.aten.random import draws
 
 SAVING = torch.ops.higher_order.run_and_save_rng_state
 USING = torch.ops.higher_order.run_with_rng_state

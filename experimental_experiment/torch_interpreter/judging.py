@@ -238,10 +238,11 @@ def names_of(inputs: list[Input]) -> dict[sympy.Symbol, sympy.Symbol]:
         expression, name = size.node.expr, entry.dims.get(axis)
         if expression.is_Symbol:
             names.setdefault(expression, sympy.Symbol(name or place(entry, axis), integer=True))
-        elif len(expression.free_symbols) == 1:  # 32*k, of which no axis need have the size k
-            (symbol,), computed = expression.free_symbols, COMPUTED.fullmatch(name or "")
-            base = computed[1] if computed else str(symbol)
-            names.setdefault(symbol, sympy.Symbol(base, integer=True))
+            continue
+        computed = COMPUTED.fullmatch(name or "")
+        if computed and computed[1] != name:  # 32*k: no axis need have the size k
+            for symbol in expression.free_symbols:
+                names.setdefault(symbol, sympy.Symbol(computed[1], integer=True))
     return names
 
 

@@ -41,7 +41,7 @@ def memories_in(values: Iterable[Any], depth: int) -> list[dict | list]:
             if kind not in plain:
                 plain[kind] = is_plain(kind)
             if kind in CONTAINERS or plain[kind]:
-                memory = value if kind in CONTAINERS else attributes_of(value)
+                memory = value if kind in CONTAINERS else own_attributes(value)
                 if id(memory) not in found and len(memory) <= MANY:
                     found[id(memory)] = memory
                     inner += memory if isinstance(memory, list) else memory.values()
@@ -64,9 +64,9 @@ def has_attributes(kind: type) -> bool:
     return isinstance(shown, (types.GetSetDescriptorType, types.MemberDescriptorType))
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes of an object, none where it shows none of its own."""
-    if not has_attributes(type(value)):
+def own_attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object that no ``__getattr__`` answers for, none for a class, or where it shows none of its own."""
+    if isinstance(value, type) or not has_attributes(type(value)):
         return {}
     try:
         return object.__getattribute__(value, "__dict__")

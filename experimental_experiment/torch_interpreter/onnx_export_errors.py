@@ -25,7 +25,7 @@ def bypass_export_some_errors(
     Contexts may be nested, and open in several threads at once: a patch is undone when the last one that wants it leaves.
 
     Args:
-        patch_torch: True applies the patches of torch, but those that only their names ask for; a collection of names those, and the
+        patch_torch: True applies the patches of torch, and of torchvision where it is imported, but those that only their names ask for; a collection of names those, and the
             ones that are on by default.
         patch_transformers: the same for transformers, which is not imported for it.
 

@@ -6,8 +6,6 @@ Source of semantics: torch.nn.functional.dropout and its kin. The mask is ``Rand
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -18,17 +16,6 @@ from experimental_experiment.torch_interpreter.registry import translates
 aten = torch.ops.aten
 ALPHA = 1.7580993408473766
 """What selu tends to at minus infinity: alpha dropout puts it in the place of the dropped elements."""
-
-
-def draws(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether an operator, called so, draws random numbers: torch calls every attention and every recurrent layer random."""
-    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
-        return False
-    known = {item.name: item.default_value for item in target._schema.arguments if item.has_default_value()}
-    known |= dict(zip([item.name for item in target._schema.arguments], args)) | dict(kwargs)
-    is_training = known.get("train", known.get("training", True))
-    probability = known.get("dropout_p", known.get("dropout", True))
-    return is_training is not False and bool(probability)
 
 
 @translates(aten.dropout.default)

@@ -8,6 +8,8 @@ them differ, which they forget for Bernoulli.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -28,6 +30,17 @@ DIGITS = {
     ir.DataType.DOUBLE: 53,
 }
 """Binary digits of the numbers that torch draws below 1, and of the integers that it draws as floats."""
+
+
+def draws(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an operator, called so, draws random numbers: torch calls every attention and every recurrent layer random."""
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    known = {item.name: item.default_value for item in target._schema.arguments if item.has_default_value()}
+    known |= dict(zip([item.name for item in target._schema.arguments], args)) | dict(kwargs)
+    is_training = known.get("train", known.get("training", True))
+    probability = known.get("dropout_p", known.get("dropout", True))
+    return is_training is not False and bool(probability)
 
 
 @translates(aten.bernoulli.default)

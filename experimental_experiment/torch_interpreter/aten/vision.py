@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -39,7 +40,8 @@ def batched_nms(op, boxes, scores, idxs, iou_threshold):
     """
     count = op.constant(op.size(scores, 0))
     is_shifted = op.LessOrEqual(count, MOST_SHIFTED)
-    furthest = op.ReduceMax(op.Concat(op.Reshape(boxes, [-1]), lowest(op, boxes), axis=0), keepdims=0)
+    lowest = op.constant([dtypes.lowest(boxes.dtype)], boxes.dtype)  # there may be no box
+    furthest = op.ReduceMax(op.Concat(op.Reshape(boxes, [-1]), lowest, axis=0), keepdims=0)
     shifts = op.Mul(op.Cast(idxs, to=boxes.dtype), op.Add(furthest, 1))
     boxes = op.Add(boxes, op.Unsqueeze(op.Where(is_shifted, shifts, 0.0), [1]))
     classes = op.Where(is_shifted, op.constant(0, idxs.dtype), idxs)
@@ -50,11 +52,6 @@ def batched_nms(op, boxes, scores, idxs, iou_threshold):
     kept, _ = op.TopK(kept, op.Shape(kept), largest=0, outputs=2)
     _, order = op.TopK(op.Gather(scores, kept), op.Shape(kept), outputs=2)
     return op.Gather(kept, order)
-
-
-def lowest(op, x):
-    """One element below all others, for the maximum of none."""
-    return op.constant(np.array([np.finfo(x.dtype.numpy()).min], x.dtype.numpy()), x.dtype)
 
 
 @translates("torchvision::roi_align")

@@ -298,7 +298,7 @@ def importers(name: str, original: Callable) -> list[ModuleType]:
     return [module for module in modules if vars(module).get(name) is original]
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=4)
 def importers_among(
     modules: tuple[int, ...], name: str, original: Callable
 ) -> tuple[list[ModuleType], list[Any]]:

@@ -15,14 +15,14 @@ import inspect
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code, tree_of
-from experimental_experiment.torch_interpreter.memories import attributes_of
+from experimental_experiment.torch_interpreter.memories import own_attributes
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
@@ -381,11 +381,6 @@ def functions_of(value: Any) -> Iterator[types.FunctionType]:
             if isinstance(part, types.FunctionType):
                 yield part
             part = own_attributes(part).get("__wrapped__")
-
-
-def own_attributes(value: Any) -> Mapping[str, Any]:
-    """The attributes of an object that no ``__getattr__`` answers for, none for a class."""
-    return {} if isinstance(value, type) else attributes_of(value)
 
 
 # ---- their code
