@@ -31,6 +31,7 @@ from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.interface import add_input, number_dtype, output
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.passes import finish, options_of
+from experimental_experiment.torch_interpreter.runtime.kernels import see_rounded
 from experimental_experiment.torch_interpreter.signature import Input, symbol_of
 from experimental_experiment.torch_interpreter.sizes import GivenNumber, declare, remember, vector_of
 from experimental_experiment.torch_interpreter.storage import View
@@ -134,8 +135,11 @@ def write(
                 entry.node,
                 "functionalize it: aot_autograd(keep_inference_input_mutations=False), the default",
             )
-    for entry, result in zip(outputs, results):
-        op.graph.outputs.append(output_value(op, entry, value_of(op, result)))
+    values = [value_of(op, result) for result in results]
+    # what one graph goes on with and what another reads of it are the same numbers
+    see_rounded(op, "output", [value for value in values if isinstance(value, ir.Value)])
+    for entry, value in zip(outputs, values):
+        op.graph.outputs.append(output_value(op, entry, value))
 
 
 def add_noises(op: Emitter, walk: Walk, drawn: Sequence[Noise]) -> None:

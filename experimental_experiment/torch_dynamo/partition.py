@@ -14,6 +14,7 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from torch._functorch.partitioners import default_partition, has_recomputable_ops
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from experimental_experiment.torch_dynamo.statistics import keep_float32
 from experimental_experiment.torch_interpreter.interpreter import flat
 
 BACKWARD = "is_backward"
@@ -23,6 +24,7 @@ def partition(
     joint: torch.fx.GraphModule, inputs: Any, **options: Any
 ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """The forward and the backward graph of a joint one, as torch's partition functions are called."""
+    keep_float32(joint.graph)
     if not has_recomputable_ops(joint):  # activation checkpointing says itself what is computed again
         move_views(joint)
     return default_partition(joint, inputs, **options)
