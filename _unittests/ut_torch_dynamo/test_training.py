@@ -7,6 +7,7 @@ import unittest
 import torch
 from torch._higher_order_ops import while_loop
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
 
@@ -117,6 +118,35 @@ class TestTraining(BackendTestCase):
         self.assert_same_gradients(Digits(), [(torch.rand(6, 1, 8, 8),)] * 2)
         torch._dynamo.reset()
         self.assert_same_gradients(LanguageModel(), [(torch.randint(0, 17, (2, 7)),)] * 2)
+
+    def test_batch_norm_that_is_computed_again(self):
+        """torch.compile writes its statistics once, as without checkpoints: it is the graph of eager that is computed again, not its writes."""
+
+        class Checkpointed(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = torch.nn.Sequential(
+                    torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
+                )
+                self.saves = True
+
+            def forward(self, x):
+                if not self.saves:
+                    return self.inner(x)
+                return checkpoint(self.inner, x, use_reentrant=False)
+
+        model = Checkpointed()
+        plain = copy.deepcopy(model)
+        plain.saves = False
+        compiled = self.compiled(model)
+        for _ in range(2):
+            x = torch.randn(2, 3, 6, 6)
+            found, expected = self.step(compiled, (x,), 0), self.step(plain, (x,), 0)
+            self.assert_close(found, expected, "results and gradients of the inputs")
+            for kind in "parameters", "buffers":
+                ours, theirs = list(getattr(model, kind)()), list(getattr(plain, kind)())
+                self.assert_close(ours, theirs, kind)
+                self.assert_close([x.grad for x in ours], [x.grad for x in theirs], f"gradients of {kind}")
 
     def test_a_loop_on_data(self):
         """Its gradient runs the turns backwards; how many there are is known while it runs."""

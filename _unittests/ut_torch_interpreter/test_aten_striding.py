@@ -42,6 +42,15 @@ class TestStriding(ExporterTestCase):
         "unfold a 0-d tensor into nothing": (aten.unfold.default, floats(), 0, 0, 1),
         "unfold_copy": (aten.unfold_copy.default, floats(5), -1, 2, 2),
         "unfold_backward": (aten.unfold_backward.default, floats(2, 3, 3), [2, 7], 1, 3, 2),
+        "unfold_backward of windows of all rows": (
+            aten.unfold_backward.default,
+            floats(1, 3, 3),
+            [2, 7],
+            -1,
+            3,
+            2,
+        ),
+        "unfold_backward of a number": (aten.unfold_backward.default, floats(1), [], 0, 1, 1),
         "unfold_backward that overlaps": (aten.unfold_backward.default, floats(4, 3, 2), [5, 3], 0, 2, 1),
     }
 

@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from experimental_experiment.torch_dynamo.statistics import keep_float32
 from experimental_experiment.torch_interpreter.interpreter import flat
 
-BACKWARD = "is_backward"
+FORWARD, BACKWARD = "is_forward", "is_backward"
 
 
 def partition(
@@ -25,9 +25,24 @@ def partition(
 ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """The forward and the backward graph of a joint one, as torch's partition functions are called."""
     keep_float32(joint.graph)
-    if not has_recomputable_ops(joint):  # activation checkpointing says itself what is computed again
+    if has_recomputable_ops(joint):
+        keep_unwritten(joint)
+    else:  # activation checkpointing says itself what is computed again
         move_views(joint)
     return default_partition(joint, inputs, **options)
+
+
+def keep_unwritten(joint: torch.fx.GraphModule) -> None:
+    """Let what is computed again read inputs as they were before they were written, such as running statistics, not as they are then."""
+    for node in mutated_inputs(joint):
+        readers = [user for user in node.users if user.op != "output"]
+        if not readers:
+            continue
+        with joint.graph.inserting_after(node):
+            copy = joint.graph.call_function(torch.ops.aten.clone.default, (node,))
+        copy.meta = {"val": node.meta["val"].clone(), "partitioner_tag": FORWARD}
+        for reader in readers:
+            reader.replace_input_with(node, copy)
 
 
 def move_views(joint: torch.fx.GraphModule) -> None:
@@ -58,7 +73,7 @@ def move_views(joint: torch.fx.GraphModule) -> None:
 def is_forward(node: torch.fx.Node) -> bool:
     """Whether a node is one of the forward pass, as default_partition decides it."""
     is_input = node.op == "placeholder" and "tangents" not in str(node.target)
-    return is_input or node.meta.get("partitioner_tag") == "is_forward"
+    return is_input or node.meta.get("partitioner_tag") == FORWARD
 
 
 def is_view(node: torch.fx.Node) -> bool:

@@ -194,7 +194,10 @@ def real_of_real(op, self):
     aten.conj.default, aten._conj.default, aten.conj_physical.default, aten._conj_physical.default
 )
 def conj(op, self):
-    """The conjugate."""
+    """The conjugate; a gradient multiplies by that of a number of Python."""
+    if not isinstance(self, ir.Value):
+        real, imag = parts_of(op, "self", self)
+        return join(op, real, op.Neg(imag))
     real, imag = columns(op, self)
     return join_columns(op, real, op.Neg(imag))
 
@@ -476,6 +479,18 @@ elementary(aten.sin.default, sine)
 elementary(aten.sinh.default, hyperbolic_sine)
 elementary(aten.sqrt.default, root)
 elementary(aten.tanh.default, hyperbolic_tangent)
+
+
+@translates_complex(aten.sigmoid_backward.default, aten.tanh_backward.default)
+def gradient_of_result(op, grad_output, output):
+    """The conjugate of ``y (1 - y)`` or of ``(1 + y) (1 - y)``, *y* being the result, times the gradient."""
+    real, imag = columns_of(op, "output", output)
+    is_tanh = op.context.node.target is aten.tanh_backward.default
+    factor = op.Add(real, 1) if is_tanh else real
+    slope, turn = multiply_parts(op, (factor, imag), (op.Sub(1, real), op.Neg(imag)))
+    return join_columns(
+        op, *multiply_parts(op, columns_of(op, "grad_output", grad_output), (slope, op.Neg(turn)))
+    )
 
 
 # ---- comparison

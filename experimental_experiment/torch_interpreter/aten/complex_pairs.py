@@ -59,6 +59,12 @@ def sized(name: str, size: int) -> Callable:
     return lambda op, arguments, axes: arguments | {name: [*arguments[name], size]}
 
 
+def scattered(op, arguments: Arguments, axes: int) -> Arguments:
+    """One axis of the tensor that a gradient is put into, and a size more."""
+    sizes = arguments["input_sizes"]
+    return arguments | {"input_sizes": [*sizes, 2], "dim": from_front(arguments["dim"], len(sizes))}
+
+
 def permuted(op, arguments: Arguments, axes: int) -> Arguments:
     """The pair stays behind."""
     return arguments | {"dims": [*from_front(list(arguments["dims"]), axes), axes]}
@@ -105,7 +111,9 @@ PAIRS: dict[torch._ops.OpOverload, Callable] = {
     aten.reshape.default: sized("shape", 2),
     aten.roll.default: along("dims"),
     aten.select.int: along("dim"),
+    aten.select_backward.default: scattered,
     aten.slice.Tensor: along("dim"),
+    aten.slice_backward.default: scattered,
     aten.split.Tensor: along("dim"),
     aten.split_with_sizes.default: along("dim"),
     aten.squeeze.dim: along("dim"),

@@ -239,6 +239,7 @@ for _target in (
     aten.broadcast_to.default,
     aten.channel_shuffle.default,
     aten.chunk.default,
+    aten.col2im.default,
     aten.combinations.default,
     aten.cumsum.default,
     aten.detach_copy.default,
@@ -285,9 +286,15 @@ for _target in (
     aten.pixel_shuffle.default,
     aten.pixel_unshuffle.default,
     aten.ravel.default,
+    aten.reflection_pad1d.default,
+    aten.reflection_pad2d.default,
+    aten.reflection_pad3d.default,
     aten.repeat.default,
     aten.repeat_interleave.self_int,
     aten.repeat_interleave.self_Tensor,
+    aten.replication_pad1d.default,
+    aten.replication_pad2d.default,
+    aten.replication_pad3d.default,
     aten.reshape.default,
     aten._reshape_alias.default,
     aten._reshape_copy.default,
@@ -358,6 +365,7 @@ by_parts(aten.concat.default, "tensors")
 by_parts(aten.concatenate.default, "tensors")
 by_parts(aten.constant_pad_nd.default, "self", "value")
 by_parts(aten.copy.default, "self", "src")
+by_parts(aten.diagonal_backward.default, "grad_output")
 by_parts(aten.diagonal_scatter.default, "self", "src")
 by_parts(aten.diff.default, "self", "prepend", "append")
 by_parts(aten.dstack.default, "tensors")
@@ -376,12 +384,19 @@ by_parts(aten.index_put.default, "self", "values")
 by_parts(aten.masked_fill.Scalar, "self", "value")
 by_parts(aten.masked_fill.Tensor, "self", "value")
 by_parts(aten.masked_scatter.default, "self", "source")
+by_parts(aten.masked_scatter_backward.default, "grad_output")
 by_parts(aten.meshgrid.default, "tensors")
 by_parts(aten.meshgrid.indexing, "tensors")
 by_parts(aten.new_full.default, "self", "fill_value")
 by_parts(aten.pad.default, "self", "value")
 by_parts(aten.pad_sequence.default, "sequences", "padding_value")
 by_parts(aten.put.default, "self", "source")
+by_parts(aten.reflection_pad1d_backward.default, "grad_output", "self")
+by_parts(aten.reflection_pad2d_backward.default, "grad_output", "self")
+by_parts(aten.reflection_pad3d_backward.default, "grad_output", "self")
+by_parts(aten.replication_pad1d_backward.default, "grad_output", "self")
+by_parts(aten.replication_pad2d_backward.default, "grad_output", "self")
+by_parts(aten.replication_pad3d_backward.default, "grad_output", "self")
 by_parts(aten.reshape_as.default, "self", "other")
 by_parts(aten.resize_as.default, "self", "the_template")
 by_parts(aten.row_stack.default, "tensors")
@@ -391,13 +406,16 @@ by_parts(aten.scalar_tensor.default, "s")
 by_parts(aten.scatter.src, "self", "src")
 by_parts(aten.scatter.value, "self", "value")
 by_parts(aten.scatter_add.default, "self", "src")
+by_parts(aten.select_backward.default, "grad_output")
 by_parts(aten.select_scatter.default, "self", "src")
+by_parts(aten.slice_backward.default, "grad_output")
 by_parts(aten.slice_scatter.default, "self", "src")
 by_parts(aten.stack.default, "tensors")
 by_parts(aten.sub.Scalar, "self", "other")
 by_parts(aten.sub.Tensor, "self", "other")
 by_parts(aten.subtract.Scalar, "self", "other")
 by_parts(aten.subtract.Tensor, "self", "other")
+by_parts(aten.unfold_backward.default, "grad_in")
 by_parts(aten._unsafe_index_put.default, "self", "values")
 by_parts(aten._unsafe_masked_index.default, "self", "fill")
 by_parts(aten._unsafe_masked_index_put_accumulate.default, "self", "values")

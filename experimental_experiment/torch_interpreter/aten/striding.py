@@ -14,7 +14,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.scattering import index_add
-from experimental_experiment.torch_interpreter.aten.shaping import reshaped
+from experimental_experiment.torch_interpreter.aten.shaping import expanded, reshaped
 from experimental_experiment.torch_interpreter.aten.transposing import moving
 from experimental_experiment.torch_interpreter.dtypes import torch_dtype
 from experimental_experiment.torch_interpreter.emitter import rank
@@ -111,11 +111,14 @@ def unfold(op, self, dimension, size, step):
 
 @translates(aten.unfold_backward.default)
 def unfold_backward(op, grad_in, input_sizes, dim, size, step):
-    """Zeros, to which every window adds its gradient."""
+    """Zeros, to which every window adds its gradient, which is broadcast to the other sizes."""
+    if not input_sizes:
+        return op.Squeeze(grad_in, [0])
     zeros = filled(op, input_sizes, 0, torch_dtype(grad_in.dtype))
     order = op.Reshape(unfold(op, op.Range(0, op.size(zeros, dim), 1), 0, size, step), [-1])
     axis = dim % rank(zeros)
-    windows = op.Transpose(grad_in, perm=moving(rank(grad_in), -1, axis + 1))
+    whole = [*input_sizes[:axis], -1, *input_sizes[axis + 1 :], -1]
+    windows = op.Transpose(expanded(op, grad_in, whole), perm=moving(rank(grad_in), -1, axis + 1))
     lines = op.Reshape(
         windows,
         op.shape([*sizes_of(op, zeros)[:axis], -1, *sizes_of(op, zeros)[axis + 1 :]]),
