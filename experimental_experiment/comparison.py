@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment import versions
 from experimental_experiment.torch_interpreter.dtypes import ONNX_TO_TORCH, onnx_dtype
+from experimental_experiment.torch_interpreter.messages import in_eager
 from experimental_experiment.torch_interpreter.patches.inputs import known_containers
 from experimental_experiment.torch_interpreter.signature import leaf_names
 
@@ -304,10 +305,12 @@ def eager_outputs(
 def called(model: Any, args: tuple, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """The outputs of a call, in order, which later calls do not write.
 
-    The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile.
+    The model may take gradients of its inputs itself; those of its parameters are not recorded meanwhile. Raises EagerError when it fails.
     """
     with without_gradients_of_parameters(model):
-        return [tensor.clone() for tensor in tensor_leaves(model(*args, **kwargs))]
+        with in_eager():
+            result = model(*args, **kwargs)
+        return [tensor.clone() for tensor in tensor_leaves(result)]
 
 
 def put_together(
@@ -377,7 +380,7 @@ def compare(
     Python ints, floats and bools among the arguments are constants of the model unless they are inputs of it. New values that the
     ONNX model returns (``mutated_buffers="outputs"``) are compared with what the call left there.
     *model*: a module, a function, or an ExportedProgram, which has the arguments of its example when none are given.
-    *expected*: what `eager_outputs` gave for this call, when it is compared with several ONNX models.
+    *expected*: what `eager_outputs` gave for this call, when it is compared with several ONNX models. Raises EagerError when eager fails.
     """
     if isinstance(model, torch.export.ExportedProgram):
         if not args and not kwargs and model.example_inputs is not None:
@@ -389,13 +392,12 @@ def compare(
     kept = written_tensors(model, names, least)
     names = names[: len(names) - len(kept)]
     given = inputs_among(model, args, kwargs, names)
-    got = run(runner, [tensor.clone() for tensor in tensor_leaves([*given, *kept.values()])])
+    inputs = [tensor.clone() for tensor in tensor_leaves([*given, *kept.values()])]
     if expected is not None:
-        return differences(outputs, expected, {}, got, scale)
-    expected = called(model, args, kwargs)
-    return differences(
-        outputs, expected, new_values(model, dict(zip(names, given)), kept, outputs), got, scale
-    )
+        return differences(outputs, expected, {}, run(runner, inputs), scale)
+    expected = called(model, args, kwargs)  # first: a call that fails in eager makes no sense in ONNX either
+    after = new_values(model, dict(zip(names, given)), kept, outputs)
+    return differences(outputs, expected, after, run(runner, inputs), scale)
 
 
 def written_tensors(model: Any, names: Sequence[str], least: int) -> dict[str, torch.Tensor]:

@@ -32,6 +32,39 @@ FAULTS = textwrap.dedent(
             return self.choice(self.first(x))
 
 
+    class Shift(torch.nn.Module):
+        def forward(self, x, y=None):
+            return x if y is None else x + y
+
+
+    def three_arguments():
+        return Shift(), (torch.ones(2, 3),) * 3
+
+
+    def other_sizes():
+        return Shift(), (torch.ones(2, 3), torch.ones(4))
+
+
+    def other_sizes_of_a_function():
+        return (lambda x: x + torch.ones(4)), (torch.ones(2, 3),)
+
+
+    def beyond_the_table():
+        return (lambda x, i: x[i * 2] + 1), (torch.ones(2, 3), torch.tensor([9]))
+
+
+    def program_and_three_arguments():
+        return torch.export.export(Shift(), (torch.ones(2, 3),)), (torch.ones(2, 3),) * 3
+
+
+    def program_of_other_sizes():
+        return torch.export.export(Shift(), (torch.ones(2, 3),)), (torch.ones(2, 4),)
+
+
+    def a_class():
+        return Shift, (torch.ones(2, 3),)
+
+
     def rows():
         return (lambda x: (x.exp(), x.shape[0])), [(torch.ones(2, 3),), (torch.ones(4, 3),)]
 
@@ -116,6 +149,47 @@ class TestInvestigate(unittest.TestCase):
             self.assertIn(message, text)
         status, text = self.command("export", "--transformers", "some/model", "-o", model, "--report", report)
         self.assertEqual((status, text), (2, "error: --report goes with MODULE:FUNCTION\n"))
+
+    def test_what_fails_in_eager(self):
+        """A traceback of Python was printed."""
+        model = self.file("model.onnx")
+        self.command("export", f"{self.models}:affine", "-o", model)
+        sizes = "with RuntimeError: The size of tensor a (3) must match the size of tensor b (4)"
+        index = "with IndexError: index 18 is out of bounds for dimension 0 with size 2"
+        line = f'  File "{self.models}", line '
+        cases = (
+            ("other_sizes", ("check", model), sizes, "return x if y is None else x + y"),
+            ("other_sizes", ("investigate",), sizes, "return x if y is None else x + y"),
+            ("other_sizes_of_a_function", ("check", model), sizes, "return (lambda x: x + torch.ones(4))"),
+            ("beyond_the_table", ("check", model), index, "return (lambda x, i: x[i * 2] + 1)"),
+            ("beyond_the_table", ("investigate", "--discrepancies"), index, "x[i * 2] + 1"),
+            ("beyond_the_table", ("investigate", "--discrepancies", "--at-once", "2"), index, "x[i * 2] + 1"),
+            ("three_arguments", ("investigate",), "with TypeError: Shift.forward() takes from 2 to 3", ""),
+            ("program_of_other_sizes", ("check", model), "with AssertionError: Guard failed: ", ""),
+        )
+        for name, (command, *options), sentence, code in cases:
+            with self.subTest(name, command=command):
+                positional = [*options, f"{self.models}:{name}"]
+                status, text = self.command(command, *positional)
+                self.assertEqual(status, 1, text)
+                self.assertIn(f"error: eager PyTorch itself fails {sentence}", text)
+                self.assertIn(code, text)
+                self.assertEqual(bool(code), line in text, text)
+                self.assertNotIn("Traceback", text)
+
+    def test_arguments_that_check_refuses_as_export_does(self):
+        model = self.file("model.onnx")
+        self.command("export", f"{self.models}:affine", "-o", model)
+        misfit = "error: the arguments do not fit forward: too many positional arguments\n  hint "
+        for name, expected, message in (
+            ("three_arguments", 1, misfit),
+            ("program_and_three_arguments", 1, misfit),
+            ("a_class", 2, "error: Shift is a class: export an instance of it"),
+        ):
+            with self.subTest(name):
+                status, text = self.command("check", model, f"{self.models}:{name}")
+                self.assertEqual(status, expected, text)
+                self.assertIn(message, text)
 
     def test_other_sizes_than_the_models(self):
         model = self.file("model.onnx")

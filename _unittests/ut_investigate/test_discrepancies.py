@@ -17,9 +17,10 @@ from onnx import TensorProto, helper
 from _unittests.ut_investigate.holder import Deep
 from experimental_experiment.investigate import discrepancies
 from experimental_experiment.investigate.fusions import TRANSFORMERS, blame
+from experimental_experiment.investigate.replay import Beside
 from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import EagerError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.xoptim import OptimizationOptions, P, rule, var
 
@@ -137,6 +138,24 @@ class TestPlantedFaults(ExporterTestCase):
             found.first.note,
             "right before optimization: the rule SinAsTan of the optimizer is wrong, at node_sin_Sin",
         )
+
+    def test_what_torch_refuses_after_a_wrong_result(self):
+        """The error of torch was raised, and the wrong result not named."""
+
+        def factor(x):
+            return torch.linalg.cholesky(x * 2) + 1
+
+        x = torch.eye(3)
+        found = discrepancies(
+            factor, (x,), translations={aten.mul.Tensor: lambda op, self, other: op.Neg(self)}
+        )
+        self.assertEqual((found.verdict, found.first.name, found.agrees), ("error", "mul", False))
+        self.assertEqual([result.name for result in found.results], ["mul"])
+        program = capture(factor, (x,), {}, None, ExportOptions())
+        mul = next(node for node in program.module.graph.nodes if node.op == "call_function")
+        message = r"eager PyTorch itself fails on the results of ONNX with _?LinAlgError: (?s:.*)torch.linalg"
+        with self.assertRaisesRegex(EagerError, message):
+            Beside(program, {(mul, 0): -x}, lambda node, tensors: None).start([x])
 
     def test_overflow_of_float16(self):
         x = 2 * torch.randn(2, 4).half()
@@ -410,6 +429,20 @@ class TestRuntime(ExporterTestCase):
 
 
 class TestArguments(ExporterTestCase):
+    def test_example_that_fails_in_eager(self):
+        call = (torch.rand(2, 3), torch.tensor([9]))
+        function = lambda x, i: x[i * 2] + 1
+        message = "eager PyTorch itself fails with IndexError: index 18 is out of bounds"
+        for at_once in (None, 2):
+            with self.assertRaisesRegex(EagerError, message):
+                discrepancies(function, call, at_once=at_once)
+        with self.assertRaisesRegex(EagerError, message):
+            to_onnx(function, call, verify=True)
+
+    def test_outputs_that_are_inputs(self):
+        found = discrepancies(torch.nn.Identity(), (torch.rand(2, 3),))
+        self.assertEqual((found.verdict, found.results), ("agreement", []))
+
     def test_what_does_not_fit(self):
         x = torch.rand(2, 3)
         model = to_onnx(lambda x, y: x + y, (x, x))

@@ -12,6 +12,8 @@ from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import sound
 from experimental_experiment.comparison import Difference, compare, session
 from experimental_experiment.refusals import REFUSALS
+from experimental_experiment.torch_interpreter import ExportError
+from experimental_experiment.torch_interpreter.dynamic_shapes import fitted_shapes
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -30,9 +32,12 @@ def run(given: argparse.Namespace) -> int:
 
 def report(path: str, example: source.Example, name: str) -> int:
     """Print the table of differences, and what tells more when there are any; the exit status. *name*: MODULE:FUNCTION."""
+    module, args, kwargs = source.called(example)
     try:
-        runner = session(path)
-        differences = compare(example.model, runner, example.args, example.kwargs)
+        fitted_shapes(module, args, kwargs, None)  # refuses what export refuses
+        differences = compare(example.model, session(path), example.args, example.kwargs)
+    except ExportError as error:
+        raise CommandError(str(error), status=1) from error
     except runtime.InvalidProtobuf as error:
         raise CommandError(f"{path!r} is not an ONNX model") from error
     except (ValueError, runtime.InvalidArgument) as error:

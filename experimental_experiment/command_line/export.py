@@ -22,7 +22,6 @@ from experimental_experiment.command_line.model_file import writable
 from experimental_experiment.helpers import type_text
 from experimental_experiment.progress import terminal_progress
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
-from experimental_experiment.torch_interpreter.capture import module_of
 from experimental_experiment.torch_interpreter.dynamic_shapes import Misfit, by_argument, sizes_of
 
 
@@ -174,14 +173,7 @@ def with_dynamic(example: source.Example, entries: list[str]) -> Any:
 
 def entries_of_arguments(example: source.Example) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments by name, and what the function's dynamic shapes say of each. Raises CommandError when they do not fit forward."""
-    args, kwargs = example.args, example.kwargs
-    is_program = isinstance(example.model, torch.export.ExportedProgram)
-    if is_program and not args and not kwargs and example.model.example_inputs is not None:
-        args, kwargs = example.model.example_inputs
-    try:
-        module = example.model.module(check_guards=False) if is_program else module_of(example.model)
-    except TypeError as error:
-        raise CommandError(str(error)) from error
+    module, args, kwargs = source.called(example)
     signature = inspect.signature(module.forward)
     try:
         signature.bind(*args, **kwargs)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.command_line.errors import CommandError, existing
+from experimental_experiment.torch_interpreter.capture import module_of
 
 HELP = (
     "a function without parameters that returns (model, args, kwargs, dynamic_shapes), the last ones may be left out; "
@@ -59,6 +60,19 @@ def load(source: str) -> Example:
         raise CommandError(f"{source} returns args as {type(example.args).__name__}, a tuple is needed")
     example.args = tuple(example.args)
     return example
+
+
+def called(example: Example) -> tuple[torch.nn.Module, tuple, dict[str, Any]]:
+    """The module that is called, and the arguments, those of a program when none are given. Raises CommandError for what is no model."""
+    model, args, kwargs = example.model, example.args, example.kwargs
+    if not isinstance(model, torch.export.ExportedProgram):
+        try:
+            return module_of(model), args, kwargs
+        except TypeError as error:
+            raise CommandError(str(error)) from error
+    if not args and not kwargs and model.example_inputs is not None:
+        args, kwargs = model.example_inputs
+    return model.module(check_guards=False), args, kwargs
 
 
 def refuse_parameters(source: str, function: Callable) -> None:

@@ -58,6 +58,7 @@ def discrepancies(
     Raises:
         ValueError: the arguments are not those of the program, or of the model.
         ExportError: the model cannot be exported.
+        EagerError: PyTorch itself fails on the example.
     """
     if at_once is not None and at_once < 2:
         raise ValueError(f"at_once is 2 at least, not {at_once}")

@@ -82,6 +82,7 @@ def follow_up(
 
     Raises:
         VerificationError: an output differs from eager.
+        EagerError: the example fails in eager.
         ValueError: an ExportedProgram or a GraphModule without an example call.
     """
     args, kwargs = example_call(mod, args, kwargs)
@@ -135,7 +136,8 @@ def compared(
     arguments = {entry.name: leaf for entry, leaf in zip(users, leaves)}
     kept = {entry.name: entry.tensor for entry in journal.program.inputs if entry.tensor is not None}
     held, runner = {**arguments, **kept}, session(model)
-    got = run(runner, [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()])
+    inputs = [as_onnx(held[argument.name]).clone() for argument in runner.get_inputs()]
     expected = called(eager, *given)
     names = [argument.name for argument in runner.get_outputs()]
-    return differences(names, expected, new_values(eager, arguments, kept, names), got)
+    after = new_values(eager, arguments, kept, names)
+    return differences(names, expected, after, run(runner, inputs))

@@ -77,6 +77,7 @@ def piece_by_piece(
 
     Raises:
         TypeError: *model* is no module, or a call of the list is nothing of this.
+        EagerError: PyTorch itself fails on a call.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"piece_by_piece takes an nn.Module apart, not {type(model).__name__}")

@@ -13,6 +13,7 @@ import torch
 
 from experimental_experiment.comparison import leaves_of
 from experimental_experiment.torch_interpreter.dynamic_shapes import guess_dynamic_shapes
+from experimental_experiment.torch_interpreter.messages import in_eager
 from experimental_experiment.torch_interpreter.patches.inputs import known_containers
 
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -51,7 +52,7 @@ def record(
 ) -> dict[str, Recording]:
     """Run the model on each input; what was seen of it, ``""``, and of every submodule by its qualified names.
 
-    Each run begins with the buffers that the model has, and the model keeps them.
+    Each run begins with the buffers that the model has, and the model keeps them. Raises EagerError when a run fails.
     """
     found: dict[torch.nn.Module, Recording] = {}
     handles = []
@@ -62,7 +63,7 @@ def record(
     try:
         for run, (args, kwargs) in enumerate(inputs):
             args, kwargs = copy.deepcopy((args, kwargs))
-            with unchanged(model):
+            with unchanged(model), in_eager():
                 model(*args, **kwargs)
             for recording in seen.values():
                 del recording.calls[run + 1 :]

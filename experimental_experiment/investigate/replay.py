@@ -15,7 +15,9 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.comparison import leaves_of, tensor_of
 from experimental_experiment.torch_interpreter.aten.random import draws
+from experimental_experiment.torch_interpreter.errors import source_line
 from experimental_experiment.torch_interpreter.interface import is_input
+from experimental_experiment.torch_interpreter.messages import in_eager
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_versions import keywords_in
 from experimental_experiment.torch_interpreter.writes import mutated_storages
@@ -80,7 +82,13 @@ def results(value: Any) -> list[torch.Tensor | None]:
 
 
 class Eager(torch.fx.Interpreter):
-    """Runs a program; *seen* is called with each node that is asked for and its results, copies of what they are then."""
+    """Runs a program; *seen* is called with each node that is asked for and its results, copies of what they are then.
+
+    Attributes:
+        where: what it runs on, other than the example, in an error.
+    """
+
+    where = ""
 
     def __init__(
         self,
@@ -89,6 +97,7 @@ class Eager(torch.fx.Interpreter):
         seen: Callable[[torch.fx.Node, list[torch.Tensor | None]], None],
     ):
         super().__init__(program.module, garbage_collect_values=False)
+        self.extra_traceback = False  # an error says it in our words
         self.program = program
         self.wanted = wanted
         self.seen = seen
@@ -106,8 +115,9 @@ class Eager(torch.fx.Interpreter):
         return contextlib.nullcontext() if region is None else torch.autocast(region.device, region.dtype)
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Run one node."""
-        result = super().run_node(n)
+        """Run one node. Raises EagerError when it fails."""
+        with in_eager(source_line(n), self.where):
+            result = super().run_node(n)
         if n in self.wanted:
             found = results(result)
             self.seen(n, [item.clone() if self.writes and item is not None else item for item in found])
@@ -116,6 +126,8 @@ class Eager(torch.fx.Interpreter):
 
 class Beside(Eager):
     """Runs a program on what ONNX computed so far; *seen* gets what a node gives on ONNX's results of those before it."""
+
+    where = " on the results of ONNX"
 
     def __init__(
         self, program: Program, onnx: Onnx, seen: Callable[[torch.fx.Node, list[torch.Tensor | None]], None]

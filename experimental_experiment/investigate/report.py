@@ -21,7 +21,13 @@ from experimental_experiment.investigate.replay import ordered_leaves
 from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.refusals import FAILURES
-from experimental_experiment.torch_interpreter.errors import brief, module_path, source_line, target_name
+from experimental_experiment.torch_interpreter.errors import (
+    EagerError,
+    brief,
+    module_path,
+    source_line,
+    target_name,
+)
 from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.runtime.table import ROWS
 
@@ -155,7 +161,7 @@ def compared(journal: Journal, args: tuple, kwargs: Mapping[str, Any], model: An
     leaves = ordered_leaves(journal.exported, args, kwargs)
     try:
         found: Discrepancies = Comparison(journal.program, model, leaves, 1.0).told(None)
-    except (*FAILURES, ValueError) as error:
+    except (*FAILURES, EagerError, ValueError) as error:
         return {"verdict": "not compared", "told": f"not compared with eager: {error}", "results": []}
     rows = [
         [

@@ -23,7 +23,7 @@ from experimental_experiment.investigate.results import Discrepancies, Result
 from experimental_experiment.investigate.ties import Tie, tie
 from experimental_experiment.investigate.ways import ways
 from experimental_experiment.progress import Progress, silent
-from experimental_experiment.torch_interpreter.errors import module_path, source_line, target_name
+from experimental_experiment.torch_interpreter.errors import EagerError, module_path, source_line, target_name
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.writes import mutated_storages
 
@@ -58,8 +58,8 @@ class Comparison:
         """Compare, look for the reasons."""
         self.progress("run", 1)
         pairs = self.pairs if at_once is None else self.narrowed(at_once)
+        self.expected = self.eager_values(pairs)  # first: who fails there fails in ONNX for the same reason
         onnx = self.onnx_values(pairs)
-        self.expected = self.eager_values(pairs)
         found = self.beside(pairs, onnx)
         self.progress("explain", 1)
         calls = sum(node.op == "call_function" for node in self.program.module.graph.nodes)
@@ -111,7 +111,7 @@ class Comparison:
             step = -(-(high - low) // at_once)
             places = [*range(low + step - 1, high - 1, step), high - 1]
             probes = [self.pairs[place] for place in places]
-            onnx, expected = self.onnx_values(probes), self.eager_values(probes)
+            expected, onnx = self.eager_values(probes), self.onnx_values(probes)
             differs = [not gap(expected[key], onnx[key], self.scale).within for key in onnx]
             if True not in differs:
                 return probes[-at_once:]
@@ -122,7 +122,7 @@ class Comparison:
     def beside(
         self, pairs: Sequence[Pair], onnx: Mapping[tuple[torch.fx.Node, int], torch.Tensor]
     ) -> list[Result]:
-        """Judge each pair; outputs that the program may still write come last."""
+        """Judge each pair; outputs that the program may still write come last. Those after a wrong one that torch fails on are left out."""
         found: list[Result] = []
         step = self.progress("compare", len(pairs))
         writes = bool(mutated_storages(self.program.module.graph))
@@ -141,7 +141,12 @@ class Comparison:
         runner = Beside(
             self.program, {(pair.node, pair.position): onnx[pair.node, pair.position] for pair in early}, seen
         )
-        runner.start(self.leaves)
+        try:
+            runner.start(self.leaves)
+        except EagerError:
+            if not any(result.status == "error" for result in found):
+                raise
+            return found
         for pair in late:
             ours = results(runner.env[pair.node])[pair.position]
             found.append(self.judged(pair, runner, ours, onnx[pair.node, pair.position]))

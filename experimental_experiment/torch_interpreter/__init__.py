@@ -13,6 +13,7 @@ from experimental_experiment.torch_interpreter import patches  # noqa: F401 (the
 from experimental_experiment.torch_interpreter.dynamic_shapes import guess_dynamic_shapes
 from experimental_experiment.torch_interpreter.errors import (
     CaptureError,
+    EagerError,
     ExportError,
     Untranslatable,
     VerificationError,
@@ -25,6 +26,7 @@ versions.require("onnx", "torch")
 
 __all__ = [
     "CaptureError",
+    "EagerError",
     "ExportError",
     "ExportOptions",
     "Untranslatable",

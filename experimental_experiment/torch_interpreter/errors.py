@@ -78,6 +78,10 @@ class CaptureError(ExportError):
     """``torch.export.export`` refused the model; its own error is the cause (``__cause__``)."""
 
 
+class EagerError(ExportError):
+    """PyTorch itself fails on the example, before anything of ONNX: what it raised is the cause (``__cause__``)."""
+
+
 class VerificationError(ExportError):
     """The model that was written does not give what eager gives: ``to_onnx(verify=True)`` names the first output."""
 

@@ -13,7 +13,14 @@ import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from experimental_experiment.torch_interpreter.errors import QUANTIZED, SPARSE, CaptureError, Source
+from experimental_experiment.torch_interpreter.errors import (
+    QUANTIZED,
+    SPARSE,
+    CaptureError,
+    EagerError,
+    ExportError,
+    Source,
+)
 from experimental_experiment.torch_interpreter.frames import (
     TEXT,
     TORCH,
@@ -338,6 +345,30 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
         raise CaptureError(message, hint=hint(error, source), source=source) from error
 
 
+@contextlib.contextmanager
+def in_eager(source: Source | None = None, where: str = "") -> Iterator[None]:
+    """Pass on what a model raises when PyTorch itself runs it as an EagerError: the sentence, the line of the model.
+
+    *source*: that line, where it is known; else the traceback tells it. *where*: what it runs on, other than the example.
+    """
+    try:
+        yield
+    except ExportError:  # of a backend of torch.compile
+        raise
+    except Exception as error:
+        if INTERRUPTED in str(error):
+            raise KeyboardInterrupt from error
+        message = f"eager PyTorch itself fails{where} with {type(error).__name__}: {sentence(error)}"
+        source = source or raising_line(error, OWN_FRAMES)
+        if source is not None and not source[3]:  # the guard of a program, whose code is in no file
+            source = None
+        raise EagerError(message, source=source) from error
+
+
+OWN_FRAMES = 2
+"""The first frames of such a traceback: that of `in_eager`, that of the ``with``; the model comes after them."""
+
+
 def sentence(error: BaseException) -> str:
     """What torch says, on one line, without what it says to its own developers."""
     kept = []
@@ -405,14 +436,18 @@ def advice(text: str) -> str:
     return ""
 
 
-def raising_line(error: BaseException) -> Source | None:
-    """The line of the model that raised: the innermost one outside of torch, in the traceback or in TorchDynamo's text."""
+def raising_line(error: BaseException, entered: int | None = None) -> Source | None:
+    """The line of the model that raised: the innermost one outside of torch, in the traceback or in TorchDynamo's text.
+
+    *entered*: how many frames are those of the caller; all before torch's if not given.
+    """
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     summaries = traceback.extract_tb(error.__traceback__)
     lines = [(entry.filename, entry.lineno, entry.name, entry.line or "") for entry in summaries]
     raised = list(zip(lines, map(is_library_code, codes)))
     # the first frames are those of the caller of to_onnx's capture: the model comes after torch's
-    entered = next((place for place, line in enumerate(lines) if line[0].startswith(TORCH)), len(lines))
+    if entered is None:
+        entered = next((place for place, line in enumerate(lines) if line[0].startswith(TORCH)), len(lines))
     told = re.split("from user code:|User stack:", str(error))[1:]
     quoted = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n[ \t]*(.*)', "".join(told))
     followed = [

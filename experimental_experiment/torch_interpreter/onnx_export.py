@@ -90,6 +90,7 @@ def to_onnx(
         CaptureError: torch.export refused the model.
         ExportError: a node cannot be translated; it names the node and the user's line.
         VerificationError: *verify* found an output that differs; it names the first one.
+        EagerError: *verify* ran the example in eager, where it fails.
         ValueError, TypeError: an argument of this function is wrong.
     """
     refuse_foreign_arguments(kwargs, export_options)
