@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from _unittests.ut_command_line.test_faults import FaultsTestCase
+from experimental_experiment.command_line import parser
 
 MODELS = textwrap.dedent(
     """
@@ -196,6 +197,41 @@ class TestInputs(RefusedTestCase):
                 f"the reference evaluator does not run the model on these inputs: {sentence}",
                 *("run", "model.onnx", "--reference", "--inputs", "x=x.npy"),
             )
+
+
+class TestEmpty(RefusedTestCase):
+    """``--save "$FILE"`` of a variable that is not set: some options counted as not given then."""
+
+    def test_every_text_of_every_command(self):
+        seen = set()
+        for command, arguments in parser()._subparsers._group_actions[0].choices.items():
+            texts = [
+                action
+                for action in arguments._actions
+                if action.nargs != 0 and action.type is None and action.choices is None
+            ]
+            needed = [action for action in texts if action.required and not action.option_strings]
+            for action in texts:
+                name = "/".join(action.option_strings) or action.metavar or action.dest
+                seen.add(name)
+                if name == "--patterns":
+                    continue
+                words = ["" if positional is action else "something" for positional in needed]
+                if action.option_strings:
+                    words += [action.option_strings[0], ""]
+                if name != "-o/--output" and "-o" in arguments._option_string_actions:
+                    words += ["-o", "out.onnx"]
+                if command == "export" and name == "MODULE:FUNCTION":
+                    words.append("")
+                self.assert_says(f"{name} '': a text that is not empty is needed", command, *words)
+        self.assertLess({"-o/--output", "--weights", "--save", "--plot", "--html", "--inputs", "NAME"}, seen)
+        self.assertFalse(os.path.exists("out.onnx"))
+
+    def test_no_patterns_are_no_rules(self):
+        arguments = ("optimize", "model.onnx", "-o", "out.onnx", "--patterns", "")
+        status, out, err = self.command(*arguments)
+        self.assertEqual(0, status, err)
+        self.assertIn(" after 0 rewritings", out)
 
 
 class TestOthers(RefusedTestCase):

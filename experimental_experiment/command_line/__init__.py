@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     for command in order:
         command.add_to(commands)
     for command in commands.choices.values():
+        command.set_defaults(command=command)
         amount = command.add_mutually_exclusive_group()
         amount.add_argument(
             "-q",
@@ -86,11 +87,26 @@ def logged(given: argparse.Namespace) -> Iterator[None]:
         logger.setLevel(level)
 
 
+MAY_BE_EMPTY = frozenset({"--patterns"})
+"""The options for which an empty text says something: no rule."""
+
+
+def refuse_empty(given: argparse.Namespace) -> None:
+    """Raise CommandError for an empty argument, as a variable of the shell that is not set leaves it: it would count as not given."""
+    for action in given.command._actions:
+        value = getattr(given, action.dest, None)
+        is_empty = value == "" or (isinstance(value, list) and "" in value)
+        if is_empty and MAY_BE_EMPTY.isdisjoint(action.option_strings):
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            raise CommandError(f"{name} '': a text that is not empty is needed")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
     given = parser().parse_args(arguments)
     try:
         with logged(given):
+            refuse_empty(given)
             return given.run(given)
     except CommandError as error:
         if given.verbose:

@@ -33,7 +33,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "--patterns",
         default="default",
         metavar="NAMES",
-        help="sets and rules joined by + and -, as in default+onnxruntime-CastCast; 'default' if not given",
+        help="sets and rules joined by + and -, as in default+onnxruntime-CastCast, '' for none; 'default' if not given",
     )
     command.add_argument(
         "--quantize",
