@@ -18,6 +18,7 @@ from _unittests.ut_investigate.holder import Deep
 from experimental_experiment.investigate import discrepancies
 from experimental_experiment.investigate.fusions import TRANSFORMERS, blame
 from experimental_experiment.investigate.replay import Beside
+from experimental_experiment.investigate.results import shortened
 from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import EagerError, ExportOptions, to_onnx
@@ -66,6 +67,8 @@ class TestPlantedFaults(ExporterTestCase):
         self.assertEqual((first.module, first.written), ("layers.1.attention", "Mul"))
         self.assertIn("torch.ops.investigate_test.unknown(y)", first.source[3])
         self.assertEqual(first.note, "onnx.reference agrees with onnxruntime: the translation is wrong")
+        self.assertEqual((first.suspects.onnx, first.suspects.are_several), (["Mul 'unknown'"], False))
+        self.assertNotIn("wrong between", str(first))
         statuses = {result.name: result.status for result in found.results}
         self.assertEqual((statuses["softmax_1"], statuses["add_1"]), ("ok", "follows"))
         self.assertIn(found.worst(1)[0].status, ("error", "follows"))
@@ -112,6 +115,52 @@ class TestPlantedFaults(ExporterTestCase):
                 found = discrepancies(source, (other,), onnx=given, dynamic_shapes=({0: "batch"},))
                 self.assertEqual(found.first.name, "softmax")
                 self.assertEqual(found.first.gap.got, "float32[3, 4]")
+
+    def test_fused_node_is_among_the_suspects(self):
+        """The Reshape after it, whose result is the next one with a name, was blamed alone."""
+
+        def normalized(x):
+            x = x.sin()
+            centered = x - x.mean(-1, keepdim=True)
+            y = centered / torch.sqrt((centered * centered).mean(-1, keepdim=True) + 1e-5)
+            return y.reshape(4, 4).abs() + 1
+
+        def gelu(x):
+            x = x.sin()
+            return x * 0.5 * (1.0 + torch.erf(x / 2**0.5))
+
+        x = torch.randn(2, 8)
+        model = to_onnx(normalized, (x,))
+        (fused,) = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
+        (epsilon,) = [attribute for attribute in fused.attribute if attribute.name == "epsilon"]
+        epsilon.f = 0.5
+        for at_once in (None, 2):
+            first = discrepancies(normalized, (x,), onnx=model, at_once=at_once).first
+            self.assertEqual((first.name, first.suspects.after), ("reshape", ["%sin"]))
+            self.assertEqual(
+                first.suspects.onnx, [f"LayerNormalization {fused.output[0]!r}", "Reshape 'reshape'"]
+            )
+            lines = str(first).splitlines()
+            self.assertEqual(
+                lines[1],
+                f"  wrong between %sin and %reshape: LayerNormalization {fused.output[0]!r} or Reshape 'reshape', "
+                "which stand for %mean, %sub, %mul, %mean_1, %add, %sqrt, %div, %reshape",
+            )
+            self.assertEqual(
+                lines[2], "  onnx.reference agrees with onnxruntime: what is written there is wrong"
+            )
+        model = to_onnx(gelu, (x,))
+        (fused,) = [node for node in model.graph.node if node.op_type == "Gelu"]
+        fused.op_type = "Elu"
+        del fused.attribute[:]
+        told = str(discrepancies(gelu, (x,), onnx=model).first)
+        self.assertIn("wrong between %sin and %mul_1: Elu 'output', which stands for %mul, %div, %erf,", told)
+
+    def test_names_of_many_suspects(self):
+        self.assertEqual(shortened([*"abcdefgh"]), "a, b, c, d, e, f, g, h")
+        self.assertEqual(
+            shortened([*"abcdefghi"], " or "), "a or b or c or d or e or f or ... 2 more ... or i"
+        )
 
     def test_body_of_control_flow_is_named_by_its_operator(self):
         def branches(x):

@@ -93,8 +93,10 @@ class TestWrites(ExporterTestCase):
         self.assertEqual(found.first.operator, "aten.sin.default")
         self.assertEqual(
             found.first.note,
-            "onnx.reference agrees with onnxruntime: the translation is wrong, or how %add_ writes what it reads",
+            "onnx.reference agrees with onnxruntime: what is written there is wrong, or how %add_ writes what it reads",
         )
+        self.assertIn("Concat 'add__concat'", found.first.suspects.onnx)
+        self.assertEqual(found.first.suspects.fx[-2:], ["%add_", "%sin"])
 
     def test_new_values_of_buffers_are_compared(self):
         x = torch.rand(4, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -114,21 +114,8 @@ def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> 
     """
     inlined = loaded(model, inlined=True)
     proto = ir.to_proto(inlined)
-    graph = proto.graph
-    producers = {output: node for node in graph.node for output in node.output}
-    needed, pending = set(), [name]
-    nodes = set()
-    while pending:
-        current = pending.pop()
-        if current in needed or (current in known and current != name):
-            needed.add(current)
-            continue
-        needed.add(current)
-        if current in producers and id(producers[current]) not in nodes:
-            nodes.add(id(producers[current]))
-            pending += read_by(producers[current])
+    kept, needed = between(proto.graph, name, known)
     feeds = {key: tensor for key, tensor in known.items() if key in needed and key != name}
-    kept = [node for node in graph.node if id(node) in nodes]
     inputs = [onnx.ValueInfoProto(name=key) for key in feeds]
     weights = [
         ir.to_proto(ir.Tensor(value.const_value.numpy(), dtype=value.const_value.dtype, name=key))
@@ -143,6 +130,25 @@ def in_reference(model: Given, name: str, known: Mapping[str, torch.Tensor]) -> 
         return tensor_of(result)
     except UNKNOWN:
         return None
+
+
+def between(
+    graph: onnx.GraphProto, name: str, known: Container[str]
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that compute one value from those that are *known*, in order, and the names of all values that they need."""
+    producers = {output: node for node in graph.node for output in node.output}
+    needed, pending = set(), [name]
+    nodes = set()
+    while pending:
+        current = pending.pop()
+        if current in needed or (current in known and current != name):
+            needed.add(current)
+            continue
+        needed.add(current)
+        if current in producers and id(producers[current]) not in nodes:
+            nodes.add(id(producers[current]))
+            pending += read_by(producers[current])
+    return [node for node in graph.node if id(node) in nodes], needed
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from experimental_experiment.investigate.fusions import Blame
 from experimental_experiment.investigate.gaps import Gap
@@ -11,6 +12,43 @@ from experimental_experiment.torch_interpreter.errors import Source, located
 
 SHOWN = 10
 """Rows of the printed table."""
+
+NAMED = 8
+"""Nodes of a list that are named."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspects:
+    """What computes a wrong result from those before it that both sides name: each of its nodes may be the wrong one.
+
+    Attributes:
+        name: the wrong result.
+        after: the inputs, and the named results, that it is computed from.
+        onnx: the ONNX nodes, ``Operator 'result'``, in order.
+        fx: the names of the FX nodes that these stand for, in order; a fused node stands for several.
+    """
+
+    name: str
+    after: list[str]
+    onnx: list[str]
+    fx: list[str]
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is more to suspect than the node of the result."""
+        return len(self.fx) > 1
+
+    def __str__(self) -> str:
+        after = f"between {shortened(self.after)} and" if self.after else "before"
+        verb = "stand" if len(self.onnx) > 1 else "stands"
+        return f"wrong {after} %{self.name}: {shortened(self.onnx, ' or ')}, which {verb} for {shortened(self.fx)}"
+
+
+def shortened(items: Sequence[str], joint: str = ", ") -> str:
+    """The first items of a long list, how many are left out, the last one."""
+    if len(items) <= NAMED:
+        return joint.join(items)
+    return joint.join([*items[: NAMED - 2], f"... {len(items) - NAMED + 1} more ...", items[-1]])
 
 
 @dataclasses.dataclass
@@ -29,6 +67,7 @@ class Result:
         own: the difference from what torch gives on ONNX's results of the nodes before.
         status: ``ok``, ``error``, ``tie``, ``rounding``, ``random``, or ``follows``: the difference comes from before.
         note: what else is known.
+        suspects: what may be wrong, for the first error alone.
     """
 
     name: str
@@ -42,6 +81,7 @@ class Result:
     own: Gap
     status: str = "ok"
     note: str = ""
+    suspects: Suspects | None = None
 
     @property
     def eager_overflows(self) -> bool:
@@ -51,6 +91,8 @@ class Result:
 
     def __str__(self) -> str:
         lines = [f"%{self.name} = {self.operator}, written as {self.written} {self.onnx!r}: {self.own}"]
+        if self.suspects is not None and self.suspects.are_several:
+            lines.append(f"  {self.suspects}")
         if self.note:
             lines.append(f"  {self.note}")
         if self.module:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
 
-from experimental_experiment.investigate.alignment import Pair, align, writers
+from experimental_experiment.investigate.alignment import Pair, align, recorded, writers
 from experimental_experiment.investigate.fusions import blame
 from experimental_experiment.investigate.gaps import gap
-from experimental_experiment.investigate.onnx_side import Given, in_reference, loaded, values_of
+from experimental_experiment.investigate.onnx_side import Given, between, in_reference, loaded, values_of
 from experimental_experiment.investigate.replay import (
     Beside,
     Double,
@@ -19,10 +20,11 @@ from experimental_experiment.investigate.replay import (
     random_nodes,
     results,
 )
-from experimental_experiment.investigate.results import Discrepancies, Result
+from experimental_experiment.investigate.results import Discrepancies, Result, Suspects
 from experimental_experiment.investigate.ties import Tie, tie
 from experimental_experiment.investigate.ways import ways
 from experimental_experiment.progress import Progress, silent
+from experimental_experiment.protos import to_proto
 from experimental_experiment.torch_interpreter.errors import EagerError, module_path, source_line, target_name
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.writes import mutated_storages
@@ -71,7 +73,8 @@ class Comparison:
         )
         if report.first is not None:
             pair = next(pair for pair in pairs if pair.value == report.first.onnx)
-            report.first.note = self.origin(pair, onnx)
+            report.first.suspects = self.suspects(pair)
+            report.first.note = self.origin(pair, onnx, report.first.suspects.are_several)
         if report.verdict != "agreement":
             report.ways = ways(self.onnx, self.inputs, self.expected_outputs(), self.scale)
         return report
@@ -201,8 +204,38 @@ class Comparison:
             for a, b, target in zip(plain, optimized, exact)
         )
 
-    def origin(self, pair: Pair, onnx: Mapping[tuple[torch.fx.Node, int], torch.Tensor]) -> str:
-        """Who is wrong: the translation, or a kernel of onnxruntime; as onnx.reference says."""
+    def suspects(self, pair: Pair) -> Suspects:
+        """What computes a result from others that both sides name, and from inputs, in ONNX, and for which FX nodes that stands."""
+        others = [other for other in self.pairs if other.node is not pair.node and other.value != pair.value]
+        known = {name: name for name in self.input_names} | {
+            other.value: f"%{other.name}" for other in others
+        }
+        model = loaded(self.onnx, inlined=True)
+        onnx, needed = between(to_proto(model).graph, pair.value, known)
+        origins = {node.outputs[0].name: recorded(node)[0] for node in model.graph}
+        written_for = {origins.get(node.output[0]) for node in onnx}  # writes too, which no argument tells
+        ends = {other.node for other in others if other.value in needed}
+        fx, pending = {pair.node}, [pair.node]
+        while pending:
+            for node in pending.pop().all_input_nodes:
+                if node.op == "call_function" and node not in ends and node not in fx:
+                    fx.add(node)
+                    pending.append(node)
+        return Suspects(
+            pair.name,
+            [text for value, text in known.items() if value in needed],
+            [f"{node.op_type} {node.output[0]!r}" for node in onnx],
+            [
+                f"%{node.name}"
+                for node in pair.node.graph.nodes
+                if (node in fx and node.target is not getitem) or node.name in written_for
+            ],
+        )
+
+    def origin(
+        self, pair: Pair, onnx: Mapping[tuple[torch.fx.Node, int], torch.Tensor], are_several: bool
+    ) -> str:
+        """Who is wrong: the translation, or a kernel of onnxruntime; as onnx.reference says. *are_several*: of several nodes, see `Suspects`."""
         known = dict(zip(self.input_names, self.inputs))
         known |= {
             other.value: onnx[other.node, other.position]
@@ -215,7 +248,8 @@ class Comparison:
             return "onnx.reference does not run these nodes: the translation, or a kernel of onnxruntime"
         if not gap(theirs, third, self.scale).within:
             return "onnx.reference does not agree with onnxruntime: one of its kernels is wrong"
-        told = "onnx.reference agrees with onnxruntime: the translation is wrong"
+        wrong = "what is written there" if are_several else "the translation"
+        told = f"onnx.reference agrees with onnxruntime: {wrong} is wrong"
         if isinstance(pair.node.target, torch._ops.HigherOrderOperator):
             return f"{told}, or that of a node in its bodies, whose results are not compared: a tie among them is an error here"
         written = [node for node in writers(pair.node.graph, pair.node.all_input_nodes) if node < pair.node]
