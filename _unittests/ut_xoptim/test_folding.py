@@ -29,6 +29,7 @@ LINEAR = f"{numbers(4, 3, name='t')} {numbers(4, name='b')} w = Transpose<perm=[
 FACTORS = numbers(4, name="f")
 PLANES = numbers(4, 1, 1, name="f")
 IMAGE = "float[N,4,6,6] y", "float[N,2,8,8] x"
+LAST, IMAGE_LAST = "q = Transpose<perm=[0, 2, 3, 1]>(p)", ("float[N,6,6,4] y", IMAGE[1])
 LARGER = "float[N,4,7,7] y", "float[N,6,5,5] x"
 ROWS = "float[N,4] y", "float[N,3] x"
 LAYERS = "float[N,5,4] y", "float[N,5,3] x"
@@ -350,6 +351,58 @@ class TestFolding(RuleTestCase):
                     graph(f"{GEMM} {FACTORS} p = Gemm<transB=1>(x, w, b) y = Mul(p, f)", *ROWS),
                     ["Gemm"],
                 ),
+                "channels last": (
+                    graph(f"{CONV} {FACTORS} p = Conv(x, w, b) {LAST} y = Mul(q, f)", *IMAGE_LAST),
+                    ["Conv", "Transpose"],
+                ),
+                "channels last, divided": (
+                    graph(
+                        f"{CONV} {numbers(1, 1, 1, 4, name='f')} p = Conv(x, w, b) {LAST} y = Div(q, f)",
+                        *IMAGE_LAST,
+                    ),
+                    ["Conv", "Transpose"],
+                ),
+                "a ConvTranspose with channels first of all": (
+                    graph(
+                        f"{TRANSPOSED} {numbers(4, 1, 1, 1, name='f')} p = ConvTranspose<group=2>(x, w) "
+                        "q = Transpose<perm=[1, 0, 2, 3]>(p) y = Mul(q, f)",
+                        "float[4,N,7,7] y",
+                        LARGER[1],
+                    ),
+                    ["ConvTranspose", "Transpose"],
+                ),
+                "Gemm with the axes turned": (
+                    graph(
+                        f"{GEMM} {numbers(4, 1, name='f')} p = Gemm<transB=1>(x, w, b) q = Transpose(p) y = Mul(q, f)",
+                        "float[4,N] y",
+                        ROWS[1],
+                    ),
+                    ["Gemm", "Transpose"],
+                ),
+                "channels last, one number for each column": (
+                    graph(
+                        f"{CONV} {numbers(1, 4, 1, name='f')} p = Conv(x, w) {LAST} y = Mul(q, f)",
+                        "float[N,2,4,4] y",
+                        "float[N,2,4,6] x",
+                    ),
+                    None,
+                ),
+                "channels last, read twice": (
+                    graph(
+                        f"{CONV} {FACTORS} p = Conv(x, w, b) {LAST} y = Mul(q, f) z = Neg(q)",
+                        f"{IMAGE_LAST[0]}, float[N,6,6,4] z",
+                        IMAGE[1],
+                    ),
+                    None,
+                ),
+                "read before it is turned": (
+                    graph(
+                        f"{CONV} {FACTORS} p = Conv(x, w, b) {LAST} y = Mul(q, f) z = Neg(p)",
+                        f"{IMAGE_LAST[0]}, float[N,4,6,6] z",
+                        IMAGE[1],
+                    ),
+                    None,
+                ),
                 "divided": (
                     graph(f"{CONV} {PLANES} p = Conv(x, w) y = Div(f, p)", *IMAGE),
                     None,
@@ -401,6 +454,16 @@ class TestFolding(RuleTestCase):
                         IMAGE[1],
                     ),
                     ["Conv", "Neg"],
+                ),
+                "channels last": (
+                    graph(f"{CONV} {FACTORS} p = Conv(x, w, b) {LAST} y = Sub(q, f)", *IMAGE_LAST),
+                    ["Conv", "Transpose"],
+                ),
+                "channels last, a bias for each column": (
+                    graph(
+                        f"{CONV} {numbers(6, 1, name='f')} p = Conv(x, w) {LAST} y = Add(q, f)", *IMAGE_LAST
+                    ),
+                    None,
                 ),
                 "subtracted": (graph(f"{CONV} {PLANES} p = Conv(x, w) y = Sub(f, p)", *IMAGE), None),
                 "a bias for each place": (
