@@ -84,6 +84,11 @@ class TestTransposing(RuleTestCase):
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Sigmoid(a) c = Mul(a, b) y = Transpose<perm=[0,2,1]>(c)", ["Sigmoid", "Mul"]),
             ("float[N,3,4] x", "float[3,4,N]", "a = Transpose<perm=[0,2,1]>(x) b = Tanh(a) c = Mul(b, a) y = Transpose<perm=[2,1,0]>(c)", ["Tanh", "Mul", "Transpose"]),
         ],
+        "TransposePadTranspose": [
+            ("float[N,3,4] x", "float[N,4,7]", "p = Constant<value=int64[6]{0,1,0,0,2,1}>() a = Transpose<perm=[0,2,1]>(x) b = Pad(a, p) y = Transpose<perm=[0,2,1]>(b)", ["Pad"]),
+            ("float[N,3,4] x", "float[4,5,N]", "p = Constant<value=int64[6]{0,-1,1,0,2,0}>() v = Constant<value_float=2.0>() k = Constant<value=float[3]{1.0,2.0,3.0}>() a = Transpose<perm=[0,2,1]>(x) c = Mul(a, k) b = Pad(c, p, v) y = Transpose<perm=[2,1,0]>(b)", ["Mul", "Pad", "Transpose"]),
+            ("float[N,3,4] x", "float[N,5,4]", "p = Constant<value=int64[6]{0,0,1,0,0,1}>() a = Transpose<perm=[0,2,1]>(x) g = Sigmoid(a) c = Mul(g, a) b = Pad<mode=\"reflect\">(c, p) y = Transpose<perm=[0,2,1]>(b)", ["Sigmoid", "Mul", "Pad"]),
+        ],
         "TransposeSoftmaxTranspose": [
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[0,2,1]>(b)", ["Softmax"]),
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[1,2,0]>(x) b = LogSoftmax<axis=1>(a) y = Transpose<perm=[2,0,1]>(b)", ["LogSoftmax"]),
@@ -129,6 +134,10 @@ class TestTransposing(RuleTestCase):
         "TransposeGateTranspose": [
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Sigmoid(a) c = Mul(a, b) y = Transpose<perm=[0,2,1]>(c) z = Neg(a)", "float[N,4,3] z"),
             ("float[N,3,4] x", "float[N,3,4]", "a = Transpose<perm=[0,2,1]>(x) b = Sigmoid(a) c = Mul(a, b) y = Transpose<perm=[0,2,1]>(c)", "float[N,4,3] b"),
+        ],
+        "TransposePadTranspose": [
+            ("float[N,3,4] x", "float[N,4,7]", "p = Constant<value=int64[6]{0,1,0,0,2,1}>() a = Transpose<perm=[0,2,1]>(x) b = Pad(a, p) y = Transpose<perm=[0,2,1]>(b)", "float[N,7,4] b"),
+            ("float[N,3,4] x", "float[N,4,7]", "p = Constant<value=int64[6]{0,1,0,0,2,1}>() a = Transpose<perm=[0,2,1]>(x) b = Pad(a, p) y = Transpose<perm=[0,2,1]>(b)", "float[N,4,3] a"),
         ],
         "TransposeSoftmaxTranspose": [
             ("float[N,3,4] x", "float[4,N,3]", "a = Transpose<perm=[0,2,1]>(x) b = Softmax(a) y = Transpose<perm=[1,0,2]>(b)"),
