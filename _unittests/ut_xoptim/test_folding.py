@@ -64,6 +64,38 @@ class TestFolding(RuleTestCase):
             "BatchNormOfProduct",
             {
                 "Conv": (graph(f"{CONV} {CHANNELS} p = Conv(x, w) {NORM}", *IMAGE), ["Conv"]),
+                "Conv without its height": (
+                    graph(
+                        f"{CONV} {CHANNELS} a = Constant <value=int64[1] {{2}}> () c = Conv(x, w, b) p = Squeeze(c, a) {NORM}",
+                        "float[N,4,6] y",
+                        "float[N,2,3,8] x",
+                    ),
+                    ["Conv", "Squeeze"],
+                ),
+                "Conv in rows": (
+                    graph(
+                        f"{CONV} {CHANNELS} s = Constant <value=int64[3] {{0, 0, -1}}> () c = Conv(x, w, b) p = Reshape(c, s) {NORM}",
+                        "float[N,4,36] y",
+                        IMAGE[1],
+                    ),
+                    ["Conv", "Reshape"],
+                ),
+                "Conv whose samples come second": (
+                    graph(
+                        f"{CONV} {CHANNELS} c = Conv(x, w, b) p = Transpose<perm=[1, 0, 2, 3]>(c) {NORM}",
+                        "float[4,4,6,6] y",
+                        "float[4,2,8,8] x",
+                    ),
+                    None,
+                ),
+                "Conv whose channels and places are one axis": (
+                    graph(
+                        f"{numbers(2, 2, 3, 3, name='w')} {CHANNELS} c = Conv(x, w) p = Flatten(c) {NORM}",
+                        "float[N,4] y",
+                        "float[N,2,3,4] x",
+                    ),
+                    None,
+                ),
                 "Conv with a bias, in groups": (
                     graph(
                         f"{CONV} {CHANNELS} p = Conv<group=2>(x, w, b) {NORM}", IMAGE[0], "float[N,4,8,8] x"
@@ -265,11 +297,77 @@ class TestFolding(RuleTestCase):
                     graph(f"{numbers(3, 4, name='w')} {CHANNELS} p = MatMul(x, w) {NORM}", *ROWS),
                     ["MatMul", "Add"],
                 ),
+                "turned": (
+                    graph(
+                        f"{LINEAR} {CHANNELS} m = MatMul(x, w) n = Add(m, b) p = Transpose<perm=[0, 2, 1]>(n) {NORM}",
+                        "float[N,4,5] y",
+                        LAYERS[1],
+                    ),
+                    ["MatMul", "Add", "Transpose"],
+                ),
+                "turned, another axis": (
+                    graph(
+                        f"{LINEAR} {CHANNELS} m = MatMul(x, w) p = Transpose<perm=[2, 1, 0]>(m) {NORM}",
+                        "float[4,4,N] y",
+                        "float[N,4,3] x",
+                    ),
+                    None,
+                ),
+                "turned, read twice": (
+                    graph(
+                        f"{LINEAR} {CHANNELS} m = MatMul(x, w) p = Transpose<perm=[0, 2, 1]>(m) {NORM} z = Neg(p)",
+                        "float[N,4,5] y, float[N,4,5] z",
+                        LAYERS[1],
+                    ),
+                    None,
+                ),
                 "channels before the last axis": (
                     graph(
                         f"{numbers(3, 5, name='w')} {CHANNELS} p = MatMul(x, w) {NORM}",
                         "float[N,4,5] y",
                         "float[N,4,3] x",
+                    ),
+                    None,
+                ),
+            },
+        )
+
+    def test_batch_norm_between_transposes(self):
+        turn = "t = Transpose<perm=[0, 2, 1]>(x)"
+        norm = NORM.replace("(p", "(t").replace("y =", "p =")
+        doubles = CHANNELS.replace("float[", "double[")
+        self.assert_table(
+            "BatchNormBetweenTransposes",
+            {
+                "and back": (
+                    graph(
+                        f"{CHANNELS} {turn} {norm} y = Transpose<perm=[0, 2, 1]>(p)",
+                        LAYERS[0],
+                        "float[N,5,4] x",
+                    ),
+                    ["Mul", "Add"],
+                ),
+                "and elsewhere, in float64": (
+                    graph(
+                        f"{doubles} {turn} {norm} y = Transpose<perm=[1, 2, 0]>(p)",
+                        "double[4,5,N] y",
+                        "double[N,5,4] x",
+                    ),
+                    ["Mul", "Add", "Transpose"],
+                ),
+                "of another axis": (
+                    graph(
+                        f"{CHANNELS} t = Transpose<perm=[2, 1, 0]>(x) {norm} y = Transpose<perm=[2, 1, 0]>(p)",
+                        "float[N,4,5] y",
+                        "float[N,4,5] x",
+                    ),
+                    None,
+                ),
+                "read between them": (
+                    graph(
+                        f"{CHANNELS} {turn} {norm} y = Transpose<perm=[0, 2, 1]>(p) z = Neg(p)",
+                        f"{LAYERS[0]}, float[N,4,5] z",
+                        "float[N,5,4] x",
                     ),
                     None,
                 ),
