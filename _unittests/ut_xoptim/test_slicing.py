@@ -490,6 +490,20 @@ class TestGatherAsRows(RuleTestCase):
             {{ {RANGE} twice = Mul (every, two) i = Div (twice, two) y = Gather <axis=2> (x, i) }}"""
         self.assert_becomes(text, ["Shape", "Squeeze", "Range", "Mul", "Div", *ROWS])
 
+    def test_positions_computed_from_a_constant(self):
+        """As those of a Resize to a constant size, of a width that is not known."""
+        for count in (20, 4):
+            every = ",".join(map(str, range(count)))
+            text = f"""agraph (float[N,8,W] x) => (float[N,8,{count}] y) <int64[{count}] i>
+                {{ size = Shape <start=2, end=3> (x) every = Constant <value=int64[{count}] {{{every}}}> ()
+                all = Constant <value=int64[1] {{{count}}}> ()
+                far = Mul (every, size) i = Div (far, all) y = Gather <axis=2> (x, i) }}"""
+            with self.subTest(count):
+                if count == 20:
+                    self.assert_becomes(text, ["Shape", "Mul", "Div", *ROWS])
+                else:
+                    self.assert_stays(text)
+
     def test_what_it_declines(self):
         cases = {
             "another axis": picked("64,20,20", 20, 20, axis=1),

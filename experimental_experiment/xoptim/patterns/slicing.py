@@ -237,7 +237,8 @@ def gather_as_rows(op, x, positions, node):
     """Many elements along the last axis are gathered as rows of the transposed tensor: a runtime copies rows, not single elements.
 
     Measured with onnxruntime 1.31: 64 x 20 x 20 to a width of 40 in 0.16 of the time, every second column of images in 0.19, 100 of 768
-    columns in 0.63; 8 192 x 3 x 64, whose last axis comes first, in 0.28.
+    columns in 0.63; 8 192 x 3 x 64, whose last axis comes first, in 0.28. Images of an unknown width to the nearest elements of a constant one: 0.09
+    to 0.4 of the time of the resizing, 1.3 where a width of 400 becomes 32.
     """
     if x.shape is None or len(x.shape) < 2 or positions.shape is None or len(positions.shape) != 1:
         return no("it is no matrix, or there is more than one axis of positions")
@@ -280,11 +281,18 @@ def least(size: int | ir.SymbolicDim, unknown: int = 1) -> int:
 
 
 def is_computed_from_range(value: ir.Value) -> bool:
-    """Whether positions are computed from a Range, and are none: onnxruntime slices at those of a Range."""
+    """Whether positions are computed from a Range, or from a constant that was one, and are none: onnxruntime slices at those of a Range."""
     for step in range(REACH):
         node = producer_of(value, "Range", *ALONG_RANGE)
-        if node is None or node.op_type == "Range":
-            return node is not None and step > 0
+        if node is None:
+            return (
+                step > 0
+                and constant_of(value) is not None
+                and len(value.shape) == 1
+                and value.shape[0] >= SHORT
+            )
+        if node.op_type == "Range":
+            return step > 0
         value = node.inputs[0]
     return False
 
