@@ -32,6 +32,33 @@ class TestAdaptivePooling(ExporterTestCase):
         "mean, no batch": (aten.adaptive_avg_pool3d.default, VOLUME[0], [2, 5, 3]),
         "an empty batch": (aten.adaptive_avg_pool2d.default, IMAGE[:0], [4, 5]),
         "a window without the infinity": (aten.adaptive_avg_pool1d.default, INFINITE, [3]),
+        "mean of windows of one length, one axis": (aten.adaptive_avg_pool1d.default, normal(2, 3, 8), [6]),
+        "mean of windows of one length, no batch": (
+            aten.adaptive_avg_pool2d.default,
+            IMAGE[0, :, :8],
+            [6, 3],
+        ),
+        "mean of windows of one length, three axes": (
+            aten.adaptive_avg_pool3d.default,
+            normal(1, 2, 8, 5, 10),
+            [6, 5, 4],
+        ),
+        "mean of windows of one length, float16": (
+            aten.adaptive_avg_pool2d.default,
+            IMAGE[:, :, :8].half(),
+            [6, 6],
+        ),
+        "mean of windows of one length, float64": (
+            aten.adaptive_avg_pool2d.default,
+            IMAGE[:, :, :8].double(),
+            [6, 6],
+        ),
+        "each element repeated": (aten.adaptive_avg_pool2d.default, IMAGE, [18, 8]),
+        "each element repeated, no batch": (aten.adaptive_avg_pool1d.default, SIGNAL[0], [27]),
+        "each element repeated, three axes": (aten.adaptive_avg_pool3d.default, VOLUME, [10, 6, 12]),
+        "each element repeated, bfloat16": (aten.adaptive_avg_pool2d.default, IMAGE.bfloat16(), [9, 24]),
+        "each element repeated, float64": (aten.adaptive_avg_pool2d.default, IMAGE.double(), [9, 24]),
+        "infinities, repeated": (aten.adaptive_avg_pool1d.default, INFINITE, [10]),
         "mean, float64": (aten.adaptive_avg_pool2d.default, IMAGE.double(), [4, 5]),
         "mean, float16": (aten.adaptive_avg_pool2d.default, IMAGE.half(), [4, 5]),
         "mean, bfloat16": (aten.adaptive_avg_pool1d.default, SIGNAL.bfloat16(), [4]),
@@ -106,14 +133,20 @@ class TestAdaptivePooling(ExporterTestCase):
                     ["Pad", "Gather", "ReduceSum", *read, "Div"], [node.op_type for node in model.graph.node]
                 )
 
-    def test_windows_of_one_length_and_step_are_a_pool(self):
+    def test_windows_of_one_length_are_pools(self):
+        """Picked where their steps differ; windows of one element are repeated elements."""
         pool, functional = ["AveragePool"], torch.nn.functional
         for size, sizes, operators in (
             ((3, 4), (7, 9), pool),
             ((3, 3), (16, 12), pool),
             ((2, 9), (5, 9), pool),
             ((3, 1), (7, 9), pool),
-            ((3, 4), (7, 10), ["Pad", "Gather", "ReduceSum", "Gather", "ReduceSum", "Div"]),
+            ((3, 4), (7, 10), ["AveragePool", "Transpose", "Gather", "Transpose"]),
+            ((6, 6), (8, 8), ["AveragePool", "Gather", "Transpose", "Gather", "Transpose"]),
+            ((6, 8), (8, 8), ["AveragePool", "Gather"]),
+            ((6, 9), (3, 3), ["Resize"]),
+            ((7, 7), (1, 1), ["Resize"]),
+            ((3, 6), (5, 8), ["Pad", "Gather", "ReduceSum", "Gather", "ReduceSum", "Div"]),
         ):
             with self.subTest(size=size, sizes=sizes):
                 others = [(normal(4, 3, *sizes),)]

@@ -8,6 +8,7 @@ gathered alike: the short ones end with what is padded.
 from __future__ import annotations
 
 import itertools
+import math
 
 import onnx_ir as ir
 import torch
@@ -19,6 +20,7 @@ from experimental_experiment.torch_interpreter.aten.pooling import (
     numbered,
     with_indices,
 )
+from experimental_experiment.torch_interpreter.aten.resize_nearest import nearest
 from experimental_experiment.torch_interpreter.aten.resize_sizes import whole_factor
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.spatial import batched, in_rows, padded_along
@@ -95,6 +97,11 @@ def adaptive_mean(op, self, output_size: list[Size]):
     if None not in even:
         kernel, strides = zip(*even)
         return batched(op, self, axes, lambda x: op.AveragePool(x, kernel_shape=kernel, strides=strides))
+    if all(is_static(size, out) and size and out % size == 0 for size, out in zip(sizes, output_size)):
+        # each window is one element
+        return batched(op, self, axes, lambda x: nearest(op, x, output_size, [None] * axes, 0.0))
+    if all(map(are_equally_long, sizes, output_size)):
+        return batched(op, self, axes, lambda x: picked_means(op, x, sizes, output_size))
     first = rank(self) - axes
     uneven = [axis for axis in range(axes) if even[axis] != (1, 1)]
     x = op.Cast(self, to=wide(self.dtype))
@@ -110,6 +117,34 @@ def adaptive_mean(op, self, output_size: list[Size]):
 def sums(op, x, axis: int, index) -> ir.Value:
     """The sums of the elements of an axis at positions (1, longest, out)."""
     return op.ReduceSum(op.Gather(x, index, axis=axis), [axis, axis + 1], keepdims=0)
+
+
+def picked_means(op, x, sizes: list[int], output_size: list[int]) -> ir.Value:
+    """The means of windows of one length: those at all places where one may start, then those that do."""
+    starts = [starts_of(size, out) for size, out in zip(sizes, output_size)]
+    kernel = [lengths(size, out).pop() for size, out in zip(sizes, output_size)]
+    strides = [math.gcd(*places) or 1 for places in starts]
+    x = op.AveragePool(x, kernel_shape=kernel, strides=strides)
+    for axis, (places, stride) in enumerate(zip(starts, strides), 2):
+        index = [place // stride for place in places]
+        if index != [*range(len(index))]:
+            x = in_rows(op, [x], axis, lambda x, axis, index=index: op.Gather(x, index, axis=axis))
+    return x
+
+
+def starts_of(size: int, out: int) -> list[int]:
+    """The first positions of the windows of an axis."""
+    return [i * size // out for i in range(out)]
+
+
+def are_equally_long(size: Size, out: Size) -> bool:
+    """Whether all windows of an axis are known to have one length."""
+    return is_static(size, out) and bool(size and out) and len(lengths(size, out)) == 1
+
+
+def lengths(size: int, out: int) -> set[int]:
+    """The lengths of the windows of an axis."""
+    return {-(-(i + 1) * size // out) - start for i, start in enumerate(starts_of(size, out))}
 
 
 def even_windows(op, self, output_size: list[Size]) -> list[tuple[int, int] | None]:
@@ -139,10 +174,9 @@ def even_window(op, size: Size, out: Size) -> tuple[int, int] | None:
 
 def length_and_step(size: int, out: int) -> tuple[int, int] | None:
     """Those of all windows of an axis, None where they differ."""
-    starts = [i * size // out for i in range(out)]
-    lengths = {-(-(i + 1) * size // out) - start for i, start in enumerate(starts)}
+    starts, found = starts_of(size, out), lengths(size, out)
     steps = {after - before for before, after in itertools.pairwise(starts)} or {size}
-    return (lengths.pop(), steps.pop()) if len(lengths) == len(steps) == 1 and 0 not in steps else None
+    return (found.pop(), steps.pop()) if len(found) == len(steps) == 1 and 0 not in steps else None
 
 
 def windows(op, sizes: list[Size], output_size: list[Size]) -> list[tuple[ir.Value, ir.Value]]:
