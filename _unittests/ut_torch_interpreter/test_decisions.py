@@ -325,6 +325,12 @@ class TestBranches(ExporterTestCase):
             ),
             ("a multiple, or a view raises", in_rows, (torch.randn(8, 6),), self.ROWS),
             (
+                "divided by a size that is 1 in the example",  # torch says that it may be 0
+                lambda x, y: torch.chunk(torch.conv2d(torch.cat([x, y]), torch.ones(4, 3, 2, 2)), 2)[1],
+                (torch.randn(1, 3, 4, 4), torch.randn(1, 3, 4, 4)),
+                ({0: "batch"},) * 2,
+            ),
+            (
                 "multiples, or a view raises",
                 lambda x: torch.nn.functional.pixel_unshuffle(x, 2),
                 (torch.randn(2, 3, 8, 6),),

@@ -70,12 +70,25 @@ class Known:
     def makes_certain(self, environment: Any, condition: sympy.Basic) -> bool:
         """Whether a condition is known to hold, for *environment*, a ShapeEnv, or because it is proven."""
         symbols = condition.free_symbols
-        possible = tuple((symbol, self.ranges[symbol]) for symbol in sorted(symbols, key=str))
+        ranges = {**self.ranges, **divisors(condition, self.ranges)}
+        possible = tuple((symbol, ranges[symbol]) for symbol in sorted(symbols, key=str))
         # without the axioms: the guards are among them
         found = environment._maybe_evaluate_static(condition, axioms=(), var_to_range=possible)
         if found is None:
-            return is_proven(condition, self.ranges, self.given)
+            return is_proven(condition, ranges, self.given)
         return found == sympy.true
+
+
+def divisors(
+    condition: sympy.Basic, ranges: Mapping[sympy.Symbol, ValueRanges]
+) -> dict[sympy.Symbol, ValueRanges]:
+    """The ranges of the sizes that a condition divides by, without 0: it says nothing of that."""
+    found = {quotient.args[1] for quotient in condition.atoms(FloorDiv, Mod, PythonMod)}
+    return {
+        size: ValueRanges(1, ranges[size].upper)
+        for size in found
+        if size.is_Symbol and ranges[size].lower == 0 and ranges[size].upper >= 1
+    }
 
 
 def range_of(condition: sympy.Basic) -> ValueRanges:
