@@ -51,6 +51,10 @@ class TestReshaping(RuleTestCase):
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Relu(a) y = Reshape(b, t)", ["Relu"]),
             ("float[N,6] x", "float[N,1,6]", "o = Constant<value=int64[1]{0}>() p = Constant<value=int64[1]{1}>() q = Constant<value=int64[1]{0}>() two = Constant<value_float=2.0>() a = Unsqueeze(x, o) b = Sub(two, a) c = Exp(b) d = Squeeze(c, q) y = Unsqueeze(d, p)", ["Sub", "Exp", "Unsqueeze"]),
         ],
+        "ReshapeGateReshape": [
+            ("float[N,6,1] x", "float[N,6,1]", "s = Constant<value=int64[2]{-1,6}>() t = Constant<value=int64[3]{-1,6,1}>() a = Reshape(x, s) g = Sigmoid(a) b = Mul(a, g) y = Reshape(b, t)", ["Sigmoid", "Mul"]),
+            ("float[N,6] x", "float[N,1,6]", "o = Constant<value=int64[1]{0}>() t = Constant<value=int64[3]{-1,1,6}>() a = Unsqueeze(x, o) g = Tanh(a) b = Mul(g, a) y = Reshape(b, t)", ["Tanh", "Mul", "Reshape"]),
+        ],
         "ReshapedOperands": [
             ("float[N,1,6] x, float[N,1,6] w", "float[N,6]", "o = Constant<value=int64[1]{1}>() a = Squeeze(x, o) b = Squeeze(w, o) y = Sub(b, a)", ["Sub", "Squeeze"]),
             ("float[N,6] x, float[1,6] w", "float[N,6,1]", "o = Constant<value=int64[1]{-1}>() a = Unsqueeze(x, o) b = Unsqueeze(w, o) y = Sub(a, b)", ["Sub", "Unsqueeze"]),
@@ -123,6 +127,10 @@ class TestReshaping(RuleTestCase):
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() k = Constant<value=float[3]{1.0,2.0,3.0}>() a = Reshape(x, s) b = Add(a, k) y = Reshape(b, t)"),
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Relu(a) y = Reshape(b, t) z = Neg(b)", "float[K,3] z"),
             ("float[N,6] x", "float[N,6]", "s = Constant<value=int64[2]{-1,3}>() t = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Softmax(a) y = Reshape(b, t)"),
+        ],
+        "ReshapeGateReshape": [
+            ("float[N,6,1] x", "float[N,6,1]", "s = Constant<value=int64[2]{-1,6}>() t = Constant<value=int64[3]{-1,6,1}>() a = Reshape(x, s) g = Sigmoid(a) b = Mul(a, g) y = Reshape(b, t) z = Neg(a)", "float[N,6] z"),
+            ("float[N,6,1] x", "float[N,6,1]", "s = Constant<value=int64[2]{-1,6}>() t = Constant<value=int64[3]{-1,6,1}>() a = Reshape(x, s) g = Sigmoid(a) b = Add(a, g) y = Reshape(b, t)"),
         ],
         "ReshapedOperands": [
             ("float[N,1,6] x, float[1,1,6] w", "float[N,6]", "s = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Reshape(w, s) y = Sub(b, a)"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import Either, P, const, constant_of, optional
+from experimental_experiment.xoptim.pattern import Either, NodePattern, P, const, constant_of, optional
 from experimental_experiment.xoptim.rules import again
 
 UNARY = tuple(
@@ -39,6 +39,11 @@ def step(below, name: str) -> Either:
 def one_or_two(below) -> Either:
     """An elementwise operator, called ``second``, over *below*, perhaps with one called ``first`` between them."""
     return step(below | step(below, "first"), "second")
+
+
+def gated(below) -> NodePattern:
+    """*below* times a function of it, as x * sigmoid(x): a Mul called ``product``, an operator called ``gate``."""
+    return P.Mul(below, P.one_of(*UNARY)(below, name="gate"), name="product")
 
 
 def redone(

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
-from experimental_experiment.xoptim.elementwise import BINARY, UNARY, one_or_two, redone, step
+from experimental_experiment.xoptim.elementwise import BINARY, gated, one_or_two, redone, step
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
@@ -127,10 +127,9 @@ def turned_back(op, axes: list[int]) -> Callable[[ir.Value], ir.Value | None]:
 
 
 TURNED = P.Transpose(x, name="inner")
-GATED = P.Mul(TURNED, P.one_of(*UNARY)(TURNED, name="gate"), name="product")
 
 
-@rule(P.Transpose(GATED, name="outer"), set="default")
+@rule(P.Transpose(gated(TURNED), name="outer"), set="default")
 def transpose_gate_transpose(op, x, inner, gate, product, outer):
     """The same around a value times a function of it, as x * sigmoid(x)."""
     before, after = perm(inner), perm(outer)
@@ -142,7 +141,7 @@ def transpose_gate_transpose(op, x, inner, gate, product, outer):
 
 @rule(
     P.Transpose(
-        P.Pad(GATED | step(TURNED, "first") | TURNED, const("pads"), optional("value"), name="pad"),
+        P.Pad(gated(TURNED) | step(TURNED, "first") | TURNED, const("pads"), optional("value"), name="pad"),
         name="outer",
     ),
     set="default",
