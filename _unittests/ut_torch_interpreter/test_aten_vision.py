@@ -1,6 +1,7 @@
 """Operators of torchvision, defined here by their schemas when it is not installed: the models and their results."""
 
 import importlib.util
+import itertools
 import unittest
 
 import onnx
@@ -15,6 +16,7 @@ SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
     "int sampling_ratio, bool aligned) -> Tensor",
+    "roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",
     "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
     "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, "
     "SymInt offset_groups, bool use_mask) -> Tensor",
@@ -29,6 +31,12 @@ def fake_nms(dets, scores, iou_threshold):
 def fake_roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
     """One block a region."""
     return input.new_empty(rois.shape[0], input.shape[1], pooled_height, pooled_width)
+
+
+def fake_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
+    """The elements and their places."""
+    result = fake_roi_align(input, rois, spatial_scale, pooled_height, pooled_width, 0, False)
+    return result, torch.empty_like(result, dtype=torch.int32)
 
 
 def fake_deform_conv2d(input, weight, offset, mask, bias, *geometry):
@@ -54,7 +62,12 @@ class TestVision(ExporterTestCase):
         if importlib.util.find_spec("torchvision") is not None:
             raise unittest.SkipTest("torchvision defines its operators itself")
         cls.library = torch.library.Library("torchvision", "FRAGMENT")
-        fakes = {"nms": fake_nms, "roi_align": fake_roi_align, "deform_conv2d": fake_deform_conv2d}
+        fakes = {
+            "nms": fake_nms,
+            "roi_align": fake_roi_align,
+            "roi_pool": fake_roi_pool,
+            "deform_conv2d": fake_deform_conv2d,
+        }
         for schema in SCHEMAS:
             cls.library.define(schema)
         for name, fake in fakes.items():
@@ -89,6 +102,27 @@ class TestVision(ExporterTestCase):
                 got = self.computed(align, plane[None, None], rois)
                 centers = torch.tensor([3.0, 5.0]) - shift
                 torch.testing.assert_close(got[0, 0], centers[:, None] * 10 + centers)
+
+    def test_roi_pool(self):
+        """The last pixel of a region is part of it; a cell outside of the image is 0."""
+        x, pool = normal(2, 3, 8, 9), torch.ops.torchvision.roi_pool
+        rois = torch.tensor([[0.0, 2, 2, 9, 13], [1, 0, 5, 3, 6.9], [1, 40, 40, 60, 60]])
+        for dtype in torch.float32, torch.float16:
+            with self.subTest(dtype):
+                got = self.computed(lambda x, r: pool(x, r, 0.5, 2, 2)[0], x.to(dtype), rois.to(dtype))
+                first, second = x.to(dtype)[0, :, 1:8, 1:6], x.to(dtype)[1, :, 3:4, 0:3]
+                expected = torch.zeros(3, 3, 2, 2, dtype=dtype)
+                for row, column in itertools.product(range(2), repeat=2):
+                    expected[0, :, row, column] = first[
+                        :, 3 * row : 4 + 3 * row, 2 * column : 3 + 2 * column
+                    ].amax((1, 2))
+                    expected[1, :, row, column] = second[:, :, column : 2 + column].amax((1, 2))
+                torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+    def test_the_places_of_roi_pool_are_refused(self):
+        places = lambda x, r: torch.ops.torchvision.roi_pool(x, r, 1.0, 2, 2)[1]
+        with self.assertRaisesRegex(ExportError, "a result that only the gradient needs is read"):
+            to_onnx(places, (normal(1, 2, 4, 4), torch.zeros(1, 5)))
 
     def test_deform_conv2d_without_offset_is_a_convolution(self):
         x, weight, bias, mask = normal(2, 4, 6, 5), normal(6, 2, 3, 3), normal(6), torch.ones(2, 9, 6, 5)

@@ -18,14 +18,20 @@ ROWS = {
 }
 
 OTHER_ROWS = {
+    "MaxRoiPool.warned_about": (lambda x: x.amax((2, 3), keepdim=True), torch.ones(1, 2, 5, 5)),
     "RoiAlign.warned_about": (lambda x: x.mean((2, 3), keepdim=True), torch.ones(1, 2, 5, 5)),
 }
-"""A function that becomes an operator without any kernel after opset 21."""
+"""Functions that become an operator without any kernel after opset 21."""
 
 
 def pooled_box(op, self, dim, keepdim):
     """A translation of the mean of an image that writes RoiAlign."""
     return op.RoiAlign(self, [[0.0, 0.0, 5.0, 5.0]], [0])
+
+
+def largest_in_box(op, self, dim, keepdim):
+    """A translation of the maximum of an image that writes MaxRoiPool."""
+    return op.MaxRoiPool(self, [[0.0, 0.0, 0.0, 4.0, 4.0]], pooled_shape=[1, 1])
 
 
 class TestConversions(ExporterTestCase):
@@ -39,7 +45,8 @@ class TestConversions(ExporterTestCase):
 
     def test_a_warning_where_there_is_no_kernel(self):
         for name, (function, x) in OTHER_ROWS.items():
-            options = {"translations": {torch.ops.aten.mean.dim: pooled_box}}
+            translations = {torch.ops.aten.mean.dim: pooled_box, torch.ops.aten.amax.default: largest_in_box}
+            options = {"translations": translations}
             with self.subTest(name):
                 session(to_onnx(function, (x,), target_opset=21, **options))
                 with self.assertLogs("experimental_experiment", "WARNING") as logs:

@@ -1,6 +1,6 @@
-"""Operators of torchvision, by name: nms, roi_align, deform_conv2d; and batched_nms, which the patch `boxes_of_classes` makes one.
+"""Operators of torchvision, by name: nms, roi_align, roi_pool, deform_conv2d; and batched_nms, which the patch `boxes_of_classes` makes one.
 
-Source of semantics: torchvision.ops and ONNX NonMaxSuppression, RoiAlign, DeformConv.
+Source of semantics: torchvision.ops and ONNX NonMaxSuppression, RoiAlign, MaxRoiPool, DeformConv.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.unread import zeros_for_gradient
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
@@ -72,6 +73,18 @@ def roi_align(
         spatial_scale=float(spatial_scale),
     )
     return op.Cast(result, to=dtype)
+
+
+@translates("torchvision::roi_pool")
+def roi_pool(op, input, rois, spatial_scale, pooled_height, pooled_width):
+    """The largest element in each cell of every region (batch index, x1, y1, x2, y2); its place is for the gradient."""
+    result = op.MaxRoiPool(
+        op.Cast(input, to=FLOAT),
+        op.Cast(rois, to=FLOAT),
+        pooled_shape=[pooled_height, pooled_width],
+        spatial_scale=float(spatial_scale),
+    )
+    return op.Cast(result, to=input.dtype), *zeros_for_gradient(op)
 
 
 @translates("torchvision::deform_conv2d")

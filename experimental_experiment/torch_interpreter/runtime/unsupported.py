@@ -6,6 +6,7 @@ from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
 @repairs(
+    "MaxRoiPool",
     "RoiAlign",
     when="ai.onnx 22 and later",
     because="there is no kernel",
