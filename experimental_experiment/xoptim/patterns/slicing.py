@@ -238,7 +238,7 @@ def gather_as_rows(op, x, positions, node):
 
     Measured with onnxruntime 1.31: 64 x 20 x 20 to a width of 40 in 0.16 of the time, every second column of images in 0.19, 100 of 768
     columns in 0.63; 8 192 x 3 x 64, whose last axis comes first, in 0.28. Images of an unknown width to the nearest elements of a constant one: 0.09
-    to 0.4 of the time of the resizing, 1.3 where a width of 400 becomes 32.
+    to 0.4 of the time of the resizing, 1.3 where a width of 400 becomes 32, 1.8 where 4 000 becomes 224.
     """
     if x.shape is None or len(x.shape) < 2 or positions.shape is None or len(positions.shape) != 1:
         return no("it is no matrix, or there is more than one axis of positions")
