@@ -107,7 +107,7 @@ class TestVision(ExporterTestCase):
         """The last pixel of a region is part of it; a cell outside of the image is 0."""
         x, pool = normal(2, 3, 8, 9), torch.ops.torchvision.roi_pool
         rois = torch.tensor([[0.0, 2, 2, 9, 13], [1, 0, 5, 3, 6.9], [1, 40, 40, 60, 60]])
-        for dtype in torch.float32, torch.float16:
+        for dtype in torch.float32, torch.float64, torch.float16, torch.bfloat16:
             with self.subTest(dtype):
                 got = self.computed(lambda x, r: pool(x, r, 0.5, 2, 2)[0], x.to(dtype), rois.to(dtype))
                 first, second = x.to(dtype)[0, :, 1:8, 1:6], x.to(dtype)[1, :, 3:4, 0:3]

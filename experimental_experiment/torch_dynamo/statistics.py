@@ -14,6 +14,7 @@ import torch
 aten = torch.ops.aten
 
 HALF_PRECISION = (torch.bfloat16, torch.float16)
+"""Dtypes of inputs whose statistics torch's fake tensors say to be halves, too."""
 
 STATISTICS = (1, 2)
 """The places of the mean and of 1 / deviation among the results."""

@@ -78,13 +78,9 @@ def roi_align(
 @translates("torchvision::roi_pool")
 def roi_pool(op, input, rois, spatial_scale, pooled_height, pooled_width):
     """The largest element in each cell of every region (batch index, x1, y1, x2, y2); its place is for the gradient."""
-    result = op.MaxRoiPool(
-        op.Cast(input, to=FLOAT),
-        op.Cast(rois, to=FLOAT),
-        pooled_shape=[pooled_height, pooled_width],
-        spatial_scale=float(spatial_scale),
-    )
-    return op.Cast(result, to=input.dtype), *zeros_for_gradient(op)
+    size = [pooled_height, pooled_width]
+    result = op.MaxRoiPool(input, rois, pooled_shape=size, spatial_scale=float(spatial_scale))
+    return result, *zeros_for_gradient(op)
 
 
 @translates("torchvision::deform_conv2d")

@@ -281,7 +281,7 @@ def least(size: int | ir.SymbolicDim, unknown: int = 1) -> int:
 
 
 def is_computed_from_range(value: ir.Value) -> bool:
-    """Whether positions are computed from a Range, or from a constant that was one, and are none: onnxruntime slices at those of a Range."""
+    """Whether positions are computed from a Range, or from a vector of constants, and are none: onnxruntime slices at those of a Range."""
     for step in range(REACH):
         node = producer_of(value, "Range", *ALONG_RANGE)
         if node is None:
