@@ -54,7 +54,7 @@ class TestArithmetic(RuleTestCase):
                 "float[N,1]",
             ),  # the length is read, too
             ("float16[N,2] x", pairs(1) + "y = Mul(c, c)", "float[N,1]"),
-            ("float[2,N] x", pairs(1, axis=0) + "y = Mul(c, c)", "float[1,N]"),
+            ("float[3,N] x", pairs(1, axis=0) + "y = Mul(c, c)", "float[1,N]"),
         ],
         "MulReciprocal": [
             (
@@ -118,12 +118,14 @@ class TestArithmetic(RuleTestCase):
                 self.assert_becomes(text, ["Unsqueeze", "Relu"], rule=rule)
 
     def test_squares_of_lengths(self):
-        for inputs, keepdims, result, expected in (
-            ("float[N,3,2] x", 0, "float[N,3]", ["Split", "Mul", "Mul", "Add", "Squeeze"]),
-            ("float[N,2] x", 1, "float[N,1]", ["Split", "Mul", "Mul", "Add"]),
+        for inputs, keepdims, axis, result, expected in (
+            ("float[N,3,2] x", 0, -1, "float[N,3]", ["Split", "Mul", "Mul", "Add", "Squeeze"]),
+            ("float[N,2] x", 1, -1, "float[N,1]", ["Split", "Mul", "Mul", "Add"]),
+            ("float[N,2,3] x", 0, -2, "float[N,3]", ["Mul", "ReduceSum"]),
+            ("float[2,N] x", 1, 0, "float[1,N]", ["Mul", "ReduceSum"]),
         ):
-            with self.subTest(keepdims=keepdims):
-                text = f"agraph ({inputs}) => ({result} y) {{ {pairs(keepdims)} y = Mul(c, c) }}"
+            with self.subTest(keepdims=keepdims, axis=axis):
+                text = f"agraph ({inputs}) => ({result} y) {{ {pairs(keepdims, axis)} y = Mul(c, c) }}"
                 self.assert_becomes(text, expected, rule="SquareOfLength")
 
     def test_reciprocals_that_may_be_infinite_stay(self):

@@ -100,6 +100,9 @@ class TestTransposing(RuleTestCase):
             ("float[N,3,4] x", "float[N,3]", "o = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) y = ReduceMean<keepdims=0>(a, o)", ["ReduceMean"]),
             ("float[N,3,4,5] x", "float[N,3]", "o = Constant<value=int64[2]{-3,2}>() a = Transpose<perm=[0,2,3,1]>(x) y = ReduceMax<keepdims=0>(a, o)", ["ReduceMax"]),
             ("float[N,3,4,5] x", "float[N,1,1,5]", "o = Constant<value=int64[2]{1,2}>() a = Transpose<perm=[0,2,1,3]>(x) y = ReduceMax(a, o)", ["ReduceMax"]),
+            ("float[N,3,4] x", "double[N,3]", "o = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) c = Cast<to=11>(a) y = ReduceMean<keepdims=0>(c, o)", ["Cast", "ReduceMean"]),
+            ("float[N,2,M] x", "float[N,K]", "o = Constant<value=int64[1]{2}>() s = Constant<value=int64[1]{0}>() e = Constant<value=int64[1]{-1}>() l = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) b = Slice(a, s, e, l, l) y = ReduceSum<keepdims=0>(b, o)", ["Slice", "ReduceSum"]),
+            ("float[N,2,M] x", "double[N,K]", "o = Constant<value=int64[1]{-1}>() s = Constant<value=int64[1]{1}>() e = Constant<value=int64[1]{4}>() l = Constant<value=int64[1]{-2}>() a = Transpose<perm=[0,2,1]>(x) b = Slice(a, s, e, l) c = Cast<to=11>(b) y = ReduceSum<keepdims=0>(c, o)", ["Slice", "Cast", "ReduceSum"]),
         ],
         "ConcatTransposed": [
             ("float[N,3,4] x, float[N,3,2] w", "float[N,6,3]", "a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[0,2,1]>(w) y = Concat<axis=-2>(a, b)", ["Concat", "Transpose"]),
@@ -149,6 +152,8 @@ class TestTransposing(RuleTestCase):
         "ReducedTranspose": [
             ("float[N,3,4,5] x", "float[4,N,5]", "o = Constant<value=int64[1]{2}>() a = Transpose<perm=[2,0,1,3]>(x) y = ReduceMean<keepdims=0>(a, o)"),
             ("float[N,3,4] x", "float[N,1,3]", "o = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) y = ReduceMean(a, o)"),
+            ("float[N,3,4] x", "double[N,3]", "o = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) c = Cast<to=11>(a) y = ReduceMean<keepdims=0>(c, o)", "double[N,4,3] c"),
+            ("float[N,2,M] x", "float[N,K]", "o = Constant<value=int64[1]{2}>() s = Constant<value=int64[1]{0}>() e = Constant<value=int64[1]{-1}>() l = Constant<value=int64[1]{1}>() a = Transpose<perm=[0,2,1]>(x) b = Slice(a, s, e, l, l) y = ReduceSum<keepdims=0>(b, o)", "float[N,K,2] b"),
         ],
         "ConcatTransposed": [
             ("float[3,3,4] x, float[3,3,4] w", "float[6,4,3]", "a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[1,2,0]>(w) y = Concat<axis=0>(a, b)"),

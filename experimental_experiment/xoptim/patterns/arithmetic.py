@@ -310,7 +310,7 @@ length = P.Cast(P.ReduceL2(P.Cast(x), a, name="norm"))
 
 @rule(P.Mul(length, length, name="square"), set="default", special_values=False)
 def square_of_length(op, x, a, norm, square):
-    """The square of the length of pairs, taken in float64, is the sum of the squares of both parts: 0.24 to 0.32 of the time.
+    """The square of the length of pairs, taken in float64, is the sum of the squares of both parts: 0.24 to 0.46 of the time.
 
     It overflows where that does. The length of infinity beside NaN is infinite, the sum is NaN.
     """
@@ -318,12 +318,17 @@ def square_of_length(op, x, a, norm, square):
     dtypes = [x.dtype, norm.inputs[0].dtype, square.outputs[0].dtype]
     if dtypes != [ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT]:
         return no("it is no length of float32, taken in float64")
-    if x.shape is None or axes not in ([-1], [len(x.shape) - 1]):
-        return no("it is not along the last axis")
-    if x.shape[-1] != 2:
+    if x.shape is None or axes is None or len(axes) != 1:
+        return no("it is not along one axis")
+    axis = axes[0] % len(x.shape)
+    if x.shape[axis] != 2:
         return no("there are not two parts")
+    keepdims = norm.attributes.get_int("keepdims", 1)
+    if axis != len(x.shape) - 1:
+        return op.ReduceSum(op.Mul(x, x), [axis], keepdims=keepdims)
+    # neighbours are added slowly
     total = op.Add(*(op.Mul(part, part) for part in op.Split(x, axis=-1, num_outputs=2, outputs=2)))
-    return op.Squeeze(total, [-1]) if norm.attributes.get_int("keepdims", 1) == 0 else total
+    return total if keepdims else op.Squeeze(total, [-1])
 
 
 @rule(P.Pow(x, 1.0, name="node"), set="default")

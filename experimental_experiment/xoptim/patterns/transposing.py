@@ -13,7 +13,7 @@ from experimental_experiment.xoptim.elementwise import BINARY, gated, one_or_two
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import again, no, rule
 from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
-from experimental_experiment.xoptim.spans import told_axes
+from experimental_experiment.xoptim.spans import slice_of, sliced, spans_of, told_axes
 
 x, y = var("x"), var("y")
 
@@ -192,12 +192,16 @@ def transposed_operands(op, x, y, left, right, node):
     return op.Transpose(again(op, node, operands), perm=axes)
 
 
-@rule(P.one_of(*REDUCTIONS)(P.Transpose(x, name="transpose"), optional("axes"), name="node"), set="default")
-def reduced_transpose(op, x, axes, transpose, node):
-    """A reduction of a transposed value takes the axes where they were, when those that it keeps stand in order."""
+PART = P.Transpose(x, name="transpose") | slice_of(P.Transpose(x, name="transpose"), "part")
+
+
+@rule(P.one_of(*REDUCTIONS)(PART | P.Cast(PART, name="cast"), optional("along"), name="node"), set="default")
+def reduced_transpose(op, x, along, transpose, part, cast, node):
+    """A reduction of a transposed value, or of a part or a cast of it, takes the axes where they were, when those that it keeps stand in order."""
     order = perm(transpose)
     given = told_axes(node)
-    if order is None or not given:
+    taken = {} if part is None else spans_of(part)
+    if order is None or not given or taken is None:
         return no("the axes are unknown")
     rank = len(order)
     reduced = {order[axis % rank] for axis in given}
@@ -206,7 +210,11 @@ def reduced_transpose(op, x, axes, transpose, node):
         return no("it keeps axes in another order")
     if attribute_of(node, "keepdims", 1) and {axis % rank for axis in given} != reduced:
         return no("it keeps the axes that it reduces")
-    if axes is None:
+    if part is not None:
+        x = sliced(op, x, {order[axis]: span for axis, span in taken.items()})
+    if cast is not None:
+        x = again(op, cast, [x])
+    if along is None:
         return again(op, node, [x], axes=sorted(reduced))
     return again(op, node, [x, op.constant(sorted(reduced))])
 
