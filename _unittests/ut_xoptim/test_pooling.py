@@ -53,5 +53,64 @@ class TestAverageOfLargeWindows(RuleTestCase):
             )
 
 
+def window(name, attributes, shape="N,2,H,W", result="N,2,P,Q"):
+    """A row of the table: a pool of an image."""
+    return f"float[{shape}] x", f"float[{result}]", f"y = {name} <{attributes}> (x)"
+
+
+class TestPoolOfRowsAndColumns(RuleTestCase):
+    SIZE = "kernel_shape=[5, 6]"
+    BLOCKS, WIDE = ("N,16,H,W", "N,16,P,Q"), "kernel_shape=[7, 8]"
+    BECOME = {
+        "PoolOfRowsAndColumns": [
+            (*window("AveragePool", f"{SIZE}", "N,2,9,9"), ["AveragePool"] * 2),
+            (*window("AveragePool", f"{SIZE}, pads=[2, 1, 0, 3], strides=[1, 1]"), ["AveragePool"] * 2),
+            (
+                *window(
+                    "AveragePool",
+                    f"{SIZE}, pads=[2, 1, 0, 3], count_include_pad=1, dilations=[1, 2]",
+                    "N,2,9,14",
+                ),
+                ["AveragePool"] * 2,
+            ),
+            (*window("AveragePool", f"{WIDE}, pads=[3, 3, 3, 4]", *BLOCKS), ["AveragePool"] * 2),
+            (
+                *window("MaxPool", f"{WIDE}, pads=[3, 3, 3, 4], dilations=[2, 1]", "N,16,9,9", "N,16,P,Q"),
+                ["MaxPool"] * 2,
+            ),
+        ]
+    }
+    STAY = {
+        "PoolOfRowsAndColumns": [
+            window("AveragePool", "kernel_shape=[5, 4], pads=[2, 2, 2, 2]"),
+            window("AveragePool", f"{SIZE}, pads=[2, 2, 2, 2], strides=[1, 2]"),
+            window("AveragePool", f"{SIZE}, pads=[2, 2, 2, 2], ceil_mode=1"),
+            window("AveragePool", f'{SIZE}, auto_pad="SAME_UPPER"'),
+            window("AveragePool", f"{SIZE}, pads=[2, 2, 2, 2]", *BLOCKS),
+            window("AveragePool", "kernel_shape=[5], pads=[2, 2]", "N,2,H", "N,2,P"),
+            window("MaxPool", f"{WIDE}, pads=[3, 3, 3, 4]"),
+            window("MaxPool", f"{SIZE}, pads=[2, 2, 2, 2]", *BLOCKS),
+            ("double[N,16,9,9] x", "double[N,16,P,Q]", f"y = MaxPool <{WIDE}> (x)"),
+            (
+                "float[N,16,9,9] x",
+                "float[N,16,3,2]",
+                f"y, i = MaxPool <{WIDE}> (x)",
+                "int64[N,16,3,2] i",
+            ),
+        ]
+    }
+
+    def test_table(self):
+        self.assert_table(self.BECOME, self.STAY)
+
+    def test_nan_stays_where_it_is(self):
+        """With `special_values`, in which case no element is compared with NaN in another order."""
+        model = parsed(
+            f"agraph (float[1,16,9,9] x) => (float[1,16,3,2] y) {{ y = MaxPool <{self.WIDE}> (x) }}"
+        )
+        for special_values, count in (True, 1), (False, 2):
+            self.assertEqual(count, len(optimize(model, special_values=special_values).graph.node))
+
+
 if __name__ == "__main__":
     unittest.main()
