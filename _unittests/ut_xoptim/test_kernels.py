@@ -76,6 +76,16 @@ class TestManyElements(RuleTestCase):
                 ("float", "N,6,4,5", f"y = {operator}<axis=-3>(x)"),
                 ("float", "2,N,6,2,4,5", f"y = {operator}<axis=2>(x)"),
                 ("float", "N,M,4,5", f"y = {operator}<axis=1>(x)"),
+                ("float", "N,M,20,50", f"y = {operator}<axis=1>(x)"),
+                ("float16", "N,6,20,50", f"y = {operator}<axis=1>(x)"),
+            )
+        ]
+        + [
+            (f"float[{shape}] x", f"float[{shape}]", nodes, ["ReduceMax", "Sub", "Exp", "ReduceSum", *after])
+            for shape, nodes, after in (
+                ("N,6,20,50", "y = Softmax<axis=1>(x)", ["Div"]),
+                ("N,6,H,W", "y = Softmax<axis=-3>(x)", ["Div"]),
+                ("6,H,W", "y = LogSoftmax<axis=0>(x)", ["Log", "Sub"]),
             )
         ],
         "LogSumExpOfMany": [
@@ -91,7 +101,8 @@ class TestManyElements(RuleTestCase):
         "SoftmaxOfChannels": [
             ("float[N,6,4,5] x", "float[N,6,4,5]", "y = Softmax<axis=2>(x)"),
             ("float[N,6,4,5] x", "float[N,6,4,5]", "y = LogSoftmax(x)"),
-            ("float[N,6,H,5] x", "float[N,6,H,5]", "y = Softmax<axis=1>(x)"),
+            ("double[N,6,H,5] x", "double[N,6,H,5]", "y = Softmax<axis=1>(x)"),
+            ("float[N,C,H,5] x", "float[N,C,H,5]", "y = Softmax<axis=1>(x)"),
             ("float[N,6,3,5] x", "float[N,6,3,5]", "y = Softmax<axis=1>(x)"),
         ],
         "LogSumExpOfMany": [
