@@ -80,7 +80,7 @@ def no_model(given: object) -> TypeError:
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
     """The ModelProto of a model, with what onnx-ir leaves out, see `complete`."""
-    with names_apart(model):
+    with as_written(model):
         result = ir.to_proto(model)
     complete(result, model)
     return result
@@ -123,6 +123,37 @@ def restore_ends(proto: onnx.ModelProto, model: ir.Model) -> bool:
 def write_for(model: ir.Model, runtime: str) -> None:
     """From now on the files of a model are written for a runtime, see `names_apart`."""
     model.meta[SIZES] = runtime == "onnxruntime"
+
+
+@contextlib.contextmanager
+def as_written(model: ir.Model) -> Iterator[None]:
+    """While this lasts, onnx-ir writes the values of a model as files have them, see `names_apart` and `weights_told_once`."""
+    with names_apart(model), weights_told_once(model):
+        yield
+
+
+@contextlib.contextmanager
+def weights_told_once(model: ir.Model) -> Iterator[None]:
+    """While this lasts, the type of a weight stands in its tensor alone.
+
+    onnx-ir also tells it among the results of nodes, where the quantization of onnxruntime 1.31 finds another shape than the one that it has
+    made of a weight: ``quantize_dynamic`` then refuses the model.
+    """
+    weights = [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None
+        and not (value.is_graph_input() or value.is_graph_output() or value.metadata_props)
+    ]
+    told = [(value.type, value.shape) for value in weights]
+    for value in weights:
+        value.type = value.shape = None
+    try:
+        yield
+    finally:
+        for value, (kind, shape) in zip(weights, told):
+            value.type, value.shape = kind, shape
 
 
 @contextlib.contextmanager

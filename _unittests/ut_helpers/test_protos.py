@@ -1,4 +1,4 @@
-"""Between protobuf and onnx-ir: sizes whose names stand apart from the types of results."""
+"""Between protobuf and onnx-ir: sizes whose names stand apart from the types of results, weights that tell their types once."""
 
 import tempfile
 import unittest
@@ -8,6 +8,7 @@ import onnx
 import onnx_ir as ir
 import torch
 from onnx.helper import make_node
+from onnxruntime.quantization import quantize_dynamic
 
 from _unittests.ut_xoptim.cases import parsed
 from experimental_experiment.comparison import session
@@ -173,6 +174,41 @@ class TestEnds(unittest.TestCase):
         model = parsed("agraph (float[3] x) => (float[3] y) { y = Dropout(x) }")
         model.graph.node[0].output.append("")
         self.assertEqual(["y"], optimize(model).graph.node[0].output)
+
+
+class TestWeightsToldOnce(unittest.TestCase):
+    """A weight tells its type itself: onnxruntime's quantization transposes it under its name, and refuses another shape beside it."""
+
+    def test_no_weight_stands_among_the_results(self):
+        model = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.ReLU(), torch.nn.Linear(10, 4)).eval()
+        x = torch.randn(2, 6)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.onnx"
+            exported = to_onnx(model, (x,), filename=path)
+            for name, written in {
+                "to_onnx": exported,
+                "a file": onnx.load(path),
+                "optimize": optimize(exported),
+                "read and written": to_proto(load(path)),
+            }.items():
+                with self.subTest(name):
+                    weights = {tensor.name for tensor in written.graph.initializer}
+                    self.assertEqual(4, len(weights))
+                    self.assertFalse(weights & {value.name for value in written.graph.value_info})
+            read = load(path)
+            self.assertEqual([10, 6], list(read.graph.initializers["0.weight"].shape))
+            quantize_dynamic(path, f"{folder}/quantized.onnx")
+            (got,) = session(f"{folder}/quantized.onnx").run(None, {"input": x.numpy()})
+        np.testing.assert_allclose(model(x).detach().numpy(), got, atol=0.05)  # of 8 bits
+
+    def test_weights_that_are_inputs_or_outputs_or_in_bodies(self):
+        text = """agraph (float[2] w, bool c) => (float[2] y, float[2] v) <float[2] w = {1, 2}, float[2] v = {3, 4}> {
+            y = If (c) <then_branch = g () => (float[2] a) <float[2] u = {5, 6}> { a = Add(u, w) }, else_branch = h () => (float[2] b) { b = Neg(v) }> }"""
+        model = parsed(text)
+        written = to_proto(from_proto(model))
+        feeds = {"c": np.array(True), "w": np.array([1, 1], np.float32)}
+        for expected, got in zip(session(model).run(None, feeds), session(written).run(None, feeds)):
+            np.testing.assert_array_equal(expected, got)
 
 
 def call_of_two(given: str, result: str) -> onnx.NodeProto:

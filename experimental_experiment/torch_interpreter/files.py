@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.helpers import subgraphs
-from experimental_experiment.protos import complete, names_apart
+from experimental_experiment.protos import as_written, complete
 from experimental_experiment.reading import read
 from experimental_experiment.whole import refuse_devices
 
@@ -71,7 +71,7 @@ def saving(
     is_large = weight_bytes(model) > EXTERNAL_THRESHOLD
     with workplace(folder, name) as temporary:
         written = os.path.join(temporary, name)
-        with placed(model, folder, temporary, data if is_large else None), names_apart(model):
+        with placed(model, folder, temporary, data if is_large else None), as_written(model):
             ir.save(model, written)
         proto = onnx.load(written, load_external_data=False)
         if complete(proto, model):
