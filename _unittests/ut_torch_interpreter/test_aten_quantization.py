@@ -248,13 +248,36 @@ def in_full(parameter, block_size):
 
 def quantize_affine(input, block_size, scale, zero_point, output_dtype, quant_min, quant_max):
     """What torchao computes."""
-    steps = torch.round(input / in_full(scale, block_size)) + in_full(zero_point, block_size)
+    steps = torch.round(input * in_full(1.0 / scale, block_size)) + in_full(zero_point, block_size)
     return steps.clamp(quant_min, quant_max).to(output_dtype)
 
 
 def dequantize_affine(input, block_size, scale, zero_point, input_dtype, quant_min, quant_max, output_dtype):
     """What torchao computes."""
     return ((input - in_full(zero_point, block_size)) * in_full(scale, block_size)).to(output_dtype)
+
+
+def choose_qparams_affine(
+    input, mapping_type, block_size, target_dtype, quant_min=None, quant_max=None, eps=None, scale_dtype=None,
+    zero_point_dtype=torch.int32, keepdim=False,
+):  # fmt: skip
+    """What torchao computes, for blocks along the last axis of a matrix."""
+    low, high = (-128, 127) if quant_min is None else (quant_min, quant_max)
+    blocks = input.reshape(len(input), -1, block_size[-1])
+    smallest, largest = blocks.amin(-1).clamp(max=0), blocks.amax(-1).clamp(min=0)
+    eps = torch.finfo(input.dtype).smallest_normal if eps is None else eps
+    if mapping_type == "ASYMMETRIC":
+        scale = ((largest - smallest) / float(high - low)).clamp(min=eps)
+        zero_point = (low - torch.round(smallest / scale)).clamp(low, high)
+    else:
+        both = torch.maximum(-smallest, largest) / (float(high - low) / 2)
+        scale = (
+            torch.maximum(smallest / float(low), largest / float(high)) if "NO_CL" in mapping_type else both
+        )
+        scale, zero_point = scale.clamp(min=eps), torch.full_like(scale, int((high + low + 1) / 2))
+    if not keepdim and block_size[-1] == input.shape[-1]:
+        scale, zero_point = scale[:, 0], zero_point[:, 0]
+    return scale.to(scale_dtype or input.dtype), zero_point.to(zero_point_dtype)
 
 
 class TestTorchao(ExporterTestCase):
@@ -275,6 +298,12 @@ class TestTorchao(ExporterTestCase):
             )
             for function in (quantize_affine, dequantize_affine):
                 library.impl(function.__name__, function, "CompositeExplicitAutograd")
+        ao = cls.libraries[0]
+        ao.define(
+            "choose_qparams_affine(Tensor input, str mapping_type, int[] block_size, ScalarType target_dtype, Scalar? quant_min=None, "
+            "Scalar? quant_max=None, float? eps=None, ScalarType? scale_dtype=None, ScalarType? zero_point_dtype=3, bool keepdim=False) -> (Tensor, Tensor)"
+        )
+        ao.impl("choose_qparams_affine", choose_qparams_affine, "CompositeExplicitAutograd")
 
     def test_blocks(self):
         scales, zeros = (
@@ -286,10 +315,22 @@ class TestTorchao(ExporterTestCase):
             with self.subTest(quantize):
                 args = (X[:, 0, :4].repeat(1, 2), blocks, scales, zeros, torch.int8, *limits)
                 self.assert_same_as_eager(quantize, *args, dynamic=False)
+        quantize = torch.ops.torchao.quantize_affine.default
+        function = lambda x: quantize(x, [1, 4], x[:, ::4].abs() + 0.1, x[:, 1::4], torch.int8, *limits)
+        x, DYNAMIC = X[:, 0, :4].repeat(1, 2), torch.export.Dim.DYNAMIC
+        self.export_and_compare(function, (x,), others=[(x.repeat(2, 1),)], dynamic_shapes=({0: DYNAMIC},))
         with self.assertRaisesRegex(ExportError, "blocks of a symbolic size"):
-            quantize = torch.ops.torchao.quantize_affine.default
-            function = lambda x: quantize(x, [1, 4], x[:, ::4], x[:, 1::4], torch.int8, *limits)
-            to_onnx(function, (X[:, 0, :4].repeat(1, 2),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+            to_onnx(function, (x,), dynamic_shapes=({1: 4 * torch.export.Dim("blocks")},))
+        choose = torch.ops.torchao.choose_qparams_affine.default
+        x[0] = 0
+        for mapping in ("ASYMMETRIC", "SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR"):
+            for block, more in (([1, 8], {}), ([1, 4], {}), ([1, 8], {"keepdim": True, "scale_dtype": torch.float64}),
+                                ([1, 4], {"quant_min": -8, "quant_max": 7, "eps": 1e-3, "keepdim": True, "zero_point_dtype": torch.int8})):  # fmt: skip
+                with self.subTest(mapping, block=block, more=more):
+                    function = lambda x: choose(x, mapping, block, torch.int8, **more)  # noqa: B023
+                    self.export_and_compare(
+                        function, (x,), others=[(x.repeat(2, 1) * 3,)], dynamic_shapes=({0: DYNAMIC},)
+                    )
         for back in (torch.ops.torchao.dequantize_affine.default, torch.ops.quant.dequantize_affine.default):
             with self.subTest(back):
                 args = (STEPS.repeat(1, 2), blocks, scales, zeros, torch.int8, *limits, torch.float16)

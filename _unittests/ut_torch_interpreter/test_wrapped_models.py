@@ -37,11 +37,26 @@ class Sum(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         if function in (torch.ops.aten.detach.default, torch.ops.aten.clone.default):
-            return Sum(function(args[0].left), function(args[0].right))
+            return type(args[0])(function(args[0].left), function(args[0].right))
         args, kwargs = torch.utils._pytree.tree_map_only(
             Sum, lambda x: x.left + x.right, (args, kwargs or {})
         )
         return function(*args, **kwargs)
+
+
+class Read(Sum):
+    """A sum that a linear layer reads by its parts, as it does the weights of torchao."""
+
+    @staticmethod
+    def __tensor_unflatten__(inner, meta, size, stride):
+        return Read(inner["left"], inner["right"])
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.nn.functional.linear:
+            x, weight, bias = args
+            return function(x, 2 * weight.left + weight.right, bias)
+        return super().__torch_function__(function, types, args, kwargs or {})
 
 
 class Holder(nn.Module):
@@ -130,7 +145,7 @@ class TestWrappers(ExporterTestCase):
         model[0].weight, model[2].weight = held(50, 3), held(3, 50)
         message = (
             r"the weight 0\.weight is a Sum, which holds other tensors: "
-            r"ExportOptions\(tracing='make_fx'\) takes them, or make an ordinary one of it first"
+            r"ExportOptions\(tracing='make_fx'\) takes them, run_decompositions\(\) those of an ExportedProgram, or make an ordinary one of it first"
         )
         with self.assertRaisesRegex(ExportError, message):
             to_onnx(model, (X,), dynamic_shapes=ROWS)
@@ -138,7 +153,28 @@ class TestWrappers(ExporterTestCase):
         self.export_and_compare(
             model, (X,), others=[(torch.randn(6, 3),)], dynamic_shapes=ROWS, export_options=options
         )
+        program = torch.export.export(
+            model, (X,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+        ).run_decompositions()
+        (got,) = session(to_onnx(program)).run(None, {"input": X.numpy()})
+        torch.testing.assert_close(torch.from_numpy(got), model(X))
         self.assertIsInstance(model[0].weight, Sum)
+
+    def test_a_weight_whose_tensors_the_program_reads(self):
+        def held(*sizes):
+            return nn.Parameter(Read(torch.randn(sizes), torch.randn(sizes)), requires_grad=False)
+
+        model = nn.Sequential(nn.Linear(3, 2000), nn.Tanh(), nn.Linear(2000, 3))
+        model[0].weight, model[2].weight = held(2000, 3), held(3, 2000)
+        program = torch.export.export(model, (X,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+        read = torch.ops.export.access_subclass_inner_tensor.default
+        self.assertIn(read, [node.target for node in program.graph.nodes])
+        for exported in (
+            to_onnx(program, optimize=False),
+            to_onnx(model, (X,), dynamic_shapes=ROWS, optimize=False),
+        ):
+            self.assertIn("0.weight.right", [tensor.name for tensor in exported.graph.initializer])
+        self.export_and_compare(model, (X,), others=[(torch.randn(6, 3),)], dynamic_shapes=ROWS)
 
     def test_inference_mode(self):
         with torch.inference_mode():

@@ -6,6 +6,7 @@ when torch shares them; every output is a value of its own.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.emitter import Emitter
-from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
+from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable, target_name
 from experimental_experiment.torch_interpreter.interpreter import Walk, flat
 from experimental_experiment.torch_interpreter.signature import Input, Program
 from experimental_experiment.torch_interpreter.sizes import Dimensions, Number, plain
@@ -162,6 +163,8 @@ class Weights:
             return self.stored(entry.name, tensor)
         if not isinstance(tensor, torch.Tensor):
             return tensor
+        if is_traceable_wrapper_subclass(tensor) and is_read_by_parts(entry.node):
+            return Wrapper(self, entry, tensor)
         reason = refusal(tensor, entry.name)
         if reason and not entry.node.users:
             return None
@@ -186,6 +189,29 @@ class Weights:
         return self.seen[id(tensor),]
 
 
+PART = "export.access_subclass_inner_tensor.default"
+"""The operator that reads a tensor of a weight that holds several."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapper:
+    """A weight that holds other tensors, as those of torchao do; the program reads these."""
+
+    weights: Weights
+    entry: Input
+    tensor: torch.Tensor
+
+    def part(self, attribute: str, node: torch.fx.Node) -> ir.Value | Wrapper:
+        """The initializer of the tensor that an attribute is, which *node* reads."""
+        name = f"{self.entry.name}.{attribute}"
+        return self.weights.value(Input(node, name, getattr(self.tensor, attribute), self.entry.is_buffer))
+
+
+def is_read_by_parts(node: torch.fx.Node) -> bool:
+    """Whether only the tensors that a weight holds are read, no operator the weight itself."""
+    return all(target_name(user.target) == PART for user in node.users)
+
+
 def refusal(tensor: torch.Tensor, name: str) -> str:
     """Why a tensor cannot be a weight, ``""`` when it can."""
     if tensor.layout != torch.strided:
@@ -193,7 +219,7 @@ def refusal(tensor: torch.Tensor, name: str) -> str:
     if is_traceable_wrapper_subclass(tensor):
         return (
             f"the weight {name} is a {type(tensor).__name__}, which holds other tensors: "
-            "ExportOptions(tracing='make_fx') takes them, or make an ordinary one of it first"
+            "ExportOptions(tracing='make_fx') takes them, run_decompositions() those of an ExportedProgram, or make an ordinary one of it first"
         )
     if tensor.is_meta or isinstance(tensor, FakeTensor) or is_functorch_wrapped_tensor(tensor):
         return (

@@ -295,7 +295,15 @@ def bind(target: Any, translation: Translation, args: list, kwargs: Mapping[str,
 @functools.cache
 def defaults(target: torch._ops.OpOverload) -> list[tuple[str, Any]]:
     """Names and defaults of the arguments of an overload; the default of a required argument is None."""
-    return [(argument.name, argument.default_value) for argument in target._schema.arguments]
+    return [(argument.name, default_of(argument)) for argument in target._schema.arguments]
+
+
+def default_of(argument: torch._C.Argument) -> Any:
+    """The default of an argument: a schema tells that of a dtype by its number."""
+    value = argument.default_value
+    if isinstance(value, int) and str(argument.real_type) in ("ScalarType", "Optional[ScalarType]"):
+        return torch.ops.aten.to.dtype(torch.empty(0), value).dtype
+    return value
 
 
 def same(value: Any, default: Any) -> bool:

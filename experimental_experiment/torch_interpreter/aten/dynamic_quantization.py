@@ -10,7 +10,8 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.quantization import dequantize_affine, rounded
+from experimental_experiment.torch_interpreter.aten.block_quantization import dequantize_affine
+from experimental_experiment.torch_interpreter.aten.quantization import rounded
 from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable

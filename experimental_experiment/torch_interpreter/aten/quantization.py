@@ -1,4 +1,4 @@
-"""Quantization: fake quantization, quantized tensors of ATen, of PT2E (``quantized_decomposed``) and of torchao.
+"""Quantization: fake quantization, quantized tensors of ATen, of PT2E (``quantized_decomposed``).
 
 Source of semantics: torch.fake_quantize_per_tensor_affine: ``round(input / scale) + zero_point``, half to even, kept in range. A range of
 8 bits becomes QuantizeLinear and DequantizeLinear, which runtimes fuse. ATen's kernels multiply by ``1 / scale``: they differ by one step
@@ -16,7 +16,6 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.runtime.kernels import is_zero
-from experimental_experiment.torch_interpreter.sizes import is_static, quotient
 
 aten = torch.ops.aten
 
@@ -265,59 +264,3 @@ def number(limit) -> int:
     if limit.const_value is None:
         raise Untranslatable("a range that is not a constant")
     return int(limit.const_value.numpy().item())
-
-
-# ---- torchao
-
-
-@translates("torchao::quantize_affine", "quant::quantize_affine")
-def quantize_affine(
-    op, input, block_size, scale, zero_point, output_dtype, quant_min, quant_max, zero_point_domain="INT"
-):  # fmt: skip
-    """Steps with one scale for every block of *block_size* elements."""
-    kind = dtypes.onnx_dtype(output_dtype)
-    low, high = limits(kind, quant_min, quant_max)
-    refuse_domain(zero_point_domain)
-    blocks, scale, zero_point = in_blocks(op, op.Cast(input, to=FLOAT), block_size, scale, zero_point)
-    steps = op.Clip(op.Add(op.Round(op.Div(blocks, scale)), zero_point), float(low), float(high))
-    return op.Cast(op.Reshape(steps, op.shape_of(input)), to=kind)
-
-
-@translates("torchao::dequantize_affine", "quant::dequantize_affine")
-def dequantize_affine(
-    op, input, block_size, scale, zero_point, input_dtype, quant_min, quant_max,
-    zero_point_domain="INT", output_dtype=torch.float32,
-):  # fmt: skip
-    """The value of steps with one scale for every block of *block_size* elements."""
-    refuse_domain(zero_point_domain)
-    blocks, scale, zero_point = in_blocks(op, op.Cast(input, to=FLOAT), block_size, scale, zero_point)
-    value = op.Mul(op.Sub(blocks, zero_point), scale)
-    return op.Cast(op.Reshape(value, op.shape_of(input)), to=dtypes.onnx_dtype(output_dtype))
-
-
-def refuse_domain(zero_point_domain: str) -> None:
-    """Raise Untranslatable for a zero point that is not counted in steps."""
-    if zero_point_domain not in ("INT", "NONE"):
-        raise Untranslatable(f"zero_point_domain={zero_point_domain} is not handled")
-
-
-def limits(kind: ir.DataType, quant_min, quant_max) -> tuple[int, int]:
-    """The range of the steps: that of the dtype where the program gives none."""
-    bits = kind.itemsize * 8
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind.is_signed() else (0, 2**bits - 1)
-    return int(low if quant_min is None else quant_min), int(high if quant_max is None else quant_max)
-
-
-def in_blocks(op, x, block_size, scale, zero_point):
-    """*x* with every axis split in (blocks, block), and the parameters in the shape of the blocks."""
-    sizes, counts = [], []
-    for axis, block in enumerate(block_size):
-        size = op.size(x, axis)
-        if not is_static(size, block):
-            raise Untranslatable("blocks of a symbolic size")
-        block = size if block == -1 else block
-        sizes += [quotient(op, size, block), block]
-        counts += [quotient(op, size, block), 1]
-    scale = op.Reshape(op.Cast(scale, to=FLOAT), counts)
-    zero_point = op.constant(0.0) if zero_point is None else op.Reshape(op.Cast(zero_point, to=FLOAT), counts)
-    return op.Reshape(x, sizes), scale, zero_point

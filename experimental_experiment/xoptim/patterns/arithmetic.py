@@ -42,6 +42,8 @@ def mul_reciprocal(op, x, y, root):
     """
     if producer_of(y, "Sqrt") is not None and is_misread_norm(op, x, y, root.outputs[0]):
         return MISREAD
+    if only_reader(root.outputs[0], "Round") is not None:
+        return no("it may round to another step")
     return op.Div(x, y)
 
 
