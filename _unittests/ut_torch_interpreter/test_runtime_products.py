@@ -60,7 +60,15 @@ UNSET_WITH_OTHER_SIZES = {
 }
 """Rows without which a result is whatever the memory held when the model is given other sizes than the example's."""
 
-OTHER_ROWS = UNSET | UNSET_WITH_OTHER_SIZES | FATAL
+SLOW = {
+    "MatMulInteger.of_unsigned_integers": (
+        lambda a, b: torch.ops.aten._int_mm(a, b),
+        *(torch.randint(-128, 128, size, dtype=torch.int8) for size in ((40, 64), (64, 24))),
+    )
+}
+"""Rows that concern the time alone."""
+
+OTHER_ROWS = UNSET | UNSET_WITH_OTHER_SIZES | FATAL | SLOW
 
 LOADED = (
     "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
@@ -201,6 +209,17 @@ class TestProducts(ExporterTestCase):
             torch.randn(3),
         ),
     }
+
+    def test_signed_integers(self):
+        ((name, (function, a, b)),) = SLOW.items()
+        a[0], b[:, 0], b[:, 1] = -128, -128, 127
+        with without_row(name):
+            plain = self.export_and_compare(function, (a, b))
+        shapes = {"dynamic_shapes": ({0: "rows"}, {})}
+        shifted = self.export_and_compare(function, (a, b), others=[(a[:20], b)], **shapes)
+        names = [[node.op_type for node in model.graph.node] for model in (plain, shifted)]
+        self.assertEqual(["MatMulInteger"], names[0])
+        self.assertEqual(["Cast", "Add", "Cast"] * 2 + ["MatMulInteger"], names[1])
 
     def test_between_transpositions(self):
         self.assert_cases(self.CASES)

