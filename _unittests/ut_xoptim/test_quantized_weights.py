@@ -164,6 +164,47 @@ class TestQuantizeWeights(unittest.TestCase):
         )
         self.assert_quantized(model, [x], product)
 
+    def test_a_bias_behind_a_product(self):
+        """MatMulNBits adds it, when it is known to be a row, and nothing else reads the product."""
+        x, weight, bias = drawn(2, 3, 70, seed=1), drawn(70, 48), drawn(48, seed=2)
+        product = x @ rounded(np.ascontiguousarray(weight.T)).T
+        for nodes, more, expected, operators in (
+            ("p = MatMul(x, W) y = Add(p, B)", "", [product + bias], ["MatMulNBits"]),
+            (
+                "p = MatMul(x, W) b = Abs(B) y = Add(b, p)",
+                "",
+                [product + abs(bias)],
+                ["MatMulNBits", "Abs", "Add"],  # its shape is not known
+            ),
+            (
+                "p = MatMul(x, W) y = Add(p, B)",
+                ", float[2,3,48] p",
+                [product + bias, product],
+                ["MatMulNBits", "Add"],
+            ),
+            (
+                "p = MatMul(x, W) s = Relu(p) y = Add(p, s)",
+                "",
+                [product + product.clip(0)],
+                ["MatMulNBits", "Relu", "Add"],
+            ),
+            (
+                "p = MatMul(x, W) c = ReduceMax<keepdims=1>(x) y = Add(p, c)",
+                "",
+                [product + x.max()],
+                ["MatMulNBits", "ReduceMax", "Add"],
+            ),
+        ):
+            with self.subTest(nodes, more=more):
+                used = {"B": bias} if "B)" in nodes else {}
+                model = built(
+                    f"agraph (float[2,3,70] x) => (float[2,3,48] y{more}) {{ {nodes} }}", W=weight, **used
+                )
+                quantized = quantize_weights(model, accuracy_level=0)
+                self.assertEqual(operators, [node.op_type for node in quantized.graph.node])
+                for wanted, got in zip(expected, run(quantized, x), strict=True):
+                    np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
     def test_fused_products(self):
         text = "agraph (float[2,70] x) => (float[2,48] y) { y = com.microsoft.FusedMatMul<transB=1>(x, W) }"
         model = onnx.parser.parse_model(

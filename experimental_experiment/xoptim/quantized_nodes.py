@@ -12,6 +12,7 @@ import onnx_ir as ir
 from experimental_experiment.protos import MICROSOFT
 from experimental_experiment.torch_interpreter.emitter import Names
 from experimental_experiment.xoptim.blocks import Blocks, pack
+from experimental_experiment.xoptim.pattern import only_reader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +117,14 @@ def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader
             sizes = place.tensor("shape", np.array(shape))
             packed = place.before(node, "Reshape", [gathered, sizes])
         added = inputs[2] if len(inputs) > 2 else None
-        is_bias = added is not None and added.shape is not None and tuple(added.shape) == (count,)
+        is_bias = is_row(added, count)
+        last = node
+        total = only_reader(node.outputs[0], "Add") if added is None else None
+        if total is not None and total.graph is node.graph:
+            added = next((value for value in total.inputs if is_row(value, count)), None)
+            is_bias, last = added is not None, total if added is not None else node
         value = place.before(
-            node,
+            last,
             "MatMulNBits",
             [inputs[0], packed, scales, offsets, None, added if is_bias else None],
             MICROSOFT,
@@ -130,7 +136,14 @@ def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader
         )
         if added is not None and not is_bias:
             value = place.before(node, "Add", [value, added])
-        replace(node, value)
+        replace(last, value)
+        if last is not node:
+            node.graph.remove(node, safe=True)
+
+
+def is_row(value: ir.Value | None, count: int) -> bool:
+    """Whether a value is known to have one axis of so many elements."""
+    return value is not None and value.shape is not None and tuple(value.shape) == (count,)
 
 
 def write_standard(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader]) -> None:
