@@ -144,7 +144,9 @@ def weights_told_once(model: ir.Model) -> Iterator[None]:
         for graph in model.graphs()
         for value in graph.initializers.values()
         if value.const_value is not None
-        and not (value.is_graph_input() or value.is_graph_output() or value.metadata_props)
+        and not (
+            value.is_graph_input() or value.is_graph_output() or value.metadata_props or value.doc_string
+        )
     ]
     told = [(value.type, value.shape) for value in weights]
     for value in weights:

@@ -131,6 +131,12 @@ class TestProductOfIntegers(RuleTestCase):
                 after="a = Relu(g) k = QuantizeLinear(a, t, o) y = DequantizeLinear(k, t, o)"
             ),
             "no bias": layer(bias=False),
+            "other zero points": layer("int8").replace(
+                "l = DequantizeLinear(q, t, o)", "l = DequantizeLinear(q, t)"
+            ),
+            "other scales": layer("int8").replace(
+                "l = DequantizeLinear(q, t, o)", "h = Mul(t, t) l = DequantizeLinear(q, h, o)"
+            ),
             "a scaled product": layer(gemm="transB=1, alpha=0.5"),
             "another reader of what is multiplied": layer(more="float[B,6] l, "),
             "another reader of the weight": layer(more="float[4,6] r, "),

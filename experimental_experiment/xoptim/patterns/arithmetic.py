@@ -312,7 +312,7 @@ length = P.Cast(P.ReduceL2(P.Cast(x), a, name="norm"))
 
 @rule(P.Mul(length, length, name="square"), set="default", special_values=False)
 def square_of_length(op, x, a, norm, square):
-    """The square of the length of pairs, taken in float64, is the sum of the squares of both parts: 0.24 to 0.46 of the time.
+    """The square of the length of pairs, taken in float64, is the sum of the squares of both parts: 0.24 to 0.38 of the time.
 
     It overflows where that does. The length of infinity beside NaN is infinite, the sum is NaN.
     """

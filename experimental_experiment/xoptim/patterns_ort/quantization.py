@@ -62,9 +62,8 @@ def product_of_integers(op, x, x_scale, x_zero, weight, scale, zero, bias, left,
         return no("no matrices of bytes")
     if any(value.dtype != ir.DataType.FLOAT for value in (x_scale, scale, gemm.outputs[0])):
         return no("not in float32")
-    if attribute_of(gemm, "transA", 0) or {attribute_of(gemm, name, 1.0) for name in ("alpha", "beta")} != {
-        1.0
-    }:
+    factors = {attribute_of(gemm, name, 1.0) for name in ("alpha", "beta")}
+    if attribute_of(gemm, "transA", 0) or factors != {1.0}:
         return no("the product is scaled, or of a transposed matrix")
     if x_scale.shape is None or any(size != 1 for size in x_scale.shape):
         return no("several scales of what is multiplied")
@@ -76,7 +75,7 @@ def product_of_integers(op, x, x_scale, x_zero, weight, scale, zero, bias, left,
     along = attribute_of(right, "axis", 1) % 2 == (0 if turned else 1)
     if zeros is None or scales.ndim > 1 or (scales.size > 1 and not along) or zeros.size not in (1, columns):
         return no("several scales of a column, or zeros that are not known")
-    unsigned = in_unsigned(op, x, x_zero)
+    unsigned = in_unsigned(op, x, x_scale, x_zero)
     if unsigned is None:
         return no("what is multiplied comes from elsewhere")
     codes, shift = constant_of(weight), 128 if weight.dtype == ir.DataType.INT8 else 0
@@ -112,13 +111,13 @@ def zeros_of(zero: ir.Value | None, dtype: ir.DataType) -> np.ndarray | None:
     return None if tensor is None else tensor.numpy().reshape(-1)
 
 
-def in_unsigned(op, x: ir.Value, zero: ir.Value | None) -> tuple[ir.Value, ir.Value] | None:
-    """Bytes and their zero point in UINT8: quantized so, when they were signed; None when nothing here quantizes them."""
+def in_unsigned(op, x: ir.Value, scale: ir.Value, zero: ir.Value | None) -> tuple[ir.Value, ir.Value] | None:
+    """Bytes and their zero point in UINT8: quantized so, when they were signed; None when nothing quantizes them with the same numbers."""
     byte = ir.DataType.UINT8
     if x.dtype == byte:
         return x, op.constant(0, byte) if zero is None else zero
     node = producer_of(x, "QuantizeLinear")
-    if node is None:
+    if node is None or node.inputs[1] is not scale or (*node.inputs, None)[2] is not zero:
         return None
     if zero is None:
         moved = op.constant(128, byte)
