@@ -2,7 +2,8 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
+from experimental_experiment.xoptim import OptimizationOptions, optimize
 
 SIZES = """
 zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () last = Constant <value=int64[1]{-1}> ()
@@ -111,6 +112,58 @@ class TestGatherOfGrid(RuleTestCase):
             with self.subTest(promise):
                 self.assert_becomes(text, expected)
 
+    def test_vectors_in_a_matrix(self):
+        """All rows or all columns, or constant columns that are most of them."""
+        self.assert_becomes(graph(x="float[B,K,2] x", result="float[B,1,1,K,2]"), ["Unsqueeze"])
+        text = graph(
+            columns=SOME_COLUMNS,
+            x="float[B,K,2,5] x",
+            result="float[B,1,1,M,2,5]",
+            known="int64[B] r, int64[M] c",
+        )
+        self.assert_becomes(text, ["Shape", "Squeeze", "Range", "Gather", "Unsqueeze"])
+        columns = "shape = Shape <start=1, end=2> (w) n = Squeeze (shape) r = Range (zero, n, one) ra = Unsqueeze (r, behind)"
+        for size in (4, 6, 7):
+            text = graph(
+                rows=f"three = Constant <value=int64[1]{{3}}> () {columns}",
+                columns="ca = Constant <value=int64[1,1,1,3]{2,0,1}> ()",
+                pairs=SPREAD.replace("low = Shape (c) ", "").replace("(ra, low)", "(ra, three)")
+                + " "
+                + PAIRS,
+                x=f"float[1,N] w, float[B,{size},2] x",
+                result="float[N,1,1,3,2]",
+                known="int64[N] r",
+            )
+            with self.subTest(size=size):
+                if size < 7:
+                    self.assert_becomes(text, ["Shape", "Squeeze", "Range", "Gather", "Gather", "Unsqueeze"])
+                else:
+                    self.assert_pairs_are_read(text)
+        few = graph(
+            rows=columns,
+            columns=SOME_COLUMNS,
+            x="float[1,N] w, float[B,K,2] x",
+            result="float[N,1,1,M,2]",
+            known="int64[N] r, int64[M] c",
+        )
+        self.assert_pairs_are_read(few)
+
+    def assert_pairs_are_read(self, text):
+        """The rule leaves the GatherND; what nothing reads goes."""
+        model = optimize(parsed(text), OptimizationOptions(["GatherOfGrid"]))
+        self.assertEqual("GatherND", operators(model)[-1])
+
+    def test_constant_pairs(self):
+        """Each list is repeated along the axis of the other."""
+        numbers = {"re": [3, 3, 3, 0, 0, 0], "ce": [1, 0, 1, 1, 0, 1]}
+        constants = " ".join(
+            f"{name} = Constant <value=int64[2,3]{{{','.join(map(str, row))}}}> ()"
+            for name, row in numbers.items()
+        )
+        last = "last = Constant <value=int64[1]{-1}> ()"
+        text = f"agraph (float[5,2] x) => (float[2,3] y) {{ {last} {constants} {PAIRS} y = GatherND (x, p) }}"
+        self.assert_becomes(text, ["Gather", "Gather"])
+
     def test_what_it_declines(self):
         cases = {
             "columns before rows": graph(
@@ -132,7 +185,6 @@ class TestGatherOfGrid(RuleTestCase):
                 columns="c = Range (zero, k, one) cc = Unsqueeze (c, first) zeros = Sub (ra, ra) ca = Add (cc, zeros)",
                 pairs="low = Shape (c) re = Expand (ra, low) ce = Identity (ca) " + PAIRS,
             ),
-            "vectors in a matrix": graph(x="float[B,K,2] x", result="float[B,1,1,K,2]"),
         }
         for promise, text in cases.items():
             with self.subTest(promise):

@@ -7,6 +7,7 @@ for an input within a rounding error of a tie.
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -157,13 +158,26 @@ def is_within(zero_point: ir.Value, dtype: ir.DataType) -> bool:
 
 
 def quantized(op, x, scale, zero_point, quant_min, quant_max, dtype, axis=EVERY_AXIS):
-    """*x* (FLOAT) in steps, in a dtype of 8 bits, kept in range."""
+    """*x* (FLOAT) in steps, in a dtype of 8 bits, kept in range: before it is rounded where that is known, as runtimes fuse it then."""
+    is_whole = (quant_min, quant_max) == RANGES[dtype]
+    bounds = () if is_whole or axis != EVERY_AXIS else bounds_of(scale, zero_point, quant_min, quant_max)
+    if bounds:
+        x = op.Clip(x, *bounds)
     steps = op.QuantizeLinear(
         x, scale, op.Cast(zero_point, to=dtype), axis=None if axis == EVERY_AXIS else axis
     )
-    if (quant_min, quant_max) == RANGES[dtype]:
+    if is_whole or bounds:
         return steps
     return op.Clip(steps, op.constant(quant_min, dtype), op.constant(quant_max, dtype))
+
+
+def bounds_of(scale: ir.Value, zero_point: ir.Value, *steps: int) -> tuple[float, ...]:
+    """What some *steps* stand for, nothing when scale or zero point are no constants, or tell no range."""
+    if scale.const_value is None or zero_point.const_value is None:
+        return ()
+    step, zero = (float(value.const_value.numpy().item()) for value in (scale, zero_point))
+    bounds = tuple(float(np.float32((number - zero) * step)) for number in steps)
+    return bounds if step > 0 and np.isfinite(bounds).all() else ()
 
 
 def dequantized(op, steps, scale, zero_point, axis=EVERY_AXIS):

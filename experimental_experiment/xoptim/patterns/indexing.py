@@ -34,17 +34,21 @@ INT64 = ir.DataType.INT64
     looks_further=True,
 )
 def gather_of_grid(op, x, rows, columns, pairs, node):
-    """Some rows of a matrix along one axis and some columns along a later one: a Gather of each, none where all are taken in order."""
+    """Some rows of a matrix along one axis and some columns along a later one: a Gather of each, none where all are taken in order.
+
+    Where more axes follow, when most of the columns are taken. Measured with onnxruntime 1.31, 16 elements follow: 0.4 to 0.5 of the time for two
+    Gathers, 0.67 to 0.8 for one.
+    """
     shape, result = pairs.outputs[0].shape, node.outputs[0].shape
-    if shape is None or result is None or x.shape is None or len(x.shape) != 2:
-        return no("it is no matrix, or the rank is unknown")
+    if shape is None or result is None or x.shape is None or len(x.shape) < 2:
+        return no("it has no columns, or the rank is unknown")
     if attribute_of(pairs, "axis") not in (-1, len(shape) - 1) or attribute_of(node, "batch_dims", 0):
         return no("the pairs do not stand along the last axis")
     across = spread(op, columns)
     if across is None:
         return no("the columns do not vary along one axis")
     vector, place = across
-    width = len(result)
+    width = len(shape) - 1
     column = place + width + 1  # the pairs have one axis more
     found = row_axis(op, x, rows, column, width)
     if found is None or not found[0] < column < width:
@@ -52,9 +56,11 @@ def gather_of_grid(op, x, rows, columns, pairs, node):
     row, chosen = found
     expected = [1] * width
     expected[row], expected[column] = (x if chosen is None else chosen).shape[0], vector.shape[0]
-    if not same_sizes(result, expected):
+    if not same_sizes(result, [*expected, *x.shape[2:]]):
         return no("pairs are repeated")
     is_all = is_same(x.shape[1], vector.shape[0]) and is_counted(vector)
+    if len(x.shape) > 2 and chosen is not None and not is_all and not takes_most(vector, x.shape[1]):
+        return no("a few columns of whole rows may be picked")
     picked = x if chosen is None else op.Gather(x, chosen, axis=0)
     picked = picked if is_all else op.Gather(picked, vector, axis=1)
     added = [axis for axis in range(width) if axis not in (row, column)]
@@ -121,6 +127,12 @@ def gather_of_each_sample(op, x, places, node):
     return op.GatherND(x, op.Concat(*others, axis=-1) if len(others) > 1 else others[0], batch_dims=1)
 
 
+def takes_most(vector: ir.Value, size: int | ir.SymbolicDim) -> bool:
+    """Whether a vector is known to have half as many positions as an axis of this *size* has, or more."""
+    count = vector.shape[0]
+    return isinstance(count, int) and isinstance(size, int) and 2 * count >= size
+
+
 def counts_samples(op, value: ir.Value, shape: ir.Shape) -> bool:
     """Whether a part of positions of this *shape* has one number for each, that of the first axis."""
     if value.shape is None or len(value.shape) != len(shape) or value.shape[-1] != 1:
@@ -167,9 +179,12 @@ def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | No
         return None
     if len(value.shape) == 1:
         return value, -1
-    if constant_of(value) is not None:
+    tensor = constant_of(value)
+    if tensor is not None:
         long = [axis for axis, size in enumerate(value.shape) if size != 1]
-        return (op.Reshape(value, [-1]), long[0] - len(value.shape)) if len(long) == 1 else None
+        if len(long) == 1:
+            return op.Reshape(value, [-1]), long[0] - len(value.shape)
+        return repeated_vector(op, tensor.numpy(), long) if tensor.size <= MOST_ELEMENTS else None
     node = producer_of(value, "Expand", "Unsqueeze")
     if node is None or not reach:
         return None
@@ -181,6 +196,15 @@ def spread(op, value: ir.Value, reach: int = REACH) -> tuple[ir.Value, int] | No
         return None
     kept = [axis for axis in range(width) if axis not in {item % width for item in added}]
     return inner[0], kept[inner[1]] - width
+
+
+def repeated_vector(op, array: np.ndarray, axes: list[int]) -> tuple[ir.Value, int] | None:
+    """The vector that stands along one of some *axes* of an array, repeated along the others, and that axis from the end; else None."""
+    for axis in axes:
+        vector = array[tuple(slice(None) if place == axis else slice(1) for place in range(array.ndim))]
+        if np.array_equal(np.broadcast_to(vector, array.shape), array):
+            return op.constant(vector.reshape(-1)), axis - array.ndim
+    return None
 
 
 @rule(P.Gather(P.Unsqueeze(x, const("axes"), name="shown", shared=True), index, name="node"), set="default")
