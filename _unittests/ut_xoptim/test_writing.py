@@ -4,7 +4,7 @@ import unittest
 
 from _unittests.ut_xoptim.cases import RuleTestCase
 
-NUMBERS = "z = Constant<value=int64[1]{0}>() one = Constant<value=int64[1]{1}>() two = Constant<value=int64[1]{2}>() three = Constant<value=int64[1]{3}>() five = Constant<value=int64[1]{5}>() all = Constant<value=int64[1]{9223372036854775807}>()"
+NUMBERS = "z = Constant<value=int64[1]{0}>() one = Constant<value=int64[1]{1}>() two = Constant<value=int64[1]{2}>() three = Constant<value=int64[1]{3}>() four = Constant<value=int64[1]{4}>() five = Constant<value=int64[1]{5}>() six = Constant<value=int64[1]{6}>() many = Constant<value=int64[1]{18}>() all = Constant<value=int64[1]{9223372036854775807}>()"
 ROWS = "float[N,5] x, float[5] v", "float[N,5]"
 COLUMNS = "float[4,16] x, float[4] v", "float[4,16]"
 
@@ -44,10 +44,20 @@ class TestWriteOfPositions(RuleTestCase):
             ("float[N,5] x, float[2,5] v", "float[M,5]", written().replace("u = Unsqueeze(v, z)", "u = Neg(v)")),
             ("float[N,5] x, float[N,5] w, float[5] v", "float[N,5]", written().replace("q = Slice(x", "q = Slice(w")),
             (*ROWS, written() + " r = Slice(y, z, two, z)", "float[2,5] r"),
+            (  # most of the rows
+                "float[7,5] x, float[4,5] v",
+                "float[7,5]",
+                written(second="six").replace("u = Unsqueeze(v, z)", "u = Neg(v)"),
+            ),
+            (
+                "float[N,5] x, float[17,5] v",
+                "float[N,5]",
+                written(first="one", second="many").replace("u = Unsqueeze(v, z)", "u = Neg(v)"),
+            ),
             ("float[4,15] x, float[4] v", "float[4,15]", written("one", at=1)),
             ("float[4,N] x, float[4] v", "float[4,N]", written("one", at=1)),
             ("float[4,16,3] x, float[4,3] v", "float[4,16,3]", written("one", at=1)),
-            ("float[4,16] x, float[4,2] v", "float[4,16]", written("one", at=1, axis="one").replace("u = Unsqueeze(v, one)", "u = Neg(v)")),
+            ("float[4,16] x, float[4,2] v", "float[4,16]", written("one", second="four", at=1).replace("u = Unsqueeze(v, one)", "u = Neg(v)")),
             ("float[2,2,4,16] x, float[2,2,4] v", "float[2,2,4,16]", written("three", at=3)),
         ]
     }  # fmt: skip

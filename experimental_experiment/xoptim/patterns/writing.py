@@ -19,6 +19,9 @@ NARROW = 16
 MOST_POSITIONS = 2**12
 """The most positions that are stored."""
 
+SOME = 16
+"""As many rows are written of an unknown number: a scatter copies all of them first, a Concat those that stay."""
+
 LOOKING = ("Concat", "Gather", "Slice", "Split")
 """What reads parts of a value: another rule may have it read what was written."""
 
@@ -70,6 +73,8 @@ def positions_of(node: ir.Node, axis: int) -> tuple[ir.Value, range, ir.Value] |
     if not isinstance(size, int) and (result is None or not is_same(result[axis], size)):
         return None  # of fewer elements than it writes behind it is longer
     if None in spans or not isinstance(count, int) or not 0 < count <= MOST_POSITIONS:
+        return None
+    if count > 1 and (2 * count > size if isinstance(size, int) else count > SOME):
         return None
     start = spans[0][1] if places[0] else 0
     before = spans[0] if places[0] else (0, 0)
