@@ -280,6 +280,22 @@ def choose_qparams_affine(
     return scale.to(scale_dtype or input.dtype), zero_point.to(zero_point_dtype)
 
 
+class TestNarrowRanges(ExporterTestCase):
+    def test_floats_are_kept_in_range(self):
+        """Before they are steps, which onnxruntime fuses, when the numbers are known; the steps themselves otherwise."""
+        x = torch.linspace(-3, 3, 40).reshape(4, 10)
+        known = lambda x: torch.fake_quantize_per_tensor_affine(x, 0.02, 5, -127, 100)
+        computed = lambda x, scale: torch.fake_quantize_per_tensor_affine(x, scale, zero, -127, 100)
+        zero = torch.tensor(5, dtype=torch.int32)
+        for function, args, expected in (
+            (known, (x,), ["Clip", "QuantizeLinear", "DequantizeLinear"]),
+            (computed, (x, torch.tensor(0.02)), ["QuantizeLinear", "Clip", "DequantizeLinear"]),
+        ):
+            with self.subTest(expected):
+                model = self.export_and_compare(function, args)
+                self.assertEqual(expected, [node.op_type for node in model.graph.node])
+
+
 class TestTorchao(ExporterTestCase):
     """torchao's operators, under their two names, defined here by their schemas when it is not installed."""
 
@@ -331,6 +347,12 @@ class TestTorchao(ExporterTestCase):
                     self.export_and_compare(
                         function, (x,), others=[(x.repeat(2, 1) * 3,)], dynamic_shapes=({0: DYNAMIC},)
                     )
+        for mapping, dtype, message in (
+            ("CENTERED", torch.int8, "mapping_type=CENTERED is not handled"),
+            ("SYMMETRIC", torch.float8_e4m3fn, "steps that are FLOAT8E4M3FN"),
+        ):
+            with self.assertRaisesRegex(ExportError, message):
+                to_onnx(lambda x: choose(x, mapping, [1, 8], dtype), (x,))  # noqa: B023
         for back in (torch.ops.torchao.dequantize_affine.default, torch.ops.quant.dequantize_affine.default):
             with self.subTest(back):
                 args = (STEPS.repeat(1, 2), blocks, scales, zeros, torch.int8, *limits, torch.float16)

@@ -248,6 +248,22 @@ class TestCaptureError(ExporterTestCase):
                 self.assertRegex(lines[-1], r"^  hint   .*torch\.cond")
                 self.assertIsNotNone(caught.exception.__cause__)
 
+    def test_modules_that_dynamo_calls_unspecialized(self):
+        """Its context names their kind, which says nothing of sizes."""
+
+        class Kept(torch.nn.Module):
+            def forward(self, x):
+                def kept(x):
+                    self.last = x.sum()
+                    return x + 1
+
+                return torch.cond(x.sum() > 0, kept, lambda x: x - 1, (x,))
+
+        with self.assertRaisesRegex(CaptureError, "Unsafe side effect") as caught:
+            to_onnx(Kept(), (torch.randn(4, 2),))
+        self.assertIn("UnspecializedNNModuleVariable", str(caught.exception.__cause__))
+        self.assertNotIn("dynamic_shapes", str(caught.exception))
+
     def test_hints(self):
         class Unknown:
             """No pytree node."""

@@ -176,6 +176,11 @@ class TestWrappers(ExporterTestCase):
             self.assertIn("0.weight.right", [tensor.name for tensor in exported.graph.initializer])
         self.export_and_compare(model, (X,), others=[(torch.randn(6, 3),)], dynamic_shapes=ROWS)
 
+    def test_an_input_whose_tensors_the_program_reads(self):
+        weight = Read(torch.randn(50, 3), torch.randn(50, 3))
+        with self.assertRaisesRegex(ExportError, "an input that holds other tensors"):
+            to_onnx(lambda x, weight: nn.functional.linear(x, weight, None), (X, weight))
+
     def test_inference_mode(self):
         with torch.inference_mode():
             module = network()

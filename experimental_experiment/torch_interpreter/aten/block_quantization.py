@@ -16,10 +16,15 @@ from experimental_experiment.torch_interpreter.sizes import Size, is_static, quo
 
 FLOAT = ir.DataType.FLOAT
 
+MAPPINGS = ("ASYMMETRIC", "SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR")
+"""How torchao spreads elements over a range."""
+
 
 @translates("export::access_subclass_inner_tensor")
 def access_subclass_inner_tensor(op, src_subclass_tensor, attr):
     """A tensor that a weight holds, see `Wrapper`."""
+    if isinstance(src_subclass_tensor, ir.Value):
+        raise Untranslatable("an input that holds other tensors", "give the model the tensors that it holds")
     return src_subclass_tensor.part(attr, op.context.node)
 
 
@@ -32,6 +37,8 @@ def choose_qparams_affine(
 
     *mapping_type*: ASYMMETRIC; SYMMETRIC, the largest magnitude over half of the range; SYMMETRIC_NO_CLIPPING_ERR, the larger one of both sides.
     """
+    if mapping_type not in MAPPINGS:
+        raise Untranslatable(f"mapping_type={mapping_type} is not handled")
     low, high = limits(dtypes.onnx_dtype(target_dtype), quant_min, quant_max)
     sizes, counts, axes = blocks_of(op, input, block_size)
     blocks = reshaped(op, input, sizes)
@@ -97,6 +104,8 @@ def refuse_domain(zero_point_domain: str) -> None:
 
 def limits(kind: ir.DataType, quant_min, quant_max) -> tuple[int, int]:
     """The range of the steps: that of the dtype where the program gives none."""
+    if kind.is_floating_point():
+        raise Untranslatable(f"steps that are {kind.name}")
     bits = kind.itemsize * 8
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind.is_signed() else (0, 2**bits - 1)
     return int(low if quant_min is None else quant_min), int(high if quant_max is None else quant_max)

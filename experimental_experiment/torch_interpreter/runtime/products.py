@@ -239,7 +239,7 @@ def with_a_factor_over_nothing(op, a, b, c=None, *, beta=1.0, transA=0, **attrib
 
 @repairs(
     "MatMulInteger",
-    when="signed integers on the left, without zero points",
+    when="signed integers on both sides, without zero points",
     because="it takes 4 to 13 times as long as unsigned ones",
     nodes=6,
 )

@@ -73,7 +73,13 @@ def product_of_integers(op, x, x_scale, x_zero, weight, scale, zero, bias, left,
     scales, zeros = constant_of(scale).numpy(), zeros_of(zero, weight.dtype)
     columns = weight.shape[0 if turned else 1]
     along = attribute_of(right, "axis", 1) % 2 == (0 if turned else 1)
-    if zeros is None or scales.ndim > 1 or (scales.size > 1 and not along) or zeros.size not in (1, columns):
+    if (
+        zeros is None
+        or scales.ndim > 1
+        or (scales.size > 1 and not along)
+        or zeros.size not in (1, columns)
+        or not zeros.size
+    ):
         return no("several scales of a column, or zeros that are not known")
     unsigned = in_unsigned(op, x, x_scale, x_zero)
     if unsigned is None:

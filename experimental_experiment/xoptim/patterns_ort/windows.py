@@ -97,7 +97,7 @@ def average_by_filters(op, x, pool):
         or (len(kernel) == 2 and channels % BLOCK == 0)
         or channels * math.prod(kernel) > MOST_WEIGHTS
     ):
-        return no("it is as fast, or the filters take much room")
+        return no("pooled in blocks, of more than two axes, or the filters take much room")
     weights = np.full((channels, 1, *kernel), 1 / math.prod(kernel), np.float32)
     ones = [1] * len(kernel)
     steps = {name: attribute_of(pool, name, ones) for name in ("dilations", "strides")}
@@ -106,7 +106,7 @@ def average_by_filters(op, x, pool):
 
 def is_pooled_plainly(x: ir.Value, pool: ir.Node) -> bool:
     """Whether all windows of float32 images of a known number of channels are whole."""
-    if x.dtype != ir.DataType.FLOAT or x.shape is None or not isinstance(x.shape[1], int):
+    if x.dtype != ir.DataType.FLOAT or x.shape is None or not isinstance(x.shape[1], int) or not x.shape[1]:
         return False
     return not attribute_of(pool, "ceil_mode", 0) and attribute_of(pool, "auto_pad", "NOTSET") == "NOTSET"
 
