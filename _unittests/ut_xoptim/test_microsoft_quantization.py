@@ -2,9 +2,11 @@
 
 import random
 import unittest
+import unittest.mock
 from collections.abc import Iterable
 
 from _unittests.ut_xoptim.cases import RuleTestCase
+from experimental_experiment.xoptim.patterns_ort import quantization
 
 OUTPUT = "float[B,32] y"
 
@@ -144,6 +146,92 @@ class TestProductOfIntegers(RuleTestCase):
         for name, text in cases.items():
             with self.subTest(name):
                 self.assert_stays(text)
+
+
+def blocks(
+    codes: str = "int8", zeros: str = "", size: int = 16, top: int = 7, scales: str = "s", product: str = "y = Gemm<transB=1>(x, w)",
+    inputs: str = "float[B,48] x", outputs: str = "float[B,3] y", point: float | None = None,
+) -> str:  # fmt: skip
+    """A layer of 48 inputs and 3 outputs: a weight of steps up to *top* in blocks of *size*, minus the zeros of a name, the last one *point*."""
+    drawn, many = random.Random(0), 48 // size
+    steps = [top - 15, top, *(drawn.randrange(top - 15, top + 1) for _ in range(142))]
+    points = [drawn.randrange(top - 15, top + 1) for _ in range(3 * many)]
+    points[-1] = points[-1] if point is None else point
+    factors = row(drawn.randrange(1, 9) / 64 for _ in range(3 * many))
+    constants = [
+        f"{codes}[3,48] c = {row(steps)}",
+        f"float[3,{many},1] s = {factors}",
+        f"float[3,{many}] flat = {factors}",
+        f"{codes}[3,{many}] p = {row(map(int, points))}",
+        f"float[3,{many},1] z = {row(points)}",
+        f"int64[3] apart = {{3, {many}, {size}}}",
+        f"int64[3] each = {{3, {many}, 1}}",
+        "int64[2] all = {3, 48}",
+        "float[3] b = {1, -2, 4}",
+        "float one = {2}",
+        "float[1,3,1] few = {1, 2, 3}",
+    ]
+    shown = {"pr": "pf = Cast<to=1>(p) pr = Reshape(pf, each)", "sr": "sr = Reshape(flat, each)"}
+    nodes = [
+        "f = Cast<to=1>(c) h = Reshape(f, apart)",
+        *(text for name, text in shown.items() if name in (zeros, scales)),
+        f"v = Sub(h, {zeros})" if zeros else "",
+        f"d = Mul({'v' if zeros else 'h'}, {scales}) w = Reshape(d, all) {product}",
+    ]
+    return f"agraph ({inputs}) => ({outputs}) <{', '.join(constants)}> {{ {' '.join(nodes)} }}"
+
+
+@unittest.mock.patch.object(quantization, "FROM", 1)
+class TestProductOfBlocks(RuleTestCase):
+    RULE = "ProductOfBlocks"
+    TURNED = "t = Transpose<perm=[1,0]>(w)"
+
+    def test_steps_and_zeros(self):
+        for codes, top in (("int8", 7), ("uint8", 15)):
+            for zeros in ("", "z", "pr", "one"):
+                for scales in ("s", "sr"):
+                    with self.subTest(codes, zeros=zeros, scales=scales):
+                        self.assert_becomes(blocks(codes, zeros, top=top, scales=scales), ["MatMulNBits"])
+
+    def test_products(self):
+        deep = {"inputs": "float[A,B,48] x", "outputs": "float[A,B,3] y"}
+        cases = [
+            (blocks(product="y = Gemm<transB=1>(x, w, b)"), []),
+            (blocks(product="y = Gemm<transB=1>(x, w, one)"), ["Add"]),
+            (blocks(product=f"{self.TURNED} y = MatMul(x, t)"), []),
+            (blocks(product=f"{self.TURNED} m = MatMul(x, t) y = Add(m, b)", **deep), []),
+            (blocks(product=f"{self.TURNED} m = MatMul(x, t) y = Add(b, m)", **deep), []),
+            (blocks(product=f"{self.TURNED} m = MatMul(x, t) y = Add(m, one)", **deep), ["Add"]),
+        ]
+        for text, more in cases:
+            with self.subTest(text):
+                self.assert_becomes(text, ["MatMulNBits", *more])
+
+    def test_what_it_declines(self):
+        cases = {
+            "steps of five bits": blocks(top=8),
+            "a zero beyond four bits": blocks(zeros="z", point=8),
+            "a zero that is no step": blocks(zeros="z", point=1.5),
+            "blocks of eight": blocks(size=8),
+            "blocks of three": blocks(size=3),
+            "zeros of columns": blocks(zeros="few"),
+            "scales of columns": blocks(scales="few"),
+            "a scaled product": blocks(product="y = Gemm<transB=1, alpha=0.5>(x, w)"),
+            "a scaled bias": blocks(product="y = Gemm<transB=1, beta=0.5>(x, w, b)"),
+            "a transposed matrix": blocks(
+                product="y = Gemm<transA=1, transB=1>(x, w)", inputs="float[48,B] x"
+            ),
+            "another reader of the weight": blocks(outputs="float[B,3] y, float[3,48] w"),
+            "a row": blocks(product=f"{self.TURNED} y = MatMul(x, t)", inputs="float[48] x", outputs="float[3] y"),
+            "a scale that is an input": blocks(scales="i", inputs="float[B,48] x, float[3,3,1] i"),
+        }  # fmt: skip
+        for name, text in cases.items():
+            with self.subTest(name):
+                self.assert_stays(text)
+
+    def test_small_weights(self):
+        with unittest.mock.patch.object(quantization, "FROM", 145):
+            self.assert_stays(blocks())
 
 
 if __name__ == "__main__":

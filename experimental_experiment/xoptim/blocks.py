@@ -10,6 +10,9 @@ import dataclasses
 import numpy as np
 from onnxruntime.capi import _pybind_state as onnxruntime_native
 
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+"""Elements of a block that onnxruntime multiplies."""
+
 QUANTIZE = {4: onnxruntime_native.quantize_matmul_4bits, 8: onnxruntime_native.quantize_matmul_8bits}
 
 

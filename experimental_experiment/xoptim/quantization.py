@@ -20,12 +20,11 @@ from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.torch_interpreter.arguments import refuse_no_progress, refuse_no_switches
 from experimental_experiment.torch_interpreter.emitter import Names
 from experimental_experiment.torch_interpreter.producers import is_of
-from experimental_experiment.xoptim.blocks import Blocks, quantize_blocks
+from experimental_experiment.xoptim.blocks import BLOCK_SIZES, Blocks, quantize_blocks
 from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
 from experimental_experiment.xoptim.graphs import nodes_of
 from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Reader, WeightPlace
 
-BLOCK_SIZES = (16, 32, 64, 128, 256)
 BLOCKS_SINCE = 21
 """The first version of ai.onnx whose DequantizeLinear has blocks."""
 

@@ -1,4 +1,4 @@
-"""Quantized weights. Products of those in blocks need no rule: onnxruntime makes MatMulNBits of them when it loads."""
+"""Quantized weights. Products of what DequantizeLinear makes of blocks need no rule: onnxruntime makes MatMulNBits of them when it loads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.xoptim.blocks import BLOCK_SIZES, pack
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, optional, var
+from experimental_experiment.xoptim.patterns.packing import bias_of, sum_after
 from experimental_experiment.xoptim.patterns_ort.attention import MICROSOFT
 from experimental_experiment.xoptim.rules import no, rule
 
@@ -97,6 +99,86 @@ def product_of_integers(op, x, x_scale, x_zero, weight, scale, zero, bias, left,
     total = op.MatMulInteger(unsigned[0], rows, unsigned[1], zeros[0] if (zeros == zeros[0]).all() else zeros)
     result = op.Mul(op.Cast(total, to=ir.DataType.FLOAT), op.Mul(x_scale, scales.reshape(-1)))
     return result if bias is None else op.Add(result, bias)
+
+
+STEPS = P.Reshape(P.Cast(const("codes")), var("in_blocks"))
+ZEROS = P.Reshape(P.Cast(const("zeros")), var("of_zeros")) | const("zeros")
+SCALES = P.Reshape(const("scales"), var("of_scales")) | const("scales")
+MOVED = P.Sub(STEPS, ZEROS, name="moved") | STEPS
+BLOCKS = P.Reshape(P.Mul(MOVED, SCALES, name="scaled"), var("shape"), name="weight")
+TURNED = P.Transpose(BLOCKS, perm=[1, 0])
+FROM = 2**20
+"""Elements of a weight from which its product in four bits is worth it: one row times fewer takes longer."""
+
+MIDDLES = {ir.DataType.INT8: 8, ir.DataType.UINT8: 0}
+"""The code of four bits that stands for 0."""
+
+
+@rule(
+    P.Gemm(var("x"), BLOCKS, optional("bias"), transB=1, name="product")
+    | P.MatMul(var("x"), TURNED, name="product"),
+    set="onnxruntime",
+)
+def product_of_blocks(op, x, codes, scales, weight, scaled, product, zeros=None, moved=None, bias=None):
+    """A linear layer whose weight arrives as steps of four bits in blocks: the operator reads them, nothing is stored in float32.
+
+    What multiplies it is not rounded. Measured with onnxruntime 1.31, 1024 x 1024 to 2048 x 8192: 0.43 to 0.67 of the time for one row, as in decoding,
+    1.1 to 2.2 for 2 to 16, 1.0 to 1.3 for 64, 0.99 for 256. An element of blocks of 32 takes 5 bits; else onnxruntime makes 32 of them when it loads.
+    """
+    plain = {"transA": 0, "alpha": 1.0, "beta": 1.0}
+    if any(attribute_of(product, name, usual) != usual for name, usual in plain.items()):
+        return no("the product is scaled, or of a transposed matrix")
+    if product.outputs[0].dtype != ir.DataType.FLOAT or codes.dtype not in MIDDLES:
+        return no("not in float32, or no steps of a byte")
+    blocks, rows = scaled.outputs[0].shape, weight.outputs[0].shape
+    if blocks is None or len(blocks) != 3 or not blocks.is_static() or x.shape is None or len(x.shape) < 2:
+        return no("blocks of an unknown size, or no rows")
+    count, many, size = blocks
+    if size not in BLOCK_SIZES or rows != (count, many * size) or codes.shape != rows:
+        return no("blocks of another size, or not along the terms of the sum")
+    if count * many * size < FROM:
+        return no("the weight is small")
+    if not any(value.shape == (count, many, 1) for value in scaled.inputs):
+        return no("scales of other blocks")
+    steps, factors, middle = constant_of(codes), constant_of(scales), MIDDLES[codes.dtype]
+    offsets = np.zeros(1) if zeros is None else constant_of(zeros).numpy()
+    if offsets.size != 1 and moved.inputs[1].shape != (count, many, 1):
+        return no("zeros of other blocks")
+    offsets, array = offsets + middle, steps.numpy()
+    limits = np.array([int(array.min()), int(array.max())]) + middle
+    if not are_of_four_bits(offsets) or not are_of_four_bits(limits):
+        return no("steps or zeros of more than four bits")
+    packed = op.lazy_weight(
+        f"{codes.name}_packed",
+        lambda: pack(steps.numpy().view(np.uint8) + np.uint8(middle)).reshape(count, many, size // 2),
+        ir.DataType.UINT8,
+        (count, many, size // 2),
+    )
+    of_blocks = op.lazy_weight(
+        f"{codes.name}_scales",
+        lambda: factors.numpy().reshape(count, many),
+        factors.dtype,
+        (count, many),
+    )
+    points = None
+    if (offsets != 8).any():
+        each = np.zeros((count, many + many % 2), np.uint8)
+        each[:, :many] = offsets if offsets.size == 1 else offsets.reshape(count, many)
+        points = op.weight(f"{codes.name}_zero_points", ir.Tensor(pack(each).reshape(count, -1)))
+    total = sum_after(product) if product.op_type == "MatMul" else None
+    if total is not None:
+        bias = bias_of(op, product, total)
+    sizes = {"K": many * size, "N": count, "bits": 4, "block_size": size}
+    is_row = bias is None or bias.shape == (count,)
+    result = op.MatMulNBits(
+        x, packed, of_blocks, points, None, bias if is_row else None, **sizes, domain=MICROSOFT
+    )
+    return {(total or product).outputs[0]: result if is_row else op.Add(result, bias)}
+
+
+def are_of_four_bits(values: np.ndarray) -> bool:
+    """Whether values are integers from 0 to 15."""
+    return bool(((values >= 0) & (values < 16) & (values == np.floor(values))).all())
 
 
 def is_quantized_next(value: ir.Value) -> bool:
