@@ -10,6 +10,7 @@ from torch._higher_order_ops.map import map as torch_map
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput, TwoInputs
 from experimental_experiment.comparison import run, session
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
+from experimental_experiment.versions import numbers
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 CUBE = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
@@ -178,8 +179,9 @@ class TestScan(ControlFlowTestCase):
                 self.assertNotIn("If", [node.op_type for node in model.graph.node])
                 with self.assertRaisesRegex(Fail, "Scan"):
                     run(session(model), (X[:0], H))
-        with self.assertRaisesRegex(RuntimeError, "scan dimension > 0"):
-            TwoInputs(recurrent)(X[:0], H)
+        if numbers(torch.__version__) < numbers("2.14"):  # gives the carries
+            with self.assertRaisesRegex(RuntimeError, "scan dimension > 0"):
+                TwoInputs(recurrent)(X[:0], H)
 
     def test_rows_behind_the_first_one_may_be_none(self):
         """torch's own associative_scan of one element, which becomes a scan of the others."""
