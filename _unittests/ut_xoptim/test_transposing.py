@@ -220,6 +220,32 @@ class TestTransposeOfWeight(RuleTestCase):
         wanted, got = (session(model).run(None, feeds)[0] for model in (parsed(text), optimized))
         np.testing.assert_array_equal(wanted, got)
 
+    def test_float8(self):
+        def text(kind="float8e4m3fn", to=17, middle=1, result="float[N,3] y", saturate=1):
+            nodes = f"f = Cast<to={middle}>(w) t = Transpose(f) c = Cast<to={to}, saturate={saturate}>(t) b = Cast<to=1>(c) y = MatMul(x, b)"
+            return f"agraph (float[N,2] x) => ({result}) <{kind}[3,2] w = {{1, 200, 60, 126, 92, 255}}> {{ {nodes} }}"
+
+        rule = "TransposeOfFloat8"
+        infinite = text("float8e5m2", 19, saturate=0).replace("255", "124")
+        for form in (
+            text(),
+            text(to=18, kind="float8e4m3fnuz"),
+            text(to=20, kind="float8e5m2fnuz"),
+            infinite,
+        ):
+            with self.subTest(form):
+                self.assert_becomes(form, ["Cast", "MatMul"], rule=rule)
+        stays = {
+            "an infinity that becomes finite": infinite.replace("saturate=0", "saturate=1"),
+            "another dtype": text(to=19),
+            "a half between": text(middle=10),
+            "another reader": text(result="float[N,3] y, float[3,2] f"),
+            "float32": "agraph (float[N,2] x) => (float[N,3] y) <float[3,2] w = {1, 2, 3, 4, 5, 6}> { f = Cast<to=1>(w) t = Transpose(f) c = Cast<to=1>(t) y = MatMul(x, c) }",
+        }
+        for promise, form in stays.items():
+            with self.subTest(promise):
+                self.assert_stays(form, rule=rule)
+
     def test_a_weight_of_a_file_stays_there(self):
         model = ir.from_proto(
             parsed(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.dtypes import FLOAT8
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.elementwise import BINARY, gated, one_or_two, redone, step
@@ -72,6 +73,28 @@ def transpose_of_weight(op, weight, node):
         return no("its elements are no whole bytes")
     if any(is_of(use.node, "Gemm") for use in result.uses()):
         return no("a Gemm transposes it")
+    return stored_transposed(op, weight, node)
+
+
+@rule(
+    P.Cast(P.Transpose(P.Cast(const("weight"), to=int(ir.DataType.FLOAT)), name="node"), name="last"),
+    set="default",
+)
+def transpose_of_float8(op, weight, node, last):
+    """The same of a weight in float8, which ONNX transposes from opset 21 on: in float32 before."""
+    tensor = constant_of(weight)
+    if weight.dtype not in FLOAT8 or attribute_of(last, "to") != weight.dtype:
+        return no("no weight in float8")
+    if weight.dtype == ir.DataType.FLOAT8E5M2 and attribute_of(last, "saturate", 1):
+        return no("infinities become the largest number")
+    if len(weight.uses()) > 1 or weight.is_graph_output() or isinstance(tensor, ir.ExternalTensor):
+        return no("another node reads the weight, it is a result, or it stays in its file")
+    return stored_transposed(op, weight, node)
+
+
+def stored_transposed(op, weight: ir.Value, node: ir.Node) -> ir.Value:
+    """A constant as *node* transposes it, moved when the model is written."""
+    tensor = constant_of(weight)
     axes = perm(node) or list(reversed(range(len(tensor.shape))))
     shape = [tensor.shape[axis] for axis in axes]
     return op.lazy_weight(
