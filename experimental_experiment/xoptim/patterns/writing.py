@@ -32,7 +32,9 @@ def write_of_positions(op, node):
 
     Measured with onnxruntime 1.31: a row of 4 x 6 to 64 x 3 x 64 x 64 0.53 to 0.8 of the time, a column of 16 x 16 to 1 000 x 64 0.58 to 0.89.
     """
-    axis = axis_of(node)
+    axis, shape = axis_of(node), node.outputs[0].shape
+    if axis and (shape is None or len(shape) > 3 or axis != len(shape) - 1):
+        return no("they are no rows, and no column")
     found = None if axis is None else positions_of(node, axis)
     if found is None:
         return no("it is no write of some positions")
@@ -44,9 +46,9 @@ def write_of_positions(op, node):
         if added is not None and ints_of(added.inputs[1]) in ([0], [-len(x.shape)]):
             return op.ScatterND(x, op.constant([*positions]), added.inputs[0])
         return op.ScatterND(x, op.constant([[position] for position in positions]), written)
-    rank, sizes = len(x.shape), list(written.shape)
-    if axis != rank - 1 or rank > 3 or len(positions) > 1:
-        return no("they are no rows, and no column")
+    sizes = list(written.shape)
+    if len(positions) > 1:
+        return no("they are several columns")
     if not isinstance(x.shape[-1], int) or x.shape[-1] < NARROW:
         return no("the rows are short, or may be")
     if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= MOST_POSITIONS:
