@@ -1,5 +1,6 @@
 """Paddings to multiples, and those of MobileNet, for images of any size."""
 
+import math
 import unittest
 
 import torch
@@ -27,6 +28,18 @@ class Layers(torch.nn.Module):
         for layer in (self.first, self.second, self.third):
             x = layer(MODULES[self.place].apply_tf_padding(x, layer))
         return x
+
+
+class SameConv2d(torch.nn.Conv2d):
+    """A convolution that is padded as timm pads those of TensorFlow."""
+
+    def forward(self, x):
+        sizes = zip(x.shape[2:], self.kernel_size, self.stride)
+        rows, columns = (
+            max((math.ceil(size / stride) - 1) * stride + kernel - size, 0) for size, kernel, stride in sizes
+        )
+        sides = columns // 2, columns - columns // 2, rows // 2, rows - rows // 2
+        return self._conv_forward(torch.nn.functional.pad(x, sides), self.weight, self.bias)
 
 
 def image(height, width):
@@ -136,6 +149,24 @@ class TestPaddings(ExporterTestCase):
         written = to_onnx(model, image(23, 25), dynamic_shapes=self.SHAPES)
         names = [size.dim_param for size in written.graph.output[0].type.tensor_type.shape.dim[2:]]
         self.assertEqual(names, ["(((height - 1)//8)) + 1", "(((width - 1)//8)) + 1"])
+
+    def test_they_are_attributes(self):
+        """A result for each stride is ``auto_pad``, whatever the sizes of the layers between."""
+        layers = (
+            SameConv2d(1, 4, 3, 2),
+            torch.nn.ReLU(),
+            SameConv2d(4, 4, (5, 2), 2, groups=4),
+            SameConv2d(4, 1, 3),
+        )
+        others = [image(*sizes) for sizes in ((8, 8), (1, 3), (16, 31), (33, 2))]
+        written = self.export_and_compare(
+            torch.nn.Sequential(*layers),
+            image(23, 25),
+            others=others,
+            dynamic_shapes=self.SHAPES,
+            optimize=True,
+        )
+        self.assertEqual(["Conv", "Relu", "Conv", "Conv"], [node.op_type for node in written.graph.node])
 
     def test_one_axis(self):
         others = [image(8, width) for width in (7, 8, 12)]

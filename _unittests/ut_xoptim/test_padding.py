@@ -23,6 +23,24 @@ SAME, WIDE = "p = Conv<pads=[2,2]>(x, w, b)", "p = Conv<pads=[3,3]>(x, w)"
 BOTH = "z = Constant <value_ints=[0,0]> () e = Constant <value_ints=[-1,9223372036854775807]> () a = Constant <value_ints=[3,2]> ()"
 
 
+def whole(
+    product: str = "y = Conv<strides=[2]>(p, w, b)", stride: int = 2, kernel: int = 4, before: str = "", missing: str = "need = Sub(u, l)", size: str = "l = Shape<start=2,end=3>(x)",
+    pad: str = "p = Pad(x, pads)", sides: str = "zero, zero, e, zero, zero, f", inputs: str = "float[N,1,L] x", result: str = "float[N,1,M]",
+) -> tuple[str, str, str]:  # fmt: skip
+    """A row that is padded to a window of *kernel* elements for each *stride*: input, result, nodes; *before* computes ``e`` from ``need``."""
+    numbers = {"one": 1, "less": stride - 1, "step": stride, "reach": kernel, "two": 2, "zero": 0}
+    constants = " ".join(f"{name} = Constant <value_ints=[{number}]> ()" for name, number in numbers.items())
+    needed = "a = Add(l, less) d = Div(a, step) c = Sub(d, one) t = Mul(c, step) u = Add(t, reach)"
+    before = before or "r = Mod(need, two) g = Sub(need, r) e = Div(g, two)"
+    padded = f"f = Sub(need, e) pads = Concat<axis=0>({sides}) {pad}"
+    return inputs, result, f"{EVEN} {constants} {size} {needed} {missing} {before} {padded} {product}"
+
+
+FILLED = "filling = Constant <value_float={}.0> () p = Pad(x, pads, filling)"
+POOL = FILLED.replace("{}.0", "-inf")
+MAXIMA = "y = MaxPool<kernel_shape=[3], strides=[2]>(p)"
+
+
 class TestPadding(RuleTestCase):
     BECOME = {
         "PaddingOfProduct": [
@@ -44,6 +62,33 @@ class TestPadding(RuleTestCase):
                 "float[N,1,A,B] q",
             ),
         ],
+        "PaddingToWholeStrides": [
+            (*whole(), ["Conv"]),
+            (
+                *whole("y = Conv<strides=[2], pads=[0,0]>(p, w)", pad=FILLED.format(0)),
+                ["Conv"],
+            ),
+            (*whole("y = Conv<strides=[3]>(p, w)", 3), ["Conv"]),
+            (*whole("y = Conv(p, w)", 1), ["Conv"]),
+            (*whole(before="e = Div(need, two)"), ["Conv"]),  # it is never negative
+            (
+                *whole(before="q = Identity(need) h = Squeeze(q) i = Unsqueeze(h, zero) e = Div(i, two)"),
+                ["Conv"],
+            ),
+            # another form of what is missing; windows that leave gaps; a size of a name
+            (
+                *whole(
+                    before="j = Sub(l, one) k = Mod(j, two) three = Constant <value_ints=[3]> () v = Sub(three, k) e = Div(v, two)"
+                ),
+                ["Conv"],
+            ),
+            (
+                *whole("y = Conv<strides=[5]>(p, w)", 5, missing="raw = Sub(u, l) need = Max(raw, zero)"),
+                ["Conv"],
+            ),
+            (*whole(inputs="float[N,1,L] x, float[L] other", size="l = Shape(other)"), ["Conv"]),
+        ],
+        "PaddingToWholeStridesOfMaxima": [(*whole(MAXIMA, kernel=3, pad=POOL), ["MaxPool"])],
         "PaddingOfCutProduct": [
             (ROW, "float[N,1,L]", f"{CAUSAL} {WIDE} y = Slice(p, z, l, axis)", ["Conv"]),
             (ROW, "float[N,1,L]", f"{CAUSAL} {WIDE} y = Slice(p, z, l, axis, one)", ["Conv"]),
@@ -101,6 +146,30 @@ class TestPadding(RuleTestCase):
                 "float[N,1,A,B]",
                 f"w = Constant <value=float[1,2,1,2]{{1,-2,3,-4}}> () pads = Constant <value_ints=[0,1,0,0,0,0,0,0]> () p = Pad(x, pads) {CONV}",
             ),
+        ],
+        "PaddingToWholeStrides": [
+            whole("y = Conv<strides=[3]>(p, w)"),  # for another stride, another kernel
+            whole(kernel=5),
+            whole("y = Conv<strides=[5]>(p, w)", 5),  # negative for some sizes
+            whole(before="h = Add(need, one) e = Div(h, two)"),  # the larger half before
+            whole(before="e = Sub(need, need)"),
+            whole("y = Conv<strides=[2], pads=[1,1]>(p, w)"),
+            whole(
+                "y = Conv<strides=[2], dilations=[2]>(p, w)", kernel=7
+            ),  # onnxruntime takes none with auto_pad
+            whole('y = Conv<strides=[2], auto_pad="SAME_UPPER">(p, w)'),
+            whole(pad=FILLED.format(1)),
+            whole(pad='p = Pad<mode="edge">(x, pads)'),
+            (*whole(), "float[N,1,K] p"),
+            whole(sides="e, zero, zero, f, zero, zero", inputs="float[N,1,8] x", result="float[A,1,M]"),
+            whole(inputs="float[N,1,L] x, float[K] other", size="l = Shape(other)"),  # of another size
+            whole(before="o = Mul(need, l) e = Div(o, two)"),
+            whole(before="e = Abs(need)"),
+        ],
+        "PaddingToWholeStridesOfMaxima": [
+            whole(MAXIMA, kernel=3),
+            whole(MAXIMA.replace("strides", "ceil_mode=1, strides"), kernel=3, pad=POOL),
+            whole(MAXIMA.replace("y =", "y, i ="), kernel=3, pad=POOL) + ("int64[N,1,M] i",),
         ],
         "PaddingOfCutProduct": [
             # another reader, an output

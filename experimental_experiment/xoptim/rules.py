@@ -48,12 +48,13 @@ def again(op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], **changed: 
 def once_more(
     op: Any, node: ir.Node, inputs: Sequence[ir.Value | None], outputs: int | None = None, **changed: Any
 ) -> Sequence[ir.Value]:
-    """The results of *node*, or so many *outputs*, written with other inputs and some attributes *changed*. Unlike `again` it asks no row of the runtime.
+    """The results of *node*, or so many *outputs*, written with other inputs and some attributes *changed*, None for those that it loses. Unlike `again` it asks no row of the runtime.
 
     It is for rules that only give an operator other inputs: what a row would write otherwise, as halves in float32, stood there before.
     """
     count = len(node.outputs) if outputs is None else outputs
-    return op.append(node.op_type, inputs, attributes_of(node) | changed, count, node.domain).outputs
+    attributes = {name: kept for name, kept in (attributes_of(node) | changed).items() if kept is not None}
+    return op.append(node.op_type, inputs, attributes, count, node.domain).outputs
 
 
 @functools.cache
