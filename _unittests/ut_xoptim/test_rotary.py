@@ -1,8 +1,12 @@
 """Rules of rotary embeddings."""
 
+import math
+import re
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.cases import RuleTestCase, parsed
+from experimental_experiment.torch_interpreter.inference import LIMIT
+from experimental_experiment.xoptim import OptimizationOptions, optimize
 
 BOUNDS = """
 zero = Constant <value=int64[1]{0}> () half = Constant <value=int64[1]{2}> () end = Constant <value=int64[1]{9223372036854775807}> ()
@@ -31,6 +35,12 @@ GRAPH = "agraph (float[B,2,S,4] x, float[1,S,2] f) => (float[B,2,S,4] y)"
 def graph(text: str = TURN, tables: str = TABLES, inputs: str = GRAPH) -> str:
     """A rotary embedding of x by the angles f."""
     return f"{inputs} {{ {BOUNDS} {tables} {text} }}"
+
+
+def of_another_value(text: str) -> str:
+    """The rotation v of w by the same tables."""
+    renamed = re.sub(r"\b(first|second|n|turned|p|q|r|z|pairs|joined)\b", r"\1_2", text)
+    return re.sub(r"\by\b", "v", re.sub(r"\bx\b", "w", renamed))
 
 
 class TestRotationWithoutNeg(RuleTestCase):
@@ -85,18 +95,11 @@ class TestRotationWithoutNeg(RuleTestCase):
 
     def test_two_values_share_the_signed_table(self):
         """It is written once, right behind the table, without the help of common subexpressions."""
-        second = "".join(f"{line} " for line in TURN.split("y = ")[0].split("\n"))
-        for name in ("first", "second", "n", "turned", "p", "q"):
-            second = second.replace(f"{name} =", f"{name}_2 =")
-        second = (
-            second.replace("(x,", "(w,")
-            .replace("(second)", "(second_2)")
-            .replace("(n, first)", "(n_2, first_2)")
-        )
-        second = second.replace("(turned, sin)", "(turned_2, sin)") + "z = Add (p_2, q_2)"
-        inputs = "agraph (float[B,2,S,4] x, float[B,2,S,4] w, float[1,S,2] f) => (float[B,2,S,4] y, float[B,2,S,4] z)"
+        inputs = "agraph (float[B,2,S,4] x, float[B,2,S,4] w, float[1,S,2] f) => (float[B,2,S,4] y, float[B,2,S,4] v)"
         report = self.assert_optimized(
-            graph(TURN + second, inputs=inputs), [*self.ROTATED, *self.ROTATED[6:]], fires=True
+            graph(TURN + of_another_value(TURN), inputs=inputs),
+            [*self.ROTATED, *self.ROTATED[6:]],
+            fires=True,
         )
         self.assertEqual(2, len(report.applications))
 
@@ -175,6 +178,29 @@ class TestRotaryEmbedding(RuleTestCase):
         self.assert_rotary(graph(TURN, cos, inputs), [])
         other = cos.replace("3,4,3,4", "3,4,4,3")
         self.assert_stays(graph(TURN, other, inputs), opset=23)
+
+    def test_large_constants_are_stored_once(self):
+        """More than `LIMIT` elements are not compared with those of other constants."""
+        angles = [index % 7 for index in range(2 * LIMIT + 2)]
+        pairs, halves = ([f"{a},{a}" for a in angles], [f"{a},{a + 1},{a},{a + 1}" for a in angles])
+        signed = [f"{-a},{a}" for a in angles]
+        inputs = "agraph (float[1,2,{0},4] x, float[1,2,{0},4] w) => (float[1,2,{0},4] y, float[1,2,{0},4] v)"
+        cases = (
+            (TURN, halves, halves, "sin", len(halves)),
+            (NEIGHBOURS, pairs, signed, "signed", len(pairs) // 2),
+        )
+        for turn, cos, sin, last, rows in cases:
+            with self.subTest(turn):
+                tables = "".join(
+                    f"{name} = Constant <value=float[{rows},4]{{{','.join(numbers)}}}> () "
+                    for name, numbers in (("cos", cos), (last, sin))
+                )
+                text = graph(turn + of_another_value(turn), tables, inputs.format(rows))
+                shown = ["Unsqueeze", "Unsqueeze"]
+                self.assert_rotary(text, [*shown, "RotaryEmbedding"])
+                model = optimize(parsed(text, 23), OptimizationOptions([self.RULE]))
+                large = [item.name for item in model.graph.initializer if math.prod(item.dims) > LIMIT]
+                self.assertEqual(2, len(large), large)
 
     def test_neighbours(self):
         inputs = GRAPH.replace("[B,2,S,4]", "[1,2,S,4]")

@@ -149,12 +149,17 @@ class Rewriter(Emitter):
         return result
 
     def weight(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-        """A tensor that a rule computed from others: a small one is the constant that holds the same, as those of a file are."""
+        """A tensor that a rule computed from others, of this name or one like it: a small one is the constant that holds the same, as those of a file are."""
+        tensor.name = self.context.names.unique(name)
+        return self.stored_once(tensor)
+
+    def stored_once(self, tensor: ir.TensorProtocol) -> ir.Value:
+        """A tensor under its name, or the constant that holds the same."""
         if not is_shared(tensor.size, tensor.dtype):
-            return self.initializer(name, tensor)
+            return self.initializer(tensor.name, tensor)
         key = content_of(tensor.numpy())
         if key not in self.context.constants:
-            self.context.share(key, self.initializer(name, tensor))
+            self.context.share(key, self.initializer(tensor.name, tensor))
         return self.context.constants[key]
 
     def lazy_weight(
@@ -165,7 +170,7 @@ class Rewriter(Emitter):
         tensor = ir.LazyTensor(
             lambda: ir.Tensor(compute(), dtype, name=name), dtype=dtype, shape=ir.Shape(shape), name=name
         )
-        return self.weight(name, tensor)
+        return self.stored_once(tensor)
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A constant: an initializer of the model, a Constant node inside a local function."""

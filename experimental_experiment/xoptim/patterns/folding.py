@@ -429,5 +429,4 @@ def with_dtype(op, bias: ir.Value | None, weight: ir.Value, array: np.ndarray) -
         array = array.astype(weight.dtype.numpy())
     if not (np.isfinite(array) | ~np.isfinite(taken_bias({}, bias))).all():
         return no("the bias would be infinite")
-    name = op.context.names.unique(f"{weight.name}_bias" if bias is None else f"{bias.name}_scaled")
-    return op.weight(name, ir.Tensor(array, name=name))
+    return op.weight(f"{weight.name}_bias" if bias is None else f"{bias.name}_scaled", ir.Tensor(array))

@@ -68,8 +68,7 @@ def computed(op, node: ir.Node, inputs: list[ir.Value], compute: Callable) -> ir
     array = np.asarray(array, node.outputs[0].dtype.numpy())
     if constant_of(inputs[0]).size == 1 and array.size and (array == array.flat[0]).all():
         array = array.flat[0].reshape([1] * array.ndim)  # a shape may have fewer axes
-    name = op.context.names.unique(f"{node.outputs[0].name}_once")
-    return op.weight(name, ir.Tensor(array, name=name))
+    return op.weight(f"{node.outputs[0].name}_once", ir.Tensor(array))
 
 
 def with_last(op, shape: ir.Value, size: int) -> ir.Value:

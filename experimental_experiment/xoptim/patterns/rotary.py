@@ -146,7 +146,8 @@ def sine_of(op, found: Mapping[str, Any], signs: np.ndarray) -> tuple[ir.Value, 
     table = constant_of(found["signed"]).numpy()
     if table.shape[-1:] != signs.shape:
         return None
-    return op.weight("sine", ir.tensor((table * signs).astype(table.dtype))), False
+    key = "sine", found["signed"], signs.tobytes()
+    return once_for_all(op, key, "sine", (table * signs).astype(table.dtype)), False
 
 
 def are_neighbours(found: Mapping[str, Any]) -> bool:
@@ -292,11 +293,18 @@ def first_of_pairs(op, table: ir.Value) -> ir.Value | None:
 
 def constant_part(op, table: ir.Value, parts: Sequence[np.ndarray]) -> ir.Value | None:
     """The first part of a constant where the second one is the same, else None."""
-    return (
-        op.weight(f"{table.name}_once", ir.tensor(np.ascontiguousarray(parts[0])))
-        if np.array_equal(*parts)
-        else None
-    )
+    if not np.array_equal(*parts):
+        return None
+    # the strides tell halves from neighbours
+    return once_for_all(op, ("part", table, parts[0].strides), f"{table.name}_once", parts[0])
+
+
+def once_for_all(op, key: tuple, name: str, table: np.ndarray) -> ir.Value:
+    """A table that is stored once for all layers, which ask for it by the same *key*."""
+    known = op.context.written.get(key)
+    if known is None or not known.is_initializer():
+        known = op.context.written[key] = op.weight(name, ir.tensor(np.ascontiguousarray(table)))
+    return known
 
 
 def of_batch(op, table: ir.Value, x: ir.Value) -> ir.Value:
