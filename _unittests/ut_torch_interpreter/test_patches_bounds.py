@@ -46,6 +46,28 @@ class UpToSizes(torch.nn.Module):
         return x[:, : y.shape[1]] + 1, x[:, -y.shape[1] :] + 1, y[:, x.shape[1] :].sum(1)
 
 
+class CutBySizes(torch.nn.Module):
+    """What is made of a part whose length is another size: read, written, counted."""
+
+    def forward(self, x, y):
+        size = y.shape[0]
+        first, last = x.clone(), x.clone()
+        first[:, :size] = 1
+        last[:, -size:] = 2
+        part = x[:, :size]
+        mean = part.sum(1) / part.shape[1]
+        return (
+            first,
+            last,
+            part,
+            mean,
+            torch.zeros_like(part),
+            part.argsort(1),
+            x[:, size:].shape[1] * y,
+            x[:, 1:size],
+        )
+
+
 class UpToNumber(torch.nn.Module):
     """A number among the inputs cuts a size."""
 
@@ -91,12 +113,43 @@ class TestBounds(ExporterTestCase):
         example = torch.randn(2, 5), torch.randn(2, 7)
         self.export_and_compare(UpToSizes(), example, others=others, dynamic_shapes=shapes)
 
+    def test_sizes_of_the_example_decide_nothing(self):
+        """Which of two sizes is the smaller one, or that they are equal, is asked of each run."""
+        sizes = ((7, 3), (3, 7), (5, 5), (2, 5), (5, 2), (4, 4))
+        others = [(torch.randn(4, n), torch.randn(m)) for n, m in sizes]
+        for n, m in ((6, 3), (3, 6), (5, 5)):
+            with self.subTest(n=n, m=m):
+                example, shapes = (torch.randn(2, n), torch.randn(m)), ({0: "rows", 1: "n"}, {0: "m"})
+                self.export_and_compare(CutBySizes(), example, others=others, dynamic_shapes=shapes)
+
     def test_skip_connection(self):
-        """A size that another one reaches is taken for within it: there is no minimum of both."""
-        example = torch.randn(2, 9), torch.randn(2, 8)
-        model = to_onnx(lambda x, y: x[:, : y.shape[1]] + y, example, dynamic_shapes=({1: "n"}, {1: "m"}))
-        (output,) = model.graph.output
-        self.assertEqual([size.dim_param for size in output.type.tensor_type.shape.dim], ["", "m"])
+        """What is cut to the size of what it is added to is a Slice, also where nothing is cut in the example."""
+        others = [(torch.randn(2, n), torch.randn(2, m)) for n, m in ((9, 8), (8, 8), (5, 2))]
+        for n in (9, 8):
+            with self.subTest(n):
+                example, shapes = (torch.randn(2, n), torch.randn(2, 8)), ({1: "n"}, {1: "m"})
+                model = self.export_and_compare(
+                    lambda x, y: x[:, : y.shape[1]] + y,
+                    example,
+                    others=others,
+                    dynamic_shapes=shapes,
+                    target_opset=20,
+                )
+                self.assertEqual(["Shape", "Slice", "Add"], [node.op_type for node in model.graph.node])
+
+    def test_related_dimensions(self):
+        """torch.export solves no constraint with the smaller one of two sizes: of Dims the example tells, and torch proves it."""
+        n = torch.export.Dim("n", min=1, max=100)
+        example, others = (
+            (torch.randn(4, 3), torch.randn(8, 3)),
+            [(torch.randn(n, 3), torch.randn(2 * n, 3)) for n in (9, 3)],
+        )
+        for function in (
+            lambda x, y: y[: x.shape[0]] + x,
+            lambda x, y: y[x.shape[0] - 1 :] * 2,
+            lambda x, y: y[: x.shape[0] + 3] * 2,
+        ):
+            self.export_and_compare(function, example, others=others, dynamic_shapes=({0: n}, {0: 2 * n}))
 
     def test_numbers_that_cut_sizes(self):
         others = [(torch.randn(2, n), number) for n, number in ((9, 5), (9, 12), (4, 4))]

@@ -156,6 +156,17 @@ class TestRefusals(ExporterTestCase):
                 shapes = ({0: multiple * batch},)
                 self.export_and_compare(RowsOfFour(), (x,), others=[(other,)], dynamic_shapes=shapes)
 
+    def test_a_part_of_a_dimension(self):
+        """torch proposes multiples where it does not solve a quotient."""
+        n, x, other = Dim("n", min=1), torch.randn(4, 3), torch.randn(7, 3)
+        middle = lambda x: x[x.shape[0] // 2]
+        advice = (
+            r"multiples of 2 alone: name the dimension by a string, \{0: 'n'\},.* or declare 2 \* Dim\('n'\)"
+        )
+        with self.assertRaisesRegex(ExportError, advice):
+            to_onnx(middle, (x,), dynamic_shapes=({0: n},))
+        self.export_and_compare(middle, (x,), others=[(other,)], dynamic_shapes=({0: "n"},))
+
     ARGUMENTS = {
         "modules_as_functions is True or a set of classes of modules, not 'Linear'": {"modules_as_functions": "Linear"},
         "modules_as_functions holds <class 'int'>, which is not a class of modules": {"modules_as_functions": {int}},

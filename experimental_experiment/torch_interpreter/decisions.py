@@ -198,6 +198,10 @@ class Decisions:
         """Whether a guard keeps a size of an input at 1, as it is in the example."""
         return any(1 in constants_of(environment).values() for environment in self.environments())
 
+    def choose_sizes(self) -> bool:
+        """Whether something was asked of the smaller or the larger one of two sizes."""
+        return any(decision.condition.has(Min, Max, sympy.Min, sympy.Max) for decision in self)
+
     def of_decompositions(self) -> list[str]:
         """What decompositions assume of sizes, in words, where eager computes something else for others, as torch knows the sizes."""
         return [

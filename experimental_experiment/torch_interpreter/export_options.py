@@ -17,6 +17,7 @@ from experimental_experiment.torch_interpreter.fake_results import made_once
 from experimental_experiment.torch_interpreter.frames import is_library
 from experimental_experiment.torch_interpreter.layouts import asked_once
 from experimental_experiment.torch_interpreter.messages import stage
+from experimental_experiment.torch_interpreter.patches.bounds import taken_within
 from experimental_experiment.torch_interpreter.patches.packed import layers_over_symbols
 from experimental_experiment.torch_interpreter.patches.patch import Convert, applied, replaced, selected
 from experimental_experiment.torch_interpreter.signature import Program
@@ -100,10 +101,10 @@ class ExportOptions:
         """
         asked = (module, args, kwargs, dynamic_shapes)
         if self.backed_size_oblivious is not None:
-            return self.captured(*asked, self.backed_size_oblivious, decisions)
+            return self.within_constraints(*asked, self.backed_size_oblivious, decisions)
         program = refusal = None
         try:
-            program = self.captured(*asked, said.has_small_sizes, decisions)
+            program = self.within_constraints(*asked, said.has_small_sizes, decisions)
         except CaptureError as error:
             if "Constraints violated" not in str(error):
                 raise
@@ -121,7 +122,7 @@ class ExportOptions:
         forget_marks((args, kwargs))
         others = type(decisions)()  # importing it would bring sympy
         try:
-            general = self.captured(*asked, number is None, others)
+            general = self.within_constraints(*asked, number is None, others)
             others.refuse_contradictions(general, number)
         except CaptureError as error:
             logger.debug("a capture that takes no size for 1 is refused: %s", error)
@@ -136,6 +137,27 @@ class ExportOptions:
         )
         decisions.found = others.found
         return general
+
+    def within_constraints(
+        self,
+        module: torch.nn.Module,
+        args: tuple,
+        kwargs: dict[str, Any],
+        dynamic_shapes: Any,
+        oblivious: bool,
+        decisions: Decisions,
+    ) -> torch.export.ExportedProgram | Program:
+        """What one capture gives; where torch does not solve constraints with the smaller one of two sizes, the example says which that is."""
+        asked = (module, args, kwargs, dynamic_shapes, oblivious, decisions)
+        try:
+            return self.captured(*asked)
+        except CaptureError:
+            if not decisions.choose_sizes():
+                raise
+        forget_marks((args, kwargs))
+        decisions.found = {}
+        with taken_within():
+            return self.captured(*asked)
 
     def captured(
         self,

@@ -163,6 +163,11 @@ HINTS = (
         "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch",
     ),
     (
+        r"(?s)Constraints violated(?!.*specialized)(?!.*%).*//.*Suggested fixes:.*\b(?P<dim>\w+) = (?P<multiple>\d+)\*_(?P=dim)\b(?! *[-+])",
+        "torch knows what this asks of a size for multiples of {multiple} alone: name the dimension by a string, {{0: '{dim}'}}, for a model of all "
+        "sizes for which it holds, or declare {multiple} * Dim('{dim}')",
+    ),
+    (
         r"(?s)Constraints violated(?!.*specialized).*Suggested fixes:.*\b(?P<dim>\w+) = (?P<multiple>\d+)\*_(?P=dim)\b(?! *[-+])",
         MULTIPLES,
     ),

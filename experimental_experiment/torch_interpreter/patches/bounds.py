@@ -1,4 +1,4 @@
-"""Slices whose bounds the example does not reach: ``ids[:, :512]`` of 100 tokens, ``keys[:, :, -4095:]`` of a short cache.
+"""Slices whose bounds the example does not reach: ``ids[:, :512]`` of 100 tokens, ``keys[:, :, -4095:]`` of a short cache; ``x[:, : y.shape[1]]``.
 
 Source of semantics: ``Tensor.__getitem__``: what lies beyond the first or the last element is cut off.
 """
@@ -6,6 +6,7 @@ Source of semantics: ``Tensor.__getitem__``: what lies beyond the first or the l
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -22,10 +23,13 @@ SLICE = torch.ops.aten.slice.Tensor
 
 Size = int | torch.SymInt
 
+WITHIN = contextvars.ContextVar("WITHIN", default=False)
+"""Whether a size that cuts another one is taken for within it, as it is in the example."""
+
 
 @patch("torch", replaces=("torch._subclasses.fake_impls.FAST_OP_IMPLEMENTATIONS",), default=True)
 def bounds_of_slices() -> Iterator[None]:
-    """``ids[:, :512]`` is all of an example of 100 tokens, and of 600 in the model, too; an example of 512 is refused."""
+    """``ids[:, :512]`` is all of an example of 100 tokens, and of 600 in the model, too; ``x[:, : y.shape[1]]`` has the size that x or y has in the example."""
     with contextlib.ExitStack() as stack:
         entry(stack, fake_impls.FAST_OP_IMPLEMENTATIONS, SLICE, sliced)
         yield
@@ -39,7 +43,7 @@ def sliced(
     end: Size | None = None,
     step: int = 1,
 ) -> FakeTensor:
-    """The fake result of a slice: torch's own, unless the example does not reach a bound."""
+    """The fake result of a slice: torch's own, unless the sizes of the example would decide what a bound cuts off."""
     size = x.shape[dim] if x.dim() else 0
     end = None if isinstance(end, int) and end == sys.maxsize else end
     if not any(is_cut_off(bound, size) for bound in (start, end)):
@@ -62,18 +66,35 @@ def as_torch_slices(mode: FakeTensorMode, x: FakeTensor, *arguments: Any) -> Fak
 
 
 def is_cut_off(bound: Size | None, size: Size) -> bool:
-    """Whether the example does not reach a bound and another one may.
+    """Whether what a bound cuts off is to be asked for other sizes than those of the example: torch.export keeps what the example decides.
 
-    It does not reach a number that is its size: torch.export would keep the size at that. One size that is another one in the example is
-    taken for within it, as a skip connection that is cut to the size of what it is added to.
+    A number may be reached, as in ``x[:, :2]``: then it stays the number of elements. A size that another one cuts may be the smaller one.
     """
     if bound is None or (isinstance(bound, int) and isinstance(size, int)) or is_known(bound >= size):
         return False
     in_example, size_in_example = in_the_example(bound), in_the_example(size)
     if in_example is None or size_in_example is None:
         return False
+    if isinstance(bound, torch.SymInt) and isinstance(size, torch.SymInt) and not WITHIN.get():
+        if is_known(bound >= 0):
+            return not is_known(bound <= size)
+        if is_known(bound < 0):
+            return not is_known(bound >= -size)
     reached = size_in_example + (0 if isinstance(bound, int) else 1)
     return in_example >= reached or in_example <= -reached
+
+
+@contextlib.contextmanager
+def taken_within() -> Iterator[None]:
+    """While this lasts, a size that cuts another one is taken for within it, if it is in the example.
+
+    As torch.export takes it, which then asks its constraints whether that holds for all sizes.
+    """
+    token = WITHIN.set(True)
+    try:
+        yield
+    finally:
+        WITHIN.reset(token)
 
 
 def extent(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:
