@@ -77,11 +77,24 @@ def is_cut_off(bound: Size | None, size: Size) -> bool:
         return False
     if isinstance(bound, torch.SymInt) and isinstance(size, torch.SymInt) and not WITHIN.get():
         if is_known(bound >= 0):
-            return not is_known(bound <= size)
+            return not is_certain(bound <= size)
         if is_known(bound < 0):
-            return not is_known(bound >= -size)
+            return not is_certain(bound >= -size)
     reached = size_in_example + (0 if isinstance(bound, int) else 1)
     return in_example >= reached or in_example <= -reached
+
+
+def is_certain(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition holds for all sizes: torch knows it, or it is proven, as that an even size reaches the odd one before it."""
+    from experimental_experiment.torch_interpreter.certainty import Known  # brings sympy
+
+    if is_known(condition):
+        return True
+    if not isinstance(condition, torch.SymBool):
+        return False
+    environment, expression = condition.node.shape_env, condition.node.expr
+    ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
+    return None not in ranges.values() and Known(ranges).makes_certain(environment, expression)
 
 
 @contextlib.contextmanager
