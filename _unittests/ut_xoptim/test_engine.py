@@ -105,6 +105,20 @@ class TestPatterns(unittest.TestCase):
         self.fired(text.format("v"), silu, ["Neg", "Exp", "Add", "Div"])
         self.fired(text.format("w"), silu, ["Sigmoid", "Mul"])
 
+    def test_the_same_node_twice(self):
+        """A name stands for one node, also where the pattern asks nothing of its inputs."""
+        for operand in (P.one_of("Neg", "Abs")(name="inner"), P.one_of("Neg", "Abs")(x, name="inner")):
+
+            @rule(P.Mul(operand, P.Relu(operand)))
+            def gate(op, inner):
+                positive = op.Max(inner.outputs[0], 0.0)
+                return op.Mul(positive, positive)
+
+            graph = "agraph (float[2,3] x, float[2,3] z) => (float[2,3] y) {{ a = Neg(x) b = {}({}) r = Relu({}) y = Mul(a, r) }}"
+            self.fired(graph.format("Abs", "a", "a"), gate, ["Neg", "Max", "Mul"])
+            for other in (("Abs", "x"), ("Neg", "z")):
+                self.fired(graph.format(*other, "b"), gate, ["Neg", other[0], "Relu", "Mul"])
+
     def test_an_optional_input(self):
         @rule(P.Relu(P.Clip(x, optional("low"), optional("high"))))
         def relu_of_clip(op, x, low, high):

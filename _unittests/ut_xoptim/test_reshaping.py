@@ -131,6 +131,7 @@ class TestReshaping(RuleTestCase):
         "ReshapeGateReshape": [
             ("float[N,6,1] x", "float[N,6,1]", "s = Constant<value=int64[2]{-1,6}>() t = Constant<value=int64[3]{-1,6,1}>() a = Reshape(x, s) g = Sigmoid(a) b = Mul(a, g) y = Reshape(b, t) z = Neg(a)", "float[N,6] z"),
             ("float[N,6,1] x", "float[N,6,1]", "s = Constant<value=int64[2]{-1,6}>() t = Constant<value=int64[3]{-1,6,1}>() a = Reshape(x, s) g = Sigmoid(a) b = Add(a, g) y = Reshape(b, t)"),
+            ("float[N,6,1] x, float[N,6,1] w", "float[N,6,1]", "s = Constant<value=int64[2]{-1,6}>() t = Constant<value=int64[3]{-1,6,1}>() a = Reshape(x, s) c = Reshape(w, s) g = Sigmoid(c) b = Mul(a, g) y = Reshape(b, t)"),
         ],
         "ReshapedOperands": [
             ("float[N,1,6] x, float[1,1,6] w", "float[N,6]", "s = Constant<value=int64[2]{-1,6}>() a = Reshape(x, s) b = Reshape(w, s) y = Sub(b, a)"),

@@ -160,9 +160,11 @@ class NodePattern:
         if not self.is_shared:
             found[""] += (node,)
         if self.name:
-            # it stands twice in the pattern, as a residual and its square do
-            if found.get(self.name) is node:
+            known = found.get(self.name)
+            if known is node:  # it stands twice in the pattern, as a residual and its square do
                 return (found,)
+            if known is not None:
+                return ()
             found[self.name] = node
         if self.inputs is None:
             return (found,)
