@@ -1,6 +1,7 @@
 """Slices whose bounds the example does not reach."""
 
 import unittest
+import unittest.mock
 
 import torch
 
@@ -150,6 +151,34 @@ class TestBounds(ExporterTestCase):
             lambda x, y: y[: x.shape[0] + 3] * 2,
         ):
             self.export_and_compare(function, example, others=others, dynamic_shapes=({0: n}, {0: 2 * n}))
+
+    def test_the_example_tells_where_torch_does_not_go_on(self):
+        captured, calls = ExportOptions.captured, []
+
+        def refused_once(self, *asked):
+            program = captured(self, *asked)
+            calls.append(program)
+            if len(calls) == 1:
+                raise CaptureError("torch does not go on")
+            return program
+
+        example, function = (torch.randn(2, 5), torch.randn(5)), lambda x, y: x[:, : y.shape[0]] * 2
+        with (
+            unittest.mock.patch.object(ExportOptions, "captured", refused_once),
+            self.assertLogs("experimental_experiment", "WARNING") as logs,
+        ):
+            model = to_onnx(function, example, dynamic_shapes=({1: "n"}, {0: "m"}))
+        self.assertRegex(
+            logs.output[0],
+            "takes a size that cuts another one for the smaller one, or both for equal, as they are in the example: torch.export does not capture it otherwise",
+        )
+        self.assertEqual(["Mul"], [node.op_type for node in model.graph.node])
+        calls.clear()
+        with (
+            unittest.mock.patch.object(ExportOptions, "captured", refused_once),
+            self.assertRaises(CaptureError),
+        ):
+            to_onnx(lambda x: x * 2, (torch.randn(2, 5),), dynamic_shapes=({1: "n"},))
 
     def test_numbers_that_cut_sizes(self):
         others = [(torch.randn(2, n), number) for n, number in ((9, 5), (9, 12), (4, 4))]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.arguments import refuse_no_switches
@@ -147,7 +148,9 @@ class ExportOptions:
         oblivious: bool,
         decisions: Decisions,
     ) -> torch.export.ExportedProgram | Program:
-        """What one capture gives; where torch does not solve constraints with the smaller one of two sizes, the example says which that is."""
+        """What one capture gives. Where torch does not go on with the smaller one of two sizes, the example says which that is: of Dims, torch
+        proves it; of others, a warning tells it.
+        """
         asked = (module, args, kwargs, dynamic_shapes, oblivious, decisions)
         try:
             return self.captured(*asked)
@@ -157,7 +160,14 @@ class ExportOptions:
         forget_marks((args, kwargs))
         decisions.found = {}
         with taken_within():
-            return self.captured(*asked)
+            program = self.captured(*asked)
+        hint = type(torch.export.Dim.DYNAMIC)
+        if any(isinstance(leaf, hint) for leaf in pytree.tree_leaves(dynamic_shapes)):
+            logger.warning(
+                "the model takes a size that cuts another one for the smaller one, or both for equal, as they are in the example: torch.export does "
+                "not capture it otherwise"
+            )
+        return program
 
     def captured(
         self,

@@ -23,6 +23,9 @@ from experimental_experiment.xoptim.shapes import Size, told_sizes
 LONGEST = 1 << 12
 """The longest period that is followed."""
 
+LARGEST = 1 << 31
+"""The largest number in a name that is followed."""
+
 MOST_NODES = 256
 """How many nodes before a value are looked at."""
 
@@ -146,15 +149,16 @@ SHOWN = ("Identity", "Reshape", "Squeeze", "Unsqueeze")
 def named(text: str) -> Periodic:
     """The function that the name of a dimension says, as ``((h + 1)//2)``. Raises NotPeriodic."""
     try:
-        return of_tree(ast.parse(text, mode="eval").body)
-    except SyntaxError:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):  # that of a null character
         raise NotPeriodic from None
+    return of_tree(tree.body)
 
 
 def of_tree(tree: ast.expr) -> Periodic:
     """The function of a parsed name."""
     match tree:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number)) if type(number) is int and number <= LARGEST:
             return constant(number)
         case ast.Name(id=name):
             return size_named(name)
