@@ -236,10 +236,8 @@ class TestIndices(ExporterTestCase):
                 self.export_and_compare(
                     Model(function), args, others=[(Y, *args[1:])], dynamic_shapes=self.SHAPES
                 )
-            if numbers(torch.__version__) >= numbers(
-                "2.14"
-            ):  # which captures the second, and names another operator
-                continue
+            if numbers(torch.__version__) >= numbers("2.14"):
+                continue  # it captures the second, and names another operator
             with self.subTest(function, patches=False), self.assertRaisesRegex(CaptureError, "vmap: .*item"):
                 to_onnx(Model(function), args, export_options=ExportOptions(patches=False))
 

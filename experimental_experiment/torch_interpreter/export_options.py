@@ -102,10 +102,10 @@ class ExportOptions:
         """
         asked = (module, args, kwargs, dynamic_shapes)
         if self.backed_size_oblivious is not None:
-            return self.within_constraints(*asked, self.backed_size_oblivious, decisions)
+            return self.within_constraints(asked, self.backed_size_oblivious, decisions)
         program = refusal = None
         try:
-            program = self.within_constraints(*asked, said.has_small_sizes, decisions)
+            program = self.within_constraints(asked, said.has_small_sizes, decisions)
         except CaptureError as error:
             if "Constraints violated" not in str(error):
                 raise
@@ -123,7 +123,7 @@ class ExportOptions:
         forget_marks((args, kwargs))
         others = type(decisions)()  # importing it would bring sympy
         try:
-            general = self.within_constraints(*asked, number is None, others)
+            general = self.within_constraints(asked, number is None, others)
             others.refuse_contradictions(general, number)
         except CaptureError as error:
             logger.debug("a capture that takes no size for 1 is refused: %s", error)
@@ -140,27 +140,23 @@ class ExportOptions:
         return general
 
     def within_constraints(
-        self,
-        module: torch.nn.Module,
-        args: tuple,
-        kwargs: dict[str, Any],
-        dynamic_shapes: Any,
-        oblivious: bool,
-        decisions: Decisions,
+        self, asked: tuple[torch.nn.Module, tuple, dict[str, Any], Any], oblivious: bool, decisions: Decisions
     ) -> torch.export.ExportedProgram | Program:
-        """What one capture gives. Where torch does not go on with the smaller one of two sizes, the example says which that is: of Dims, torch
-        proves it; of others, a warning tells it.
+        """What `captured` gives of a module, its arguments and ``dynamic_shapes``.
+
+        Where torch does not go on with the smaller one of two sizes, the example says which that is: of Dims, torch proves it; of others,
+        a warning tells it.
         """
-        asked = (module, args, kwargs, dynamic_shapes, oblivious, decisions)
         try:
-            return self.captured(*asked)
+            return self.captured(*asked, oblivious, decisions)
         except CaptureError:
             if not decisions.choose_sizes():
                 raise
+        _, args, kwargs, dynamic_shapes = asked
         forget_marks((args, kwargs))
         decisions.found = {}
         with taken_within():
-            program = self.captured(*asked)
+            program = self.captured(*asked, oblivious, decisions)
         hint = type(torch.export.Dim.DYNAMIC)
         if any(isinstance(leaf, hint) for leaf in pytree.tree_leaves(dynamic_shapes)):
             logger.warning(

@@ -29,7 +29,7 @@ WITHIN = contextvars.ContextVar("WITHIN", default=False)
 
 @patch("torch", replaces=("torch._subclasses.fake_impls.FAST_OP_IMPLEMENTATIONS",), default=True)
 def bounds_of_slices() -> Iterator[None]:
-    """``ids[:, :512]`` is all of an example of 100 tokens, and of 600 in the model, too; ``x[:, : y.shape[1]]`` has the size that x or y has in the example."""
+    """``ids[:, :512]`` is all of an example of 100 tokens, and of 600 in the model, too; an example of 512 is refused; ``x[:, : y.shape[1]]`` has the length that the example decides."""
     with contextlib.ExitStack() as stack:
         entry(stack, fake_impls.FAST_OP_IMPLEMENTATIONS, SLICE, sliced)
         yield

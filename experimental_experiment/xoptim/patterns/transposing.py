@@ -12,7 +12,7 @@ from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.xoptim.elementwise import BINARY, gated, one_or_two, redone, step
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
-from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.rules import Declined, again, no, rule
 from experimental_experiment.xoptim.shapes import reshape_target, same_sizes, shape_after
 from experimental_experiment.xoptim.spans import slice_of, sliced, spans_of, told_axes
 
@@ -65,10 +65,8 @@ def transpose_of_weight(op, weight, node):
     Measured with onnxruntime 1.31, which moves it when it loads: a session of a Llama is made in 0.70 of the time, of a BERT in 0.72.
     """
     tensor, result = constant_of(weight), node.outputs[0]
-    if len(weight.uses()) > 1 or weight.is_graph_output() or result.is_graph_output():
-        return no("another node reads the weight, or it is a result")
-    if isinstance(tensor, ir.ExternalTensor):
-        return no("the weight stays in its file")
+    if result.is_graph_output():
+        return no("it is a result")
     if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < 8:
         return no("its elements are no whole bytes")
     if any(is_of(use.node, "Gemm") for use in result.uses()):
@@ -81,20 +79,21 @@ def transpose_of_weight(op, weight, node):
     set="default",
 )
 def transpose_of_float8(op, weight, node, last):
-    """The same of a weight in float8, which ONNX transposes from opset 21 on: in float32 before."""
-    tensor = constant_of(weight)
+    """A weight in float8 that nothing else reads is stored transposed too; ONNX transposes it from opset 21 on, before in float32."""
     if weight.dtype not in FLOAT8 or attribute_of(last, "to") != weight.dtype:
         return no("no weight in float8")
     if weight.dtype == ir.DataType.FLOAT8E5M2 and attribute_of(last, "saturate", 1):
         return no("infinities become the largest number")
-    if len(weight.uses()) > 1 or weight.is_graph_output() or isinstance(tensor, ir.ExternalTensor):
-        return no("another node reads the weight, it is a result, or it stays in its file")
     return stored_transposed(op, weight, node)
 
 
-def stored_transposed(op, weight: ir.Value, node: ir.Node) -> ir.Value:
-    """A constant as *node* transposes it, moved when the model is written."""
+def stored_transposed(op, weight: ir.Value, node: ir.Node) -> ir.Value | Declined:
+    """A constant that nothing else reads as *node* transposes it, moved when the model is written."""
     tensor = constant_of(weight)
+    if len(weight.uses()) > 1 or weight.is_graph_output():
+        return no("another node reads the weight, or it is a result")
+    if isinstance(tensor, ir.ExternalTensor):
+        return no("the weight stays in its file")
     axes = perm(node) or list(reversed(range(len(tensor.shape))))
     shape = [tensor.shape[axis] for axis in axes]
     return op.lazy_weight(

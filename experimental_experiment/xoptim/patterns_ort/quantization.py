@@ -140,14 +140,30 @@ def product_of_blocks(op, x, codes, scales, weight, scaled, product, zeros=None,
         return no("the weight is small")
     if not any(value.shape == (count, many, 1) for value in scaled.inputs):
         return no("scales of other blocks")
-    steps, factors, middle = constant_of(codes), constant_of(scales), MIDDLES[codes.dtype]
+    middle = MIDDLES[codes.dtype]
     offsets = np.zeros(1) if zeros is None else constant_of(zeros).numpy()
     if offsets.size != 1 and moved.inputs[1].shape != (count, many, 1):
         return no("zeros of other blocks")
-    offsets, array = offsets + middle, steps.numpy()
+    offsets, array = offsets + middle, constant_of(codes).numpy()
     limits = np.array([int(array.min()), int(array.max())]) + middle
     if not are_of_four_bits(offsets) or not are_of_four_bits(limits):
         return no("steps or zeros of more than four bits")
+    stored = stored_blocks(op, codes, scales, offsets, (count, many, size))
+    total = sum_after(product) if product.op_type == "MatMul" else None
+    if total is not None:
+        bias = bias_of(op, product, total)
+    sizes = {"K": many * size, "N": count, "bits": 4, "block_size": size}
+    is_row = bias is None or bias.shape == (count,)
+    result = op.MatMulNBits(x, *stored, None, bias if is_row else None, **sizes, domain=MICROSOFT)
+    return {(total or product).outputs[0]: result if is_row else op.Add(result, bias)}
+
+
+def stored_blocks(
+    op, codes: ir.Value, scales: ir.Value, offsets: np.ndarray, shape: tuple[int, int, int]
+) -> tuple[ir.Value, ir.Value, ir.Value | None]:
+    """What MatMulNBits reads of rows, blocks of a row and steps of a block: packed steps, scales, zero points; *offsets* are one or one a block."""
+    count, many, size = shape
+    steps, factors, middle = constant_of(codes), constant_of(scales), MIDDLES[codes.dtype]
     packed = op.lazy_weight(
         f"{codes.name}_packed",
         lambda: pack(steps.numpy().view(np.uint8) + np.uint8(middle)).reshape(count, many, size // 2),
@@ -155,25 +171,14 @@ def product_of_blocks(op, x, codes, scales, weight, scaled, product, zeros=None,
         (count, many, size // 2),
     )
     of_blocks = op.lazy_weight(
-        f"{codes.name}_scales",
-        lambda: factors.numpy().reshape(count, many),
-        factors.dtype,
-        (count, many),
+        f"{codes.name}_scales", lambda: factors.numpy().reshape(count, many), factors.dtype, (count, many)
     )
-    points = None
-    if (offsets != 8).any():
-        each = np.zeros((count, many + many % 2), np.uint8)
-        each[:, :many] = offsets if offsets.size == 1 else offsets.reshape(count, many)
-        points = op.weight(f"{codes.name}_zero_points", ir.Tensor(pack(each).reshape(count, -1)))
-    total = sum_after(product) if product.op_type == "MatMul" else None
-    if total is not None:
-        bias = bias_of(op, product, total)
-    sizes = {"K": many * size, "N": count, "bits": 4, "block_size": size}
-    is_row = bias is None or bias.shape == (count,)
-    result = op.MatMulNBits(
-        x, packed, of_blocks, points, None, bias if is_row else None, **sizes, domain=MICROSOFT
-    )
-    return {(total or product).outputs[0]: result if is_row else op.Add(result, bias)}
+    if (offsets == 8).all():  # as the operator takes them for
+        return packed, of_blocks, None
+    each = np.zeros((count, many + many % 2), np.uint8)
+    each[:, :many] = offsets if offsets.size == 1 else offsets.reshape(count, many)
+    points = op.weight(f"{codes.name}_zero_points", ir.Tensor(pack(each).reshape(count, -1)))
+    return packed, of_blocks, points
 
 
 def are_of_four_bits(values: np.ndarray) -> bool:
