@@ -24,26 +24,23 @@ from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.judging import (
-    environment_of,
-    judge,
-    judge_operators,
-    replace_constants,
-)
+from experimental_experiment.torch_interpreter.judging import judge, judge_operators
 from experimental_experiment.torch_interpreter.memories import has_entries, memories_in, put_into
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.patches.patch import replaced
+from experimental_experiment.torch_interpreter.relaxing import Relaxed
 from experimental_experiment.torch_interpreter.signature import (
     Program,
+    described,
+    in_order_of_placeholders,
     program_of,
     program_of_graph_module,
     recorded_dims,
     symbol_of,
     user_placeholders,
 )
-from experimental_experiment.torch_interpreter.torch_state import forget_marks, unmarked
-from experimental_experiment.torch_interpreter.torch_versions import keywords_in
+from experimental_experiment.torch_interpreter.torch_state import unmarked
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
 from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of, written_nodes
 
@@ -114,59 +111,17 @@ def capture(
         try:
             exported = options.capture(module, args, kwargs, shapes.shapes, shapes, decisions)
         except CaptureError as error:
-            if "Constraints violated" in str(error):
-                suggest(error, module, args, kwargs, shapes, options)
-            raise
-    if isinstance(exported, Program):
-        program = exported
-        given = [entry for entry in program.inputs if entry.tensor is None]
-        for entry, names, minima in zip(given, shapes.names, shapes.minima):
-            entry.dims, entry.minima = names, minima
-    else:
-        names, minima = (
-            in_order_of_placeholders(exported, args, kwargs, said) for said in (shapes.names, shapes.minima)
-        )
-        program = program_of(exported, names, minima)
+            general = Relaxed.after(error, module, args, kwargs, shapes, options)
+            if general is None:
+                raise
+            exported, decisions = general.exported, general.decisions
+    program = described(exported, args, kwargs, shapes.names, shapes.minima)
+    if not isinstance(exported, Program):
         program.autocast = surrounding_autocast(program)
         program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
     judge(program.inputs, program.module, decisions)
     warn_about_training(program.module)
     return program
-
-
-def suggest(
-    error: CaptureError,
-    module: torch.nn.Module,
-    args: tuple,
-    kwargs: dict[str, Any],
-    shapes: DynamicShapes,
-    options: ExportOptions | CapturedOnce,
-) -> None:
-    """Add to an error about sizes what the user said of them, and what a capture that may choose makes of it, to be pasted."""
-    if isinstance(options, CapturedOnce):
-        options = options.options  # the program of other sizes is not the one to keep
-    forget_marks((args, kwargs))
-    try:
-        exported = options.capture(module, args, kwargs, shapes.relaxed(), shapes, Decisions())
-    except CaptureError:
-        return
-    program = exported if isinstance(exported, Program) else program_of(exported)
-    given = [entry for entry in program.inputs if entry.tensor is None]
-    environment = environment_of(given)
-    if environment is not None:
-        replace_constants(environment)
-    positions = range(len(given))
-    if not isinstance(exported, Program):
-        positions = in_order_of_placeholders(exported, args, kwargs, list(positions))
-    found: dict[int, list] = {}
-    for position, entry in zip(positions, given):
-        value = entry.node.meta.get("val")
-        found[position] = [*value.shape] if isinstance(value, torch.Tensor) else [value]
-    arguments = {**inspect.signature(module.forward).bind_partial(*args).arguments, **kwargs}
-    said = f"dynamic_shapes={shapes.written(arguments)}"
-    better = f"dynamic_shapes={shapes.written(arguments, [found[place] for place in sorted(found)])}"
-    if better != said:
-        error.args = (f"{error}\n  given  {said}\n  try    {better}",)
 
 
 def module_of(mod: Any) -> torch.nn.Module:
@@ -480,25 +435,6 @@ def called_forward(function: Callable) -> Callable:
 def carries_values(module: torch.fx.GraphModule) -> bool:
     """Whether the nodes of a GraphModule know their fake values."""
     return all("val" in node.meta for node in module.graph.find_nodes(op="placeholder"))
-
-
-def in_order_of_placeholders(
-    exported: torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], said: list[dict]
-) -> list[dict]:
-    """What is said of each leaf in the order of the placeholders: torch.export may have reordered the keyword arguments."""
-    if not said or not kwargs:
-        return said
-    order = keywords_in(exported.call_spec.in_spec)
-    counts = {name: len(pytree.tree_leaves(value)) for name, value in kwargs.items()}
-    start = len(pytree.tree_leaves(tuple(args)))
-    starts = {}
-    for name, count in counts.items():
-        starts[name] = start
-        start += count
-    positional = said[: len(pytree.tree_leaves(tuple(args)))]
-    return positional + [
-        entry for name in order for entry in said[starts[name] : starts[name] + counts[name]]
-    ]
 
 
 def restore_storages(program: torch.export.ExportedProgram) -> None:

@@ -118,11 +118,13 @@ class Decisions:
     Attributes:
         found: by what asked for what, and where.
         obstacle: the line that another example than one of size 1 does not pass, None when none was tried.
+        takes_within: whether a size that cuts another one was taken for the smaller one, or both for equal, without a proof.
     """
 
     def __init__(self):
         self.found: dict[tuple, Decision] = {}
         self.obstacle: Source | None = None
+        self.takes_within = False
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self.found.values())

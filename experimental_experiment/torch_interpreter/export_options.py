@@ -136,7 +136,7 @@ class ExportOptions:
         logger.info(
             "the model was captured twice: the first time a size was 1, as it is for the example only"
         )
-        decisions.found = others.found
+        decisions.found, decisions.takes_within = others.found, others.takes_within
         return general
 
     def within_constraints(
@@ -145,7 +145,7 @@ class ExportOptions:
         """What `captured` gives of a module, its arguments and ``dynamic_shapes``.
 
         Where torch does not go on with the smaller one of two sizes, the example says which that is: of Dims, torch proves it; of others,
-        a warning tells it.
+        *decisions* says it.
         """
         try:
             return self.captured(*asked, oblivious, decisions)
@@ -158,11 +158,7 @@ class ExportOptions:
         with taken_within():
             program = self.captured(*asked, oblivious, decisions)
         hint = type(torch.export.Dim.DYNAMIC)
-        if any(isinstance(leaf, hint) for leaf in pytree.tree_leaves(dynamic_shapes)):
-            logger.warning(
-                "the model takes a size that cuts another one for the smaller one, or both for equal, as they are in the example: torch.export does "
-                "not capture it otherwise"
-            )
+        decisions.takes_within = any(isinstance(leaf, hint) for leaf in pytree.tree_leaves(dynamic_shapes))
         return program
 
     def captured(

@@ -32,6 +32,12 @@ from experimental_experiment.torch_interpreter.decisions import (
 from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.signature import Input
 
+WITHIN = (
+    "the model takes a size that cuts another one for the smaller one, or both for equal, as they are in the example: torch.export does "
+    "not capture it otherwise"
+)
+"""What is said of a capture that cannot do without."""
+
 COMPUTED = re.compile(r"(?:-?\d+\*)?([^\W\d]\w*)(?: [+-] \d+)?")
 """A name of a size, or what ``2 * rows + 1`` is called, of the Dim ``rows``."""
 
@@ -46,11 +52,31 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
     """
     kept = [*kept_axes(module), *whole_slices(module)]
     environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
+    if decisions.takes_within:
+        logger.warning(WITHIN)
     if environment is None:
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
     tell(conditions(environment, inputs, kept, decisions))
+
+
+def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
+    """Whether what a program assumes is proven for all sizes of its inputs from 2 on: it is the program of them all."""
+    environment = environment_of(inputs)
+    if environment is None or decisions.takes_within or constants_of(environment):
+        return False
+    telling = Telling(environment, inputs, decisions)
+    telling.gather([*kept_axes(module), *whole_slices(module)])
+    ranges = {
+        symbol: ValueRanges(max(range_.lower, 2), range_.upper)
+        for symbol, range_ in telling.declared.ranges.items()
+        if range_.is_int
+    }
+    known = Known({**telling.declared.ranges, **ranges})
+    return not telling.has_equal_sizes and all(
+        known.makes_certain(environment, condition) for condition in telling.told
+    )
 
 
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
@@ -113,9 +139,7 @@ def replace_constants(environment: Any) -> None:
 def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decisions: Decisions) -> list[str]:
     """What the model assumes of the sizes of its inputs, with the lines that do."""
     telling = Telling(environment, inputs, decisions)
-    known, before = telling.of_decisions()
-    telling.of_operators(kept, known)
-    telling.of_guards(before)
+    telling.gather(kept)
     return telling.lines()
 
 
@@ -133,6 +157,7 @@ class Telling:
         declared_sizes: what the user calls the sizes as torch had them first.
         found: the line that assumes it, by each condition in words.
         told: the conditions, in torch's symbols.
+        has_equal_sizes: whether a branch made one size of several, which no condition of *told* says.
     """
 
     def __init__(self, environment: Any, inputs: list[Input], decisions: Decisions):
@@ -146,6 +171,13 @@ class Telling:
         self.declared_sizes = sizes_in_the_users_words(inputs)
         self.found: dict[str, str] = {}
         self.told: list[sympy.Basic] = []
+        self.has_equal_sizes = False
+
+    def gather(self, kept: list[Assumed]) -> None:
+        """Tell all of it; *kept*: what squeezes and slices assume."""
+        known, before = self.of_decisions()
+        self.of_operators(kept, known)
+        self.of_guards(before)
 
     def of_decisions(self) -> tuple[Known, dict[sympy.Basic, Known]]:
         """Tell what branches and decompositions assume; what is known after all that was asked, and before each condition was."""
@@ -159,6 +191,7 @@ class Telling:
             if decision.makes_sizes_one:
                 equation = decision.condition.xreplace(self.declared_sizes)
                 if equation != sympy.true:
+                    self.has_equal_sizes = True
                     self.note(written(equation, {}), decision.source)
             if is_assumed or decision.is_check:
                 # a convolution raises unless all sizes of its result are positive, torch's check of it when none is

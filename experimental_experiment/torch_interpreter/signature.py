@@ -14,7 +14,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from experimental_experiment.torch_interpreter.torch_versions import source_name
+from experimental_experiment.torch_interpreter.torch_versions import keywords_in, source_name
 
 if TYPE_CHECKING:
     import sympy
@@ -68,6 +68,11 @@ class Program:
     autocast: Any = None
     assigned: Sequence[str] = ()
 
+    @property
+    def given(self) -> list[Input]:
+        """The inputs that are no weights, buffers or constants: one for each leaf of the user's arguments."""
+        return [entry for entry in self.inputs if entry.tensor is None]
+
 
 def program_of(
     exported: torch.export.ExportedProgram,
@@ -95,6 +100,41 @@ def program_of(
     name_lifted_buffers(inputs)
     names = output_names(exported.call_spec.out_spec)
     return Program(exported.graph_module, inputs, names, written_inputs(exported, inputs))
+
+
+def described(
+    exported: torch.export.ExportedProgram | Program,
+    args: tuple,
+    kwargs: dict[str, Any],
+    dims: list[dict[int | None, str]],
+    minima: list[dict[int | None, int]],
+) -> Program:
+    """What a capture of a call gave, with what its user says of the leaves of ``(args, kwargs)``, see `program_of`."""
+    if not isinstance(exported, Program):
+        names, smallest = (in_order_of_placeholders(exported, args, kwargs, said) for said in (dims, minima))
+        return program_of(exported, names, smallest)
+    for entry, names, smallest in zip(exported.given, dims, minima):
+        entry.dims, entry.minima = names, smallest
+    return exported
+
+
+def in_order_of_placeholders(
+    exported: torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], said: list
+) -> list:
+    """What is said of each leaf in the order of the placeholders: torch.export may have reordered the keyword arguments."""
+    if not said or not kwargs:
+        return said
+    order = keywords_in(exported.call_spec.in_spec)
+    counts = {name: len(pytree.tree_leaves(value)) for name, value in kwargs.items()}
+    start = len(pytree.tree_leaves(tuple(args)))
+    starts = {}
+    for name, count in counts.items():
+        starts[name] = start
+        start += count
+    positional = said[: len(pytree.tree_leaves(tuple(args)))]
+    return positional + [
+        entry for name in order for entry in said[starts[name] : starts[name] + counts[name]]
+    ]
 
 
 def name_lifted_buffers(inputs: list[Input]) -> None:

@@ -1,0 +1,135 @@
+"""Dims whose promises torch.export cannot prove: the model is that of all sizes where they hold, and refused where they do not."""
+
+from __future__ import annotations
+
+import unittest
+import unittest.mock
+
+import torch
+import torch.nn.functional as F
+from torch.export import Dim
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce
+
+X = torch.arange(48.0).reshape(8, 6).sin()
+ROWS, COLUMNS = Dim("rows"), Dim("columns", max=4096)
+
+
+def rows(*sizes: int) -> list[tuple]:
+    """Other arguments than those of the example."""
+    return [(torch.arange(6.0 * size).reshape(size, 6).cos(),) for size in sizes]
+
+
+class TestDims(ExporterTestCase):
+    """torch.export refuses each of these for ``Dim("rows")``."""
+
+    PROVEN = {
+        "a half": lambda x: x[: x.shape[0] // 2],
+        "the other half": lambda x: x[x.shape[0] // 2 :],
+        "the middle": lambda x: x[x.shape[0] // 2],
+        "every second row": lambda x: x[::2],
+        "differences": lambda x: x[1:] - x[:-1],
+        "later differences": lambda x: x[3:] - x[:-3],
+        "even rows": lambda x: x[: x.shape[0] // 2 * 2].view(-1, 2, 6),
+        "padded to multiples": lambda x: F.pad(x, (0, 0, 0, -x.shape[0] % 4)).view(-1, 4, 6),
+        "a pool": lambda x: F.avg_pool1d(x.T, 2),
+        "a pool and back": lambda x: F.interpolate(F.max_pool1d(x.T[None], 2), size=x.shape[0]),
+        "a median": lambda x: x.sort(0)[0][(x.shape[0] - 1) // 2],
+        "parts": lambda x: x.split([x.shape[0] // 2, x.shape[0] - x.shape[0] // 2])[1],
+        "a spectrum": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=0) * 2, n=x.shape[0], dim=0),
+        "a multiple": lambda x: x.view(-1, 4),
+    }
+
+    def test_of_all_sizes(self):
+        for promise, function in self.PROVEN.items():
+            with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
+                others = rows(12, 24) if promise == "a multiple" else rows(12, 5, 7)
+                self.export_and_compare(function, (X,), others=others, dynamic_shapes=({0: ROWS},))
+
+    def test_captures_of_other_kinds(self):
+        half = lambda x: x[: x.shape[0] // 2]
+        for options in (ExportOptions(strict=True), ExportOptions(tracing="make_fx")):
+            with self.subTest(options=options):
+                self.export_and_compare(
+                    half, (X,), others=rows(5), dynamic_shapes=({0: ROWS},), export_options=options
+                )
+
+    def test_one_size_of_two_tensors(self):
+        """The second capture gives each tensor a size of its own, of one name."""
+        pooled = lambda x, y: F.avg_pool1d((x + y).T, 2)
+        model = self.export_and_compare(
+            pooled,
+            (X, X + 1),
+            others=[(*rows(5)[0], *rows(5)[0])],
+            dynamic_shapes=({0: ROWS}, {0: ROWS}),
+        )
+        names = [value.type.tensor_type.shape.dim[0].dim_param for value in model.graph.input]
+        self.assertEqual(["rows", "rows"], names)
+
+    def test_a_size_twice_another_one(self):
+        """Eager takes no others."""
+        halves = lambda x, y: torch.stack([x[::2], y]).sum(0)
+        shapes = ({0: ROWS}, {0: Dim("other")})
+        others = [(*rows(size)[0], *rows((size + 1) // 2)[0]) for size in (5, 12)]
+        self.export_and_compare(halves, (X, X[:4]), others=others, dynamic_shapes=shapes)
+
+    def test_keywords_in_another_order(self):
+        class Parts(torch.nn.Module):
+            def forward(self, *, x, y):
+                return x[::2].sum(1), y[: y.shape[0] // 2]
+
+        model = to_onnx(
+            Parts(), (), {"y": X, "x": X[:5]}, dynamic_shapes={"x": {0: ROWS}, "y": {0: Dim("other")}}
+        )
+        names = {v.name: v.type.tensor_type.shape.dim[0].dim_param for v in model.graph.input}
+        self.assertEqual({"x": "rows", "y": "other"}, names)
+
+    def test_sizes_from_two_on(self):
+        """As for Dims that torch.export takes: what only a size of 1 contradicts is a warning, none where the Dim leaves it out."""
+        chunks = lambda x: x.chunk(2)[0]
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            self.export_and_compare(chunks, (X,), others=rows(5), dynamic_shapes=({0: ROWS},))
+        self.assertIn("rows", logs.output[0])
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(chunks, (X,), dynamic_shapes=({0: Dim("rows", min=2)},))
+
+    REFUSED = {
+        "a branch": (lambda x: x[::2] if x.shape[0] > 4 else x, (X,), ({0: ROWS},)),
+        "a size that another one fixes": (lambda x: x[::2] + torch.ones(4, 6), (X,), ({0: ROWS},)),
+        "two names of one size": (lambda x, y: (x + y)[::2], (X, X), ({0: ROWS}, {0: Dim("other")})),
+    }
+
+    def test_refused(self):
+        for promise, (function, args, shapes) in self.REFUSED.items():
+            with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
+                with self.assertRaisesRegex(CaptureError, "Constraints violated|Expected op"):
+                    to_onnx(function, args, dynamic_shapes=shapes)
+
+    def test_what_the_example_decides_is_no_proof(self):
+        """A capture that goes on with one of two sizes only because it is the smaller one in the example."""
+        captured, calls = ExportOptions.captured, []
+
+        def refused_twice(self, *asked):
+            program = captured(self, *asked)
+            calls.append(program)
+            if len(calls) < 3:
+                raise CaptureError("Constraints violated")
+            return program
+
+        function = lambda x, y: x[:, : y.shape[0]] * 2
+        with unittest.mock.patch.object(ExportOptions, "captured", refused_twice):
+            with self.assertRaisesRegex(CaptureError, "Constraints violated"):
+                to_onnx(function, (X, X[0, :4]), dynamic_shapes=({1: COLUMNS}, {0: ROWS}))
+        self.assertEqual(3, len(calls))
+
+    def test_a_capture_for_several_uses_keeps_it(self):
+        once = CapturedOnce(ExportOptions())
+        for _ in range(2):
+            to_onnx(lambda x: x[::2], (X,), dynamic_shapes=({0: ROWS},), export_options=once)
+            self.assertIsInstance(once.program, torch.export.ExportedProgram)
+
+
+if __name__ == "__main__":
+    unittest.main()
