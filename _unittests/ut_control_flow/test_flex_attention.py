@@ -46,10 +46,22 @@ class TestFlexAttention(ControlFlowTestCase):
             (WIDE, Q),
         ),
         "the sum of exponentials": (lambda s, q: flex_attention(q, q, q, return_lse=True), (Q,)),
+        "float64": (lambda s, q: flex_attention(q, q, q), (Q.double(),)),
     }
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_dynamic_sizes_after_fixed_ones(self):
+        class Scores(torch.nn.Module):
+            def forward(self, q):
+                return flex_attention(q, q, q, score_mod=causal)
+
+        batches = [torch.randn(batch, 2, 8, 16) for batch in (2, 3)]
+        self.export_and_compare(Scores(), (batches[0],))
+        self.export_and_compare(
+            Scores(), (batches[0],), others=[(batches[1],)], dynamic_shapes=({0: "batch"},)
+        )
 
 
 if __name__ == "__main__":

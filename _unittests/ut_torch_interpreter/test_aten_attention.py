@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+from onnx.reference import ReferenceEvaluator
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import Call, ExporterTestCase
@@ -85,6 +86,15 @@ class TestScaledDotProductAttention(ExporterTestCase):
         self.assert_same_as_eager(sdpa, Q, K, V, None, 0.0, True, others=others)
         masked = [(*others[0], closed_row(3, 1, 6, 2))]
         self.assert_same_as_eager(sdpa, Q, K, V, closed_row(2, 1, 3, 5), others=masked)
+
+    def test_a_negative_scale_has_no_root(self):
+        """The standard multiplies queries and keys by the square root of the scale."""
+        args = (Q, K, V, None, 0.0, False)
+        model = to_onnx(Call(sdpa, args, {"scale": -0.3}), (Q, K, V), runtime="onnx", target_opset=24)
+        feeds = dict(zip("qkv", (Q.numpy(), K.numpy(), V.numpy())))
+        feeds = {given.name: value for given, value in zip(model.graph.input, feeds.values())}
+        (got,) = ReferenceEvaluator(model).run(None, feeds)
+        torch.testing.assert_close(sdpa(*args, scale=-0.3), torch.from_numpy(got))
 
     def test_no_key_gives_zeros(self):
         self.assert_same_as_eager(sdpa, Q, K[:, :, :0], V[:, :, :0], dynamic=False)

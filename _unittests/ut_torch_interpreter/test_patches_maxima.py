@@ -5,6 +5,7 @@ import math
 import unittest
 
 import torch
+from torch._higher_order_ops import scan
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
@@ -100,7 +101,32 @@ class TestSeveral(ExporterTestCase):
         self.assertIn("m <= n", "".join(logs.output))
 
 
+class InBodies(torch.nn.Module):
+    """Maxima and minima of sizes in a branch and in the body of a scan."""
+
+    def forward(self, x, y):
+        def longest(x, y):
+            most, least = max(x.shape[1], y.shape[1]), min(x.shape[1], y.shape[1])
+            return x.sum(1) / most - least / max([x.shape[1] - 1, 1])
+
+        def step(carry, row):
+            carry = carry + row.sum() / max(x.shape[1], y.shape[1])
+            return carry, carry.clone()
+
+        branch = torch.cond(x.sum() > -1e9, longest, lambda x, y: y.sum(1) * 2, (x, y))
+        return branch, scan(step, x.new_zeros(()), x)[1]
+
+
 class TestMaxima(ExporterTestCase):
+    def test_in_bodies(self):
+        sizes = ((6, 2), (1, 7), (3, 3))
+        self.export_and_compare(
+            InBodies(),
+            (torch.rand(2, 4), torch.rand(2, 5)),
+            others=[(torch.rand(2, n), torch.rand(2, m)) for n, m in sizes],
+            dynamic_shapes=({1: "n"}, {1: "m"}),
+        )
+
     OTHERS = [(torch.randn(batch, 1, size),) for batch, size in ((1, 64), (3, 63), (2, 97), (1, 74))]
     SHAPES = ({0: "batch", 2: "time"},)
 

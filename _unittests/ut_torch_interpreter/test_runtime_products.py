@@ -134,6 +134,19 @@ class TestProducts(ExporterTestCase):
                 model = self.export_and_compare(function, args, dynamic_shapes=sizes, others=others)
                 self.assertEqual(["MatMul"], [node.op_type for node in model.graph.node])
 
+    def test_a_product_of_what_a_loop_gives(self):
+        """Its node has inputs that are not given."""
+
+        def looped(x):
+            return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))[1]
+
+        for function in (
+            lambda x: looped(x) @ SQUARE64,
+            lambda x: looped(x) * 0.3,
+            lambda x: looped(x) / 0.3,
+        ):
+            self.export_and_compare(function, (SQUARE64 + 1,))
+
     def test_no_rows_and_a_vector(self):
         vector = torch.randn(5)
         for shape in ((4, 5), (3, 4, 5)):

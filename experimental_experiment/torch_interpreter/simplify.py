@@ -96,6 +96,7 @@ def cast(op, x, *, to, saturate=None):
     onnxruntime itself removes what casts there and back, and loses the value that a loop reads from outside.
     E4M3FN overflows to its largest number where torch does so, the others do not saturate.
     """
+    to = ir.DataType(to)
     if x.dtype == to:
         return x
     inner = op.producer(x)

@@ -60,6 +60,7 @@ def lift_constants(nodes: Iterable[ir.Node]) -> None:
         if tensor is None:
             continue
         if old.is_graph_output():
+            old.type, old.shape, old.const_value = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape), tensor
             continue
         value = ir.Value(
             name=old.name,

@@ -29,7 +29,9 @@ aten = torch.ops.aten
 @translates(aten.scaled_dot_product_attention.default)
 def scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """``softmax(query @ key.T * scale + mask) @ value``; one ONNX Attention of batches of heads."""
-    if dropout_p or isinstance(scale, ir.Value) or not fits_attention(query, key, value, attn_mask):
+    # Attention takes the square root of the scale
+    is_no_root = isinstance(scale, ir.Value) or (scale is not None and scale < 0)
+    if dropout_p or is_no_root or not fits_attention(query, key, value, attn_mask):
         return rounded_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
     return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
 

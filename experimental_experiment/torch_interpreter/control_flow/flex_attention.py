@@ -11,7 +11,9 @@ import torch
 from torch._higher_order_ops.flex_attention import math_attention
 from torch.utils import _pytree as pytree
 
+from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
 from experimental_experiment.torch_interpreter.interpreter import Body, Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.promotion import cast
 from experimental_experiment.torch_interpreter.regions import retrace
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -37,7 +39,9 @@ def flex_attention(op, *arguments, **named):
 
     traced = retrace(call, [leaves[k].meta["val"] for k in tensors], op.context.region)
     walk = Walk(traced, op, op.context.dimensions, origin=node)
-    return [value_of(op, item) for item in walk.run([as_view(values[k]) for k in tensors])]
+    results = [value_of(op, item) for item in walk.run([as_view(values[k]) for k in tensors])]
+    # of float64 torch's definition gives sums in float64, its fake tensors are float32
+    return [cast(op, value, onnx_dtype(fake.dtype)) for value, fake in zip(results, node.meta["val"])]
 
 
 def held(leaf: Any) -> Any:

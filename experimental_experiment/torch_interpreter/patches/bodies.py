@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -33,6 +34,10 @@ KNOWN_SIZES = {"automatic_dynamic_shapes": False, "assume_static_by_default": Tr
 """What TorchDynamo makes of sizes that are numbers; those that are symbols stay dynamic."""
 
 
+FLEX = "torch.nn.attention.flex_attention"
+"""The module of flex_attention, which compiles a function that it holds."""
+
+
 @patch("torch", replaces=compilers_of_bodies(), default=True)
 def bodies_of_earlier_captures() -> Iterator[None]:
     """A scan or a map that was captured with fixed sizes keeps them in the captures that follow in the same process.
@@ -40,7 +45,12 @@ def bodies_of_earlier_captures() -> Iterator[None]:
     TorchDynamo keeps what it compiled with the code of torch's own scan, whatever the model, and asks whether it fits: the answer is
     yes for the example, and fixes its sizes. It also takes known sizes for dynamic: a scan has no gradient then, and `torch.cond` refuses
     branches that end with a convolution. A scan with weights that have gradients is refused where a product of dynamic sizes is used.
+    flex_attention keeps what it compiled, too.
     """
+    attention = sys.modules.get(FLEX)
+    for code in attention.flex_attention.__code__.co_consts if attention is not None else ():
+        if isinstance(code, types.CodeType):
+            torch._C._dynamo.eval_frame.reset_code(code)
     with wrapped(dict.fromkeys(compilers_of_bodies(), with_new_code)):
         yield
 

@@ -5,6 +5,7 @@ Source of semantics: ``torch.sym_max``, which torch.export makes of ``max``; ``g
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib
 from collections.abc import Callable, Iterator
@@ -46,6 +47,17 @@ def of_several(choose: Callable) -> Callable:
         return functools.reduce(torch.sym_max if tensor_callable is torch.maximum else torch.sym_min, values)
 
     return _tensor_min_max
+
+
+COMPILED = "torch._dynamo.variables.builtin"
+"""Where TorchDynamo follows the functions of Python that a body calls; it asks there which one is ``max``."""
+
+
+@patch("torch", replaces=("what TorchDynamo takes for max",), default=True)
+def maxima_in_bodies() -> Iterator[None]:
+    """``max(a.shape[0], b.shape[0])`` in a branch or a body is their minimum in the program: torch.export replaces ``max`` meanwhile."""
+    with replaced(importlib.import_module(COMPILED), "max", builtins.max):
+        yield
 
 
 @patch("torch", replaces=("torch.SymInt.__sym_max__",), default=True)

@@ -45,7 +45,7 @@ def is_exact_on_gpu(op, query, key, value, attn_mask=None, *, scale=None, is_cau
 
 @repairs(
     "Attention",
-    when="float64; a negative scale; no element; a float mask; a mask that broadcasts over positions",
+    when="float64; a scale that is not positive; no element; a float mask; a mask that broadcasts over positions",
     because="the scale is a float32; the kernel refuses; a row of the lowest float gives 0, not the mean of the values",
     nodes="4 to 12",
 )

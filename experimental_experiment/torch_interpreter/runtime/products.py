@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -81,7 +82,7 @@ def with_swap_apart(op, value: ir.Value) -> ir.Value:
     if node.op_type == "Transpose":
         axes = rank(value)
         order = [*range(axes - 2), axes - 1, axes - 2]
-        if axes < 3 or list(node.attributes["perm"].as_ints()) != order:
+        if axes < 3 or order_of(node) != order:
             return value
         left = string.ascii_letters[:axes]
         return op.Einsum(node.inputs[0], equation=f"{left}->{''.join(left[axis] for axis in order)}")
@@ -117,7 +118,7 @@ def transposed_last(op, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     moved = transposition(x)
     source = x if moved is None else moved.inputs[0]
     source = raised(op, source) if wide(x.dtype) != x.dtype else op.Cast(source, to=dtype)
-    return source if moved is None else op.Transpose(source, perm=moved.attributes["perm"].as_ints())
+    return source if moved is None else op.Transpose(source, perm=order_of(moved))
 
 
 def transposition(x: ir.Value) -> ir.Node | None:
@@ -128,8 +129,14 @@ def transposition(x: ir.Value) -> ir.Node | None:
     node = producer_of(x if cast is None else cast.inputs[0], "Transpose")
     if node is None:
         return None
-    order = node.attributes["perm"].as_ints()
+    order = order_of(node)
     return node if len(order) > 2 and 0 in order[-2:] else None
+
+
+def order_of(node: ir.Node) -> list[int]:
+    """The axes that a Transpose of known rank moves to each place."""
+    given = node.attributes.get("perm")
+    return list(reversed(range(rank(node.inputs[0])))) if given is None else list(given.as_ints())
 
 
 FACTOR_POSITIONS = {"Mul": (0, 1), "Div": (1,)}
@@ -205,12 +212,10 @@ def factor_repeated(op, operator: str, inputs: list[ir.Value]) -> list[ir.Value]
     return None
 
 
-def factors(operator: str, inputs: list[ir.Value]) -> list[int]:
+def factors(operator: str, inputs: Sequence[ir.Value]) -> list[int]:
     """The positions of the inputs that are one constant element and scale the other."""
-    constants = [value.const_value for value in inputs]
-    return [
-        k for k in FACTOR_POSITIONS.get(operator, ()) if constants[k] is not None and constants[k].size == 1
-    ]
+    constants = [(k, inputs[k].const_value) for k in FACTOR_POSITIONS.get(operator, ())]
+    return [k for k, constant in constants if constant is not None and constant.size == 1]
 
 
 def loses_digits(operator: str, factor: ir.Value) -> bool:

@@ -91,7 +91,7 @@ def mean_of_nothing(op, x, axes=None, **attributes):
 )
 def sum_over_count(op, x, axes=None, **attributes):
     """The sum divided by the number of elements, in float32 for halves, whose sum may overflow."""
-    if all(isinstance(size, int) for size in reduced_sizes(x, axes)):
+    if x.shape is None or all(isinstance(size, int) for size in reduced_sizes(x, axes)):
         return None
     wide = op.Cast(x, to=FLOAT) if x.dtype in HALVES else x
     total = op.ReduceSum(wide, axes, **attributes)
@@ -121,7 +121,9 @@ def reduced_axes(x: ir.Value, axes: ir.Value | None) -> list[int]:
 
 
 def reduced_sizes(x: ir.Value, axes: ir.Value | None) -> list[int | ir.SymbolicDim]:
-    """The sizes of the axes of a reduction."""
+    """The sizes of the axes of a reduction; one that is not known for axes that are not."""
+    if x.shape is None:
+        return [ir.SymbolicDim(None)]
     return [x.shape[axis] for axis in reduced_axes(x, axes)]
 
 

@@ -476,6 +476,8 @@ def done_before(op, inner, outer):
     result = inner.outputs[0]
     if inner.op_type == "Abs" and outer.op_type == "Relu" and result.dtype not in FLOATS:
         return no("the smallest integer has no absolute value")
+    if inner.op_type == "Relu" and outer.op_type == "Abs" and op.context.special_values:
+        return no("the Relu of -0 is -0")
     return result if outer.op_type in UNCHANGED[inner.op_type] else None
 
 

@@ -19,7 +19,7 @@ from experimental_experiment.xoptim.patterns.masks import (
     starts_at_zero,
 )
 from experimental_experiment.xoptim.rules import no, once_more, rule
-from experimental_experiment.xoptim.shapes import is_same
+from experimental_experiment.xoptim.shapes import is_open, is_same
 
 q, k, v, mask = var("q"), var("k"), var("v"), optional("mask")
 past = optional("past_key"), optional("past_value")
@@ -73,12 +73,22 @@ def attention_with_past(op, q, k, v, mask, past_key, past_value, keys, values, a
         x.shape is None or len(x.shape) != 4 for x in joined
     ):
         return no("they are not joined along the positions")
+    if any(is_longer(*pair) for pair in ((past_key, past_value), (k, v))):
+        return no("the past of the keys is longer or shorter than that of the values")
     if keys.graph is not attention.graph or not all(x.is_graph_output() for x in joined):
         return no("the joined keys or values are no results, which onnxruntime asks for")
     if any(use.node is not attention for x in joined for use in x.uses()):
         return no("the joined keys or values are used elsewhere")
     results = once_more(op, attention, [q, k, v, mask, past_key, past_value], outputs=3)
     return dict(zip((attention.outputs[0], *joined), results))
+
+
+def is_longer(keys: ir.Value, values: ir.Value) -> bool:
+    """Whether keys and values have another number of positions, or other names for it: one may stand behind the past, the other before it."""
+    if keys.shape is None or values.shape is None:
+        return False
+    sizes = keys.shape[2], values.shape[2]
+    return not is_same(*sizes) and not any(map(is_open, sizes))
 
 
 def heads(name: str):

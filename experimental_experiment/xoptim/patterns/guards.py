@@ -44,6 +44,10 @@ MOST_READ = 2**17
 """Constants of more elements are not read."""
 
 
+MOVING = (KEEPING_SIGNS - {"Cast"}) | {"Gather", "Slice", "Transpose", "Trilu"}
+"""Operators whose results hold numbers of their first input, and 0."""
+
+
 LARGEST = P.one_of("ReduceMax", "ReduceLogSumExp")(bias, optional("axes"), name="largest", shared=True)
 
 
@@ -114,7 +118,7 @@ def guard_of_counts(op, x, mask, count, least, root):
     special_values=False,
     looks_further=True,
 )
-def guard_of_weights(op, x, bias, weights, guarded):
+def guard_of_weights(op, x, bias, weights, guarded, root):
     """The same guard in its other form, Where(IsNaN(weights), 0, weights): such rows are the only ones that have NaN.
 
     The scores are products, or sums of some and of finite numbers: another mask may close what this one opens. Where such products
@@ -126,6 +130,10 @@ def guard_of_weights(op, x, bias, weights, guarded):
         return None
     if axis not in (-1, len(result.shape) - 1):
         return no("the rows are along another axis")
+    if not has_shape_of(result, root):
+        return no("the guard adds axes")
+    if not (is_below_infinity(x) and is_below_infinity(bias)):
+        return no("the mask may have infinity, which makes NaN of a row")
     return result if opens_each_sum(x, bias) else no("a row of the mask may let nothing through")
 
 
@@ -147,6 +155,24 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     if is_finite(opened) and is_finite(closed):
         return True
     return is_finite(opened) and opens_each_row(mask)
+
+
+def is_below_infinity(value: ir.Value, reach: int = REACH) -> bool:
+    """Whether no number of scores, or of a mask, is infinity or NaN, but for an overflow of the scores."""
+    array, node = array_of(value), value.producer()
+    if array is not None:
+        return bool((array < math.inf).all())
+    if is_finite(value) or is_of_numbers(value):
+        return True
+    if node is None or not reach:
+        return False
+    if is_of(node, "Where"):
+        return all(is_below_infinity(part, reach - 1) for part in node.inputs[1:])
+    if is_of(node, "Add"):
+        return all(is_below_infinity(part, reach - 1) for part in node.inputs)
+    if is_of(node, *MOVING):
+        return is_below_infinity(node.inputs[0], reach - 1)
+    return False
 
 
 def opens_each_sum(x: ir.Value, bias: ir.Value) -> bool:

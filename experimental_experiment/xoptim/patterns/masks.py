@@ -97,7 +97,8 @@ def guard_where_partly_true(op, x, mask, b, chosen, axes, largest, root):
         return no("not the largest of rows")
     rows = again(op, largest, [again(op, chosen, [b, *chosen.inputs[1:]]), axes])
     compared = root.inputs[0].producer()
-    (closed,) = once_more(op, compared, [rows, compared.inputs[1]])
+    (before,) = largest.outputs
+    (closed,) = once_more(op, compared, [rows if value is before else value for value in compared.inputs])
     return op.Where(closed, op.constant(0.0, x.dtype), x)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, var
-from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.rules import no, once_more, rule
 
 
 @rule(P.AveragePool(var("x"), name="pool"), set="default", since=19)
@@ -22,4 +22,4 @@ def average_of_large_windows(op, x, pool):
         return no("not in float32, or padded automatically")
     if set(attribute_of(pool, "dilations", ())) - {1}:
         return no("the windows have gaps")
-    return again(op, pool, [x], count_include_pad=1)
+    return once_more(op, pool, [x], count_include_pad=1)[0]

@@ -49,7 +49,7 @@ def product_of_repeated(op, x, weight, shape, node):
     size, width = weight.shape
     known = constant_of(x).numpy()
     rows = np.broadcast_to(known, np.broadcast_shapes(known.shape, (size,)))
-    if rows.size // size * width > known.size + weight.const_value.size:
+    if rows.size // size * width > known.size + constant_of(weight).size:
         return no("the product is larger than both")
     result = computed(op, node, [x, weight], lambda _, matrix: rows @ matrix)
     if isinstance(result, Declined):

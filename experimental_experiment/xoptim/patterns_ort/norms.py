@@ -68,6 +68,8 @@ def skip_simplified_layer_normalization(op, x, y, weight, residual, norm):
     if is_scaled_afterwards(norm):
         return no("the scale is multiplied afterwards")
     attributes = {"epsilon": attribute_of(norm, "epsilon", 1e-5)}
+    if attributes["epsilon"] < 0:
+        return no("the kernel refuses a negative epsilon")
     node = op.append("SkipSimplifiedLayerNormalization", [x, y, weight], attributes, 4, MICROSOFT)
     op.move_after(residual)
     return {norm.outputs[0]: node.outputs[0], total: node.outputs[3]}
