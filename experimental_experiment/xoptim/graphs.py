@@ -225,9 +225,9 @@ def key_of(node: ir.Node, places: Places | None = None) -> tuple | None:
         elif attribute.type is ir.AttributeType.FLOAT:
             value = repr(value)  # 0 and -0 differ
         elif attribute.type is ir.AttributeType.TENSOR and value.size <= MOST_COMPARED:
-            array = value.numpy()
-            held = array.tolist() if value.dtype is ir.DataType.STRING else array.tobytes()
-            value = (value.dtype, tuple(value.shape), str(held))
+            is_text = value.dtype is ir.DataType.STRING
+            held = tuple(value.numpy().flat) if is_text else value.tobytes()
+            value = (value.dtype, tuple(value.shape), held)
         elif attribute.type is ir.AttributeType.GRAPH:
             value = key_of_body(value, places or {})
         elif attribute.type not in COMPARED:

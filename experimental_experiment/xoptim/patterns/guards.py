@@ -130,7 +130,7 @@ def guard_of_weights(op, x, bias, weights, guarded, root):
         return None
     if axis not in (-1, len(result.shape) - 1):
         return no("the rows are along another axis")
-    if not has_shape_of(result, root):
+    if len(root.inputs[1].shape) > len(result.shape):
         return no("the guard adds axes")
     if not (is_below_infinity(x) and is_below_infinity(bias)):
         return no("the mask may have infinity, which makes NaN of a row")
@@ -157,22 +157,24 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     return is_finite(opened) and opens_each_row(mask)
 
 
-def is_below_infinity(value: ir.Value, reach: int = REACH) -> bool:
-    """Whether no number of scores, or of a mask, is infinity or NaN, but for an overflow of the scores."""
-    array, node = array_of(value), value.producer()
+def is_below_infinity(value: ir.Value, largest: float = math.inf, reach: int = REACH) -> bool:
+    """Whether no number of scores, or of a mask, is infinity or NaN, or above *largest*, but for an overflow of the scores."""
+    tensor, node = source_of_numbers(value), value.producer()
+    array = array_of(value) if tensor is None or tensor.size > MOST_READ else tensor.numpy()
     if array is not None:
-        return bool((array < math.inf).all())
-    if is_finite(value) or is_of_numbers(value):
+        return bool(((array <= largest) & (array < math.inf)).all())
+    if is_of_numbers(value):
         return True
     if node is None or not reach:
         return False
     if is_of(node, "Where"):
-        return all(is_below_infinity(part, reach - 1) for part in node.inputs[1:])
+        return all(is_below_infinity(part, largest, reach - 1) for part in node.inputs[1:])
     if is_of(node, "Add"):
-        return all(is_below_infinity(part, reach - 1) for part in node.inputs)
-    if is_of(node, *MOVING):
-        return is_below_infinity(node.inputs[0], reach - 1)
-    return False
+        return all(is_below_infinity(part, largest, reach - 1) for part in node.inputs)
+    if is_of(node, "Cast") and value.dtype.is_floating_point():
+        is_bool = node.inputs[0].dtype is ir.DataType.BOOL
+        return is_bool or is_below_infinity(node.inputs[0], min(largest, float(value.dtype.max)), reach - 1)
+    return is_of(node, *MOVING) and is_below_infinity(node.inputs[0], largest, reach - 1)
 
 
 def opens_each_sum(x: ir.Value, bias: ir.Value) -> bool:
