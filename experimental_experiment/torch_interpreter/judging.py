@@ -68,15 +68,16 @@ def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, dec
         return False
     telling = Telling(environment, inputs, decisions)
     telling.gather([*kept_axes(module), *whole_slices(module)])
-    ranges = {
-        symbol: ValueRanges(max(range_.lower, 2), range_.upper)
-        for symbol, range_ in telling.declared.ranges.items()
-        if range_.is_int
-    }
-    known = Known({**telling.declared.ranges, **ranges})
+    ranges = telling.declared.ranges
+    known = Known({**ranges, **{symbol: from_two(ranges[symbol]) for symbol in telling.names}})
     return not telling.has_equal_sizes and all(
         known.makes_certain(environment, condition) for condition in telling.told
     )
+
+
+def from_two(range_: ValueRanges) -> ValueRanges:
+    """The part of the range of a size that torch takes for possible."""
+    return ValueRanges(2, range_.upper) if range_.lower < 2 <= range_.upper else range_
 
 
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:

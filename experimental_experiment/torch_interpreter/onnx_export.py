@@ -72,7 +72,8 @@ def to_onnx(
         runtime: ``"onnxruntime"`` repairs what onnxruntime's CPU provider computes wrongly or has no kernel for, see
             ``docs/runtime.md``; ``"onnx"`` writes the plain standard, for other runtimes and providers.
         special_values: exact also for NaN in orders and extrema, the mean of no element, the sign of zero (of one operator), int64 beyond
-            2 ** 53, ties of rounding. By default these are what the plain operator makes of them, see ``docs/runtime.md``.
+            2 ** 53, ties of rounding. By default these are what the plain operator makes of them, see ``docs/runtime.md``, and with
+            ``runtime="onnx"`` always: only the rules of the optimizer heed it then.
         weights: the values of a model made on the meta device or under FakeTensorMode, or others than a model has: a
             ``state_dict``, a safetensors file, or a folder of them. They are never all in memory; what a file beside or
             below *filename* holds in the model's dtype is not copied: the model refers to that file.
