@@ -23,6 +23,12 @@ def rows(*sizes: int) -> list[tuple]:
     return [(torch.arange(6.0 * size).reshape(size, 6).cos(),) for size in sizes]
 
 
+def halves_and_thirds(function, x, y):
+    """What a function makes of half of the rows of *x* and a third of those of *y*; their number goes into it."""
+    rows = function(x[: x.shape[0] // 2], y[: y.shape[0] // 3])
+    return rows.sum(0) / rows.shape[0]
+
+
 class TestDims(ExporterTestCase):
     """torch.export refuses each of these for ``Dim("rows")``."""
 
@@ -105,6 +111,31 @@ class TestDims(ExporterTestCase):
         self.assertIn("rows", logs.output[0])
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             to_onnx(chunks, (X,), dynamic_shapes=({0: Dim("rows", min=2)},))
+
+    HALVES = {
+        "a sum": lambda x, y: halves_and_thirds(torch.add, x, y),
+        "a choice": lambda x, y: halves_and_thirds(lambda a, b: torch.where(a > 0, b, 1.0), x, y),
+        "an expansion": lambda x, y: halves_and_thirds(lambda a, b: a.expand(b.shape[0], 6), x, y),
+    }
+
+    def test_computed_sizes_that_are_equal_in_the_example(self):
+        """Eager repeats one row for several: 3 // 2 for 9 // 3. What raises for all other sizes, as a product does, tells nothing."""
+        example = X, X[:6].repeat(2, 1)
+        for promise, function in self.HALVES.items():
+            with self.subTest(promise):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    to_onnx(function, example, dynamic_shapes=({0: "n"}, {0: "m"}))
+                self.assertRegex(logs.output[0], r"\(n//2\) == \(m//3\)|\(m//3\) == \(n//2\)")
+                self.assertEqual(1, logs.output[0].count(" == "))
+                with self.assertRaisesRegex(CaptureError, "Constraints violated"):
+                    to_onnx(function, example, dynamic_shapes=({0: ROWS}, {0: Dim("other")}))
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                lambda x, y: halves_and_thirds(lambda a, b: a.T @ b, x, y),
+                example,
+                others=[(X[:5], X[:6])],
+                dynamic_shapes=({0: ROWS}, {0: Dim("other")}),
+            )
 
     REFUSED = {
         "a branch": (lambda x: x[::2] if x.shape[0] > 4 else x, (X,), ({0: ROWS},)),

@@ -45,6 +45,16 @@ TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 CONVOLUTION = "calc_conv_nd_return_shape"
 """The function of torch that computes the shape of a convolution."""
 
+BROADCASTS = frozenset(
+    os.path.join(TORCH, *path)
+    for path in (
+        ("_prims", "__init__.py", "_broadcast_in_dim_meta"),
+        ("_refs", "__init__.py", "_broadcast_shapes"),
+        ("_subclasses", "fake_impls.py", "infer_size"),
+    )
+)
+"""The functions of torch, behind their files, that ask whether two sizes are equal, and go on where one of them is 1."""
+
 SQUEEZES = tuple(
     overload
     for packet in (torch.ops.aten.squeeze, torch.ops.aten.squeeze_copy)
@@ -73,6 +83,7 @@ class Decision:
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
         is_decomposition: whether the decomposition of an operator asked itself, which is followed node by node.
         asker: the name of the function that asked.
+        is_broadcast: whether that one repeats what has one element.
     """
 
     environment: Any
@@ -85,6 +96,7 @@ class Decision:
     is_gradient: bool = False
     is_decomposition: bool = False
     asker: str = ""
+    is_broadcast: bool = False
 
     @property
     def condition(self) -> sympy.Basic:
@@ -159,6 +171,7 @@ class Decisions:
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
                 is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
+                is_broadcast=os.path.join(frame.f_code.co_filename, frame.f_code.co_name) in BROADCASTS,
             )
             return result
 

@@ -189,6 +189,8 @@ class Telling:
             is_assumed = (decision.is_branch or decision.is_decomposition) and self.is_of_inputs(condition)
             if is_assumed and not decision.is_check:  # where a check does not hold, eager raises
                 self.assume(condition, known, decision.source)
+            if decision.is_broadcast:
+                is_assumed |= self.of_broadcast(condition, known, decision.source)
             if decision.makes_sizes_one:
                 equation = decision.condition.xreplace(self.declared_sizes)
                 if equation != sympy.true:
@@ -200,6 +202,19 @@ class Telling:
                 for part in condition.args if is_any else [condition]:
                     known = known.learn(part)
         return known, before
+
+    def of_broadcast(self, condition: sympy.Basic, known: Known, source: Source | None) -> bool:
+        """Tell that two computed sizes are equal where one of them may be 1: eager repeats what has one element, and raises for others.
+
+        Returns whether it is told. Sizes of inputs that have to be equal have one name in the model.
+        """
+        is_equation = isinstance(condition, sympy.Eq) and not any(side.is_number for side in condition.args)
+        if not is_equation or not self.is_of_inputs(condition) or condition.reversed in self.told:
+            return False
+        if all(known.makes_certain(self.environment, sympy.Ge(side, 2)) for side in condition.args):
+            return False
+        self.assume(condition, known, source)
+        return True
 
     def of_operators(self, kept: list[Assumed], known: Known) -> None:
         """Tell what squeezes and slices assume; where a branch or a check does not hold, the model is not the program's anyway."""
