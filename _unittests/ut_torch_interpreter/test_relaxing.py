@@ -92,6 +92,29 @@ class TestDims(ExporterTestCase):
         others = [(*rows(size)[0], *rows((size + 1) // 2)[0]) for size in (5, 12)]
         self.export_and_compare(halves, (X, X[:4]), others=others, dynamic_shapes=shapes)
 
+    def test_sizes_that_are_derived(self):
+        n = Dim("n", min=2, max=64)
+        for promise, function, derived, sizes in (
+            ("one more", lambda x, y: (x + y[1:])[::2], n + 1, lambda size: size + 1),
+            (
+                "twice",
+                lambda x, y: x[::2].sum(0) + (x + y[: x.shape[0]] + y[::2]).sum(0),
+                2 * n,
+                lambda size: 2 * size,
+            ),
+            (
+                "twice, and nothing asks for it",
+                lambda x, y: (x[::2], y[: y.shape[0] // 2]),
+                2 * n,
+                lambda size: 2 * size,
+            ),
+        ):
+            example, *others = [(torch.randn(size, 6), torch.randn(sizes(size), 6)) for size in (8, 5, 12)]
+            with self.subTest(promise):
+                self.export_and_compare(
+                    function, example, others=others, dynamic_shapes=({0: n}, {0: derived})
+                )
+
     def test_keywords_in_another_order(self):
         class Parts(torch.nn.Module):
             def forward(self, *, x, y):

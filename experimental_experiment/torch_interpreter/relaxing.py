@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
+import sympy
 import torch
 
 from experimental_experiment.logs import logger
@@ -97,9 +99,12 @@ class Relaxed:
             for axis, entry in said.items()
             if is_asked(entry)
         ]
+        plain = {dim_name(entry): size for entry, size in entries if not hasattr(entry, "root")}
         names: dict[Any, str] = {}
         for entry, size in entries:
-            if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:
+            if not isinstance(size, torch.SymInt) or not (
+                size.node.expr.is_Symbol or is_derived(entry, size, plain)
+            ):
                 return False
             name = dim_name(entry)
             if name and names.setdefault(size.node.expr, name) != name:
@@ -117,6 +122,12 @@ class Relaxed:
         better = f"dynamic_shapes={self.shapes.written(arguments, self.sizes)}"
         if better != said:
             error.args = (f"{error}\n  given  {said}\n  try    {better}",)
+
+
+def is_derived(entry: Any, size: torch.SymInt, plain: Mapping[str, Any]) -> bool:
+    """Whether a size is what its Dim derives from another one, ``2 * d`` or ``d + 1``; *plain*: the sizes of the others by name."""
+    root = plain.get(entry.root.__name__) if hasattr(entry, "root") else None
+    return isinstance(root, torch.SymInt) and sympy.expand(entry.fn(root.node.expr) - size.node.expr) == 0
 
 
 def sizes_of(value: Any) -> list:
