@@ -135,6 +135,29 @@ class TestDims(ExporterTestCase):
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             to_onnx(chunks, (X,), dynamic_shapes=({0: Dim("rows", min=2)},))
 
+    BOUNDS = {
+        "n - 5 >= 0": lambda x: x[x.shape[0] - 5 :],
+        "n - 4 >= 0": lambda x: x[: x.shape[0] - 4],
+        r"-\(\(n//3\)\) < 0": lambda x: x[-(x.shape[0] // 3) :],
+        r"\(\(n//2\)\) - 2 >= 0": lambda x: x[: x.shape[0] // 2 - 2],
+    }
+
+    def test_bounds_that_may_be_on_the_other_side(self):
+        """``x[n - 5:]`` is counted from the end for 4 rows; the program has ``5`` rows, and torch.export says so of Dims."""
+        for condition, part in self.BOUNDS.items():
+            function = lambda x, part=part: part(x).sum(0) / part(x).shape[0]
+            with self.subTest(condition):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    to_onnx(function, (X,), dynamic_shapes=({0: "n"},))
+                self.assertRegex(logs.output[0], condition)
+                with self.assertRaisesRegex(CaptureError, "Constraints violated|Expected op|AssertionError"):
+                    to_onnx(function, (X,), dynamic_shapes=({0: ROWS},))
+        least = Dim("n", min=6)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                lambda x: x[x.shape[0] - 5 :][::2], (X,), others=rows(6, 12), dynamic_shapes=({0: least},)
+            )
+
     HALVES = {
         "a sum": lambda x, y: halves_and_thirds(torch.add, x, y),
         "a choice": lambda x, y: halves_and_thirds(lambda a, b: torch.where(a > 0, b, 1.0), x, y),

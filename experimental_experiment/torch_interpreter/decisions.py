@@ -373,6 +373,28 @@ def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
             yield size, sympy.Ge(size.node.expr, least), source_line(node)
 
 
+def computed_bounds(module: torch.fx.GraphModule, of_tables: bool = False) -> Iterator[Assumed]:
+    """The symbolic bounds of slices: they are counted from the end where they are negative, and cut off where they lie beyond it.
+
+    The program has it as in the example; the length says whether what is cut off is asked of each run. *of_tables*: also that a bound lies
+    within an axis of a known size, as the positions of a text do in a table: most models raise where it is too short.
+    """
+    for node in calls_to(module, SLICES):
+        self, dim, *bounds = (*node.args, *(0, None, None)[len(node.args) - 1 :])
+        size, length = self.meta["val"].shape[dim], node.meta["val"].shape[dim]
+        is_cut = isinstance(length, torch.SymInt) and length.node.expr.has(sympy.Min, sympy.Max, Min, Max)
+        for bound in bounds[:2]:
+            value = bound.meta["val"] if isinstance(bound, torch.fx.Node) else None
+            if not isinstance(value, torch.SymInt) or not value.node.has_hint():
+                continue
+            place = value.node.expr
+            end = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+            is_from_end = value.node.hint < 0
+            yield value, sympy.Lt(place, 0) if is_from_end else sympy.Ge(place, 0), source_line(node)
+            if not is_cut and (of_tables or isinstance(size, torch.SymInt)):
+                yield value, sympy.Ge(place, -end) if is_from_end else sympy.Le(place, end), source_line(node)
+
+
 def calls_to(
     module: torch.fx.GraphModule, targets: Iterable[torch._ops.OpOverload]
 ) -> Iterator[torch.fx.Node]:

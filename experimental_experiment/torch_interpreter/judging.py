@@ -22,6 +22,7 @@ from experimental_experiment.torch_interpreter.decisions import (
     Assumed,
     Decision,
     Decisions,
+    computed_bounds,
     constants_of,
     equation_of_remainder,
     is_equation_of_sizes,
@@ -50,7 +51,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
 
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
-    kept = [*kept_axes(module), *whole_slices(module)]
+    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*computed_bounds(module)]
     environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
     if decisions.takes_within:
         logger.warning(WITHIN)
@@ -58,7 +59,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
-    tell(conditions(environment, inputs, kept, decisions))
+    tell(conditions(environment, inputs, kept, bounds, decisions))
 
 
 def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
@@ -67,7 +68,7 @@ def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, dec
     if environment is None or decisions.takes_within or constants_of(environment):
         return False
     telling = Telling(environment, inputs, decisions)
-    telling.gather([*kept_axes(module), *whole_slices(module)])
+    telling.gather([*kept_axes(module), *whole_slices(module)], [*computed_bounds(module, of_tables=True)])
     ranges = telling.declared.ranges
     known = Known({**ranges, **{symbol: from_two(ranges[symbol]) for symbol in telling.names}})
     return not telling.has_equal_sizes and all(
@@ -82,9 +83,10 @@ def from_two(range_: ValueRanges) -> ValueRanges:
 
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
     """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
-    kept = [*kept_axes(module), *whole_slices(module)]
-    if kept:
-        tell(conditions(kept[0][0].node.shape_env, inputs, kept, Decisions()))
+    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*computed_bounds(module)]
+    if kept or bounds:
+        size = [*kept, *bounds][0][0]
+        tell(conditions(size.node.shape_env, inputs, kept, bounds, Decisions()))
 
 
 def tell(assumed: list[str]) -> None:
@@ -137,10 +139,16 @@ def replace_constants(environment: Any) -> None:
         environment._set_replacement(symbol, number, "kept at its size in the example")
 
 
-def conditions(environment: Any, inputs: list[Input], kept: list[Assumed], decisions: Decisions) -> list[str]:
+def conditions(
+    environment: Any,
+    inputs: list[Input],
+    kept: list[Assumed],
+    bounds: list[Assumed],
+    decisions: Decisions,
+) -> list[str]:
     """What the model assumes of the sizes of its inputs, with the lines that do."""
     telling = Telling(environment, inputs, decisions)
-    telling.gather(kept)
+    telling.gather(kept, bounds)
     return telling.lines()
 
 
@@ -174,10 +182,11 @@ class Telling:
         self.told: list[sympy.Basic] = []
         self.has_equal_sizes = False
 
-    def gather(self, kept: list[Assumed]) -> None:
-        """Tell all of it; *kept*: what squeezes and slices assume."""
+    def gather(self, kept: list[Assumed], bounds: list[Assumed]) -> None:
+        """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do whose bounds are computed."""
         known, before = self.of_decisions()
         self.of_operators(kept, known)
+        self.of_bounds(bounds, before)
         self.of_guards(before)
 
     def of_decisions(self) -> tuple[Known, dict[sympy.Basic, Known]]:
@@ -221,6 +230,14 @@ class Telling:
         for _, condition, source in kept:
             condition = self.settled(condition)
             if condition.free_symbols:
+                self.assume(condition, known, source)
+
+    def of_bounds(self, bounds: list[Assumed], before: dict[sympy.Basic, Known]) -> None:
+        """Tell what slices with computed bounds assume, by what is known before they ask: what asks their lengths afterwards knows no others."""
+        for _, condition, source in bounds:
+            known = before.get(condition, before.get(sympy.Not(condition), self.declared))
+            condition = self.settled(condition)
+            if self.is_of_inputs(condition):
                 self.assume(condition, known, source)
 
     def of_guards(self, before: dict[sympy.Basic, Known]) -> None:
