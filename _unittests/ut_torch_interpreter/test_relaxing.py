@@ -115,6 +115,38 @@ class TestDims(ExporterTestCase):
                     function, example, others=others, dynamic_shapes=({0: n}, {0: derived})
                 )
 
+    def test_bounds_that_are_declared(self):
+        """The second capture knows them, and so does what judges any other."""
+        longest = Dim("n", max=20)
+        short = lambda x: x[::2] if x.shape[0] <= 20 else x
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(short, (X,), others=rows(5, 20), dynamic_shapes=({0: longest},))
+            to_onnx(
+                lambda x: x * 2 if x.shape[0] < 20 else x, (X,), dynamic_shapes=({0: Dim.DYNAMIC(max=9)},)
+            )
+        for others in ({0: Dim("n", max=21)}, {0: ROWS}):
+            with self.assertRaisesRegex(CaptureError, "Constraints violated"):
+                to_onnx(short, (X,), dynamic_shapes=(others,))
+
+    def test_numbers_beside_sizes(self):
+        """A number may be 0 or 1, unlike the sizes that torch.export takes for possible."""
+
+        class Scaled(torch.nn.Module):
+            def forward(self, x, number: int):
+                return x[::2] * 2 if number >= 2 else x
+
+        shapes = ({0: ROWS}, Dim.DYNAMIC)
+        with self.assertRaisesRegex(CaptureError, "Constraints violated"):
+            to_onnx(Scaled(), (X, 5), dynamic_shapes=shapes)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(Scaled(), (X, 5), dynamic_shapes=({0: ROWS}, Dim("number", min=2)))
+
+    def test_a_size_that_torch_may_choose(self):
+        sums = lambda x, y: (x[::2], y + torch.ones(8, 6))
+        model = to_onnx(sums, (X, X), dynamic_shapes=({0: ROWS}, {0: Dim.AUTO}))
+        sizes = [value.type.tensor_type.shape.dim[0] for value in model.graph.input]
+        self.assertEqual(["rows", 8], [size.dim_param or size.dim_value for size in sizes])
+
     def test_keywords_in_another_order(self):
         class Parts(torch.nn.Module):
             def forward(self, *, x, y):

@@ -115,7 +115,7 @@ def capture(
             if general is None:
                 raise
             exported, decisions = general.exported, general.decisions
-    program = described(exported, args, kwargs, shapes.names, shapes.minima)
+    program = described(exported, args, kwargs, shapes.names, shapes.bounds)
     if not isinstance(exported, Program):
         program.autocast = surrounding_autocast(program)
         program.assigned = [name for name, (first, last) in assigned.items() if last is not first]

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.messages import advice
 from experimental_experiment.torch_interpreter.patches.inputs import known_containers
+from experimental_experiment.torch_interpreter.signature import Bounds
 
 UNUSUAL = 5
 """A size that models seldom ask for, as they do for 2 and 3."""
@@ -30,14 +31,14 @@ class DynamicShapes:
     Attributes:
         shapes: for torch.export, in exactly the structure that it asks for; None when nothing was said.
         names: the user's names of dimensions, {axis: name} for each leaf of (args, kwargs); {None: name} for a number.
-        minima: the smallest size that the user declared, {axis: size} for each leaf.
+        bounds: the smallest and the largest size that the user declared, {axis: (size, size)} for each leaf.
         has_small_sizes: whether a dimension called dynamic has size 0 or 1 in the example.
         said: the entries of the user, {axis: entry} for each leaf.
     """
 
     shapes: Any = None
     names: list[dict[int | None, str]] = dataclasses.field(default_factory=list)
-    minima: list[dict[int | None, int]] = dataclasses.field(default_factory=list)
+    bounds: list[dict[int | None, Bounds]] = dataclasses.field(default_factory=list)
     has_small_sizes: bool = False
     said: list[dict[int | None, Any]] = dataclasses.field(default_factory=list)
 
@@ -45,8 +46,8 @@ class DynamicShapes:
         """Note what is said about one leaf, *value*: the entry of each axis, or of None for a number."""
         self.said.append({axis: entry for axis, entry in sizes.items() if entry is not None})
         self.names.append({axis: dim_name(entry) for axis, entry in sizes.items() if dim_name(entry)})
-        declared = {axis: getattr(entry, "min", None) for axis, entry in sizes.items()}
-        self.minima.append({axis: int(size) for axis, size in declared.items() if size is not None})
+        declared = {axis: declared_bounds(entry) for axis, entry in sizes.items()}
+        self.bounds.append({axis: bounds for axis, bounds in declared.items() if bounds != (None, None)})
         if isinstance(value, torch.Tensor):
             self.has_small_sizes |= any(
                 value.shape[axis] in (0, 1) for axis, entry in sizes.items() if is_asked(entry)
@@ -501,6 +502,17 @@ def dim_name(entry: Any) -> str:
     if isinstance(entry, torch.export.Dim):
         return entry.__name__
     return ""
+
+
+def declared_bounds(entry: Any) -> Bounds:
+    """The ``min`` and the ``max`` of an entry, None where it has none or no number."""
+    least, largest = (getattr(entry, name, None) for name in ("min", "max"))
+    return number_or_none(least), number_or_none(largest)
+
+
+def number_or_none(bound: Any) -> int | None:
+    """The number that a bound is, of sympy for a derived Dim; None for infinity, and for none."""
+    return int(bound) if isinstance(bound, int) or getattr(bound, "is_Integer", False) else None
 
 
 def without_name(entry: Any) -> Any:

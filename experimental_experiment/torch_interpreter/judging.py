@@ -65,12 +65,13 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
 def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
     """Whether what a program assumes is proven for all sizes of its inputs from 2 on: it is the program of them all."""
     environment = environment_of(inputs)
-    if environment is None or decisions.takes_within or constants_of(environment):
+    if environment is None or decisions.takes_within:
         return False
     telling = Telling(environment, inputs, decisions)
     telling.gather([*kept_axes(module), *whole_slices(module)], [*computed_bounds(module, of_tables=True)])
     ranges = telling.declared.ranges
-    known = Known({**ranges, **{symbol: from_two(ranges[symbol]) for symbol in telling.names}})
+    sizes = {size.node.expr for _, axis, size in symbolic_sizes(inputs) if axis is not None}
+    known = Known({**ranges, **{symbol: from_two(ranges[symbol]) for symbol in sizes & ranges.keys()}})
     return not telling.has_equal_sizes and all(
         known.makes_certain(environment, condition) for condition in telling.told
     )
@@ -337,10 +338,15 @@ def declared_ranges(
 
     torch takes sizes for at least 2; only the user's own minimum is one.
     """
-    minima: dict[sympy.Symbol, int] = {}
+    declared: dict[sympy.Symbol, tuple[Any, Any]] = {}
     for entry, axis, size in symbolic_sizes(inputs):
         symbol = size.node.expr
-        minima[symbol] = max(minima.get(symbol, 1), entry.minima.get(axis, 1))
+        lower, upper = declared.get(symbol, (-int_oo if axis is None else 1, int_oo))
+        least, largest = entry.bounds.get(axis, (None, None))
+        declared[symbol] = (
+            lower if least is None else max(lower, least),
+            upper if largest is None else min(upper, largest),
+        )
     ranges: dict[sympy.Symbol, ValueRanges] = {}
     for decision in asked:
         for symbol, range_ in decision.ranges.items():
@@ -348,9 +354,18 @@ def declared_ranges(
                 ranges.setdefault(symbol, range_)
     ranges = {**environment.var_to_range, **ranges}
     return {
-        symbol: ValueRanges(minima.get(symbol, 1), range_.upper) if range_.lower == 2 else range_
+        symbol: narrowed(range_, *declared.get(symbol, (1 if range_.lower == 2 else -int_oo, int_oo)))
         for symbol, range_ in ranges.items()
     }
+
+
+def narrowed(range_: ValueRanges, lower: Any, upper: Any) -> ValueRanges:
+    """A range between what is declared; from *lower* on where torch only takes a size for at least 2."""
+    if not range_.is_int:
+        return range_
+    lower = lower if range_.lower == 2 else max(range_.lower, lower)
+    upper = min(range_.upper, upper)
+    return ValueRanges(lower, upper) if lower <= upper else range_
 
 
 def place(entry: Input, axis: int | None) -> str:

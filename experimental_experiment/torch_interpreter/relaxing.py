@@ -16,7 +16,7 @@ import sympy
 import torch
 
 from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.decisions import Decisions
+from experimental_experiment.torch_interpreter.decisions import Decisions, constants_of
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, dim_name, is_asked
 from experimental_experiment.torch_interpreter.errors import CaptureError
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
@@ -75,7 +75,7 @@ class Relaxed:
             exported = plain.capture(module, args, kwargs, shapes.relaxed(), shapes, decisions)
         except CaptureError:
             return None
-        program = described(exported, args, kwargs, shapes.names, shapes.minima)
+        program = described(exported, args, kwargs, shapes.names, shapes.bounds)
         places = range(len(program.given))
         if not isinstance(exported, Program):
             places = in_order_of_placeholders(exported, args, kwargs, list(places))
@@ -99,12 +99,14 @@ class Relaxed:
             for axis, entry in said.items()
             if is_asked(entry)
         ]
+        environment = environment_of(self.described.given)
+        kept = {} if environment is None else constants_of(environment)
         plain = {dim_name(entry): size for entry, size in entries if not hasattr(entry, "root")}
         names: dict[Any, str] = {}
         for entry, size in entries:
-            if not isinstance(size, torch.SymInt) or not (
-                size.node.expr.is_Symbol or is_derived(entry, size, plain)
-            ):
+            if not isinstance(size, torch.SymInt) or size.node.expr in kept:
+                return False
+            if not size.node.expr.is_Symbol and not is_derived(entry, size, plain):
                 return False
             name = dim_name(entry)
             if name and names.setdefault(size.node.expr, name) != name:

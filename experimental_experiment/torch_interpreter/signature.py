@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from experimental_experiment.torch_interpreter.sizes import Dimensions
 
 
+Bounds = tuple[int | None, int | None]
+"""The smallest and the largest size, None where nothing is said."""
+
+
 @dataclasses.dataclass
 class Input:
     """One placeholder of the program.
@@ -34,7 +38,7 @@ class Input:
         constant: the Python value of an argument that the capture made static.
         is_constant: whether it is such an argument.
         dims: what the user called the dimensions: {axis: name}; for a number {None: name}.
-        minima: the smallest sizes that the user declared: {axis: size}.
+        bounds: the smallest and the largest size that the user declared: {axis: (size, size)}, None for none; for a number {None: ...}.
     """
 
     node: torch.fx.Node
@@ -44,7 +48,7 @@ class Input:
     constant: Any = None
     is_constant: bool = False
     dims: dict[int | None, str] = dataclasses.field(default_factory=dict)
-    minima: dict[int | None, int] = dataclasses.field(default_factory=dict)
+    bounds: dict[int | None, Bounds] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -77,21 +81,21 @@ class Program:
 def program_of(
     exported: torch.export.ExportedProgram,
     dims: list[dict[int | None, str]] | None = None,
-    minima: list[dict[int | None, int]] | None = None,
+    bounds: list[dict[int | None, Bounds]] | None = None,
 ) -> Program:
     """Describe an ExportedProgram.
 
-    *dims*, *minima*: the user's names of dimensions and smallest sizes for each leaf of the arguments, in order.
+    *dims*, *bounds*: the user's names of dimensions and what is declared of their sizes, for each leaf of the arguments, in order.
     """
     tensors = {**exported.constants, **exported.state_dict}
     placeholders = exported.graph.find_nodes(op="placeholder")
     inputs = []
-    names, smallest = iter(dims or []), iter(minima or [])
+    names, declared = iter(dims or []), iter(bounds or [])
     for node, spec in zip(placeholders, exported.graph_signature.input_specs):
         if spec.kind == InputKind.USER_INPUT:
             value = spec.arg.value if isinstance(spec.arg, ConstantArgument) else node.meta.get("val")
             entry = user_input(node, readable(str(node.target)), value)
-            entry.dims, entry.minima = next(names, {}), next(smallest, {})
+            entry.dims, entry.bounds = next(names, {}), next(declared, {})
         elif spec.kind == InputKind.TOKEN:
             entry = Input(node, spec.arg.name, torch.empty(0))
         else:
@@ -107,14 +111,14 @@ def described(
     args: tuple,
     kwargs: dict[str, Any],
     dims: list[dict[int | None, str]],
-    minima: list[dict[int | None, int]],
+    bounds: list[dict[int | None, Bounds]],
 ) -> Program:
     """What a capture of a call gave, with what its user says of the leaves of ``(args, kwargs)``, see `program_of`."""
     if not isinstance(exported, Program):
-        names, smallest = (in_order_of_placeholders(exported, args, kwargs, said) for said in (dims, minima))
-        return program_of(exported, names, smallest)
-    for entry, names, smallest in zip(exported.given, dims, minima):
-        entry.dims, entry.minima = names, smallest
+        names, declared = (in_order_of_placeholders(exported, args, kwargs, said) for said in (dims, bounds))
+        return program_of(exported, names, declared)
+    for entry, names, declared in zip(exported.given, dims, bounds):
+        entry.dims, entry.bounds = names, declared
     return exported
 
 
