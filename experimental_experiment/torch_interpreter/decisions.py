@@ -37,6 +37,7 @@ from experimental_experiment.torch_interpreter.frames import (
 from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
@@ -373,26 +374,48 @@ def whole_slices(module: torch.fx.GraphModule) -> Iterator[Assumed]:
             yield size, sympy.Ge(size.node.expr, least), source_line(node)
 
 
-def computed_bounds(module: torch.fx.GraphModule, of_tables: bool = False) -> Iterator[Assumed]:
-    """The symbolic bounds of slices: they are counted from the end where they are negative, and cut off where they lie beyond it.
+def bounds_of_slices(module: torch.fx.GraphModule, all_of_them: bool = False) -> Iterator[Assumed]:
+    """What slices with symbolic bounds have as in the example.
 
-    The program has it as in the example; the length says whether what is cut off is asked of each run. *of_tables*: also that a bound lies
-    within an axis of a known size, as the positions of a text do in a table: most models raise where it is too short.
+    A bound is counted from the end where it is negative; it lies within the axis, and the first one before the last: the length is a
+    difference then, and none where what lies beyond is asked of each run. *all_of_them*: also what slices with numbers have, as ``x[3:]`` three
+    rows or more, and that a bound lies within an axis of a known size, as the positions of a text do in a table: others are empty, or
+    most models raise.
     """
     for node in calls_to(module, SLICES):
-        self, dim, *bounds = (*node.args, *(0, None, None)[len(node.args) - 1 :])
+        self, dim, *given = (*node.args, *(0, None, None)[len(node.args) - 1 :])
+        start, end = (bound.meta["val"] if isinstance(bound, torch.fx.Node) else bound for bound in given[:2])
         size, length = self.meta["val"].shape[dim], node.meta["val"].shape[dim]
-        is_cut = isinstance(length, torch.SymInt) and length.node.expr.has(sympy.Min, sympy.Max, Min, Max)
-        for bound in bounds[:2]:
-            value = bound.meta["val"] if isinstance(bound, torch.fx.Node) else None
-            if not isinstance(value, torch.SymInt) or not value.node.has_hint():
-                continue
-            place = value.node.expr
-            end = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-            is_from_end = value.node.hint < 0
-            yield value, sympy.Lt(place, 0) if is_from_end else sympy.Ge(place, 0), source_line(node)
-            if not is_cut and (of_tables or isinstance(size, torch.SymInt)):
-                yield value, sympy.Ge(place, -end) if is_from_end else sympy.Le(place, end), source_line(node)
+        symbolic = [value for value in (start, end, size) if isinstance(value, torch.SymInt)]
+        bounds = [value for value in symbolic if value is not size]
+        is_asked = bool(bounds) or (all_of_them and isinstance(length, torch.SymInt))
+        if not is_asked or not all(value.node.has_hint() for value in symbolic):
+            continue
+        source = source_line(node)
+        for bound in bounds:
+            sign = sympy.Lt if bound.node.hint < 0 else sympy.Ge
+            yield bound, sign(bound.node.expr, 0), source
+        if isinstance(length, torch.SymInt) and length.node.expr.has(sympy.Min, sympy.Max, Min, Max):
+            continue
+        elements = sympy.sympify(expression_of(size))
+        first, last = place_of(start, size, sympy.S.Zero), place_of(end, size, elements)
+        if symbolic:
+            yield symbolic[0], sympy.Ge(first, 0), source
+            yield symbolic[0], sympy.Ge(last, first), source
+            if all_of_them or isinstance(size, torch.SymInt):
+                yield symbolic[0], sympy.Le(last, elements), source
+
+
+def place_of(bound: int | torch.SymInt | None, size: int | torch.SymInt, other: sympy.Basic) -> sympy.Basic:
+    """The element that a bound of a slice means in the example, *other* where there is none or it lies beyond the axis."""
+    if bound is None:
+        return other
+    in_example, elements = (
+        value.node.hint if isinstance(value, torch.SymInt) else value for value in (bound, size)
+    )
+    if not -elements <= in_example <= elements:
+        return other
+    return sympy.sympify(expression_of(bound)) + (expression_of(size) if in_example < 0 else 0)
 
 
 def calls_to(

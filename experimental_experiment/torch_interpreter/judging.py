@@ -22,7 +22,7 @@ from experimental_experiment.torch_interpreter.decisions import (
     Assumed,
     Decision,
     Decisions,
-    computed_bounds,
+    bounds_of_slices,
     constants_of,
     equation_of_remainder,
     is_equation_of_sizes,
@@ -51,7 +51,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
 
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
-    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*computed_bounds(module)]
+    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
     environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
     if decisions.takes_within:
         logger.warning(WITHIN)
@@ -68,7 +68,7 @@ def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, dec
     if environment is None or decisions.takes_within:
         return False
     telling = Telling(environment, inputs, decisions)
-    telling.gather([*kept_axes(module), *whole_slices(module)], [*computed_bounds(module, of_tables=True)])
+    telling.gather([*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module, all_of_them=True)])
     ranges = telling.declared.ranges
     sizes = {size.node.expr for _, axis, size in symbolic_sizes(inputs) if axis is not None}
     known = Known({**ranges, **{symbol: from_two(ranges[symbol]) for symbol in sizes & ranges.keys()}})
@@ -84,7 +84,7 @@ def from_two(range_: ValueRanges) -> ValueRanges:
 
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
     """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
-    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*computed_bounds(module)]
+    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
     if kept or bounds:
         size = [*kept, *bounds][0][0]
         tell(conditions(size.node.shape_env, inputs, kept, bounds, Decisions()))
@@ -184,7 +184,7 @@ class Telling:
         self.has_equal_sizes = False
 
     def gather(self, kept: list[Assumed], bounds: list[Assumed]) -> None:
-        """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do whose bounds are computed."""
+        """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do, of their bounds."""
         known, before = self.of_decisions()
         self.of_operators(kept, known)
         self.of_bounds(bounds, before)
@@ -234,8 +234,11 @@ class Telling:
                 self.assume(condition, known, source)
 
     def of_bounds(self, bounds: list[Assumed], before: dict[sympy.Basic, Known]) -> None:
-        """Tell what slices with computed bounds assume, by what is known before they ask: what asks their lengths afterwards knows no others."""
-        for _, condition, source in bounds:
+        """Tell what slices assume of their bounds, by what is known before they ask: what asks their lengths afterwards knows no others."""
+        lines: dict[sympy.Basic, Source | None] = {}
+        for _, condition, source in bounds:  # each layer has the same ones
+            lines.setdefault(condition, source)
+        for condition, source in lines.items():
             known = before.get(condition, before.get(sympy.Not(condition), self.declared))
             condition = self.settled(condition)
             if self.is_of_inputs(condition):
