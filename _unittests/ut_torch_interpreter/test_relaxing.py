@@ -194,6 +194,18 @@ class TestDims(ExporterTestCase):
                 dynamic_shapes=({0: least},),
             )
 
+    def test_bounds_that_lie_beyond(self):
+        """No row of 8, two of 4: asked of each run, but not in a program that torch.export has captured by itself."""
+
+        class Part(torch.nn.Module):
+            def forward(self, x):
+                return x[: 6 - 2 * x.shape[0]] * 2
+
+        program = torch.export.export(Part(), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(program)
+        self.assertRegex(logs.output[0], r"6 - 2\*x.shape\[0\] < -x.shape\[0\]")
+
     HALVES = {
         "a sum": lambda x, y: halves_and_thirds(torch.add, x, y),
         "a choice": lambda x, y: halves_and_thirds(lambda a, b: torch.where(a > 0, b, 1.0), x, y),

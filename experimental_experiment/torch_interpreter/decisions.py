@@ -398,7 +398,12 @@ def bounds_of_slices(module: torch.fx.GraphModule, all_of_them: bool = False) ->
         if isinstance(length, torch.SymInt) and length.node.expr.has(sympy.Min, sympy.Max, Min, Max):
             continue
         elements = sympy.sympify(expression_of(size))
-        first, last = place_of(start, size, sympy.S.Zero), place_of(end, size, elements)
+        for bound in bounds:
+            if abs(bound.node.hint) > hint_of(size):  # cut off in the example
+                beyond = sympy.Lt(bound.node.expr, -elements), sympy.Gt(bound.node.expr, elements)
+                yield bound, beyond[bound.node.hint > 0], source
+        first = sympy.S.Zero if start is None else place_of(start, size)
+        last = elements if end is None else place_of(end, size)
         if symbolic:
             yield symbolic[0], sympy.Ge(first, 0), source
             yield symbolic[0], sympy.Ge(last, first), source
@@ -406,16 +411,19 @@ def bounds_of_slices(module: torch.fx.GraphModule, all_of_them: bool = False) ->
                 yield symbolic[0], sympy.Le(last, elements), source
 
 
-def place_of(bound: int | torch.SymInt | None, size: int | torch.SymInt, other: sympy.Basic) -> sympy.Basic:
-    """The element that a bound of a slice means in the example, *other* where there is none or it lies beyond the axis."""
-    if bound is None:
-        return other
-    in_example, elements = (
-        value.node.hint if isinstance(value, torch.SymInt) else value for value in (bound, size)
-    )
-    if not -elements <= in_example <= elements:
-        return other
+def place_of(bound: int | torch.SymInt, size: int | torch.SymInt) -> sympy.Basic:
+    """The element that a bound of a slice means in the example: the first or the one behind the last where it lies beyond the axis."""
+    in_example, elements = hint_of(bound), hint_of(size)
+    if in_example < -elements:
+        return sympy.S.Zero
+    if in_example > elements:
+        return sympy.sympify(expression_of(size))
     return sympy.sympify(expression_of(bound)) + (expression_of(size) if in_example < 0 else 0)
+
+
+def hint_of(size: int | torch.SymInt) -> int:
+    """A size, or a bound, in the example."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
 def calls_to(
