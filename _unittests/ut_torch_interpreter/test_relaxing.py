@@ -23,6 +23,14 @@ def rows(*sizes: int) -> list[tuple]:
     return [(torch.arange(6.0 * size).reshape(size, 6).cos(),) for size in sizes]
 
 
+def in_windows(x):
+    """Windows of four rows, the last one filled up."""
+    size = x.shape[0]
+    padding = (4 - size % 4) % 4
+    windows = F.pad(x, (0, 0, 0, padding)).view((size + padding) // 4, 4, 6)
+    return (windows - windows.amax(1, keepdim=True)).reshape(size + padding, 6)[:size] * 2
+
+
 def halves_and_thirds(function, x, y):
     """What a function makes of half of the rows of *x* and a third of those of *y*; their number goes into it."""
     rows = function(x[: x.shape[0] // 2], y[: y.shape[0] // 3])
@@ -40,6 +48,7 @@ class TestDims(ExporterTestCase):
         "differences": lambda x: x[1:] - x[:-1],
         "even rows": lambda x: x[: x.shape[0] // 2 * 2].view(-1, 2, 6),
         "padded to multiples": lambda x: F.pad(x, (0, 0, 0, -x.shape[0] % 4)).view(-1, 4, 6),
+        "padded to multiples and cut again": in_windows,
         "a median": lambda x: x.sort(0)[0][(x.shape[0] - 1) // 2],
         "parts": lambda x: x.split([x.shape[0] // 2, x.shape[0] - x.shape[0] // 2])[1],
         "a spectrum": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=0) * 2, n=x.shape[0], dim=0),

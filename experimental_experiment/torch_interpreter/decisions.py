@@ -40,6 +40,9 @@ from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.torch_versions import source_name
 
+DYNAMO = os.path.join(TORCH, "_dynamo", "symbolic_convert.py")
+"""What runs the byte code of a model, of the bodies of branches and loops too."""
+
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 """``torch.func.grad``, ``jvp``, ... in Python."""
 
@@ -55,6 +58,9 @@ BROADCASTS = frozenset(
     )
 )
 """The functions of torch, behind their files, that ask whether two sizes are equal, and go on where one of them is 1."""
+
+CONTIGUITY = os.path.join(TORCH, "_prims_common", "__init__.py", "check_contiguous_sizes_strides")
+"""The function of torch, behind its file, that compares strides with sizes."""
 
 SQUEEZES = tuple(
     overload
@@ -85,6 +91,8 @@ class Decision:
         is_decomposition: whether the decomposition of an operator asked itself, which is followed node by node.
         asker: the name of the function that asked.
         is_broadcast: whether that one repeats what has one element.
+        is_layout: whether that one asks how memory is laid out, which changes no number. What TorchDynamo asks is none: its program
+            is traced again, and what is known since leaves out a slice that cuts nothing in the example.
     """
 
     environment: Any
@@ -98,6 +106,7 @@ class Decision:
     is_decomposition: bool = False
     asker: str = ""
     is_broadcast: bool = False
+    is_layout: bool = False
 
     @property
     def condition(self) -> sympy.Basic:
@@ -161,6 +170,7 @@ class Decisions:
             ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
             result = evaluate(environment, expression, *args, **kwargs)
             source, is_branch = line_around(frame)
+            asker = os.path.join(frame.f_code.co_filename, frame.f_code.co_name)
             self.found[key] = Decision(
                 environment,
                 expression,
@@ -172,7 +182,8 @@ class Decisions:
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
                 is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
-                is_broadcast=os.path.join(frame.f_code.co_filename, frame.f_code.co_name) in BROADCASTS,
+                is_broadcast=asker in BROADCASTS,
+                is_layout=asker == CONTIGUITY and not is_called_by(frame, DYNAMO),
             )
             return result
 

@@ -245,9 +245,13 @@ class Telling:
                 self.assume(condition, known, source)
 
     def of_guards(self, before: dict[sympy.Basic, Known]) -> None:
-        """Tell the equations of sizes among the guards, those of remainders where a check asks for the same left out: eager raises."""
+        """Tell the equations of sizes among the guards, those of remainders that only layouts of memory ask for left out.
+
+        Left out too are those that a check asks for: eager raises.
+        """
+        asked = [item for item in self.asked if not item.is_layout]
         remainders, checked = (
-            {equation_of_remainder(item.condition) for item in self.asked if item.is_check is is_check}
+            {equation_of_remainder(item.condition) for item in asked if item.is_check is is_check}
             for is_check in (False, True)
         )
         for guard in self.environment.guards:
