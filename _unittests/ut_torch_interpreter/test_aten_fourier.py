@@ -134,6 +134,17 @@ class TestFourier(ExporterTestCase):
             dynamic_shapes=({1: "frequencies"}, {0: "size"}),
         )
 
+    def test_a_real_spectrum_of_a_dynamic_size(self):
+        def forward(x, spectrum):
+            size = x.shape[0]
+            return [function(spectrum, n=size) for function in (torch.fft.irfft, torch.fft.hfft)]
+
+        spectrum = torch.randn(2, 5)
+        others = [(torch.randn(size), spectrum) for size in (5, 9, 10, 13)]
+        self.export_and_compare(
+            forward, (torch.randn(8), spectrum), others=others, dynamic_shapes=({0: "n"}, None)
+        )
+
     def test_a_spectrum_of_half_the_size_is_neither_cut_nor_continued(self):
         """Nothing is computed with sizes but the size that the user asks for."""
 

@@ -281,9 +281,9 @@ def complex_to_real(op, x, axis, n, inverse, power=0) -> ir.Value:
         weight = np.where((index == 0) | (2 * index == n), 1, 2).reshape(-1, 1, 1, 1)
         matrix = weight * rotations(n, half, n, inverse, power)[:, : x.shape[-1], :, :1]
         return by_matrix(op, x, axis, matrix)
-    x = resized(op, x, axis, half)
     if x.shape[-1] == 1:  # DFT knows halves of complex signals alone
         x = padded_along(op, x, [rank(x) - 1], [0], [1])
+    x = resized(op, x, axis, half)
     x = x if inverse else conj(op, x)
     x = dft(op, x, None if even else n, axis, inverse=1, onesided=1)
     return scaled_by_size(op, op.Squeeze(x, [rank(x) - 1]), n, power + 1)
