@@ -205,6 +205,16 @@ class TestQuantizeWeights(unittest.TestCase):
                 for wanted, got in zip(expected, run(quantized, x), strict=True):
                     np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
+    def test_a_bias_behind_the_product_of_a_vector(self):
+        """The product is known to be a row too, and is not its own bias."""
+        x, weight, bias = drawn(70, seed=1), drawn(70, 48), drawn(48, seed=2)
+        for nodes in ("y = Add(p, B)", "y = Add(B, p)"):
+            text = f"agraph (float[70] x) => (float[48] y) <float[48] p> {{ p = MatMul(x, W) {nodes} }}"
+            with self.subTest(nodes):
+                expected = x @ rounded(np.ascontiguousarray(weight.T)).T + bias
+                found = self.assert_quantized(built(text, W=weight, B=bias), [x], expected)
+                self.assertEqual(found["com.microsoft"], ["MatMulNBits"])
+
     def test_fused_products(self):
         text = "agraph (float[2,70] x) => (float[2,48] y) { y = com.microsoft.FusedMatMul<transB=1>(x, W) }"
         model = onnx.parser.parse_model(

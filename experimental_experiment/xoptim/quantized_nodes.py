@@ -121,7 +121,8 @@ def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader
         last = node
         total = only_reader(node.outputs[0], "Add") if added is None else None
         if total is not None and total.graph is node.graph:
-            added = next((value for value in total.inputs if is_row(value, count)), None)
+            others = [value for value in total.inputs if value is not node.outputs[0]]
+            added = next((value for value in others if is_row(value, count)), None)
             is_bias, last = added is not None, total if added is not None else node
         value = place.before(
             last,
