@@ -101,6 +101,24 @@ class SizeBetweenCalls(torch.nn.Module):
         return self.positions(doubled, cache), zeros
 
 
+class ReLU(torch.nn.Module):
+    """A module with the name of one of torch, and the nodes of another one."""
+
+    def forward(self, x):
+        return x.sigmoid()
+
+
+class Packages(torch.nn.Module):
+    """Modules of two packages: one name for different nodes, two names for equal ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.ModuleList([torch.nn.ReLU(), ReLU(), torch.nn.Sigmoid()])
+
+    def forward(self, x):
+        return [part(x) for part in self.parts]
+
+
 ARGS = (torch.randn(2, 3),)
 SHAPES = ({0: "batch"},)
 
@@ -117,6 +135,12 @@ class TestFunctions(ExporterTestCase):
         self.assertEqual(names, ["Block", "Block_1", "Linear", "Splits"])
         self.assertEqual([node.op_type for node in model.graph.node].count("Block"), 4)
         self.assertEqual({f.domain for f in model.functions if f.name == "Linear"}, {"torch"})
+
+    def test_equal_modules_of_two_packages_have_a_function_each(self):
+        model = self.export_and_compare(Packages(), ARGS, modules_as_functions=True)
+        here = ReLU.__module__.split(".")[0]
+        expected = [("torch", "ReLU"), (here, "ReLU"), ("torch", "Sigmoid")]
+        self.assertEqual([(node.domain, node.op_type) for node in model.graph.node], expected)
 
     def test_weights_are_inputs_and_constants_stay_inside(self):
         model = self.export(modules_as_functions=True)

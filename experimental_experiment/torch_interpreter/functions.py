@@ -49,7 +49,7 @@ class Cutter:
         self.model = model
         self.context = context
         self.chosen = chosen
-        self.shared: dict[str, ir.Function] = {}
+        self.shared: dict[tuple[str, str], ir.Function] = {}
 
     def cut(self, nodes: Sequence[ir.Node], depth: int) -> list[ir.Node]:
         """Nodes with the calls of modules at *depth* and deeper made functions; one that calls nothing stays."""
@@ -79,11 +79,12 @@ class Cutter:
         for old, new in zip(outputs, caller.outputs):
             self.reconnect(old, new, inside)
         graph.remove(nodes, safe=False)
-        if text not in self.shared:
-            self.shared[text] = self.function(name, domain, nodes, inputs, constants, outputs)
+        key = domain, text  # equal modules of another package have a function of its domain
+        if key not in self.shared:
+            self.shared[key] = self.function(name, domain, nodes, inputs, constants, outputs)
         else:
             forget_inputs(nodes)
-        caller.op_type = self.shared[text].name
+        caller.op_type = self.shared[key].name
         return caller
 
     def reconnect(self, old: ir.Value, new: ir.Value, inside: set[ir.Node]) -> None:
