@@ -144,6 +144,18 @@ class TestGenerator(unittest.TestCase):
                 every = sorted({int(token) for token in free[:, 0]})
                 self.assertEqual(generator.generate(tokens, mask, stop=every).shape, (3, 7))
 
+    def test_what_follows_the_end_of_a_row_is_no_token_of_the_model(self):
+        tokens, mask = left_padded(PROMPTS)
+        generator = Generator(self.programs["Llama"], max_length=30, threads=1)
+        stop = [int(generator.generate(tokens, mask)[0, 9])]
+        expected = generator.generate(tokens, mask, stop=stop, padding=0)
+        ends = np.cumsum(np.isin(expected[:, tokens.shape[1] :], stop), axis=1)
+        follows = np.pad(ends > 0, ((0, 0), (tokens.shape[1] + 1, 0)))[:, :-1]
+        self.assertTrue(follows.any())
+        for padding in (-1, VOCABULARY):
+            got = generator.generate(tokens, mask, stop=stop, padding=padding)
+            np.testing.assert_array_equal(got, np.where(follows, padding, expected))
+
     def test_logits_are_those_of_the_whole_sequence(self):
         model = self.models["Llama"]
         generator = Generator(self.programs["Llama"], max_length=9, threads=1)
@@ -252,6 +264,14 @@ class TestGenerator(unittest.TestCase):
                 "max_new_tokens is a whole number, not 1.5",
                 lambda: generator.generate(tokens, max_new_tokens=1.5),
             ),
+            (
+                "tokens are rows of one length: left_padded fills those of prompts",
+                lambda: generator.generate([[1, 2], [3]]),
+            ),
+            (
+                "threads is a whole number, not 1.5",
+                lambda: Generator(self.programs["Llama"], 6, threads=1.5),
+            ),
             ("max_length is a whole number, not 2.5", lambda: Generator(self.programs["Llama"], 2.5)),
             ("a token is at least 0, not -1", lambda: generator.prefill(np.array([[1, -1]]))),
             ("max_length is at least 1, not 0", lambda: Generator(self.programs["Llama"], 0)),
@@ -263,10 +283,13 @@ class TestGenerator(unittest.TestCase):
         ):
             generator.prefill(np.array([[1, VOCABULARY]]))
         generator.prefill(tokens)
-        np.testing.assert_array_equal(  # whatever stands for padding is not seen
-            generator.prefill(np.array([[-1, 5]]), np.array([[0, 1]])),
-            generator.prefill(np.array([[0, 5]]), np.array([[0, 1]])),
-        )
+        expected = generator.prefill(np.array([[0, 5]]), np.array([[0, 1]]))
+        for padding in (-1, -100, VOCABULARY):  # whatever stands for padding is not seen
+            got = generator.prefill(np.array([[padding, 5]]), np.array([[0, 1]]))
+            np.testing.assert_array_equal(got, expected)
+        for wrong in ({"temperature": 0.5}, Sampling):
+            with self.assertRaisesRegex(TypeError, "^sampling is a Sampling, not "):
+                generator.generate(tokens, sampling=wrong)
         generator.prefill(tokens)
         self.assert_refused(
             "one token for each of the 2 rows, not [3]", lambda: generator.step(np.array([1, 2, 3]))

@@ -42,7 +42,7 @@ class Generator:
         # a prompt takes 0.99 of the time and 0.56 of the memory, measured with onnxruntime 1.31: see docs/benchmarks.md
         options.enable_mem_reuse = False
         if threads is not None:
-            options.intra_op_num_threads = threads
+            options.intra_op_num_threads = whole_number(threads, "threads")
         is_proto = isinstance(model, onnx.ModelProto)
         if not is_proto and not isinstance(model, (str, os.PathLike)):
             raise TypeError(
@@ -90,7 +90,7 @@ class Generator:
         self.mask = np.ones((batch, self.max_length), np.int64)
         if count <= self.max_length:
             self.mask[:, :count] = mask
-        return self.run(tokens)
+        return self.run(np.where(mask, tokens, 0))  # whatever stands for padding may be no token of the model
 
     def check_mask(self, tokens: np.ndarray, mask: np.ndarray) -> None:
         """Raise DecodingError for a mask that is not one of left padding, or that the model does not read."""
@@ -177,7 +177,7 @@ class Generator:
             max_new_tokens: how many at most; None for as many as `max_length` allows.
             stop: tokens that end their row, and are part of it.
             sampling: how tokens are drawn; None for the most likely one.
-            padding: what follows the end of a row that ends before the others.
+            padding: what follows the end of a row that ends before the others, any number.
 
         Returns int64[batch, sequence + new tokens], the prompts included.
         Raises DecodingError as `prefill` does, when prompts and new tokens together are too long, and when logits are NaN.
@@ -186,6 +186,8 @@ class Generator:
             raise DecodingError(f"max_new_tokens is at least 0, not {max_new_tokens}")
         if not isinstance(stop, Iterable):
             raise TypeError(f"stop is a list of tokens, not {stop!r}")
+        if not isinstance(sampling, Sampling | None):
+            raise TypeError(f"sampling is a Sampling, not {sampling!r}")
         tokens = integers(tokens, "tokens")
         batch, count = tokens.shape
         room = self.max_length - count
@@ -206,13 +208,16 @@ class Generator:
             running &= ~np.isin(chosen, stop)
             if not running.any() or turn == wanted - 1:
                 break
-            logits = self.step(chosen)
+            logits = self.step(np.where(running, chosen, 0))
         return np.concatenate(rows, axis=1)
 
 
 def integers(values: np.ndarray, name: str) -> np.ndarray:
     """int64[batch, sequence], at least one of each. Raises DecodingError for anything else."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DecodingError(f"{name} are rows of one length: left_padded fills those of prompts") from error
     if array.ndim != 2 or array.dtype.kind not in "iub" or not array.size:
         raise DecodingError(f"{name} are integers [batch, sequence], not {array.dtype}{list(array.shape)}")
     return np.ascontiguousarray(array, np.int64)
