@@ -119,6 +119,13 @@ class Packages(torch.nn.Module):
         return [part(x) for part in self.parts]
 
 
+class Sub(torch.nn.Module):
+    """A module of one input with the name of an operator of two."""
+
+    def forward(self, x):
+        return x.sin() - 1
+
+
 ARGS = (torch.randn(2, 3),)
 SHAPES = ({0: "batch"},)
 
@@ -196,6 +203,12 @@ class TestFunctions(ExporterTestCase):
                 (function,) = to_onnx(stack, (x,), **options).functions
                 self.assertNotIn("SimplifiedLayerNormalization", [node.op_type for node in function.node])
                 self.export_and_compare(stack, (x,), **options)
+
+    def test_no_function_has_the_name_of_an_operator_that_onnxruntime_takes_it_for(self):
+        stack = torch.nn.Sequential(Sub(), Sub())
+        (function,) = to_onnx(stack, ARGS, modules_as_functions=True).functions
+        self.assertEqual(function.name, "Sub_1")
+        self.export_and_compare(stack, ARGS, modules_as_functions=True)
 
     def test_size_that_the_main_graph_read_between_two_calls(self):
         for options in ({}, {"optimize": False}, {"runtime": "onnx"}):

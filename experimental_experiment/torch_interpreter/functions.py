@@ -17,6 +17,9 @@ from experimental_experiment.torch_interpreter.marks import MODULES
 
 Call = tuple[str, str, str]
 
+MISTAKEN = frozenset("Add Constant Div Gather Mul Sub".split())
+"""Names that no function has: onnxruntime 1.31 does not look at the domain, and ends the process when it reads a second input."""
+
 
 def class_names(classes: bool | Collection[type]) -> Collection[str] | None:
     """The qualified names of the classes chosen, None for all or when there are none.
@@ -109,7 +112,7 @@ class Cutter:
         outputs: list[ir.Value],
     ) -> ir.Function:
         """The function of *nodes*, under *name* or, when that is taken, *name* and a number."""
-        taken = {existing for where, existing, _ in self.model.functions if where == domain}
+        taken = MISTAKEN.union(existing for where, existing, _ in self.model.functions if where == domain)
         unused = (f"{name}_{count}" if count else name for count in range(len(taken) + 1))
         free = next(candidate for candidate in unused if candidate not in taken)
         function = local_function(self.context, domain, free, nodes, inputs, constants, outputs)
