@@ -30,9 +30,15 @@ class TestFlexAttention(ControlFlowTestCase):
         "float16": (lambda s, q: flex_attention(q, q, q), (Q.half(),)),
         "a causal score": (lambda s, q: flex_attention(q, q, q, score_mod=causal), (Q,)),
         "a row that sees nothing is 0": (nothing_visible, (Q,)),
-        "any batch": (  # torch decides that a batch of 1 is none of the others: the example has 2
+        "any batch": (
             lambda s, q: flex_attention(q, q, q, score_mod=causal),
             (Q.expand(2, -1, -1, -1).clone(),),
+            [(torch.randn(3, 2, 8, 16),)],
+            ({0: D},),
+        ),
+        "any batch, one in the example": (
+            lambda s, q: flex_attention(q, q, q, score_mod=causal),
+            (Q,),
             [(torch.randn(3, 2, 8, 16),)],
             ({0: D},),
         ),

@@ -34,6 +34,12 @@ class TestVmap(ControlFlowTestCase):
             [(torch.ones(7, 4),)],
             ({0: D},),
         ),
+        "any number of samples, one in the example": (
+            lambda s, x: torch.vmap(lambda r, j: r.softmax(0)[j])(x, x.argsort(1)[:, :2]),
+            (X[:1],),
+            [(-X,)],
+            ({0: D},),
+        ),
         "an argument for all": (
             lambda s, x, y: torch.vmap(lambda a, b: a @ b, in_dims=(0, None))(x, y),
             (X, torch.randn(4, 5)),
