@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment import versions
 from experimental_experiment.torch_interpreter.dtypes import ONNX_TO_TORCH, onnx_dtype
+from experimental_experiment.torch_interpreter.memories import called_module
 from experimental_experiment.torch_interpreter.messages import in_eager
 from experimental_experiment.torch_interpreter.patches.inputs import known_containers
 from experimental_experiment.torch_interpreter.signature import leaf_names
@@ -356,13 +357,13 @@ def own_name(name: str, state: Container[str]) -> str:
 
 
 def state_of(model: Any) -> dict[str, torch.Tensor]:
-    """The buffers of a module, or of that of a method, and the tensors among its attributes, by their names in the program."""
-    model = getattr(model, "__self__", model)
-    modules = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    """The buffers of a module, or of the one that a function calls, and the tensors among its attributes, by their names in the program."""
+    owner = called_module(model)
+    modules = () if owner is None else owner.named_modules()
     return {
         f"{path}.{name}" if path else name: value
         for path, module in modules
-        for name, value in (*module.named_buffers(recurse=False), *vars(module).items())
+        for name, value in (*module._buffers.items(), *vars(module).items())
         if isinstance(value, torch.Tensor)
     }
 

@@ -106,6 +106,35 @@ class TestKinds(ExporterTestCase):
             self.assertEqual(names, [weight.name for weight in model.graph.initializer])
             self.assert_runs_as(model, method, x)
 
+    def test_a_module_whose_arguments_are_bound(self):
+        """By ``functools.partial``: the weights keep their names, hooks run, what is written is compared."""
+
+        class Counting(Model):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("calls", torch.tensor(0))
+
+            def forward(self, x, factor, as_tuple=True):
+                self.calls.add_(1)
+                y = super().forward(x) * factor
+                return (y, y) if as_tuple else y
+
+        module = Counting().eval()
+        hook = module.register_forward_hook(lambda module, args, result: result * 3)
+        weights = ["linear.weight", "linear.bias", "shift"]
+        for bound in (
+            functools.partial(module, as_tuple=False),
+            functools.partial(module.forward, as_tuple=False),
+        ):
+            model = to_onnx(bound, (X, X[:, :1]), dynamic_shapes=({0: "batch"}, {0: "batch"}))
+            self.assertEqual(["x", "factor"], [info.name for info in model.graph.input])
+            self.assertEqual(weights, [weight.name for weight in model.graph.initializer][:3])
+            x = torch.randn(5, 3)
+            self.assert_runs_as(model, bound, x, x[:, 1:2])
+            written = to_onnx(bound, (X, X[:, :1]), mutated_buffers="outputs", verify=True)
+            self.assertEqual(["output", "calls_out"], [info.name for info in written.graph.output])
+        hook.remove()
+
     def test_a_method_that_writes(self):
         """Attributes have their names, too, and are afterwards what they were."""
 

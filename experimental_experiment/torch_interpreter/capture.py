@@ -25,7 +25,12 @@ from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShap
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.judging import judge, judge_operators
-from experimental_experiment.torch_interpreter.memories import has_entries, memories_in, put_into
+from experimental_experiment.torch_interpreter.memories import (
+    called_module,
+    has_entries,
+    memories_in,
+    put_into,
+)
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.patches.patch import replaced
@@ -385,11 +390,14 @@ def dims_of_program(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
 
 
 def function_module(function: Callable) -> torch.nn.Module:
-    """A module whose forward is *function*, with its parameters by name. Of a method of a module it holds what that one holds, by the same names."""
-    module, owner = FunctionModule(function), getattr(function, "__self__", None)
+    """A module whose forward is *function*, with its parameters by name.
+
+    Of a method of a module, or of ``functools.partial`` of one or of the other, it holds what that module holds, by the same names.
+    """
+    module, owner = FunctionModule(function), called_module(function)
     if has_signature(function):
         module.forward = called_forward(function)
-    if isinstance(owner, torch.nn.Module):
+    if owner is not None:
         module._parameters, module._buffers, module._modules = (
             owner._parameters,
             owner._buffers,
@@ -402,9 +410,9 @@ def function_module(function: Callable) -> torch.nn.Module:
 
 
 def owner_of(module: torch.nn.Module) -> torch.nn.Module:
-    """The module whose attributes a call writes: that of the method that *module* calls, or itself."""
-    owner = getattr(module.function, "__self__", None) if isinstance(module, FunctionModule) else None
-    return owner if isinstance(owner, torch.nn.Module) else module
+    """The module whose attributes a call writes: the one that *module* calls, or itself."""
+    owner = called_module(module.function) if isinstance(module, FunctionModule) else None
+    return module if owner is None else owner
 
 
 def has_signature(function: Callable) -> bool:
@@ -418,8 +426,17 @@ def has_signature(function: Callable) -> bool:
 
 def called_forward(function: Callable) -> Callable:
     """*function* under the name ``forward``: torch.export keeps the lines of no other function, and errors cite them."""
+    if isinstance(function, functools.partial):
+        return functools.partial(called_forward(function.func), *function.args, **function.keywords)
     if isinstance(function, types.MethodType):
         return types.MethodType(called_forward(function.__func__), function.__self__)
+    if isinstance(function, torch.nn.Module):
+
+        @functools.wraps(function.forward)
+        def forward(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return forward
     if not isinstance(function, types.FunctionType):
         method = type(function).__call__
         is_written = isinstance(method, types.FunctionType)  # in Python, by a class of the user's

@@ -1,4 +1,4 @@
-"""What objects of Python remember: the entries of dicts and lists, the attributes of plain objects."""
+"""What objects of Python remember: the entries of dicts and lists, the attributes of plain objects, the module of a function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -93,3 +93,10 @@ def put_into(memory: dict | list, contents: dict | list) -> None:
     """Let a dict or a list hold these entries and no others."""
     memory.clear()
     (memory.update if isinstance(memory, dict) else memory.extend)(contents)
+
+
+def called_module(function: Callable) -> torch.nn.Module | None:
+    """The module of a method, or the one that ``functools.partial`` calls; None of another function."""
+    called = function.func if isinstance(function, functools.partial) else function
+    owner = called if isinstance(called, torch.nn.Module) else getattr(called, "__self__", None)
+    return owner if isinstance(owner, torch.nn.Module) else None
