@@ -357,13 +357,13 @@ def own_name(name: str, state: Container[str]) -> str:
 
 
 def state_of(model: Any) -> dict[str, torch.Tensor]:
-    """The buffers of a module, or of the one that a function calls, and the tensors among its attributes, by their names in the program."""
+    """The weights and buffers of a module, or of the one that a function calls, and the tensors among its attributes, by their names in the program."""
     owner = called_module(model)
     modules = () if owner is None else owner.named_modules()
     return {
         f"{path}.{name}" if path else name: value
         for path, module in modules
-        for name, value in (*module._buffers.items(), *vars(module).items())
+        for name, value in (*module._parameters.items(), *module._buffers.items(), *vars(module).items())
         if isinstance(value, torch.Tensor)
     }
 

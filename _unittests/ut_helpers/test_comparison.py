@@ -92,6 +92,15 @@ class TestNewValues(ExporterTestCase):
                     self.assertEqual([True] * 4, [item.within for item in found])
                 self.assertEqual(2, model.calls)
 
+    def test_weights(self):
+        """Those of a layer that keeps its rows small, too."""
+        model = torch.nn.Embedding(5, 3, max_norm=0.1)
+        proto = to_onnx(model, (torch.tensor([1, 2]),), mutated_buffers="outputs")
+        found = compare(model, session(proto), (torch.tensor([3, 4]),))
+        self.assertEqual(
+            [("output", True), ("weight_out", True)], [(item.name, item.within) for item in found]
+        )
+
     def test_names_that_clash(self):
         """A buffer with the name of an argument, which is written too or not, and a result with the name of a new value."""
 
