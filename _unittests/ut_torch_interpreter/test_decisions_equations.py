@@ -135,5 +135,40 @@ class TestRemainders(ExporterTestCase):
             )
 
 
+class TestSizesOfData(ExporterTestCase):
+    """torch asserts that two sizes are equal where eager repeats a single row, when the data decide one of them."""
+
+    def test_a_row_that_may_be_repeated(self):
+        mask, columns = torch.tensor([True, False, True]), torch.tensor(6)
+        cases = {
+            "u0 == u1": (lambda x, m: x[m] + x[x[:, 0] > 0], (torch.ones(3, 6), mask), None),
+            "u0 == 2": (lambda x, m: (x[m] + torch.ones(2, 6)).sum(0), (X, mask), ({0: "rows"}, {0: "rows"})),
+            "u0 == 6": (lambda x, n: x * torch.arange(n.item()), (X, columns), None),
+            "columns == u0": (lambda x, n: x * torch.arange(n.item()), (X, columns), ({1: "columns"}, None)),
+        }
+        for equation, (function, args, dynamic_shapes) in cases.items():
+            with self.subTest(equation), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(function, args, dynamic_shapes=dynamic_shapes)
+            (record,) = logs.records
+            self.assertEqual(f"  {equation}", record.getMessage().splitlines()[1])
+
+    def test_what_is_equal_or_has_to_be_is_not_told(self):
+        mask = torch.tensor([True, False, True])
+        functions = {
+            "one mask": lambda x, m: x[m] * m.nonzero() + x[m],
+            "rows that are stacked": lambda x, m: torch.cat([x[m], x[m.flip(0)] * 2], 1),
+            "two rows or more": at_least_two,
+        }
+        for promise, function in functions.items():
+            with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
+                self.export_and_compare(function, (X, mask))
+
+
+def at_least_two(x, mask):
+    count = mask.sum().item()
+    torch._check(count >= 2)
+    return torch.ones(2, 1) * x[:count]
+
+
 if __name__ == "__main__":
     unittest.main()

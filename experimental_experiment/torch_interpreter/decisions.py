@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import sympy
@@ -59,7 +60,9 @@ BROADCASTS = frozenset(
 )
 """The functions of torch, behind their files, that ask whether two sizes are equal, and go on where one of them is 1."""
 
-CONTIGUITY = os.path.join(TORCH, "_prims_common", "__init__.py", "check_contiguous_sizes_strides")
+CONTIGUITY = frozenset(
+    {os.path.join(TORCH, "_prims_common", "__init__.py", "check_contiguous_sizes_strides")}
+)
 """The function of torch, behind its file, that compares strides with sizes."""
 
 SQUEEZES = tuple(
@@ -139,12 +142,14 @@ class Decisions:
 
     Attributes:
         found: by what asked for what, and where.
+        repeated: by the equation of two sizes, one of which the data decide, that torch leaves to each run where eager repeats what has one element.
         obstacle: the line that another example than one of size 1 does not pass, None when none was tried.
         takes_within: whether a size that cuts another one was taken for the smaller one, or both for equal, without a proof.
     """
 
     def __init__(self):
         self.found: dict[tuple, Decision] = {}
+        self.repeated: dict[sympy.Basic, Decision] = {}
         self.obstacle: Source | None = None
         self.takes_within = False
 
@@ -170,7 +175,6 @@ class Decisions:
             ranges = {symbol: environment.var_to_range.get(symbol) for symbol in expression.free_symbols}
             result = evaluate(environment, expression, *args, **kwargs)
             source, is_branch = line_around(frame)
-            asker = os.path.join(frame.f_code.co_filename, frame.f_code.co_name)
             self.found[key] = Decision(
                 environment,
                 expression,
@@ -182,12 +186,30 @@ class Decisions:
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
                 is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
-                is_broadcast=asker in BROADCASTS,
-                is_layout=asker == CONTIGUITY and not is_called_by(frame, DYNAMO),
+                is_broadcast=is_asked_by(frame, BROADCASTS),
+                is_layout=is_asked_by(frame, CONTIGUITY) and not is_called_by(frame, DYNAMO),
             )
             return result
 
-        with replaced(environments, "evaluate_expr", evaluate_expr):
+        defer = environments.guard_or_defer_runtime_assert
+
+        def guard_or_defer_runtime_assert(environment, expression, *args, **kwargs):
+            frame = asking_frame(sys._getframe(1))
+            if (
+                isinstance(expression, sympy.Eq)
+                and expression not in self.repeated
+                and is_asked_by(frame, BROADCASTS)
+            ):
+                ranges = {symbol: environment.var_to_range[symbol] for symbol in expression.free_symbols}
+                self.repeated[expression] = Decision(
+                    environment, expression, True, ranges, line_around(frame)[0], False, is_broadcast=True
+                )
+            return defer(environment, expression, *args, **kwargs)
+
+        with (
+            replaced(environments, "evaluate_expr", evaluate_expr),
+            replaced(environments, "guard_or_defer_runtime_assert", guard_or_defer_runtime_assert),
+        ):
             yield
 
     def pin(self, text: str) -> Decision | None:
@@ -291,6 +313,11 @@ class Decisions:
         """The line that asked for a condition."""
         found = [decision.source for decision in self if decision.source and decision.condition == condition]
         return found[0] if found else None
+
+
+def is_asked_by(frame: FrameType, functions: Collection[str]) -> bool:
+    """Whether a frame is that of one of some functions, each behind its file."""
+    return os.path.join(frame.f_code.co_filename, frame.f_code.co_name) in functions
 
 
 def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:

@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 import torch
 from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.assumptions import allowed, written
@@ -52,7 +52,10 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
     kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
-    environment = environment_of(inputs) or next((size.node.shape_env for size, *_ in kept), None)
+    deferred = (decision.environment for decision in decisions.repeated.values())
+    environment = environment_of(inputs) or next(
+        (size.node.shape_env for size, *_ in kept), next(deferred, None)
+    )
     if decisions.takes_within:
         logger.warning(WITHIN)
     if environment is None:
@@ -150,6 +153,7 @@ def conditions(
     """What the model assumes of the sizes of its inputs, with the lines that do."""
     telling = Telling(environment, inputs, decisions)
     telling.gather(kept, bounds)
+    telling.of_data()
     return telling.lines()
 
 
@@ -225,6 +229,20 @@ class Telling:
             return False
         self.assume(condition, known, source)
         return True
+
+    def of_data(self) -> None:
+        """Tell that a size that the data decide equals another one, which torch asserts: eager repeats what has one element as well."""
+        for condition, decision in self.decisions.repeated.items():
+            if decision.environment is not self.environment or condition.reversed in self.told:
+                continue
+            declared = {
+                symbol: self.declared.ranges[symbol] for symbol in condition.free_symbols & set(self.names)
+            }
+            ranges = {**decision.ranges, **declared}
+            # the ranges of then: torch takes the equation for granted by now
+            if any(bound_sympy(side, ranges).lower < 2 for side in condition.args):
+                self.told.append(condition)
+                self.note(written(condition, self.names), decision.source)
 
     def of_operators(self, kept: list[Assumed], known: Known) -> None:
         """Tell what squeezes and slices assume; where a branch or a check does not hold, the model is not the program's anyway."""
