@@ -103,18 +103,24 @@ class TestRemainders(ExporterTestCase):
         self.assertIn("  (columns % 4) == 0\n", logs.records[0].getMessage())
 
     def test_what_only_a_layout_asks_is_not_told(self):
-        """The slice cuts nothing in the example; the program has it all the same. In a branch, which TorchDynamo runs, it is told."""
+        """The slice cuts nothing in the example; the program has it all the same. In a branch, which TorchDynamo runs, and of what is written it is told."""
         columns = ({1: "columns"},)
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             others = [(torch.randn(2, size),) for size in (1, 9, 15, 16)]
             self.export_and_compare(cut_padding, (torch.randn(2, 12),), others=others, dynamic_shapes=columns)
 
-        def forward(x):
+        def in_branch(x):
             return torch.cond(x.sum() > 0, cut_padding, lambda x: x * 3, (x,))
 
-        with self.assertLogs("experimental_experiment", "WARNING") as logs:
-            to_onnx(forward, (torch.randn(2, 12),), dynamic_shapes=columns)
-        self.assertIn("  (columns % 4) == 0\n", logs.records[0].getMessage())
+        def written(x):
+            columns = x.shape[1]
+            cut = torch.nn.functional.pad(x, (0, columns % 4))[:, :columns]
+            return cut, cut.contiguous().add_(1)  # of itself, or of a copy
+
+        for forward in (in_branch, written):
+            with self.subTest(forward), self.assertLogs("experimental_experiment", "WARNING") as logs:
+                to_onnx(forward, (torch.randn(2, 12),), dynamic_shapes=columns)
+            self.assertIn("  (columns % 4) == 0\n", logs.records[0].getMessage())
 
     def test_what_a_view_needs_is_not_told(self):
         """Eager raises for the others."""

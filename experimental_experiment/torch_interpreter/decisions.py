@@ -60,10 +60,14 @@ BROADCASTS = frozenset(
 )
 """The functions of torch, behind their files, that ask whether two sizes are equal, and go on where one of them is 1."""
 
-CONTIGUITY = frozenset(
-    {os.path.join(TORCH, "_prims_common", "__init__.py", "check_contiguous_sizes_strides")}
+LAYOUTS = frozenset(
+    os.path.join(TORCH, *path)
+    for path in (
+        ("_prims_common", "__init__.py", "check_contiguous_sizes_strides"),
+        ("_subclasses", "fake_tensor.py", "_get_output_tensor_from_cache_entry"),
+    )
 )
-"""The function of torch, behind its file, that compares strides with sizes."""
+"""The functions of torch, behind their files, that ask how the memory of a fake tensor is laid out."""
 
 SQUEEZES = tuple(
     overload
@@ -94,8 +98,8 @@ class Decision:
         is_decomposition: whether the decomposition of an operator asked itself, which is followed node by node.
         asker: the name of the function that asked.
         is_broadcast: whether that one repeats what has one element.
-        is_layout: whether that one asks how memory is laid out, which changes no number. What TorchDynamo asks is none: its program
-            is traced again, and what is known since leaves out a slice that cuts nothing in the example.
+        is_layout: whether that one asks how memory is laid out, which changes what a write changes, and nothing else. What
+            TorchDynamo asks is none: its program is traced again, and what is known since leaves out a slice that cuts nothing in the example.
     """
 
     environment: Any
@@ -187,7 +191,7 @@ class Decisions:
                 is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
                 is_broadcast=is_asked_by(frame, BROADCASTS),
-                is_layout=is_asked_by(frame, CONTIGUITY) and not is_called_by(frame, DYNAMO),
+                is_layout=is_asked_by(frame, LAYOUTS) and not is_called_by(frame, DYNAMO),
             )
             return result
 
@@ -462,6 +466,16 @@ def place_of(bound: int | torch.SymInt, size: int | torch.SymInt) -> sympy.Basic
 def hint_of(size: int | torch.SymInt) -> int:
     """A size, or a bound, in the example."""
     return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def writes(module: torch.fx.GraphModule) -> bool:
+    """Whether an operator writes into a tensor, which may be a view of another one, or a copy, by the layout of that one."""
+    return any(
+        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        for inner in module.modules()
+        if isinstance(inner, torch.fx.GraphModule)
+        for node in inner.graph.nodes
+    )
 
 
 def calls_to(

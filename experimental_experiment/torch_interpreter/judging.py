@@ -29,6 +29,7 @@ from experimental_experiment.torch_interpreter.decisions import (
     kept_axes,
     refuse_misfit_example,
     whole_slices,
+    writes,
 )
 from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.signature import Input
@@ -62,7 +63,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
-    tell(conditions(environment, inputs, kept, bounds, decisions))
+    tell(conditions(environment, inputs, kept, bounds, decisions, writes(module)))
 
 
 def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
@@ -70,7 +71,7 @@ def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, dec
     environment = environment_of(inputs)
     if environment is None or decisions.takes_within:
         return False
-    telling = Telling(environment, inputs, decisions)
+    telling = Telling(environment, inputs, decisions, writes(module))
     telling.gather([*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module, all_of_them=True)])
     ranges = telling.declared.ranges
     sizes = {size.node.expr for _, axis, size in symbolic_sizes(inputs) if axis is not None}
@@ -149,9 +150,10 @@ def conditions(
     kept: list[Assumed],
     bounds: list[Assumed],
     decisions: Decisions,
+    writes: bool = False,
 ) -> list[str]:
-    """What the model assumes of the sizes of its inputs, with the lines that do."""
-    telling = Telling(environment, inputs, decisions)
+    """What the model assumes of the sizes of its inputs, with the lines that do; *writes*: see `Telling`."""
+    telling = Telling(environment, inputs, decisions, writes)
     telling.gather(kept, bounds)
     telling.of_data()
     return telling.lines()
@@ -163,6 +165,7 @@ class Telling:
     Attributes:
         environment: the ShapeEnv of the inputs.
         decisions: those of the capture.
+        writes: whether the model writes into tensors, for which the layout of memory matters.
         asked: those of them that were asked of *environment*.
         names: how the user calls the symbols.
         firsts: the first symbol of each name.
@@ -174,9 +177,10 @@ class Telling:
         has_equal_sizes: whether a branch made one size of several, which no condition of *told* says.
     """
 
-    def __init__(self, environment: Any, inputs: list[Input], decisions: Decisions):
+    def __init__(self, environment: Any, inputs: list[Input], decisions: Decisions, writes: bool = False):
         self.environment = environment
         self.decisions = decisions
+        self.writes = writes
         self.asked = [decision for decision in decisions if decision.environment is environment]
         self.names = names_of(inputs)
         self.firsts: dict[sympy.Symbol, sympy.Symbol] = {}
@@ -263,11 +267,11 @@ class Telling:
                 self.assume(condition, known, source)
 
     def of_guards(self, before: dict[sympy.Basic, Known]) -> None:
-        """Tell the equations of sizes among the guards, those of remainders that only layouts of memory ask for left out.
+        """Tell the equations of sizes among the guards.
 
-        Left out too are those that a check asks for: eager raises.
+        Left out are those of remainders that a check asks for, where eager raises, and those that only matter to layouts of memory.
         """
-        asked = [item for item in self.asked if not item.is_layout]
+        asked = [item for item in self.asked if self.writes or not item.is_layout]
         remainders, checked = (
             {equation_of_remainder(item.condition) for item in asked if item.is_check is is_check}
             for is_check in (False, True)
