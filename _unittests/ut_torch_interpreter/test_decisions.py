@@ -432,6 +432,23 @@ class TestInnerSizes(ExporterTestCase):
 
 
 class TestPinned(ExporterTestCase):
+    def test_a_number_that_torch_kept_is_told(self):
+        """The model has it among its inputs all the same."""
+        total = Function(lambda x, axis: x.cumsum(axis))  # kept
+        for number, entries in ((1, ("axis", Dim.DYNAMIC, Dim.AUTO)), (-1, (Dim.AUTO,))):
+            for entry in entries:
+                with self.subTest(number, entry=entry), self.assertLogs("experimental_experiment") as logs:
+                    to_onnx(total, (X, number), dynamic_shapes=(None, entry))
+                text = logs.records[0].getMessage()
+                self.assertRegex(text, rf"^axis is {number} in the model, as in the example(.|\n)*# kept$")
+
+    def test_what_is_assumed_of_a_number_without_bounds(self):
+        diagonal = Function(lambda x, offset: x.diagonal(offset) * 2)
+        with self.assertLogs("experimental_experiment") as logs:
+            others = [(X, offset) for offset in (2, -1, 3, -2)]
+            self.export_and_compare(diagonal, (X, 0), others=others, dynamic_shapes=(None, "offset"))
+        self.assertNotIn("which are", logs.records[0].getMessage())
+
     def test_a_size_of_one_that_torch_kept_is_static(self):
         cases = {
             "an index": (

@@ -120,10 +120,13 @@ def symbolic_sizes(inputs: list[Input]) -> Iterator[tuple[Input, int | None, Any
 
 
 def make_static(environment: Any, inputs: list[Input], decisions: Decisions) -> None:
-    """Make the sizes constants that a guard keeps at one value: torch allows it when an example size is 0 or 1."""
+    """Make the sizes constants that a guard keeps at one value: torch allows it when an example size is 0 or 1.
+
+    It does so of numbers, for which it may have put their values already: nothing but a warning tells that the model does not read them.
+    """
     constants = constants_of(environment)
     for entry, axis, size in list(symbolic_sizes(inputs)):
-        symbol = size.node.expr
+        symbol = size.node._expr if axis is None else size.node.expr
         if symbol in constants:
             source = decisions.obstacle if constants[symbol] == 1 else None
             source = source or decisions.source_of(sympy.Eq(symbol, constants[symbol]))
@@ -321,8 +324,8 @@ def sizes_in_words(symbol: sympy.Symbol, name: sympy.Symbol, told: list[sympy.Ba
     own = [condition for condition in told if condition.free_symbols == {symbol}]
     range_ = declared.ranges.get(symbol)
     is_plain = len(own) == 1 and symbol in own[0].args
-    if not own or is_plain or range_ is None or not range_.is_int:
-        return ""
+    if not own or is_plain or range_ is None or not range_.is_int or range_.lower in (-int_oo, -sympy.oo):
+        return ""  # a number may be any
     largest = None if range_.upper in (int_oo, sympy.oo) else int(range_.upper)
     return allowed(str(name), symbol, own, int(range_.lower), largest)
 
