@@ -304,7 +304,43 @@ class TestQuantizeWeights(unittest.TestCase):
         x, weight = drawn(2, 64, seed=1), drawn(64, 64)
         by_column = rounded(np.ascontiguousarray(weight.T)).T
         expected = x @ by_column @ rounded(weight).T
-        self.assert_quantized(built(text, W=weight), [x], expected, tolerance=2e-4)
+        model = built(text, W=weight)
+        self.assert_quantized(model, [x], expected, tolerance=2e-4)
+        report = QuantizationReport()
+        quantize_weights(model, report=report)
+        first, second = report.weights
+        self.assertEqual((first.bytes_before, second.bytes_before), (weight.nbytes, 0))
+        self.assertIn(f"{weight.nbytes} bytes became {first.bytes_after + second.bytes_after}\n", str(report))
+
+    def test_a_weight_that_grows_by_all_the_ways_it_is_read_is_kept(self):
+        """Twice 8 bits and a scale are more than 16; a body has codes of its own in the standard."""
+        turned = "a = MatMul(x, W) t = Transpose(W) y = MatMul(a, t)"
+        branches = " ".join(
+            f"""y{i} = If(c) <
+                then_branch = one{i} () => (float[2,64] a{i}) {{ a{i} = MatMul(x, W) }},
+                else_branch = two{i} () => (float[2,64] b{i}) {{ b{i} = MatMul(x, W) }}
+            >"""
+            for i in range(4)
+        )
+        for text, dtype, bits, domain in (
+            (
+                f"agraph (float16[2,64] x) => (float16[2,64] y) {{ {turned} }}",
+                np.float16,
+                8,
+                "com.microsoft",
+            ),
+            (
+                f"agraph (float[2,64] x, bool c) => (float[2,64] y0, float[2,64] y3) {{ {branches} }}",
+                np.float32,
+                4,
+                "",
+            ),
+        ):
+            with self.subTest(domain=domain):
+                report = QuantizationReport()
+                model = built(text, W=drawn(64, 64, dtype=dtype))
+                quantize_weights(model, bits, domain=domain, report=report)
+                self.assertEqual([("W", "it would not be smaller")], report.kept)
 
     def test_float16(self):
         text = MATMUL.replace("float[", "float16[")

@@ -42,7 +42,7 @@ class QuantizedWeight:
         nodes: names of the nodes that read it.
         bits: bits of an element.
         error: Frobenius norm of the difference relative to that of the weight.
-        bytes_before: size of the weight.
+        bytes_before: size of the weight; 0 in the other lines of one that is read in several ways.
         bytes_after: size of the codes, the scales and the zero points.
     """
 
@@ -273,13 +273,14 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
     array, write = tensor.numpy(), WRITERS[settings.domain]
     if not np.isfinite(array).all():
         raise Kept("an element is not finite")
-    rounded = []
+    rounded, size = [], 0
     for (rows_first, bytewise, graph), served in ways.items():
         matrix, bits = array if rows_first else array.T, 8 if bytewise else settings.bits
         if bits == 4 and matrix.shape[1] % 2 and any(reader.gathers for reader in served):
             raise Kept(f"rows of {matrix.shape[1]} elements of 4 bits do not fill bytes")
         blocks = quantize_blocks(matrix, bits, settings.block_size, settings.symmetric)
-        if blocks.nbytes >= tensor.nbytes:
+        size += blocks.nbytes
+        if size >= tensor.nbytes:
             raise Kept("it would not be smaller")
         rounded.append((graph, served, blocks, lost(matrix, blocks)))
     lines = []
@@ -287,7 +288,8 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         place = WeightPlace(weight, graph, names, settings.accuracy_level)
         write(place, blocks, served)
         nodes = tuple(dict.fromkeys(reader.node.name or reader.node.op_type for reader in served))
-        lines.append(QuantizedWeight(weight.name, nodes, blocks.bits, error, tensor.nbytes, place.written))
+        before = 0 if lines else tensor.nbytes
+        lines.append(QuantizedWeight(weight.name, nodes, blocks.bits, error, before, place.written))
     for node in reversed(transposes):
         if not node.outputs[0].uses():
             node.graph.remove(node, safe=True)
