@@ -1,5 +1,6 @@
 """`bisect` names the rewriting that changes the results."""
 
+import math
 import os
 import tempfile
 import unittest
@@ -60,6 +61,9 @@ class TestBisection(unittest.TestCase):
                     "the input 'x' is float32, not float64",
                     (model, {"x": array.astype(np.float64)}),
                 ),
+                (ValueError, "tolerance is at least 0, not nan", (model, {"x": array}, math.nan)),
+                (ValueError, "tolerance is at least 0, not -1e-05", (model, {"x": array}, -1e-5)),
+                (TypeError, "tolerance is a number, not '1e-5'", (model, {"x": array}, "1e-5")),
                 (
                     TypeError,
                     "options is an OptimizationOptions, not {}: it takes",

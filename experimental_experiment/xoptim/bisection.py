@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import os
 import tempfile
 from collections.abc import Collection, Mapping
@@ -63,6 +64,10 @@ def bisect(
     if not isinstance(model, (onnx.ModelProto, str, os.PathLike)):
         raise TypeError(f"a model is an onnx.ModelProto or the path of a file, not {type(model).__name__}")
     check_options(options)
+    if not isinstance(tolerance, numbers.Real) or isinstance(tolerance, bool):
+        raise TypeError(f"tolerance is a number, not {tolerance!r}")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance is at least 0, not {tolerance}")
     refuse_misfits((model if isinstance(model, onnx.ModelProto) else read(model)).graph, feeds)
     options = options or OptimizationOptions()
     expected = results(model, feeds)
