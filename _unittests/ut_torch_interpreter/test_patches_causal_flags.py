@@ -37,6 +37,12 @@ def of_another_size(q):
     return torch.nn.functional.scaled_dot_product_attention(q, q, q, None, 0.0, q.shape[0] > 2, scale=0.5)
 
 
+def beside_a_mask(q, mask):
+    """As transformers writes it: of one query it is the first condition, a symbol, that says no."""
+    is_causal = q.shape[2] > 1 and mask is None
+    return scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=is_causal)
+
+
 class TestCausalFlags(ExporterTestCase):
     def test_of_itself_it_is_causal(self):
         causal = to_onnx(
@@ -63,6 +69,20 @@ class TestCausalFlags(ExporterTestCase):
         self.export_and_compare(
             of_another_size, rows(5, 4), others=[rows(5, 2), rows(1, 3), rows(4, 1)], dynamic_shapes=ROWS
         )
+
+    def test_beside_a_mask(self):
+        def of(length, batch):
+            return (*rows(length, batch), torch.arange(length) <= torch.arange(length)[:, None])
+
+        mask = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+        for length in (1, 5):
+            with self.subTest(length=length):
+                self.export_and_compare(
+                    beside_a_mask,
+                    of(length, 2),
+                    others=[of(1, 3), of(4, 1)],
+                    dynamic_shapes=({0: "batch", 2: torch.export.Dim.DYNAMIC}, mask),
+                )
 
     def test_known_sizes(self):
         with self.assertLogs("experimental_experiment", "INFO") as log:

@@ -45,9 +45,12 @@ def of_symbols(attention: Callable) -> Callable:
         is_causal: Any = False,
         **others: Any,
     ) -> Any:
-        if isinstance(is_causal, torch.SymBool) and attn_mask is None:
+        if isinstance(is_causal, torch.SymBool):
             causal_flags.used()
-            attn_mask, is_causal = mask_and_flag(is_causal, query.shape[-2], key.shape[-2], query.device)
+            if attn_mask is not None:
+                is_causal = False  # torch refuses a mask beside a flag that is true
+            else:
+                attn_mask, is_causal = mask_and_flag(is_causal, query.shape[-2], key.shape[-2], query.device)
         return attention(query, key, value, attn_mask, dropout_p, is_causal, **others)
 
     return called
