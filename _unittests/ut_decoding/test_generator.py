@@ -422,6 +422,10 @@ class TestInterface(unittest.TestCase):
         "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are": (
             "(int64[B,S] input_ids) => (float[B,S,4] logits) { a = Unsqueeze(input_ids, two) logits = Expand(zero, shape) }"
         ),
+        "the cache is float32 or float16, past_0_key is a tensor(bfloat16)": (
+            "(int64[B,S] input_ids, bfloat16[B,2,P,8] past_0_key) => (float[B,S,4] logits, bfloat16[B,2,P,8] present_0_key)"
+            "{ logits = Expand(zero, shape) present_0_key = Identity(past_0_key) }"
+        ),
         "past_1_key, present_0_key: each past needs a present of the same layer, and the reverse": (
             "(int64[B,S] input_ids, float[B,2,P,8] past_1_key) => (float[B,S,4] logits, float[B,2,P,8] present_0_key)"
             "{ logits = Expand(zero, shape) present_0_key = Identity(past_1_key) }"

@@ -129,6 +129,11 @@ class TestInPlace(unittest.TestCase):
                 20,
                 nothing,
             ),
+            "a cache in another dtype": (
+                asked.replace("float", "double"),
+                20,
+                "only attention in float32 is rewritten, past_k is DOUBLE",
+            ),
             "another reader of the past": (
                 asked.replace("=> (", "=> (float[B,2,P,8] z, ").replace("kt =", "z = Neg (past_k) kt ="),
                 20,

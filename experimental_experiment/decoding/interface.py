@@ -13,6 +13,9 @@ import onnxruntime
 ELEMENTS = {"tensor(float)": (1, 4), "tensor(float16)": (10, 2)}
 """ONNX's number of the types that a cache may have, and bytes of an element."""
 
+OTHERS = frozenset(("tensor(bfloat16)", "tensor(double)"))
+"""Types of floats that it may not have."""
+
 
 ATTENTION = "GroupQueryAttention"
 BIAS = 10
@@ -80,6 +83,9 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
     """
     past, present = by_role(session.get_inputs()), by_role(session.get_outputs())
     if not past:
+        for item in session.get_inputs():
+            if item.type in OTHERS and len(item.shape) == 4:
+                raise DecodingError(f"the cache is float32 or float16, {item.name} is a {item.type}")
         raise DecodingError(
             "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are"
         )

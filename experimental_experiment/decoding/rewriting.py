@@ -31,8 +31,8 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     Args:
         model: what `to_onnx` writes; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
 
-    Raises DecodingError when the model has no mask, or its attention is not rewritten: something else reads the cache; TypeError
-    for a path.
+    Raises DecodingError when the model has no mask, or its attention is not rewritten: it is not in float32, or something else reads the
+    cache; TypeError for a path.
     """
     check_model(model)
     is_proto = isinstance(model, onnx.ModelProto)
@@ -48,6 +48,12 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
         if (node.domain, node.op_type) == (MICROSOFT, ATTENTION) and node.inputs[3] is not None
     ]
     if not attentions:
+        for value in target.graph.inputs:
+            is_cache = value.shape is not None and len(value.shape) == 4
+            if is_cache and value.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE):
+                raise DecodingError(
+                    f"only attention in float32 is rewritten, {value.name} is {value.dtype.name}"
+                )
         raise DecodingError("no attention of the model appends keys and values to a cache")
     pasts = [node.inputs[position] for node in attentions for position in (3, 4)]
     presents = [node.outputs[position] for node in attentions for position in (1, 2)]
