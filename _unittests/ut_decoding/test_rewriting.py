@@ -129,6 +129,11 @@ class TestInPlace(unittest.TestCase):
                 20,
                 nothing,
             ),
+            "heads of twelve": (
+                asked.replace(",8]", ",12]"),
+                20,
+                f"{nothing}; GroupQueryAttention was declined: .*the size of heads is no multiple of 8",
+            ),
             "a cache in another dtype": (
                 asked.replace("float", "double"),
                 20,

@@ -8,7 +8,7 @@ from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.decoding.interface import ATTENTION, DecodingError, role_of_integers
 from experimental_experiment.protos import MICROSOFT, from_proto, to_proto
-from experimental_experiment.xoptim import OptimizationOptions, optimize
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 from experimental_experiment.xoptim.pattern import attribute_of
 from experimental_experiment.xoptim.patterns_ort.cache import (
     group_query_attention,
@@ -41,7 +41,8 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
         InlinePass()(target)
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
     rules = [group_query_attention, group_query_attention_of_attention]
-    optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules)
+    report = Report()
+    optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules, report=report)
     attentions = [
         node
         for node in target.graph
@@ -54,7 +55,10 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
                 raise DecodingError(
                     f"only attention in float32 is rewritten, {value.name} is {value.dtype.name}"
                 )
-        raise DecodingError("no attention of the model appends keys and values to a cache")
+        names = {item.name for item in rules}
+        reasons = sorted({reason for name, reason in report.declined if name in names})
+        why = f"; {ATTENTION} was declined: {'; '.join(reasons)}" if reasons else ""
+        raise DecodingError(f"no attention of the model appends keys and values to a cache{why}")
     pasts = [node.inputs[position] for node in attentions for position in (3, 4)]
     presents = [node.outputs[position] for node in attentions for position in (1, 2)]
     read_sizes_elsewhere(target.graph, pasts)
