@@ -9,6 +9,7 @@ from _unittests.ut_control_flow.holder import ControlFlowTestCase, D
 N = torch.tensor
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 LONG = torch.arange(28.0).reshape(7, 4) - 9
+ROW = torch.tensor([[-1.0], [1.0], [-1.0]]) * torch.arange(1.0, 13).reshape(3, 4)
 ROWS, TWO = ({0: D},), ({0: D}, None)
 SIGNS = [(LONG,), (X * 0,), (-X,)]
 
@@ -94,6 +95,17 @@ def different(s, x):
     return values, values.shape[0] + x
 
 
+def selected(x):
+    return x[x[:, 0] > 0]
+
+
+def repeated_selection(s, x):
+    """What the data select is repeated where it is one row."""
+    rows = selected(x)
+    product = rows * torch.ones(3, 4)
+    return rows.expand(3, 4), product.view(3, 2, 2), torch.zeros(3, 4).copy_(rows), product.softmax(0)
+
+
 def branches(s, x, n):
     a = n.item()
     return torch.cond(n > 2, lambda x: x + 1, lambda x: x - 1, (x,)), x + a, torch.where(n > 2, x, -x)
@@ -127,6 +139,13 @@ class TestDataDependent(ControlFlowTestCase):
         ),
         "masks are written": (masks_written, (X,), SIGNS, ROWS),
         "pieces of the sizes of items": (pieces, (LONG, N([3, 4])), [(LONG, N([0, 7])), (LONG, N([6, 1]))]),
+        "one row that is repeated": (repeated_selection, (ROW.abs(),), [(ROW,)]),
+        "one row that is repeated as often as there are rows": (
+            lambda s, x: (selected(x).expand(x.shape[0], -1), selected(x).expand_as(x).flatten()),
+            (LONG.abs() + 1,),
+            [(ROW,)],
+            ROWS,
+        ),
         "different values": (different, (X,), SIGNS[:2], ROWS),
         "a branch beside an item": (branches, (X, N(2)), [(X, N(5)), (LONG, N(-1))], TWO),
         "quotients of items": (

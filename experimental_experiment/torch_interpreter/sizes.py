@@ -174,7 +174,7 @@ class Dimensions:
         """
         sizes: list[int | str] = []
         for axis, size in enumerate(fake.shape):
-            sizes.append(size if isinstance(size, int) else self.text(size.node.expr, f"{owner}_dim_{axis}"))
+            sizes.append(size if isinstance(size, int) else self.text(decided(size), f"{owner}_dim_{axis}"))
         return [*sizes, 2] if fake.dtype.is_complex else sizes
 
     def text(self, expression: sympy.Expr, wish: str) -> int | str:
@@ -192,7 +192,7 @@ class Dimensions:
 
     def label(self, number: Any, wish: str) -> str | None:
         """The expression of a symbolic int that the sizes of the inputs decide, None for any other number."""
-        if not isinstance(number, torch.SymInt) or not is_backed(number.node.expr):
+        if not isinstance(number, torch.SymInt) or not is_backed(decided(number)):
             return None
         text = self.text(number.node.expr, wish)
         return text if isinstance(text, str) else None
@@ -225,6 +225,14 @@ def whole_product(rounding: sympy.Expr) -> sympy.Expr:
 def is_backed(expression: sympy.Expr) -> bool:
     """Whether all symbols are sizes of inputs: data-dependent ones may change from one turn of a loop to the next."""
     return all(symbol_is_type(symbol, SymT.SIZE) for symbol in expression.free_symbols)
+
+
+def decided(number: Any) -> sympy.Expr:
+    """The expression of a symbolic number, as it was first where the data decide it: eager repeats one element where torch takes a
+    number of elements that are selected for the size of what they are added to.
+    """
+    first, now = number.node._expr, number.node.expr
+    return now if is_backed(first) or not is_backed(now) else first
 
 
 def axis_of_data(node: torch.fx.Node) -> int | None:
@@ -339,7 +347,7 @@ def known(op: Emitter, number: Any, wish: str) -> Any:
     """The value of a symbolic number that is static, or that was met before; None otherwise. Other numbers as they are."""
     if not isinstance(number, SYMBOLS):
         return number
-    expression = number.node.expr
+    expression = decided(number)
     if expression.is_Integer:
         return int(expression)
     if expression in (sympy.true, sympy.false):
