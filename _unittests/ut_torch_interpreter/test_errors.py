@@ -459,6 +459,12 @@ class TestCaptureError(ExporterTestCase):
                 (X, object()),
                 False,
             ),
+            "give torch.as_tensor(value)": (lambda x, y: x * y, (X, X.numpy()), False),
+            "bind it, to_onnx(functools.partial(model, dtype=": (
+                lambda x, y: x.to(y),
+                (X, torch.half),
+                False,
+            ),
             "to_onnx(weights=...) gives those of": (lambda x: without_values(x), (X,), True),  # line
             "cast the inputs, or the model": (float_tokens, (X,), True),
             "ONNX has no nested tensors": (

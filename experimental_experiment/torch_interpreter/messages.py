@@ -197,6 +197,14 @@ HINTS = (
         "a class among the outputs is unknown to torch: return tensors in tuples, lists or dicts, or register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
     (
+        r"Unsupported input type <class 'numpy\.",
+        "a value of numpy is among the arguments: give torch.as_tensor(value), or a constant as float(value)",
+    ),
+    (
+        r"Unsupported input type <class 'torch\.(dtype|device|layout|memory_format)'>",
+        "no input of a model can be that: bind it, to_onnx(functools.partial(model, dtype=torch.float16), ...) for example",
+    ),
+    (
         r"pytree|Unsupported input type|register_dataclass|register_constant|unregistered|is not supported as an input",
         "a class among the inputs is unknown to torch: register it with torch.export.register_dataclass or torch.utils._pytree.register_pytree_node",
     ),
