@@ -154,7 +154,12 @@ class TestForms(ExporterTestCase):
         "it gives axis 1 of x twice": (lambda x: x, (X,), {}, ({1: "n", -1: "m"},)),
         "axis 0 of x is 2.5, not a name, a Dim": (lambda x: x, (X,), {}, ({0: 2.5},)),
         "axis 0 of x is '', not a name": (lambda x: x, (X,), {}, ({0: ""},)),
-        "it gives two sizes of the example, 2 and 3, one name, 'n'": (lambda x: x, (X,), {}, (("n", "n"),)),
+        r"it gives two sizes of the example, 2 and 3, one name, 'n'\n  hint   sizes of one name are equal": (
+            lambda x: x,
+            (X,),
+            {},
+            (("n", "n"),),
+        ),
         "axis 0 of x is 4, its size in the example is 2": (lambda x: x, (X,), {}, ({0: 4},)),
         "n is the number 3, its entry is {0: 'n'} and not a name": (
             lambda x, n: x,

@@ -530,12 +530,14 @@ def as_hint(entry: Any, path: str) -> Any:
 
 
 def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]]) -> None:
-    """Raise Misfit when dimensions whose sizes differ in the example have one name."""
+    """Raise CaptureError when dimensions whose sizes differ in the example have one name."""
     sizes: dict[str, int] = {}
     for leaf, names in zip(leaves, dims):
         for axis, name in names.items():
             size = leaf.shape[axis] if isinstance(leaf, torch.Tensor) and axis is not None else leaf
             if sizes.setdefault(name, size) != size:
-                raise Misfit(
-                    f"it gives two sizes of the example, {sizes[name]} and {size}, one name, {name!r}"
+                raise CaptureError(
+                    "dynamic_shapes does not fit the arguments: "
+                    f"it gives two sizes of the example, {sizes[name]} and {size}, one name, {name!r}",
+                    hint="sizes of one name are equal in every call: give these two names, or another example",
                 )
