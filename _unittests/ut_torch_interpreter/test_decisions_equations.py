@@ -164,6 +164,7 @@ class TestSizesOfData(ExporterTestCase):
             "one mask": lambda x, m: x[m] * m.nonzero() + x[m],
             "rows that are stacked": lambda x, m: torch.cat([x[m], x[m.flip(0)] * 2], 1),
             "two rows or more": at_least_two,
+            "as many of ten": lambda x, m: torch.ones(10, 6)[: x[m].shape[0]] + x[m],
         }
         for promise, function in functions.items():
             with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):

@@ -6,11 +6,12 @@ Dimensions that torch.export kept at their size become static; what branches, op
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.functions import Min
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -247,7 +248,7 @@ class Telling:
             }
             ranges = {**decision.ranges, **declared}
             # the ranges of then: torch takes the equation for granted by now
-            if any(bound_sympy(side, ranges).lower < 2 for side in condition.args):
+            if any(bound_sympy(side, ranges).lower < 2 for side in sides_that_differ(condition)):
                 self.told.append(condition)
                 self.note(written(condition, self.names), decision.source)
 
@@ -317,6 +318,15 @@ class Telling:
             for symbol in self.firsts.values()
         ]
         return [*lines, f"  which are {'; '.join(filter(None, right))}"] if any(right) else lines
+
+
+def sides_that_differ(equation: sympy.Basic) -> Iterable[sympy.Basic]:
+    """The sides of an equation of sizes; where it does not hold, those of ``min(10, rows) == rows`` are 10 and more."""
+    left, right = equation.args
+    for least, other in ((left, right), (right, left)):
+        if isinstance(least, Min) and other in least.args:
+            return [bound for bound in least.args if bound != other]
+    return left, right
 
 
 def sizes_in_words(symbol: sympy.Symbol, name: sympy.Symbol, told: list[sympy.Basic], declared: Known) -> str:
