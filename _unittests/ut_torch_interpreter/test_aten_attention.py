@@ -277,5 +277,43 @@ class TestTransformer(ExporterTestCase):
                     self.assert_same_as_eager(native, *args)
 
 
+def attended_by_selected(x, mask):
+    queries, keys = x[mask][None, None], x[None, None]
+    return torch.nn.functional.scaled_dot_product_attention(queries, keys, keys)
+
+
+def attended_by_hand(x, mask):
+    """Two products around a softmax, of the rows that the mask selects."""
+    rows = x[mask][None]
+    heads = rows.view(1, rows.shape[1], 2, 2).transpose(1, 2)
+    return (heads @ heads.transpose(2, 3)).softmax(-1) @ heads
+
+
+class TestSelectedPositions(ExporterTestCase):
+    X, MASK = randn(5, 4), torch.tensor([True, False, True, True, False])
+    SIZES = ({0: "rows"}, {0: "rows"})
+
+    def test_no_position(self):
+        others = [(self.X, torch.zeros(5, dtype=torch.bool)), (randn(3, 4), torch.arange(3) == 1)]
+        for promise, function in {
+            "queries": attended_by_selected,
+            "by hand": attended_by_hand,
+        }.items():
+            with self.subTest(promise):
+                self.export_and_compare(
+                    function, (self.X, self.MASK), others=others, dynamic_shapes=self.SIZES, target_opset=23
+                )
+
+    def test_one_position_more_than_are_selected(self):
+        """At least one is there: it is the operator."""
+
+        def forward(x, mask):
+            tokens = torch.cat([x[:1], x[mask]])[None, None]
+            return torch.nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)
+
+        model = to_onnx(forward, (self.X, self.MASK), dynamic_shapes=self.SIZES, target_opset=23)
+        self.assertIn("Attention", [node.op_type for node in model.graph.node])
+
+
 if __name__ == "__main__":
     unittest.main()

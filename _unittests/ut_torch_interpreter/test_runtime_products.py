@@ -49,6 +49,20 @@ FATAL = {
 }
 """Rows without which onnxruntime ends the process."""
 
+FATAL_WITHOUT_ROWS = {
+    "MatMul.of_rows_that_are_selected": {
+        "left": lambda x: x.transpose(0, 1) @ x.permute(1, 2, 0),
+        "right": lambda x: torch.ones(2, 1, 3) @ x.permute(1, 2, 0),
+        "scaled": lambda x: (x.transpose(0, 1) * 0.5) @ torch.ones(2, 3, 4),
+    },
+    "Einsum.of_what_is_selected": {
+        "heads": lambda x: torch.einsum("nhd,mhd->hnm", x, x),
+        "two summed axes": lambda x: torch.einsum("nhd,mhd->nm", torch.ones(4, 2, 3), x),
+        "a batch": lambda x: torch.einsum("nd,nmd->nm", x[:, 0], x),
+    },
+}
+"""Rows without which onnxruntime ends the process where the data select nothing."""
+
 UNSET_WITH_OTHER_SIZES = {
     "MatMul.that_may_be_over_nothing": {
         "right": lambda a, b: a @ b.mT,
@@ -68,12 +82,15 @@ SLOW = {
 }
 """Rows that concern the time alone."""
 
-OTHER_ROWS = UNSET | UNSET_WITH_OTHER_SIZES | FATAL | SLOW
+OTHER_ROWS = UNSET | UNSET_WITH_OTHER_SIZES | FATAL | FATAL_WITHOUT_ROWS | SLOW
 
 LOADED = (
     "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
 )
 """A program that loads a model."""
+
+RUN_ON_NOTHING = LOADED + ".run(None, {'x': [[[-1.0] * 3] * 2]})"
+"""A program that also runs one whose rows are selected where they are positive."""
 
 
 class TestProducts(ExporterTestCase):
@@ -111,6 +128,28 @@ class TestProducts(ExporterTestCase):
                 with without_row(name):
                     model = to_onnx(function, tuple(args))
                 self.assertLess(self.loads(model), 0)
+
+    def test_models_that_end_the_process_where_nothing_is_selected(self):
+        for name, functions in FATAL_WITHOUT_ROWS.items():
+            for promise, function in functions.items():
+                with self.subTest(name, promise=promise):
+                    self.check_selection(name, lambda x, function=function: function(x[x[:, 0, 0] > 0]))
+
+    def check_selection(self, name: str, function):
+        """Export with and without a row, and select nothing."""
+        x, sizes = torch.ones(4, 2, 3), ({0: "rows"},)
+        model = to_onnx(function, (x,), dynamic_shapes=sizes)
+        self.assertEqual(0, self.loads(model, RUN_ON_NOTHING))
+        for optimize in (True, False):
+            others = [
+                (-x,),
+                (torch.randn(7, 2, 3),),
+                (torch.tensor([1.0, -1])[:, None, None].expand(2, 2, 3),),
+            ]
+            self.export_and_compare(function, (x,), others=others, dynamic_shapes=sizes, optimize=optimize)
+        with without_row(name):
+            model = to_onnx(function, (x,), dynamic_shapes=sizes)
+        self.assertLess(self.loads(model, RUN_ON_NOTHING), 0)
 
     def test_a_pre_norm_encoder_of_halves(self):
         layer = torch.nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True).half().eval()
@@ -168,13 +207,13 @@ class TestProducts(ExporterTestCase):
         )
         self.assertEqual(["Mul", "Gemm"], [node.op_type for node in model.graph.node])
 
-    def loads(self, model) -> int:
+    def loads(self, model, program: str = LOADED) -> int:
         """The exit code of another process that loads the model: negative when a signal ends it."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.onnx")
             onnx.save(model, path)
             return subprocess.run(
-                [sys.executable, "-c", LOADED, path], capture_output=True, check=False
+                [sys.executable, "-c", program, path], capture_output=True, check=False
             ).returncode
 
     def over_sevens(self, model, args) -> torch.Tensor:

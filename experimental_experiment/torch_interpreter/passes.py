@@ -81,6 +81,7 @@ def improve(
         runtime=context.runtime,
         special_values=context.special_values,
         progress=progress,
+        of_selections=context.dimensions.of_selections,
     )
     logger.info("optimized: %s", report)
     return [report]

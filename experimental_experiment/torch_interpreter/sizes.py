@@ -148,6 +148,14 @@ class Dimensions:
         self.expressions: dict[int | str | None, sympy.Expr] = {}  # by their texts, in the named dimensions
         self.taken: set[str] = set()
         self.shared: set[str] = set()
+        self.of_selections: set[str] = set()  # what the data decide, and may decide to be 0
+
+    @classmethod
+    def written(cls, of_selections: Iterable[str]) -> Dimensions:
+        """What is known of the sizes of a model that was written: where nothing may be selected."""
+        dimensions = cls()
+        dimensions.of_selections.update(of_selections)
+        return dimensions
 
     def name(self, symbol: sympy.Symbol, name: str) -> None:
         """Call *symbol* *name* from now on; the first name stays."""
@@ -188,6 +196,8 @@ class Dimensions:
             self.expressions[text] = written
             if isinstance(text, str) and is_backed(expression):
                 self.shared.add(text)
+            elif not written.as_coeff_Add()[0].is_positive:  # u0 + 1 is one at least
+                self.of_selections.add(text)
         return self.texts[expression]
 
     def label(self, number: Any, wish: str) -> str | None:
@@ -272,6 +282,11 @@ def named(op: Emitter, label: str) -> Number | None:
     if label not in op.context.dimensions.shared:
         return None
     return lookup(op, key_of(op, label)) or lookup(op, ((), label))
+
+
+def may_be_none(op: Emitter, size: int | ir.SymbolicDim) -> bool:
+    """Whether the data decide a size, which is 0 when nothing is selected."""
+    return not isinstance(size, int) and size.value in op.context.dimensions.of_selections
 
 
 def remember(op: Emitter, number: Number) -> None:

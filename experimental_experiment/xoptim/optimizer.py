@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -18,6 +18,7 @@ from experimental_experiment.torch_interpreter.emitter import Context, content_o
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
+from experimental_experiment.torch_interpreter.sizes import Dimensions
 from experimental_experiment.xoptim.constants import given_by, lift_constants, lowered_constants
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
@@ -71,6 +72,7 @@ class Request:
     report: Report
     runtime: str
     special_values: bool
+    of_selections: Collection[str] = ()
 
 
 @contextlib.contextmanager
@@ -135,6 +137,7 @@ def optimize(
     runtime: str = "onnxruntime",
     special_values: bool = False,
     progress: Progress = silent,
+    of_selections: Collection[str] = (),
 ) -> ir.Model | onnx.ModelProto:
     """Rewrite a model by rules until none applies.
 
@@ -146,6 +149,7 @@ def optimize(
         runtime: what the model is written for, as in `to_onnx`.
         special_values: leave out the rules that may change NaN or the sign of zero, as in `to_onnx`.
         progress: as for `to_onnx`, a step a node.
+        of_selections: the names of sizes that are 0 when the data select nothing; what onnxruntime refuses then is not written.
 
     Returns the optimized model, of the type that was given; its outputs have the types that they had.
     Raises OptimizationError when a rule does not end, changes a type or gives no value, TypeError for other arguments, ValueError for another *runtime*, when
@@ -160,7 +164,7 @@ def optimize(
     if not is_proto and target.producer_name == PRODUCER:
         restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
-    request = Request([*rules, *options.rules], options, report, runtime, special_values)
+    request = Request([*rules, *options.rules], options, report, runtime, special_values, of_selections)
     with open_defaults(target.graph), declared_interface(target), lowered_constants(target):
         rewrite_all(target, request, progress)
     write_for(target, runtime)
@@ -442,7 +446,12 @@ def context_of(root: ir.Graph | ir.Function, nodes: list[ir.Node], request: Requ
     domains = root.opset_imports
     runtime, special_values = request.runtime, request.special_values
     context = Context(
-        root, domains.get("", 1), domains=domains, runtime=runtime, special_values=special_values
+        root,
+        domains.get("", 1),
+        domains=domains,
+        runtime=runtime,
+        special_values=special_values,
+        dimensions=Dimensions.written(request.of_selections),
     )
     taken = [node.name for node in nodes]
     taken += [value.name for node in nodes for value in node.outputs]

@@ -9,6 +9,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.runtime.reductions import is_on_gpu
 from experimental_experiment.torch_interpreter.runtime.table import before, repairs
+from experimental_experiment.torch_interpreter.sizes import may_be_none
 
 BOOL, DOUBLE = ir.DataType.BOOL, ir.DataType.DOUBLE
 
@@ -45,13 +46,13 @@ def is_exact_on_gpu(op, query, key, value, attn_mask=None, *, scale=None, is_cau
 
 @repairs(
     "Attention",
-    when="float64; a scale that is not positive; no element; a float mask; a mask that broadcasts over positions",
+    when="float64; a scale that is not positive; no element, or a size that the data decide; a float mask; a mask that broadcasts over positions",
     because="the scale is a float32; the kernel refuses; a row of the lowest float gives 0, not the mean of the values",
     nodes="4 to 12",
 )
 def where_eager_differs(op, query, key, value, attn_mask=None, *, scale=None, is_causal=0):
     """Two MatMul around a Softmax."""
-    empty = any(size == 0 for x in (query, key, value) for size in x.shape)
+    empty = any(size == 0 or may_be_none(op, size) for x in (query, key, value) for size in x.shape)
     if (
         query.dtype == DOUBLE
         or empty

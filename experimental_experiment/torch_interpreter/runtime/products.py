@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +13,7 @@ from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
 from experimental_experiment.torch_interpreter.promotion import raised, rounded, wide
 from experimental_experiment.torch_interpreter.runtime.table import repairs
+from experimental_experiment.torch_interpreter.sizes import may_be_none
 
 
 @repairs(
@@ -67,12 +68,61 @@ def that_may_be_over_nothing(op, a, b):
         return None
     if any(isinstance(size, int) for size in (a.shape[-1], b.shape[max(0, rank(b) - 2)])):
         return None
-    apart = [with_swap_apart(op, value) for value in (a, b)]
+    apart = [with_transposition_apart(op, value, swaps_the_last) for value in (a, b)]
     return None if apart == [a, b] else op.MatMul(*apart)
 
 
-def with_swap_apart(op, value: ir.Value) -> ir.Value:
-    """A value whose last two axes are swapped by an Einsum in the place of a Transpose; itself when none swaps them.
+@repairs(
+    "MatMul",
+    when="floats; an operand is a Transpose, scaled or cast, that moves axis 0 behind those of the batch, and the data decide its size",
+    because="the fusion of the Transpose ends the process where nothing is selected",
+    nodes=0,
+)
+def of_rows_that_are_selected(op, a, b):
+    """The Transpose is an Einsum, which stays apart."""
+    if not (a.shape and b.shape) or a.dtype not in dtypes.FLOATS:
+        return None
+    if not any(may_be_none(op, size) for size in (*a.shape, *b.shape)):
+        return None
+
+    def moves_rows(node: ir.Node) -> bool:
+        rows, *batch, last = range(rank(node.inputs[0]))
+        moved = order_of(node) in ([*batch, rows, last], [*batch, last, rows])
+        return moved and may_be_none(op, node.inputs[0].shape[0])
+
+    apart = [with_transposition_apart(op, value, moves_rows) for value in (a, b)]
+    return None if apart == [a, b] else op.MatMul(*apart)
+
+
+@repairs(
+    "Einsum",
+    when="two operands, the second one of three axes or more, of which the data decide a size",
+    because="the transposition of the second one ends the process where nothing is selected",
+    nodes=1,
+)
+def of_what_is_selected(op, *operands, equation):
+    """The second operand is transposed apart: the axes of both, those that are summed, its own."""
+    left, _, output = equation.replace(" ", "").partition("->")
+    first, comma, second = left.partition(",")
+    if len(operands) != 2 or not comma or "." in left or len({*second}) < max(3, len(second)):
+        return None
+    if not (operands[1].shape and any(may_be_none(op, size) for size in operands[1].shape)):
+        return None
+    order = "".join(sorted(second, key=lambda axis: 2 if axis not in first else axis not in output))
+    if order == second:
+        return None
+    moved = op.Einsum(operands[1], equation=f"{second}->{order}")
+    return op.Einsum(operands[0], moved, equation=f"{first},{order}->{output}")
+
+
+def swaps_the_last(node: ir.Node) -> bool:
+    """Whether a Transpose swaps the last two axes alone."""
+    *batch, rows, columns = range(rank(node.inputs[0]))
+    return order_of(node) == [*batch, columns, rows]
+
+
+def with_transposition_apart(op, value: ir.Value, matters: Callable[[ir.Node], bool]) -> ir.Value:
+    """A value that is transposed by an Einsum in the place of a Transpose of three axes or more that matters; itself without one.
 
     It is computed once more where onnxruntime fuses what stands between the Transpose and a product: a Cast, one constant factor.
     """
@@ -81,16 +131,16 @@ def with_swap_apart(op, value: ir.Value) -> ir.Value:
         return value
     if node.op_type == "Transpose":
         axes = rank(value)
-        order = [*range(axes - 2), axes - 1, axes - 2]
-        if axes < 3 or order_of(node) != order:
+        if axes < 3 or not matters(node):
             return value
         left = string.ascii_letters[:axes]
-        return op.Einsum(node.inputs[0], equation=f"{left}->{''.join(left[axis] for axis in order)}")
+        right = "".join(left[axis] for axis in order_of(node))
+        return op.Einsum(node.inputs[0], equation=f"{left}->{right}")
     scaling = factors(node.op_type, node.inputs)
     if node.op_type != "Cast" and not scaling:
         return value
     position = 1 - scaling[0] if scaling else 0
-    moved = with_swap_apart(op, node.inputs[position])
+    moved = with_transposition_apart(op, node.inputs[position], matters)
     if moved is node.inputs[position]:
         return value
     inputs, attributes = list(node.inputs), attributes_of(node)

@@ -6,6 +6,7 @@ import math
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.sizes import may_be_none
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, number_of, var
 from experimental_experiment.xoptim.patterns.heads import is_grouping
 from experimental_experiment.xoptim.patterns.masks import opens_each_row
@@ -44,6 +45,8 @@ def attention_of_products(op, found, root):
     reason = unfit(found, q, keys, v) or (None if mask is None else unfit_mask(found, q, keys))
     if reason is not None:
         return reason
+    if any(may_be_none(op, x.shape[axis]) for x in (q, v) for axis in (0, 2)):
+        return no("the data may select no position, which onnxruntime refuses")
     scale, factor = number_beside_heads(found["scale"]), number_beside_heads(found["factor"])
     if scale is None or not factor:
         return no("the scale is no number")
