@@ -13,9 +13,10 @@ from torch.utils._sympy.functions import CeilToInt, FloorToInt, RoundToInt, ToFl
 
 from experimental_experiment.testing import Call, ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter.dimensions import with_whole_products
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.promotion import result_dtype
-from experimental_experiment.torch_interpreter.sizes import Number, plain, with_whole_products
+from experimental_experiment.torch_interpreter.sizes import Number, plain
 
 INT64, INT32, FLOAT = ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT
 

@@ -19,6 +19,7 @@ import torch
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import dtypes, sizes
+from experimental_experiment.torch_interpreter.dimensions import Dimensions
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import fold, infer, is_shared, schema_of
 from experimental_experiment.torch_interpreter.marks import MODULES
@@ -120,7 +121,7 @@ class Context:
     regions: dict[Any, Any] = dataclasses.field(default_factory=dict)
     translations: dict[Any, Any] = dataclasses.field(default_factory=dict)
     warned: set[str] = dataclasses.field(default_factory=set)
-    dimensions: sizes.Dimensions = dataclasses.field(default_factory=sizes.Dimensions)
+    dimensions: Dimensions = dataclasses.field(default_factory=Dimensions)
     keeps_modules: bool = False
     runtime: str = "onnxruntime"
     special_values: bool = False

@@ -18,11 +18,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dimensions import Dimensions
 from experimental_experiment.torch_interpreter.emitter import Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable, target_name
 from experimental_experiment.torch_interpreter.interpreter import Walk, flat
 from experimental_experiment.torch_interpreter.signature import Input, Program
-from experimental_experiment.torch_interpreter.sizes import Dimensions, Number, plain
+from experimental_experiment.torch_interpreter.sizes import Number, plain
 from experimental_experiment.torch_interpreter.weights import Weight, in_parts
 from experimental_experiment.torch_interpreter.writes import storage_of
 

@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter import dtypes, registry, sizes
+from experimental_experiment.torch_interpreter.dimensions import Dimensions, axis_of_data
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import Emitter, Origin
 from experimental_experiment.torch_interpreter.errors import (
@@ -68,7 +69,7 @@ class Body:
     """A submodule that a higher-order operator calls."""
 
     module: torch.fx.GraphModule
-    dimensions: sizes.Dimensions
+    dimensions: Dimensions
 
     @property
     def outputs(self) -> int:
@@ -111,7 +112,7 @@ class Walk:
         self,
         module: torch.fx.GraphModule,
         op: Emitter,
-        dimensions: sizes.Dimensions,
+        dimensions: Dimensions,
         progress: Callable[[], None] | None = None,
         origin: torch.fx.Node | None = None,
     ):
@@ -351,7 +352,7 @@ class Walk:
             return value
         expected = dtypes.onnx_dtype(fake.dtype)
         expected_sizes = self.dimensions.shape(fake, name)
-        axis = sizes.axis_of_data(node)
+        axis = axis_of_data(node)
         if axis is not None and isinstance(expected_sizes[axis], int):
             expected_sizes[axis] = self.dimensions.undecided(f"{name}_dim_{axis}")
         if value.type is None:

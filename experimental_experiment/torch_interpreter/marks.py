@@ -1,4 +1,4 @@
-"""What is written on values and nodes of onnx-ir, in their ``meta``, which is not part of the model: all of its keys.
+"""What is written on values, nodes and graphs of onnx-ir, in their ``meta``, which is not part of the model: all of its keys.
 
 Everything else that is known of a value stands in its type and shape, in the environment of the walk or in the `Context`.
 """
@@ -35,6 +35,9 @@ BOUND = "bound"
 
 MODULES = "modules"
 """On a node: the calls of modules that it comes from, outermost first, each ``(key, path, class)``."""
+
+SELECTED = "selected"
+"""On the graph of a model: the names of the sizes that are 0 when the data select nothing."""
 
 ANNOTATION = "quant_parameter_tensor_names"
 """On a value of a file: its quantization annotation, where onnx-ir keeps it."""

@@ -17,6 +17,7 @@ from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import MICROSOFT, write_for
 from experimental_experiment.torch_interpreter.emitter import Context
 from experimental_experiment.torch_interpreter.functions import extract
+from experimental_experiment.torch_interpreter.marks import SELECTED
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
@@ -74,6 +75,7 @@ def improve(
         PassManager([RemoveUnusedNodesPass(), RemoveUnusedOpsetsPass()])(model)
         return []
     report = Report()
+    model.graph.meta[SELECTED] = context.dimensions.of_selections
     optimize(
         model,
         options,
@@ -81,7 +83,6 @@ def improve(
         runtime=context.runtime,
         special_values=context.special_values,
         progress=progress,
-        of_selections=context.dimensions.of_selections,
     )
     logger.info("optimized: %s", report)
     return [report]

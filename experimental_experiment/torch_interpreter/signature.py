@@ -19,7 +19,7 @@ from experimental_experiment.torch_interpreter.torch_versions import keywords_in
 if TYPE_CHECKING:
     import sympy
 
-    from experimental_experiment.torch_interpreter.sizes import Dimensions
+    from experimental_experiment.torch_interpreter.dimensions import Dimensions
 
 
 Bounds = tuple[int | None, int | None]

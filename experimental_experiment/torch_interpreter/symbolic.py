@@ -17,6 +17,7 @@ import sympy
 import torch
 from torch.utils._sympy import functions
 
+from experimental_experiment.torch_interpreter.dimensions import is_backed, with_whole_products
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import BOUND
@@ -25,11 +26,9 @@ from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, translates
 from experimental_experiment.torch_interpreter.sizes import (
     Number,
-    is_backed,
     named,
     sizes_of,
     volume,
-    with_whole_products,
 )
 from experimental_experiment.torch_interpreter.symbols import expression_of
 

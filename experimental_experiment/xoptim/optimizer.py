@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -14,11 +14,12 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
 from experimental_experiment.protos import PRODUCER, from_proto, restore_names, to_proto, write_for
+from experimental_experiment.torch_interpreter.dimensions import Dimensions
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, is_shared
+from experimental_experiment.torch_interpreter.marks import SELECTED
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
-from experimental_experiment.torch_interpreter.sizes import Dimensions
 from experimental_experiment.xoptim.constants import given_by, lift_constants, lowered_constants
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
@@ -72,7 +73,6 @@ class Request:
     report: Report
     runtime: str
     special_values: bool
-    of_selections: Collection[str] = ()
 
 
 @contextlib.contextmanager
@@ -137,7 +137,6 @@ def optimize(
     runtime: str = "onnxruntime",
     special_values: bool = False,
     progress: Progress = silent,
-    of_selections: Collection[str] = (),
 ) -> ir.Model | onnx.ModelProto:
     """Rewrite a model by rules until none applies.
 
@@ -149,7 +148,6 @@ def optimize(
         runtime: what the model is written for, as in `to_onnx`.
         special_values: leave out the rules that may change NaN or the sign of zero, as in `to_onnx`.
         progress: as for `to_onnx`, a step a node.
-        of_selections: the names of sizes that are 0 when the data select nothing; what onnxruntime refuses then is not written.
 
     Returns the optimized model, of the type that was given; its outputs have the types that they had.
     Raises OptimizationError when a rule does not end, changes a type or gives no value, TypeError for other arguments, ValueError for another *runtime*, when
@@ -164,7 +162,7 @@ def optimize(
     if not is_proto and target.producer_name == PRODUCER:
         restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
-    request = Request([*rules, *options.rules], options, report, runtime, special_values, of_selections)
+    request = Request([*rules, *options.rules], options, report, runtime, special_values)
     with open_defaults(target.graph), declared_interface(target), lowered_constants(target):
         rewrite_all(target, request, progress)
     write_for(target, runtime)
@@ -451,7 +449,7 @@ def context_of(root: ir.Graph | ir.Function, nodes: list[ir.Node], request: Requ
         domains=domains,
         runtime=runtime,
         special_values=special_values,
-        dimensions=Dimensions.written(request.of_selections),
+        dimensions=Dimensions.written(root.meta.get(SELECTED, ())),
     )
     taken = [node.name for node in nodes]
     taken += [value.name for node in nodes for value in node.outputs]

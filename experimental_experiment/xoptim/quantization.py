@@ -284,7 +284,7 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
         if size >= tensor.nbytes:
             raise Kept("it would not be smaller")
         rounded.append((graph, served, blocks, lost(matrix, blocks)))
-    lines = []
+    lines: list[QuantizedWeight] = []
     for graph, served, blocks, error in rounded:
         place = WeightPlace(weight, graph, names, settings.accuracy_level)
         write(place, blocks, served)

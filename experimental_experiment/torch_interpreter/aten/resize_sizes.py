@@ -13,6 +13,7 @@ from sympy import expand
 from torch.utils._sympy.functions import ToFloat, TruncToInt
 
 from experimental_experiment.torch_interpreter import dtypes
+from experimental_experiment.torch_interpreter.dimensions import with_whole_products
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.sizes import (
     Number,
@@ -22,7 +23,6 @@ from experimental_experiment.torch_interpreter.sizes import (
     label,
     larger,
     minus,
-    with_whole_products,
 )
 
 FLOAT, DOUBLE, INT64, UINT8 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.UINT8
