@@ -468,7 +468,7 @@ def hint_of(size: int | torch.SymInt) -> int:
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
-def writes(module: torch.fx.GraphModule) -> bool:
+def has_writes(module: torch.fx.GraphModule) -> bool:
     """Whether an operator writes into a tensor, which may be a view of another one, or a copy, by the layout of that one."""
     return any(
         isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable

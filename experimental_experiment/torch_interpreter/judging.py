@@ -26,11 +26,11 @@ from experimental_experiment.torch_interpreter.decisions import (
     bounds_of_slices,
     constants_of,
     equation_of_remainder,
+    has_writes,
     is_equation_of_sizes,
     kept_axes,
     refuse_misfit_example,
     whole_slices,
-    writes,
 )
 from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.signature import Input
@@ -64,7 +64,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
-    tell(conditions(environment, inputs, kept, bounds, decisions, writes(module)))
+    tell(conditions(environment, inputs, kept, bounds, decisions, has_writes(module)))
 
 
 def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
@@ -72,7 +72,7 @@ def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, dec
     environment = environment_of(inputs)
     if environment is None or decisions.takes_within:
         return False
-    telling = Telling(environment, inputs, decisions, writes(module))
+    telling = Telling(environment, inputs, decisions, has_writes(module))
     telling.gather([*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module, all_of_them=True)])
     ranges = telling.declared.ranges
     sizes = {size.node.expr for _, axis, size in symbolic_sizes(inputs) if axis is not None}
