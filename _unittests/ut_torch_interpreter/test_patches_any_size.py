@@ -102,6 +102,35 @@ class TestAnySize(ExporterTestCase):
             to_onnx(Model(lambda x: torch.cov(x)), ARGS[:1], dynamic_shapes=({0: "rows"},))
         self.assertIn("rows != 1", "".join(logs.output))
 
+    def test_norms_of_what_is_selected(self):
+        class Norms(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.batch = torch.nn.BatchNorm1d(4)
+                self.plain = torch.nn.BatchNorm1d(4, affine=False)
+                self.instance = torch.nn.InstanceNorm1d(4, affine=True)
+                for norm in (self.batch, self.plain):
+                    norm.running_mean.uniform_()
+                    norm.running_var.uniform_(1, 2)
+
+            def forward(self, x, mask):
+                selected = x[mask]
+                result = torch.zeros_like(x)
+                result[mask] = self.instance(self.batch(selected)) + self.plain(selected)
+                return self.batch(x[..., 0][mask]), result
+
+        x, norms = torch.randn(6, 4, 3), Norms().eval()
+        others = [(torch.randn(rows, 4, 3), torch.arange(rows) < count) for rows, count in ((5, 1), (8, 8))]
+        self.export_and_compare(
+            norms,
+            (x, x[:, 0, 0] > 0),
+            others=others,
+            dynamic_shapes=({0: "rows"}, {0: "rows"}),
+        )
+
+        batch = Model(lambda x, mask: norms.batch(x[mask]))  # eager refuses an instance norm of nothing
+        self.export_and_compare(batch, (x, x[:, 0, 0] > 0), others=[(x, x[:, 0, 0] > 9)])
+
     def test_logsumexp_of_what_is_selected(self):
         def others_of_each(x):
             n = x.shape[0]

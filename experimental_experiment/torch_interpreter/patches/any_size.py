@@ -33,6 +33,8 @@ LOGSUMEXP = torch.ops.aten.logsumexp.default
         "torch.linalg.norm",
         "torch.linalg.multi_dot",
         "torch.chain_matmul",
+        "torch.batch_norm",
+        "torch.instance_norm",
         "the decomposition of logsumexp",
     ),
     default=True,
@@ -41,7 +43,8 @@ def functions_of_any_size() -> Iterator[None]:
     """``torch.take_along_dim(x, i, 1)`` and ``torch.unravel_index`` fix sizes to the example's; ``torch.cov`` is refused for any size.
 
     So do ``fill_diagonal_`` and ``torch.corrcoef``; ``torch.linalg.norm(x, 1)`` and ``torch.linalg.multi_dot`` fix sizes, too.
-    ``similarity[mask].view(n, -1).logsumexp(1)`` is refused, because it asks whether the data select anything.
+    ``similarity[mask].view(n, -1).logsumexp(1)``, and a batch or instance norm of ``points[mask]``, are refused, because they ask whether
+    the data select anything.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(torch, "unravel_index", unravel_index(torch.unravel_index)))
@@ -56,6 +59,8 @@ def functions_of_any_size() -> Iterator[None]:
             (torch.linalg, "norm", matrix_norm),
             (torch.linalg, "multi_dot", products),
             (torch, "chain_matmul", products),
+            (torch, "batch_norm", batch_norm),
+            (torch, "instance_norm", instance_norm),
         ):
             stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
         entry(stack, decomposition_table, LOGSUMEXP, logsumexp(decomposition_table[LOGSUMEXP]))
@@ -67,14 +72,68 @@ def logsumexp(of_numbers: Callable) -> Callable:
 
     @functools.wraps(of_numbers)
     def called(self: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
-        count = self.numel()
-        if not isinstance(count, torch.SymInt) or count.node.has_hint():
+        if not is_selected(self):
             return of_numbers(self, dim, keepdim)
         functions_of_any_size.used()
         largest = torch.amax(torch.real(self), dim, keepdim=True)
         largest = largest.masked_fill(largest.abs() == math.inf, 0)
         total = (self - largest).exp().sum(dim, keepdim).log()
         return total + (largest if keepdim else largest.squeeze(dim))
+
+    return called
+
+
+def is_selected(x: torch.Tensor) -> bool:
+    """Whether the data decide how many elements a tensor has."""
+    count = x.numel()
+    return isinstance(count, torch.SymInt) and not count.node.has_hint()
+
+
+def batch_norm(of_numbers: Callable) -> Callable:
+    """`torch.batch_norm`: with the statistics of the training, the operator that does not ask for elements."""
+
+    @functools.wraps(of_numbers)
+    def called(
+        input: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        running_mean: torch.Tensor | None,
+        running_var: torch.Tensor | None,
+        training: bool,
+        momentum: float,
+        eps: float,
+        cudnn_enabled: bool,
+    ) -> torch.Tensor:
+        statistics = running_mean, running_var
+        if training or None in statistics or not is_selected(input):
+            return of_numbers(input, weight, bias, *statistics, training, momentum, eps, cudnn_enabled)
+        functions_of_any_size.used()
+        normalized = torch.ops.aten._native_batch_norm_legit_no_training
+        return normalized(input, weight, bias, *statistics, momentum, eps)[0]
+
+    return called
+
+
+def instance_norm(of_numbers: Callable) -> Callable:
+    """`torch.instance_norm` without statistics of the training: groups of one channel."""
+
+    @functools.wraps(of_numbers)
+    def called(
+        input: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        running_mean: torch.Tensor | None,
+        running_var: torch.Tensor | None,
+        use_input_stats: bool,
+        momentum: float,
+        eps: float,
+        cudnn_enabled: bool,
+    ) -> torch.Tensor:
+        statistics = running_mean, running_var
+        if not use_input_stats or statistics != (None, None) or not is_selected(input):
+            return of_numbers(input, weight, bias, *statistics, use_input_stats, momentum, eps, cudnn_enabled)
+        functions_of_any_size.used()
+        return torch.group_norm(input, input.shape[1], weight, bias, eps)
 
     return called
 
