@@ -25,6 +25,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from experimental_experiment.torch_interpreter.assumptions import written
 from experimental_experiment.torch_interpreter.certainty import Known
+from experimental_experiment.torch_interpreter.emptiness import Emptied
+from experimental_experiment.torch_interpreter.emptiness import recorded as branches_on_nothing
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, source_line
 from experimental_experiment.torch_interpreter.frames import (
     TORCH,
@@ -147,6 +149,7 @@ class Decisions:
     Attributes:
         found: by what asked for what, and where.
         repeated: by the equation of two sizes, one of which the data decide, that torch leaves to each run where eager repeats what has one element.
+        emptied: the branches that another size of 0 would take.
         obstacle: the line that another example than one of size 1 does not pass, None when none was tried.
         takes_within: whether a size that cuts another one was taken for the smaller one, or both for equal, without a proof.
     """
@@ -154,6 +157,7 @@ class Decisions:
     def __init__(self):
         self.found: dict[tuple, Decision] = {}
         self.repeated: dict[sympy.Basic, Decision] = {}
+        self.emptied: Emptied = {}
         self.obstacle: Source | None = None
         self.takes_within = False
 
@@ -213,6 +217,7 @@ class Decisions:
         with (
             replaced(environments, "evaluate_expr", evaluate_expr),
             replaced(environments, "guard_or_defer_runtime_assert", guard_or_defer_runtime_assert),
+            branches_on_nothing(self.emptied),
         ):
             yield
 

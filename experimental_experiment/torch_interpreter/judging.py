@@ -160,6 +160,7 @@ def conditions(
     telling = Telling(environment, inputs, decisions, writes)
     telling.gather(kept, bounds)
     telling.of_data()
+    telling.of_nothing()
     return telling.lines()
 
 
@@ -168,6 +169,7 @@ class Telling:
 
     Attributes:
         environment: the ShapeEnv of the inputs.
+        inputs: these.
         decisions: those of the capture.
         writes: whether the model writes into tensors, for which the layout of memory matters.
         asked: those of them that were asked of *environment*.
@@ -183,6 +185,7 @@ class Telling:
 
     def __init__(self, environment: Any, inputs: list[Input], decisions: Decisions, writes: bool = False):
         self.environment = environment
+        self.inputs = inputs
         self.decisions = decisions
         self.writes = writes
         self.asked = [decision for decision in decisions if decision.environment is environment]
@@ -251,6 +254,16 @@ class Telling:
             if any(bound_sympy(side, ranges).lower < 2 for side in sides_that_differ(condition)):
                 self.told.append(condition)
                 self.note(written(condition, self.names), decision.source)
+
+    def of_nothing(self) -> None:
+        """Tell that a size is not 0 where a branch asks for that, unless the user says that it is at least 1."""
+        least = {
+            size.node.expr: entry.bounds.get(axis, (None, None))[0]
+            for entry, axis, size in symbolic_sizes(self.inputs)
+        }
+        for (environment, size), source in self.decisions.emptied.items():
+            if environment is self.environment and size in self.names and not least.get(size):
+                self.note(f"{self.names[size]} != 0", source)
 
     def of_operators(self, kept: list[Assumed], known: Known) -> None:
         """Tell what squeezes and slices assume; where a branch or a check does not hold, the model is not the program's anyway."""

@@ -1,0 +1,107 @@
+"""Branches on whether there is anything at all: torch takes the sizes of inputs for positive, and decides ``x.shape[0] == 0`` without a question.
+
+Source of semantics: the comparisons of torch.fx.experimental.sym_node, whose symbols sympy knows to be positive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sympy
+
+from experimental_experiment.torch_interpreter.errors import Source
+from experimental_experiment.torch_interpreter.frames import asking_frame, is_library_code, line_around
+from experimental_experiment.torch_interpreter.operands import is_settled
+from experimental_experiment.torch_interpreter.patches.checks import without_exception, without_telling
+from experimental_experiment.torch_interpreter.patches.patch import replaced
+
+RELATIONS = {
+    "eq": sympy.Eq, "ne": sympy.Ne, "gt": sympy.Gt, "ge": sympy.Ge, "lt": sympy.Lt, "le": sympy.Le,
+}  # fmt: skip
+"""What the methods of a symbolic number compute."""
+
+SIZE = "size_that_may_be_none"
+"""On the result of a comparison that sympy decided: the size for which it is another one where that is 0."""
+
+HARMLESS = frozenset({("transformers.cache_utils", "get_seq_length")})
+"""Functions, behind their modules, that give 0 for a cache of no token, which its size is."""
+
+Emptied = dict[tuple[Any, sympy.Symbol], Source]
+"""The lines that first ask whether a size is 0, by the ShapeEnv and the size."""
+
+
+@contextlib.contextmanager
+def recorded(found: Emptied) -> Iterator[None]:
+    """Write down the branches of the model that another size of 0 would take.
+
+    Not what raises for one of both, as ``assert len(x)`` does, or only warns.
+    """
+    nodes = importlib.import_module("torch.fx.experimental.sym_node").SymNode
+    with contextlib.ExitStack() as stack:
+        for name, relation in RELATIONS.items():
+            stack.enter_context(replaced(nodes, name, marked(getattr(nodes, name), relation)))
+        stack.enter_context(replaced(nodes, "bool_", noted(nodes.bool_, found)))
+        yield
+
+
+def marked(compare: Callable, relation: Callable) -> Callable:
+    """*compare* whose result knows the size that matters."""
+
+    @functools.wraps(compare)
+    def called(self: Any, other: Any) -> Any:
+        result = compare(self, other)
+        if getattr(result, "_expr", None) in (sympy.true, sympy.false):
+            size = size_that_matters(relation, self.expr, other.expr, result._expr)
+            if size is not None:
+                setattr(result, SIZE, size)
+        return result
+
+    return called
+
+
+def size_that_matters(
+    relation: Callable, left: sympy.Expr, right: sympy.Expr, result: sympy.Basic
+) -> sympy.Symbol | None:
+    """The only size of a comparison of multiples, when its result is another one where that is 0."""
+    symbols = left.free_symbols | right.free_symbols
+    if len(symbols) != 1:
+        return None
+    (size,) = symbols
+    if not size.is_positive or not left.is_polynomial(size) or not right.is_polynomial(size):
+        return None
+    none = relation(left.subs(size, 0), right.subs(size, 0))
+    return size if none in (sympy.true, sympy.false) and none != result else None
+
+
+def noted(ask: Callable, found: Emptied) -> Callable:
+    """*ask*, which writes down who asks about a size that matters."""
+
+    @functools.wraps(ask)
+    def called(self: Any) -> bool:
+        size = getattr(self, SIZE, None)
+        if size is not None and (self.shape_env, size) not in found:
+            frame = asking_frame(sys._getframe(1))
+            source, is_branch = line_around(frame)
+            if is_branch and source is not None and matters(frame):
+                found[self.shape_env, size] = source
+        return ask(self)
+
+    return called
+
+
+def matters(frame: Any) -> bool:
+    """Whether what a frame asks decides what it computes."""
+    if is_library_code(frame.f_code):  # TorchDynamo, which runs the model's
+        return True
+    is_harmless = (frame.f_globals.get("__name__"), frame.f_code.co_name) in HARMLESS
+    return not (
+        is_harmless
+        or is_settled(frame)
+        or without_exception(frame) is not None
+        or without_telling(frame) is not None
+    )
