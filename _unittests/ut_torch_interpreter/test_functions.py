@@ -119,11 +119,38 @@ class Packages(torch.nn.Module):
         return [part(x) for part in self.parts]
 
 
+class Applied(torch.nn.Module):
+    """One submodule, called with each argument."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.part = Part(function)
+
+    def forward(self, *args):
+        return [self.part(x) for x in args]
+
+
+class Part(torch.nn.Module):
+    """A function that is a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
 class Sub(torch.nn.Module):
     """A module of one input with the name of an operator of two."""
 
     def forward(self, x):
         return x.sin() - 1
+
+
+def sized(*sizes):
+    """Random tensors of these sizes."""
+    return [torch.randn(size) for size in sizes]
 
 
 ARGS = (torch.randn(2, 3),)
@@ -209,6 +236,21 @@ class TestFunctions(ExporterTestCase):
         (function,) = to_onnx(stack, ARGS, modules_as_functions=True).functions
         self.assertEqual(function.name, "Sub_1")
         self.export_and_compare(stack, ARGS, modules_as_functions=True)
+
+    def test_module_called_with_other_dtypes_and_sizes(self):
+        whole, halves = torch.arange(4, dtype=torch.int32), torch.tensor([1.5, -2.5])
+        cases = {
+            "a cast that truncates only one of them": (lambda x: x.long().double(), whole, halves),
+            "zeros that repeat the second one": (
+                lambda x: x * 2 + torch.zeros(4, 3),
+                *sized((4, 3), (1, 3), (3,)),
+            ),
+            "a slice that takes all of the first one": (lambda x: (x * 2)[-4:].exp(), *sized((4, 3), (6, 3))),
+            "a matrix that is a row": (lambda x: (x * 2) @ (x + 1).T, *sized((1, 3), (6, 3))),
+        }
+        for promise, (function, *args) in cases.items():
+            with self.subTest(promise):
+                self.export_and_compare(Applied(function), tuple(args), modules_as_functions=True)
 
     def test_size_that_the_main_graph_read_between_two_calls(self):
         for options in ({}, {"optimize": False}, {"runtime": "onnx"}):

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.emitter import Context
-from experimental_experiment.torch_interpreter.marks import MODULES
+from experimental_experiment.torch_interpreter.marks import BOUND, MODULES
 
 Call = tuple[str, str, str]
 
@@ -52,7 +52,7 @@ class Cutter:
         self.model = model
         self.context = context
         self.chosen = chosen
-        self.shared: dict[tuple[str, str], ir.Function] = {}
+        self.shared: dict[tuple, tuple[ir.Function, list[ir.Node]]] = {}
 
     def cut(self, nodes: Sequence[ir.Node], depth: int) -> list[ir.Node]:
         """Nodes with the calls of modules at *depth* and deeper made functions; one that calls nothing stays."""
@@ -82,12 +82,14 @@ class Cutter:
         for old, new in zip(outputs, caller.outputs):
             self.reconnect(old, new, inside)
         graph.remove(nodes, safe=False)
-        key = domain, text  # equal modules of another package have a function of its domain
+        # equal modules of another package have a function of its domain; what a Cast does depends on what is cast
+        key = domain, text, *(value.dtype for value in inputs)
         if key not in self.shared:
-            self.shared[key] = self.function(name, domain, nodes, inputs, constants, outputs)
+            self.shared[key] = self.function(name, domain, nodes, inputs, constants, outputs), nodes
         else:
+            generalize(self.shared[key][1], nodes)
             forget_inputs(nodes)
-        caller.op_type = self.shared[key].name
+        caller.op_type = self.shared[key][0].name
         return caller
 
     def reconnect(self, old: ir.Value, new: ir.Value, inside: set[ir.Node]) -> None:
@@ -149,6 +151,21 @@ def local_function(
     return ir.Function(domain, name, graph=graph, attributes=[])
 
 
+def generalize(nodes: Iterable[ir.Node], others: Iterable[ir.Node]) -> None:
+    """Let the values of a shared function know only the sizes that they also have in another call, whose nodes are *others*."""
+    for value, other in zip(bound(nodes), bound(others), strict=True):
+        value.shape = common_shape(value.shape, other.shape)
+        if value.meta.get(BOUND) != other.meta.get(BOUND):
+            value.meta.pop(BOUND, None)
+
+
+def common_shape(one: ir.Shape | None, other: ir.Shape | None) -> ir.Shape | None:
+    """What two shapes have in common: None for a size that differs, or when the ranks do."""
+    if one is None or other is None or one.rank() != other.rank():
+        return None
+    return ir.Shape([size if size == also else None for size, also in zip(one, other)])
+
+
 class Canonical:
     """The structure of a list of nodes as a text that does not hold the names of its values."""
 
@@ -194,7 +211,15 @@ def call_at(node: ir.Node, depth: int) -> Call | None:
 
 def graphs_of(node: ir.Node) -> list[ir.Graph]:
     """The subgraphs of a node."""
-    return [item.as_graph() for item in node.attributes.values() if item.type == ir.AttributeType.GRAPH]
+    attributes = [item for _, item in sorted(node.attributes.items())]
+    return [item.as_graph() for item in attributes if item.type == ir.AttributeType.GRAPH]
+
+
+def bound(nodes: Iterable[ir.Node]) -> Iterable[ir.Value]:
+    """The values that nodes and their subgraphs make, and the inputs of the subgraphs, in order."""
+    for node in with_subgraphs(nodes):
+        yield from node.outputs
+        yield from (value for graph in graphs_of(node) for value in graph.inputs)
 
 
 def with_subgraphs(nodes: Iterable[ir.Node]) -> Iterable[ir.Node]:
@@ -216,10 +241,8 @@ def captured(node: ir.Node) -> Iterable[ir.Value]:
 
 def read_from_outside(nodes: Sequence[ir.Node], context: Context) -> tuple[list[ir.Value], list[ir.Value]]:
     """What nodes read that is not theirs, in order: values, and the small constants of the model."""
-    inside = set(with_subgraphs(nodes))
-    bound = {value for node in inside for value in node.outputs}
-    bound |= {value for node in inside for graph in graphs_of(node) for value in graph.inputs}
-    used = dict.fromkeys(value for node in nodes for value in captured(node) if value not in bound)
+    inside = set(bound(nodes))
+    used = dict.fromkeys(value for node in nodes for value in captured(node) if value not in inside)
     shared = context.shared
     return [value for value in used if value not in shared], [value for value in used if value in shared]
 
