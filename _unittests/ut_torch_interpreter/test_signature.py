@@ -545,6 +545,19 @@ class TestWeights(ExporterTestCase):
                 keys,
             )
 
+    def test_two_exports_of_a_branch_are_the_same_bytes(self):
+        """The graphs that torch makes of branches have a number of the process in their names."""
+
+        class Branch(torch.nn.Module):
+            def forward(self, x):
+                return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x,))
+
+        first, second = (to_onnx(Branch(), (X,)) for _ in range(2))
+        self.assertEqual(
+            first.SerializeToString(deterministic=True), second.SerializeToString(deterministic=True)
+        )
+        self.assertIn("in forward", str(first))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,6 +5,8 @@ Source of semantics: the ``metadata_props`` that ``torch.onnx`` writes.
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from experimental_experiment.torch_interpreter.errors import target_name
@@ -24,8 +26,16 @@ def provenance(node: torch.fx.Node) -> dict[str, str]:
         "pkg.torch.onnx.class_hierarchy": repr([*classes, target]),
         "pkg.torch.onnx.name_scopes": repr([*scopes, node.name]),
         "pkg.torch.onnx.fx_node": node.format_node() or "",
-        "pkg.torch.onnx.stack_trace": node.meta.get("stack_trace") or "",
+        "pkg.torch.onnx.stack_trace": without_generated(node.meta.get("stack_trace") or ""),
     }
+
+
+def without_generated(stack: str) -> str:
+    """A stack without the frames of graphs of torch.fx: what these are called says how many the process has made before."""
+    frames = re.split(r'^(?=\s*File ")', stack, flags=re.MULTILINE)
+    return "".join(
+        frame for frame in frames if not frame.lstrip().startswith('File "<eval_with_key>')
+    ).rstrip("\n")
 
 
 def module_calls(node: torch.fx.Node) -> tuple[tuple[str, str, str], ...]:
