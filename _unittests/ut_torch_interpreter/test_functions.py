@@ -237,6 +237,23 @@ class TestFunctions(ExporterTestCase):
         self.assertEqual(function.name, "Sub_1")
         self.export_and_compare(stack, ARGS, modules_as_functions=True)
 
+    def test_no_function_has_the_name_of_an_operator_of_its_domain(self):
+        """It would call itself; the version of the domain stays the one that was asked for."""
+        here = Doubled.__module__.split(".")[0]
+        twice = {torch.ops.aten.mul.Tensor: lambda op, self, other: op.Doubled(self, domain=here)}
+        model = to_onnx(
+            torch.nn.Sequential(Doubled(), Doubled()),
+            ARGS,
+            modules_as_functions=True,
+            translations=twice,
+            target_opset={"": 20, here: 3},
+        )
+        (function,) = model.functions
+        called = [(node.domain, node.op_type) for node in (*model.graph.node, *function.node)]
+        self.assertEqual([(here, "Doubled_1"), (here, "Doubled_1"), (here, "Doubled")], called)
+        for holder in (model, function):
+            self.assertIn((here, 3), [(entry.domain, entry.version) for entry in holder.opset_import])
+
     def test_module_called_with_other_dtypes_and_sizes(self):
         whole, halves = torch.arange(4, dtype=torch.int32), torch.tensor([1.5, -2.5])
         cases = {

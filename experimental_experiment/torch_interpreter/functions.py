@@ -42,7 +42,8 @@ def extract(model: ir.Model, context: Context, classes: Collection[str] | None) 
     """Replace the nodes of every submodule (of these classes) by calls of functions, callees first in the model."""
     cutter = Cutter(model, context, classes)
     cutter.cut(list(model.graph), 0)
-    model.graph.opset_imports.update({domain: 1 for domain, _, _ in model.functions})
+    for domain, _, _ in model.functions:
+        model.graph.opset_imports.setdefault(domain, 1)
 
 
 class Cutter:
@@ -53,6 +54,7 @@ class Cutter:
         self.context = context
         self.chosen = chosen
         self.shared: dict[tuple, tuple[ir.Function, list[ir.Node]]] = {}
+        self.operators = {(node.domain, node.op_type) for node in model.graph.all_nodes()}
 
     def cut(self, nodes: Sequence[ir.Node], depth: int) -> list[ir.Node]:
         """Nodes with the calls of modules at *depth* and deeper made functions; one that calls nothing stays."""
@@ -113,8 +115,9 @@ class Cutter:
         constants: list[ir.Value],
         outputs: list[ir.Value],
     ) -> ir.Function:
-        """The function of *nodes*, under *name* or, when that is taken, *name* and a number."""
-        taken = MISTAKEN.union(existing for where, existing, _ in self.model.functions if where == domain)
+        """The function of *nodes*, under *name* or, when a function or an operator of the domain has it, *name* and a number."""
+        named = [(where, existing) for where, existing, _ in self.model.functions]
+        taken = MISTAKEN.union(existing for where, existing in (*named, *self.operators) if where == domain)
         unused = (f"{name}_{count}" if count else name for count in range(len(taken) + 1))
         free = next(candidate for candidate in unused if candidate not in taken)
         function = local_function(self.context, domain, free, nodes, inputs, constants, outputs)
