@@ -58,6 +58,24 @@ class TestSigmoids(ExporterTestCase):
                     others=[(X[:4],), (X[2:8].flip(0),)],
                 )
 
+    def test_casts(self):
+        """A bfloat16 Sigmoid is computed in float32, where -20 gives 0 as well; so does one that is cast before its logarithm."""
+        for name, function, dtype in (
+            ("bfloat16", lambda s: (s.log(), 1 / s, X[2:].bfloat16() / s), torch.bfloat16),
+            ("a small term", lambda s: (s * 0.5 + 1e-12).log(), torch.bfloat16),
+            ("seen rounded", lambda s: (s.floor(), s.log(), s.flip(0) / s), torch.bfloat16),
+            ("cast to float32", lambda s: s.float().log(), torch.bfloat16),
+            ("cast to float64", lambda s: s.double().log(), torch.float32),
+            ("cast to bfloat16", lambda s: s.bfloat16().log(), torch.float32),
+        ):
+            for optimized in (True, False):
+                with self.subTest(name, optimized=optimized):
+                    self.export_and_compare(
+                        lambda x, function=function: function(torch.sigmoid(x)),
+                        (X[2:].to(dtype),),
+                        optimize=optimized,
+                    )
+
     def test_in_files_of_others(self):
         """Forms that the emitter does not write: a Clip without bounds, axes as attributes before opset 13."""
         for opset, between in ((20, "Clip(s)"), (10, "Clip<min=0.5>(s)"), (11, "Unsqueeze<axes=[0]>(s)")):

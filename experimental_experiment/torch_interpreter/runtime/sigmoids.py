@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import attributes_of, producer_of
-from experimental_experiment.torch_interpreter.runtime.kernels import MOVING
+from experimental_experiment.torch_interpreter.runtime.kernels import MOVING, narrowed, unrounded, wide_value
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 BECAUSE = "Sigmoid is off by up to 1.7e-7: it loses digits below about -7, and is 0 below about -18"
 
-WHERE = "a float32 Sigmoid, also where it is multiplied, moved, or has a little added or as a bound"
+WHERE = "a float32 or bfloat16 Sigmoid, also where it is multiplied, moved, cast, or has a little added or as a bound"
 
 COST = "3, and what stands between where others read it"
 
@@ -31,38 +32,54 @@ PICKING = frozenset(("Abs", "Compress", "GatherElements", "GatherND"))
 def of_a_sigmoid(op, x):
     """The logarithm of what is computed of ``1 / (1 + exp(-x))``, which keeps its digits."""
     exact = with_digits(op, x)
-    return None if exact is x else op.Log(exact)
+    return None if exact is x else of_dtype(op, op.Log(exact), x.dtype)
 
 
 @repairs("Div", when=f"by {WHERE}", because=BECAUSE, nodes=COST)
 def by_a_sigmoid(op, a, b):
     """The quotient by what is computed of ``1 / (1 + exp(-x))``."""
     exact = with_digits(op, b)
-    return None if exact is b else op.Div(with_digits(op, a), exact)
+    if exact is b:
+        return None
+    divided = with_digits(op, a)
+    if divided.dtype != exact.dtype:
+        divided, exact = (wide_value(op, "Div", item, ir.DataType.FLOAT) for item in (divided, exact))
+    return of_dtype(op, op.Div(divided, exact), b.dtype)
 
 
 @repairs("Reciprocal", when=f"of {WHERE}", because=BECAUSE, nodes=COST)
 def inverse_of_a_sigmoid(op, x):
     """The inverse of what is computed of ``1 / (1 + exp(-x))``."""
     exact = with_digits(op, x)
-    return None if exact is x else op.Reciprocal(exact)
+    return None if exact is x else of_dtype(op, op.Reciprocal(exact), x.dtype)
+
+
+def of_dtype(op, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """A result in *dtype*, that of bfloat16 operands which were read as float32."""
+    return value if value.dtype == dtype else narrowed(op, value, dtype)
 
 
 def with_digits(op, value: ir.Value) -> ir.Value:
-    """A float32 value that is computed of a Sigmoid once more, of a Sigmoid that keeps its digits; itself when it is not.
+    """A value that is computed of a Sigmoid once more, of a Sigmoid that keeps its digits; itself when it is not.
 
+    What is computed in float32 in the place of bfloat16 is read, and returned, before it is rounded.
     Nodes before opset 13 say in attributes what the emitter writes as inputs: they are left as they are.
     """
-    return value if op.opset < 13 else recomputed(op, value, {}, iter(range(MOST)))
+    if op.opset < 13:
+        return value
+    wide = unrounded(op, value, ir.DataType.FLOAT) if value.dtype == ir.DataType.BFLOAT16 else None
+    read = value if wide is None else wide
+    exact = recomputed(op, read, {}, iter(range(MOST)))
+    return value if exact is read else exact
 
 
 def recomputed(op, value: ir.Value, known: dict[ir.Value, ir.Value], left: Iterator[int]) -> ir.Value:
     """`with_digits` of a value that is not *known* yet, as long as there are nodes *left* to look at."""
     node = producer_of(value)
-    if value in known or node is None or value.dtype != ir.DataType.FLOAT or len(node.outputs) > 1:
+    if value in known or node is None or value.dtype not in FLOATS or len(node.outputs) > 1:
         return known.get(value, value)
     result = value
-    if node.op_type == "Sigmoid":
+    if node.op_type == "Sigmoid" and value.dtype == ir.DataType.FLOAT:
         result = op.Reciprocal(op.Add(op.Exp(op.Neg(node.inputs[0])), 1.0))
     elif next(left, None) is not None:
         inputs = list(node.inputs)
@@ -78,7 +95,7 @@ def scaled_operands(node: ir.Node) -> list[int]:
     """The positions of the operands whose relative errors are errors of the result."""
     if node.op_type in ("Concat", "Mul"):
         return [*range(len(node.inputs))]
-    if node.op_type in MOVING or node.op_type in PICKING or node.op_type == "Div":
+    if node.op_type in MOVING or node.op_type in PICKING or node.op_type in ("Cast", "Div"):
         return [0]
     if node.op_type == "Where":
         return [1, 2]
