@@ -359,7 +359,7 @@ def own_name(name: str, state: Container[str]) -> str:
 def state_of(model: Any) -> dict[str, torch.Tensor]:
     """The weights and buffers of a module, or of the one that a function calls, and the tensors among its attributes, by their names in the program."""
     owner = called_module(model)
-    modules = () if owner is None else owner.named_modules()
+    modules = () if owner is None else owner.named_modules(remove_duplicate=False)
     return {
         f"{path}.{name}" if path else name: value
         for path, module in modules

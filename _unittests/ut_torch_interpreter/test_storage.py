@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import registry, to_onnx
+from experimental_experiment.torch_interpreter import ExportOptions, registry, to_onnx
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.storage import Viewed, lens_of
@@ -382,6 +382,20 @@ class TestPrograms(ExporterTestCase):
         self.assertTrue(torch.equal(new_total, expected))
         self.assertEqual(int(new_calls), 5)
         self.assertTrue(torch.equal(result, expected * 5))
+
+    def test_buffer_of_a_module_that_stands_twice_is_one_input(self):
+        counter = Counter()
+        for strict, name in ((False, "0.total"), (True, "2.total")):
+            with self.subTest(strict=strict):
+                model = to_onnx(
+                    torch.nn.Sequential(counter, torch.nn.ReLU(), counter),
+                    (floats(3),),
+                    mutated_buffers="outputs",
+                    export_options=ExportOptions(strict=strict),
+                    verify=True,
+                )
+                names = [value.name for value in (*model.graph.input, *model.graph.output)]
+                self.assertEqual([name, f"{name}_out"], [each for each in names if "total" in each])
 
     def test_attributes_that_are_written(self):
         """They go in and out as buffers do: what a call leaves is read by the next one."""

@@ -201,6 +201,13 @@ def is_state(program: Program, walk: Walk, entry: Input) -> bool:
     return is_held and is_written(program, walk, entry) and not is_literal(entry.node)
 
 
+def other_names(held: Sequence[Input]) -> dict[torch.fx.Node, Input]:
+    """Of the buffers that are held under several names, as a module that stands twice in a Sequential has them: the first entry."""
+    first: dict[int, Input] = {}
+    known = {entry.node: first.setdefault(id(entry.tensor), entry) for entry in held}
+    return {node: entry for node, entry in known.items() if entry.node is not node}
+
+
 def is_literal(node: torch.fx.Node) -> bool:
     """Whether a constant is that of ``torch.tensor([1, 2])`` in forward: each call makes a copy, and writes into that."""
     return bool(node.users) and all(
@@ -232,16 +239,20 @@ def translate(
     refuse_names_of_weights("input_names", program, input_names)
     refuse_names_of_weights("output_names", program, output_names)
     interface = [entry for entry in program.inputs if is_input(entry)]
-    if keep_written:
-        interface += [entry for entry in program.inputs if is_state(program, walk, entry)]
+    held = [entry for entry in program.inputs if keep_written and is_state(program, walk, entry)]
+    others = other_names(held)
+    interface += [entry for entry in held if entry.node not in others]
     for entry in interface:  # of a buffer and an argument of one name the argument has it
         entry.name = op.context.names.unique(entry.name)
     leaves = output_leaves(program, output_names, [entry.name for entry in interface])
     for name, _ in leaves:
         op.context.names.reserve(name)
     weights = Weights(op)
-    views = []
+    views: list[Any] = []
     for entry in program.inputs:
+        if entry.node in others:
+            views.append(views[program.inputs.index(others[entry.node])])
+            continue
         value = add_input(entry, dimensions) if entry in interface else weights.value(entry)
         if entry in interface:
             declare(op, value)
@@ -259,7 +270,10 @@ def translate(
     written = [
         (entry, view)
         for entry, view in zip(program.inputs, views)
-        if isinstance(view, View) and view.cell.version and not is_literal(entry.node)
+        if isinstance(view, View)
+        and view.cell.version
+        and not is_literal(entry.node)
+        and entry.node not in others
     ]
     if not (op.graph.outputs or (keep_written and written)):
         raise ExportError(f"{op.graph.name} returns no tensor and no number: an ONNX model has an output")
