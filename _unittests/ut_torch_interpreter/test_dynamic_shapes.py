@@ -160,6 +160,7 @@ class TestForms(ExporterTestCase):
             {},
             (("n", "n"),),
         ),
+        "'n [+] 2' is 3 in the example, where it would be 4": (lambda x: x, (X,), {}, (("n", "n + 2"),)),
         "axis 0 of x is 4, its size in the example is 2": (lambda x: x, (X,), {}, ({0: 4},)),
         "n is the number 3, its entry is {0: 'n'} and not a name": (
             lambda x, n: x,

@@ -6,6 +6,7 @@ from the end when it is negative. What does not fit is refused with the structur
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import itertools
@@ -530,7 +531,7 @@ def as_hint(entry: Any, path: str) -> Any:
 
 
 def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]]) -> None:
-    """Raise CaptureError when dimensions whose sizes differ in the example have one name."""
+    """Raise CaptureError when dimensions whose sizes differ in the example have one name, or the name ``n + 1`` another size than that."""
     sizes: dict[str, int] = {}
     for leaf, names in zip(leaves, dims):
         for axis, name in names.items():
@@ -541,3 +542,27 @@ def refuse_ambiguous_names(leaves: list[Any], dims: list[dict[int | None, str]])
                     f"it gives two sizes of the example, {sizes[name]} and {size}, one name, {name!r}",
                     hint="sizes of one name are equal in every call: give these two names, or another example",
                 )
+    for name, size in sizes.items():
+        meant = size_meant(name, sizes)
+        if meant not in (None, size):
+            raise CaptureError(
+                f"dynamic_shapes does not fit the arguments: {name!r} is {size} in the example, where it would be {meant}",
+                hint="the model holds such a text for what is computed of the other name: give a name of its own, or another example",
+            )
+
+
+def size_meant(name: str, sizes: Mapping[str, int]) -> int | None:
+    """The size that a name says which is an expression of other names, as ``past + length``; None for any other name."""
+    try:
+        tree = ast.parse(name.strip(), mode="eval")
+    except SyntaxError:
+        return None
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    if name in names or not names or not names <= sizes.keys() or not all(type(n) is int for n in numbers):
+        return None
+    parts = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Name, ast.Load, ast.Constant)
+    if not all(isinstance(node, parts) for node in nodes):
+        return None
+    return eval(compile(tree, "<name>", "eval"), {}, dict(sizes))
