@@ -568,6 +568,11 @@ class TestCaptureError(ExporterTestCase):
         self.assertIn("a class among the outputs is unknown", messages.advice(text.format("models.Boxes")))
         self.assertEqual("", messages.advice(text.format("torch._dynamo.output_graph.LazyProxy")))
 
+    def test_hint_for_torchscript_is_none_for_a_line_that_asks_whether_it_runs(self):
+        """TorchDynamo quotes the line of the model."""
+        self.assertIn("was scripted", messages.advice("torch.jit._script.RecursiveScriptModule"))
+        self.assertEqual("", messages.advice("if torch.jit.is_tracing() and is_causal:"))
+
     def test_a_size_that_the_model_remembers(self):
         """Rotary embeddings keep the tables of their last length."""
 

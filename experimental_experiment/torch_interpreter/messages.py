@@ -72,7 +72,7 @@ HINTS = (
         "the model or the example was made under FakeTensorMode, without values: make it outside",
     ),
     (
-        r"ScriptModule|ScriptFunction|torch\.jit",
+        r"ScriptModule|ScriptFunction|torch\.jit(?!\.is_)",
         "export the nn.Module that was scripted or traced, not its TorchScript",
     ),
     (
