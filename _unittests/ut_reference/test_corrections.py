@@ -64,6 +64,10 @@ class TestCorrections(OperatorTestCase):
         "an empty matrix": ("Flatten", np.zeros((0, 3, 2), np.float32), {**STANDARD, "axis": 2}),
         "a matrix of the last axes": ("Flatten", X, {**STANDARD, "axis": -2}),
         "one row": ("Flatten", X, {**STANDARD, "axis": 0}),
+        "a norm of layers": (
+            "LayerNormalization", X, numbers(3, 4), numbers(3, 4, seed=1), {**STANDARD, "axis": 1, "epsilon": 0.25}),
+        "a norm of large halves": (
+            "LayerNormalization", (3000 * X).astype(np.float16), np.full(4, 0.5, np.float16), STANDARD),
         "weights that underflow": ("LogSoftmax", 200 * X, {**STANDARD, "axis": 1}),
         "no weight": ("LogSoftmax", X[:0], STANDARD),
         "integers to negative powers": (
@@ -177,6 +181,15 @@ class TestCorrectionsOfOpset13(OperatorTestCase):
     def test_same_as_onnxruntime(self):
         self.assert_same("BatchNormalization", X, *NORM, **STANDARD)
         self.assert_same("BatchNormalization", X, *NORM, **STANDARD, momentum=0.5, epsilon=0.25)
+
+
+class TestCorrectionsOfOpset23(OperatorTestCase):
+    OPSET = 23
+
+    def test_a_norm_of_large_halves(self):
+        x, scale = (3000 * X).astype(np.float16), np.full(4, 0.5, np.float16)
+        self.assert_same("RMSNormalization", x, scale, **STANDARD)
+        self.assert_same("RMSNormalization", X, numbers(3, 4), **STANDARD, axis=1, epsilon=0.25)
 
 
 if __name__ == "__main__":

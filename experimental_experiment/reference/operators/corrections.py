@@ -14,6 +14,7 @@ import onnx
 from onnx.reference.op_run import OpRun
 
 from experimental_experiment.reference.operators.convolution import evaluated
+from experimental_experiment.reference.operators.normalization import normalized
 from experimental_experiment.reference.registry import OPERATORS, computes
 
 
@@ -62,6 +63,14 @@ def gather_elements(data, indices, *, axis=0):
     return np.take_along_axis(data[tuple(kept)], indices.astype(np.int64), axis)
 
 
+@computes("LayerNormalization", domain="")
+def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """In onnx the mean and the deviation are computed in half precision, where squares overflow."""
+    result, mean, inverse = normalized(x, epsilon, axis)
+    result = result.astype(x.dtype) * scale
+    return result if bias is None else result + bias, mean, inverse
+
+
 @computes("LogSoftmax", domain="")
 def log_softmax(x, *, axis=-1):
     """In onnx the logarithm of a weight that underflows is -inf."""
@@ -95,6 +104,13 @@ def power(a, b):
     positive = np.power(a, np.maximum(b, 0).astype(a.dtype))
     reciprocal = np.where(np.abs(a) == 1, np.power(a, np.abs(b % 2).astype(a.dtype)), 0)
     return np.where(b < 0, reciprocal, positive).astype(a.dtype)
+
+
+@computes("RMSNormalization", domain="")
+def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """In onnx the mean square is computed in half precision, where it overflows."""
+    result, _, _ = normalized(x, epsilon, axis, centred=False)
+    return result.astype(x.dtype).astype(scale.dtype) * scale
 
 
 @computes("ReduceMean", domain="")
