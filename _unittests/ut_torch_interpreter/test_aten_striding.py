@@ -5,6 +5,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 aten = torch.ops.aten
 
@@ -66,6 +67,18 @@ class TestStriding(ExporterTestCase):
     def test_memory_that_the_tensor_does_not_have(self):
         with self.assertRaisesRegex(Exception, "elements of the memory that the tensor does not have"):
             self.assert_same_as_eager(lambda x: x[1:].as_strided((2,), (1,), 0), floats(12), dynamic=False)
+
+    def test_of_what_the_data_select(self):
+        """Nobody is asked whether they select one row or none; what nonzero gives is in memory by columns."""
+
+        def first(found):
+            return found.as_strided((found.shape[0],), (found.shape[1],))
+
+        x, mask = floats(3, 4), torch.tensor([True, False, True])
+        others = [(x, mask.logical_not()), (x, mask & False)]
+        self.export_and_compare(lambda x, m: first(x[m]), (x, mask), others=others)
+        with self.assertRaisesRegex(ExportError, "a tensor of symbolic sizes that is not contiguous"):
+            to_onnx(lambda x: first(x.nonzero()), (x,))
 
     def test_a_scatter_to_one_place_twice(self):
         with self.assertRaisesRegex(Exception, "as_strided_scatter writes an element of the memory twice"):

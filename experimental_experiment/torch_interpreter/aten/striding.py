@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 import torch
+from torch._prims_common import is_contiguous_or_false
 
 from experimental_experiment.torch_interpreter.aten.creation import filled
 from experimental_experiment.torch_interpreter.aten.scattering import index_add
@@ -54,7 +55,7 @@ def as_strided(op, self, size, stride, storage_offset):
     offset = first if storage_offset is None else storage_offset
     given = [*viewed.shape, *viewed.stride(), first, *size, *stride, offset]
     is_known = all(isinstance(number, int) for number in given)
-    if viewed.is_contiguous() and isinstance(first, int) and first == 0:
+    if is_contiguous_or_false(viewed) and isinstance(first, int) and first == 0:
         if is_known and places_of(size, stride, offset).max(initial=-1) >= viewed.numel():
             raise Untranslatable(OUTSIDE)
         return op.Gather(reshaped(op, self, [-1]), places(op, size, stride, offset), axis=0)
