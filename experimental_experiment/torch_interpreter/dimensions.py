@@ -115,8 +115,9 @@ def is_backed(expression: sympy.Expr) -> bool:
 
 
 def decided(number: Any) -> sympy.Expr:
-    """The expression of a symbolic number, as it was first where the data decide it: eager repeats one element where torch takes a
-    number of elements that are selected for the size of what they are added to.
+    """The expression of a symbolic number, as it was first where the data decide it.
+
+    torch takes a number of elements that are selected for the size of what they are added to, where eager also repeats a single one.
     """
     first, now = number.node._expr, number.node.expr
     return now if is_backed(first) or not is_backed(now) else first
@@ -133,6 +134,3 @@ def axis_of_data(node: torch.fx.Node) -> int | None:
     first, last = (bound.meta["val"] if isinstance(bound, torch.fx.Node) else bound for bound in bounds)
     size = sympy.sympify(expression_of(last)) - sympy.sympify(expression_of(first))
     return None if is_backed(size) else dim
-
-
-# ---- where sizes are found

@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 
 from experimental_experiment.torch_interpreter.errors import Source
-from experimental_experiment.torch_interpreter.frames import asking_frame, is_library_code, line_around
+from experimental_experiment.torch_interpreter.frames import asking_frame, line_around
 from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.patches.checks import without_exception, without_telling
 from experimental_experiment.torch_interpreter.patches.patch import replaced
@@ -37,9 +37,9 @@ Emptied = dict[tuple[Any, sympy.Symbol], Source]
 
 @contextlib.contextmanager
 def recorded(found: Emptied) -> Iterator[None]:
-    """Write down the branches of the model that another size of 0 would take.
+    """Write down the branches of the model that go the other way where a size is 0.
 
-    Not what raises for one of both, as ``assert len(x)`` does, or only warns.
+    Not what raises there, as ``assert len(x)`` does, or only warns; nor what TorchDynamo runs, which decides them without asking.
     """
     nodes = importlib.import_module("torch.fx.experimental.sym_node").SymNode
     with contextlib.ExitStack() as stack:
@@ -96,8 +96,6 @@ def noted(ask: Callable, found: Emptied) -> Callable:
 
 def matters(frame: Any) -> bool:
     """Whether what a frame asks decides what it computes."""
-    if is_library_code(frame.f_code):  # TorchDynamo, which runs the model's
-        return True
     is_harmless = (frame.f_globals.get("__name__"), frame.f_code.co_name) in HARMLESS
     return not (
         is_harmless

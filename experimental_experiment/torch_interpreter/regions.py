@@ -97,9 +97,8 @@ def retrace(function: Callable, fakes: Sequence[Any], region: Any) -> torch.fx.G
     depth = functorch.get_dynamic_layer_stack_depth()
     environment = mode.shape_env
     before = 0 if environment is None else len(environment.guards)
-    larger_than_one = torch.fx.experimental._config.patch(
-        backed_size_oblivious=True
-    )  # those of the example too
+    # a size that is 1 in the example may be another one
+    larger_than_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)
     with mode, larger_than_one, contextlib.nullcontext() if region is None else region.tracing():
         try:
             traced = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)

@@ -137,6 +137,9 @@ PLAIN = frozenset((ir.Value, type(None)))
 """What stands in a node as it is."""
 
 
+# ---- where sizes are found
+
+
 def key_of(op: Emitter, label: str | None) -> tuple | None:
     """Where the emitters keep a size that has a name, None for one that is not the same all over the graph."""
     context = op.context

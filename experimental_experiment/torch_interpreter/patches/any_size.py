@@ -93,17 +93,7 @@ def batch_norm(of_numbers: Callable) -> Callable:
     """`torch.batch_norm`: with the statistics of the training, the operator that does not ask for elements."""
 
     @functools.wraps(of_numbers)
-    def called(
-        input: torch.Tensor,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        running_mean: torch.Tensor | None,
-        running_var: torch.Tensor | None,
-        training: bool,
-        momentum: float,
-        eps: float,
-        cudnn_enabled: bool,
-    ) -> torch.Tensor:
+    def called(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
         statistics = running_mean, running_var
         if training or None in statistics or not is_selected(input):
             return of_numbers(input, weight, bias, *statistics, training, momentum, eps, cudnn_enabled)
@@ -118,17 +108,7 @@ def instance_norm(of_numbers: Callable) -> Callable:
     """`torch.instance_norm` without statistics of the training: groups of one channel."""
 
     @functools.wraps(of_numbers)
-    def called(
-        input: torch.Tensor,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        running_mean: torch.Tensor | None,
-        running_var: torch.Tensor | None,
-        use_input_stats: bool,
-        momentum: float,
-        eps: float,
-        cudnn_enabled: bool,
-    ) -> torch.Tensor:
+    def called(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
         statistics = running_mean, running_var
         if not use_input_stats or statistics != (None, None) or not is_selected(input):
             return of_numbers(input, weight, bias, *statistics, use_input_stats, momentum, eps, cudnn_enabled)

@@ -64,12 +64,11 @@ def over_nothing(op, a, b):
 )
 def that_may_be_over_nothing(op, a, b):
     """The Transpose is an Einsum, which stays apart."""
-    if not (a.shape and b.shape) or a.dtype not in dtypes.FLOATS:
+    if not (a.shape and b.shape):
         return None
     if any(isinstance(size, int) for size in (a.shape[-1], b.shape[max(0, rank(b) - 2)])):
         return None
-    apart = [with_transposition_apart(op, value, swaps_the_last) for value in (a, b)]
-    return None if apart == [a, b] else op.MatMul(*apart)
+    return with_transpositions_apart(op, a, b, swaps_the_last)
 
 
 @repairs(
@@ -80,18 +79,14 @@ def that_may_be_over_nothing(op, a, b):
 )
 def of_rows_that_are_selected(op, a, b):
     """The Transpose is an Einsum, which stays apart."""
-    if not (a.shape and b.shape) or a.dtype not in dtypes.FLOATS:
-        return None
-    if not any(may_be_none(op, size) for size in (*a.shape, *b.shape)):
-        return None
 
     def moves_rows(node: ir.Node) -> bool:
-        rows, *batch, last = range(rank(node.inputs[0]))
-        moved = order_of(node) in ([*batch, rows, last], [*batch, last, rows])
-        return moved and may_be_none(op, node.inputs[0].shape[0])
+        order, moved = order_of(node), node.outputs[0]
+        rows, *batch, last = range(rank(moved))
+        is_moved = order in ([*batch, rows, last], [*batch, last, rows])
+        return is_moved and may_be_none(op, moved.shape[order.index(rows)])
 
-    apart = [with_transposition_apart(op, value, moves_rows) for value in (a, b)]
-    return None if apart == [a, b] else op.MatMul(*apart)
+    return with_transpositions_apart(op, a, b, moves_rows)
 
 
 @repairs(
@@ -117,8 +112,16 @@ def of_what_is_selected(op, *operands, equation):
 
 def swaps_the_last(node: ir.Node) -> bool:
     """Whether a Transpose swaps the last two axes alone."""
-    *batch, rows, columns = range(rank(node.inputs[0]))
+    *batch, rows, columns = range(rank(node.outputs[0]))
     return order_of(node) == [*batch, columns, rows]
+
+
+def with_transpositions_apart(op, a: ir.Value, b: ir.Value, matters: Callable) -> ir.Value | None:
+    """The product of floats of known ranks with `with_transposition_apart` of both; None when that changes neither, and for others."""
+    if not (a.shape and b.shape) or a.dtype not in dtypes.FLOATS:
+        return None
+    apart = [with_transposition_apart(op, value, matters) for value in (a, b)]
+    return None if apart == [a, b] else op.MatMul(*apart)
 
 
 def with_transposition_apart(op, value: ir.Value, matters: Callable[[ir.Node], bool]) -> ir.Value:
@@ -130,10 +133,9 @@ def with_transposition_apart(op, value: ir.Value, matters: Callable[[ir.Node], b
     if node is None:
         return value
     if node.op_type == "Transpose":
-        axes = rank(value)
-        if axes < 3 or not matters(node):
+        if not value.shape or rank(value) < 3 or not matters(node):
             return value
-        left = string.ascii_letters[:axes]
+        left = string.ascii_letters[: rank(value)]
         right = "".join(left[axis] for axis in order_of(node))
         return op.Einsum(node.inputs[0], equation=f"{left}->{right}")
     scaling = factors(node.op_type, node.inputs)
