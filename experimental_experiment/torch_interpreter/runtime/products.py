@@ -79,6 +79,8 @@ def that_may_be_over_nothing(op, a, b):
 )
 def of_rows_that_are_selected(op, a, b):
     """The Transpose is an Einsum, which stays apart."""
+    if not any(may_be_none(op, size) for value in (a, b) for size in value.shape or ()):
+        return None
 
     def moves_rows(node: ir.Node) -> bool:
         order, moved = order_of(node), node.outputs[0]
