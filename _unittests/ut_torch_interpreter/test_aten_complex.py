@@ -41,7 +41,9 @@ class TestComplex(ExporterTestCase):
         "parts of a product": (lambda z, w: torch.stack([(z * w).real, (z * w).imag, (z.conj() * w).imag]), Z, W),
         "a product of a real tensor of more axes": (aten.mul.Tensor, Z[0, 0], randn(2, 1, 3)),
         "a product without axes": (aten.mul.Tensor, Z[0, 0], torch.tensor(3)),
-        "a product of infinities": (aten.mul.Tensor, EDGES[:4], torch.tensor([2.0, 0, -1, 3])),
+        "a quotient of a real tensor of more axes": (aten.div.Tensor, Z[0, 0], randn(2, 1, 3)),
+        "a quotient of integers": (aten.div.Tensor, Z[0, 0], torch.tensor([3, -2, 7])),
+        "a quotient of zeros": (aten.div.Tensor, Z[0, 0], torch.tensor([0.0, -2, 0])),
         "conj of a real tensor": (lambda x: aten.conj.default(x) + 1, randn(3)),
         "conj_physical": (aten.conj_physical.default, Z),
         "conj_physical of a real tensor": (lambda x: aten.conj_physical.default(x) + 1, randn(3)),
@@ -160,7 +162,7 @@ class TestComplex(ExporterTestCase):
         )
 
     def test_a_real_operand(self):
-        """It leaves the imaginary part in a sum, and scales both parts of numbers that are finite."""
+        """It leaves the imaginary part in a sum, and scales both parts in a product."""
 
         def angle(x):
             return torch.view_as_real(torch.cos(x) + 1j * torch.sin(x))
@@ -236,27 +238,27 @@ class TestComplex(ExporterTestCase):
         model = self.assert_same_as_eager(turned, x, x, others=[(x.flip(0), x / 2)])
         self.assertEqual({"Sin", "Unsqueeze", "Concat"}, {node.op_type for node in model.graph.node})
 
-    def test_infinite_numbers_times_a_real_operand(self):
-        """A product with the imaginary part 0 of a real number is NaN in eager, too."""
-        cases = (
-            (lambda x, z: x * torch.view_as_complex(z), 4),
-            (lambda x, z: torch.view_as_complex(z) * 2.0, 4),
-            (lambda x, z: 1j * z[..., 0], 1),
-            (lambda x, z: x * (torch.cos(z[..., 0]) + 1j * torch.sin(z[..., 1])), 2),
-            (lambda x, z: torch.view_as_complex(z) - x.sign(), 0),
-        )
-        z = torch.tensor([[math.inf, 1.0], [1.0, -math.inf], [math.inf, math.inf], [0.0, 2.0]])
-        x = torch.tensor([2.0, math.inf, 0.0, -math.inf])
-        for position, (function, products) in enumerate(cases):
-            with self.subTest(position):
-                finite = z.nan_to_num(1, 2, 3) if products == 2 else z
-                model = self.assert_same_as_eager(
-                    lambda x, z, f=function: torch.view_as_real(f(x, z)),
-                    x,
-                    finite,
-                    others=[(x.flip(0), finite)],
-                )
-                self.assertEqual(products, [node.op_type for node in model.graph.node].count("Mul"))
+    def test_a_pair_times_a_real_operand(self):
+        """Both parts are scaled together; with special_values the imaginary part 0 of the operand makes NaN of infinities, as in eager."""
+        cases = {
+            "product": (lambda x, z: x * z, ["Unsqueeze", "Mul"]),
+            "product with a number": (lambda x, z: z * 2.0, ["Mul"]),
+            "product with a wider number": (lambda x, z: z * x.double(), ["Cast", "Unsqueeze", "Cast", "Mul"]),
+            "quotient": (lambda x, z: z / x, ["Unsqueeze", "Div"]),
+            "quotient by a number": (lambda x, z: z / 3, ["Div"]),
+            "quotient by integers": (lambda x, z: z / x.int(), ["Cast", "Cast", "Unsqueeze", "Div"]),
+        }
+        z, x = torch.randn(4, 3, 2), torch.tensor([2.0, -1, 3])
+        infinite = torch.tensor([[math.inf, 1.0], [1.0, -math.inf], [math.inf, math.inf]])
+        for promise, (function, kinds) in cases.items():
+            with self.subTest(promise):
+
+                def whole(x, z, f=function):
+                    return torch.view_as_real(f(x, torch.view_as_complex(z)))
+
+                model = self.assert_same_as_eager(whole, x, z, others=[(-x, z[:1])])
+                self.assertEqual(kinds, [node.op_type for node in model.graph.node])
+                self.assert_same_as_eager(whole, x, infinite, special_values=True)
 
     def test_rotary_embedding(self):
         """What Llama's first implementation does with complex numbers, on any batch and length."""

@@ -7,15 +7,14 @@ Source of semantics: https://pytorch.org/docs/stable/complex_numbers.html and c1
 
 from __future__ import annotations
 
-import cmath
 import math
+from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.bounds import is_finite
 from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
 from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot, squared
@@ -311,15 +310,29 @@ def linalg_vector_norm(op, self, ord, dim, keepdim, dtype):
 
 @translates_complex(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def mul(op, self, other):
-    """``(a + bi)(c + di)``; a real number scales both parts of a finite one, where no product with 0 is NaN."""
-    for name, factor, other_name, z in (("self", self, "other", other), ("other", other, "self", self)):
-        if not is_real(op, name, factor) or not is_known_finite(op, z) or op.context.special_values:
-            continue
-        apart = not isinstance(z, ir.Value) or PARTS in z.meta
-        take, put = (parts_of, join) if apart and isinstance(factor, ir.Value) else (columns_of, join_columns)
-        scale, _ = take(op, name, factor)
-        return put(op, *broadcast(op, *(op.Mul(scale, part) for part in take(op, other_name, z))))
+    """``(a + bi)(c + di)``; a real number scales both parts."""
+    if is_scale(op, "self", self):
+        return scaled(op, op.Mul, ("other", other), ("self", self))
+    if is_scale(op, "other", other):
+        return scaled(op, op.Mul, ("self", self), ("other", other))
     return join_columns(op, *multiply_parts(op, columns_of(op, "self", self), columns_of(op, "other", other)))
+
+
+def scaled(op, operator: Callable, number: tuple[str, Any], factor: tuple[str, Any]) -> ir.Value:
+    """A complex number of which *operator* changes both parts by the same real *factor*; they stay together unless they are apart already.
+
+    Both are the name of an argument and its value.
+    """
+    z = number[1]
+    if isinstance(z, ir.Value) and not {PARTS, COLUMNS} & set(z.meta):
+        scale, _ = columns_of(op, *factor)
+        return operator(op.Cast(z, to=component_dtype(op)), scale)
+    apart = not isinstance(z, ir.Value) or PARTS in z.meta
+    take, put = (
+        (parts_of, join) if apart and isinstance(factor[1], ir.Value) else (columns_of, join_columns)
+    )
+    scale, _ = take(op, *factor)
+    return put(op, *broadcast(op, *(operator(part, scale) for part in take(op, *number))))
 
 
 def is_real(op, name: str, value: Any) -> bool:
@@ -327,14 +340,16 @@ def is_real(op, name: str, value: Any) -> bool:
     return not is_complex(given(op, name)) if isinstance(value, ir.Value) else complex(value).imag == 0
 
 
-def is_known_finite(op, z: Any) -> bool:
-    """Whether a complex number, or all those of a tensor, are finite."""
-    return is_finite(op, z) if isinstance(z, ir.Value) else cmath.isfinite(z)
+def is_scale(op, name: str, value: Any) -> bool:
+    """Whether an operand is real, and so changes both parts alike; with special_values its imaginary part 0 makes NaN of infinities."""
+    return is_real(op, name, value) and not op.context.special_values
 
 
 @translates_complex(aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar)
 def div(op, self, other):
-    """``(a + bi) / (c + di)``."""
+    """``(a + bi) / (c + di)``; a real number divides both parts."""
+    if is_scale(op, "other", other):
+        return scaled(op, op.Div, ("self", self), ("other", other))
     return join_columns(op, *quotient(op, columns_of(op, "self", self), columns_of(op, "other", other)))
 
 
