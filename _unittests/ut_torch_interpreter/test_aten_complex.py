@@ -243,7 +243,10 @@ class TestComplex(ExporterTestCase):
         cases = {
             "product": (lambda x, z: x * z, ["Unsqueeze", "Mul"]),
             "product with a number": (lambda x, z: z * 2.0, ["Mul"]),
-            "product with a wider number": (lambda x, z: z * x.double(), ["Cast", "Unsqueeze", "Cast", "Mul"]),
+            "product with a wider number": (
+                lambda x, z: z * x.double(),
+                ["Cast", "Unsqueeze", "Cast", "Mul"],
+            ),
             "quotient": (lambda x, z: z / x, ["Unsqueeze", "Div"]),
             "quotient by a number": (lambda x, z: z / 3, ["Div"]),
             "quotient by integers": (lambda x, z: z / x.int(), ["Cast", "Cast", "Unsqueeze", "Div"]),

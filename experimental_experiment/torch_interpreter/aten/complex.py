@@ -328,9 +328,7 @@ def scaled(op, operator: Callable, number: tuple[str, Any], factor: tuple[str, A
         scale, _ = columns_of(op, *factor)
         return operator(op.Cast(z, to=component_dtype(op)), scale)
     apart = not isinstance(z, ir.Value) or PARTS in z.meta
-    take, put = (
-        (parts_of, join) if apart and isinstance(factor[1], ir.Value) else (columns_of, join_columns)
-    )
+    take, put = (parts_of, join) if apart and isinstance(factor[1], ir.Value) else (columns_of, join_columns)
     scale, _ = take(op, *factor)
     return put(op, *broadcast(op, *(operator(part, scale) for part in take(op, *number))))
 
