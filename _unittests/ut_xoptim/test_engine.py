@@ -330,6 +330,18 @@ class TestEngine(unittest.TestCase):
         self.assertEqual(["what y is", "what z is"], [item.doc_string for item in optimized.graph.output])
         self.assertEqual([annotation], list(optimized.graph.quantization_annotation))
 
+    def test_a_scale_that_an_annotation_names_stays(self):
+        """No node reads it; what nothing names goes."""
+        model = parsed("agraph (float[N] x) => (float[N] y) { w = Relu (x) y = Relu (w) }")
+        model.graph.initializer.extend(
+            onnx.numpy_helper.from_array(np.array(0.5, np.float32), name) for name in ("scale", "other")
+        )
+        annotation = model.graph.quantization_annotation.add(tensor_name="y")
+        annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="scale")
+        optimized = optimize(model).graph
+        self.assertEqual([annotation], list(optimized.quantization_annotation))
+        self.assertEqual(["scale"], [weight.name for weight in optimized.initializer])
+
     def test_constants_of_functions_keep_the_names_of_the_caller(self):
         text = """agraph (float[N] x) => (float[N] y) { y = local.f (x) }
             <domain: "local", opset_import: ["" : 18]> f (x) => (y) {

@@ -92,10 +92,28 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.No
 
 
 def remove_unused_weights(graph: ir.Graph) -> None:
-    """Remove the initializers that nothing reads, and that are neither inputs nor outputs."""
-    for name, value in list(graph.initializers.items()):
-        if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
-            del graph.initializers[name]
+    """Remove the initializers that neither a node nor an annotation reads, and that are neither inputs nor outputs."""
+    weights = graph.initializers
+    unread = [
+        name
+        for name, value in weights.items()
+        if not (value.uses() or value.is_graph_output() or value.is_graph_input())
+    ]
+    annotated = annotated_by(graph) if unread else ()
+    for name in unread:
+        if name not in annotated:
+            del weights[name]
+
+
+def annotated_by(graph: ir.Graph) -> set[str]:
+    """The names of the scales and zero points that the quantization annotations of a graph tell."""
+    nodes = (value for node in graph for value in node.outputs)
+    annotations = (
+        value.meta.get(ANNOTATION, {})
+        for values in (graph.inputs, graph.initializers.values(), nodes)
+        for value in values
+    )
+    return {name for annotation in annotations for name in annotation.values()}
 
 
 def is_read(values: Sequence[ir.Value]) -> bool:
