@@ -237,14 +237,21 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
     is_foreign = model.producer_name != PRODUCER
+    told: dict[ir.Value, ir.Shape] = {}
     if is_foreign:
         forget_kept_names(nodes, model.graph.opset_imports.get("", 1))
+        if contradicts_inputs(model.graph):
+            forget_shapes(nodes)
+        elif size_names_of(model.graph.inputs):
+            results = [value for value in model.graph.outputs if value.producer() is not None]
+            told = {value: value.shape for value in results if value.shape is not None}
+            forget_sizes(told, lambda _: True)
     unknown = [value for node in nodes for value in node.outputs if value.shape is None]
     if is_foreign and not RECURRENT.isdisjoint(operators) and size_names_of(model.graph.inputs):
         forget_examples(model, nodes, made_up)
     if any(value.producer().graph is model.graph for value in unknown):
         infer_shapes(model, made_up)
-    correct_ranks(model.graph)
+    correct_ranks(model.graph, told)
     return nodes, unknown
 
 
@@ -281,14 +288,62 @@ def forget_examples(model: ir.Model, nodes: Iterable[ir.Node], made_up: set[str]
     for value in given:
         value.shape = None
     infer_shapes(model, made_up)
-    names = size_names_of(model.graph.inputs)
-    for value, shape in given.items():
+    believe(given.items(), size_names_of(model.graph.inputs))
+
+
+def believe(told: Iterable[tuple[ir.Value, ir.Shape | None]], names: Container[str]) -> None:
+    """Values have the sizes that a file tells; a number is unknown where inference has found one of these names."""
+    for value, shape in told:
+        if shape is None:
+            continue
         found, sizes = value.shape, list(shape)
         if found is not None and len(found) == len(shape):
             for axis, size in enumerate(found):
                 if isinstance(sizes[axis], int) and not isinstance(size, int) and size.value in names:
                     sizes[axis] = ir.SymbolicDim(None)
         value.shape = ir.Shape(sizes)
+
+
+def contradicts_inputs(graph: ir.Graph) -> bool:
+    """Whether a node that reads an input gives another size than the file tells: someone has changed the sizes of the inputs alone.
+
+    So are models made that take any number of samples, or more of them. onnxruntime runs them: it takes what the file tells for the sizes of results
+    when it folds them, not when it computes.
+    """
+    names, opset = size_names_of(graph.inputs), graph.opset_imports.get("", 1)
+    readers = dict.fromkeys(use.node for value in graph.inputs for use in value.uses())
+    return any(contradicts(node, opset, names) for node in readers if node.graph is graph and not node.domain)
+
+
+def contradicts(node: ir.Node, opset: int, names: Container[str]) -> bool:
+    """Whether a node gives another size than its results have, or one of these names where they have a number."""
+    told = [(value, value.type, value.shape) for value in node.outputs]
+    if not all(shape for *_, shape in told) or bodies_of(node):
+        return False
+    if node.op_type in RECURRENT or is_hidden(node, opset):
+        return False
+    for value, *_ in told:
+        value.shape = None
+    with contextlib.suppress(Untranslatable, onnx.checker.ValidationError):  # which are said elsewhere
+        infer(node, opset)
+    pairs = [(value.shape or (), shape) for value, _, shape in told]
+    for value, kind, shape in told:
+        value.type, value.shape = kind, shape
+    return any(
+        isinstance(size, int) and (size != new if isinstance(new, int) else new.value in names)
+        for found, shape in pairs
+        if len(found) == len(shape)
+        for new, size in zip(found, shape)
+    )
+
+
+def forget_shapes(nodes: Iterable[ir.Node]) -> None:
+    """No result of a node has a shape from now on, and no input of a body a size."""
+    for node in nodes:
+        for value in node.outputs:
+            value.shape = None
+        for body in bodies_of(node):
+            forget_sizes(body.inputs, lambda _: True)
 
 
 def has_open_sizes(graph: ir.Graph, new: Container[ir.Node]) -> bool:
@@ -380,23 +435,35 @@ def forget_sizes(values: Iterable[ir.Value], is_forgotten: Callable[[int | ir.Sy
             value.shape = ir.Shape([None if is_forgotten(size) else size for size in shape])
 
 
-def correct_ranks(graph: ir.Graph) -> None:
-    """Where a file tells another rank of an output than its node gives, which no runtime minds, rules read the node's."""
-    opset = graph.opset_imports.get("", 1)
+def correct_ranks(graph: ir.Graph, told: Mapping[ir.Value, ir.Shape]) -> None:
+    """Where a file tells another rank of an output than its node gives, which no runtime minds, rules read the node's.
+
+    The other outputs have the sizes that are *told*, but not a number where a node gives the name of a size of an input.
+    """
+    opset, names = graph.opset_imports.get("", 1), size_names_of(graph.inputs)
     for value in graph.outputs:
         node = value.producer()
-        if value.shape is None or node is None or node.domain or bodies_of(node):
+        if value.shape is None or node is None:
             continue
-        declared = [(output, output.type, output.shape) for output in node.outputs]
-        rank = len(value.shape)
-        try:
-            with contextlib.suppress(Untranslatable):  # sizes that contradict its operator stay as they are
-                infer(node, opset)
-        except onnx.checker.ValidationError as error:
-            raise ValueError(f"{title(node)} is invalid: {error}") from error
-        if value.shape is None or len(value.shape) == rank:
+        found = value.shape
+        if not (node.domain or bodies_of(node)):
+            declared = [(output, output.type, output.shape) for output in node.outputs]
+            rank = len(value.shape)
+            try:
+                # sizes that contradict its operator stay as they are
+                with contextlib.suppress(Untranslatable):
+                    infer(node, opset)
+            except onnx.checker.ValidationError as error:
+                raise ValueError(f"{title(node)} is invalid: {error}") from error
+            if value.shape is not None and len(value.shape) != rank:
+                continue
+            found = value.shape or found
             for output, kind, shape in declared:
                 output.type, output.shape = kind, shape
+        if value in told:
+            value.shape = found
+            known = [new if is_open(size) else size for size, new in zip(told[value], found)]
+            believe([(value, ir.Shape(known))], names)
 
 
 def rewrite(
