@@ -95,6 +95,13 @@ class Writing(torch.nn.Module):
         return x, first + increment(x)
 
 
+class BesideBranches(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(3):
+            x = doubled_cosine(x)
+        return torch.cond(x.sum() > 0, lambda x: x.cos() * 2 - x.cos() * 3, lambda x: x.cos() * 4, (x,))
+
+
 @nested_compile_region
 def polar(x):
     turned = torch.view_as_complex(x) * 1j
@@ -182,6 +189,11 @@ class TestInvokeSubgraph(ExporterTestCase):
         model, functions = self.exported(Blocks().eval(), (torch.randn(2, 4),), inline=True)
         self.assertEqual({}, functions)
         self.assertEqual([], self.calls(model.graph))
+
+    def test_inlined_beside_branches_that_have_the_same_names(self):
+        for optimize in (True, False):
+            args, others = (torch.rand(2, 4),), [(torch.rand(2, 4) + 2,)]
+            self.exported(BesideBranches(), args, others=others, inline=True, optimize=optimize)
 
     def test_beside_modules_as_functions(self):
         model, _ = self.exported(Blocks().eval(), (torch.randn(2, 4),), modules_as_functions=True)

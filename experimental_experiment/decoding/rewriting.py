@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.decoding.interface import ATTENTION, DecodingError, role_of_integers
+from experimental_experiment.inlining import inline_functions
 from experimental_experiment.protos import MICROSOFT, from_proto, to_proto
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 from experimental_experiment.xoptim.pattern import attribute_of
@@ -37,8 +37,7 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     check_model(model)
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
-    if target.functions:
-        InlinePass()(target)
+    inline_functions(target)
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
     rules = [group_query_attention, group_query_attention_of_attention]
     report = Report()

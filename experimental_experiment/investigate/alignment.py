@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 import torch
-from onnx_ir.passes.common import InlinePass
 
+from experimental_experiment.inlining import inline_functions
 from experimental_experiment.torch_interpreter.interface import output_leaves
 from experimental_experiment.torch_interpreter.interpreter import flat
 from experimental_experiment.torch_interpreter.provenance import provenance
@@ -53,7 +53,7 @@ def align(program: Program, model: ir.Model) -> list[Pair]:
     """The pairs of a program and its model in the order of the program, outputs included. Inlines the functions of *model*."""
     nodes = {node.name: node for node in program.module.graph.nodes if node.op == "call_function"}
     found = {(pair.node, pair.position): pair for pair in results_of_calls(nodes, model)}
-    InlinePass()(model)
+    inline_functions(model)
     for pair in [*intermediates(nodes, model), *outputs(program, model), *new_values(program, model)]:
         found[pair.node, pair.position] = pair
     order = {node: place for place, node in enumerate(nodes.values())}

@@ -11,10 +11,10 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import torch
-from onnx_ir.passes.common import InlinePass
 
 from experimental_experiment.comparison import FOLDER, array_of, run, session_options, tensor_of
 from experimental_experiment.helpers import subgraphs
+from experimental_experiment.inlining import inline_functions
 from experimental_experiment.protos import from_proto, load, to_proto
 from experimental_experiment.reference import ExtendedReferenceEvaluator
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, save, weight_bytes
@@ -47,7 +47,7 @@ def loaded(model: Given, inlined: bool = False) -> ir.Model:
     else:
         result = load(model)
     if inlined:
-        InlinePass()(result)
+        inline_functions(result)
     return result
 
 

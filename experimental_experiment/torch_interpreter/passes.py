@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 
 import onnx_ir as ir
 from onnx_ir.passes import PassManager
-from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
+from onnx_ir.passes.common import RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
+from experimental_experiment.inlining import inline_functions
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import MICROSOFT, write_for
@@ -56,7 +57,7 @@ def finish(
     """
     write_for(model, context.runtime)
     if inline:
-        InlinePass()(model)
+        inline_functions(model)
     if context.keeps_modules:
         improve(model, None, context)  # not more: what calls of equal modules share would make them differ
         extract(model, context, classes)
