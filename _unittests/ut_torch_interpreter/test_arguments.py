@@ -21,6 +21,9 @@ class TestArguments(ExporterTestCase):
             "verify is True or False, not 'foo'": {"verify": "foo"},
             "progress is a function of a stage and its number of steps, not 3": {"progress": 3},
             "inline is None, True or False, not 'no'": {"inline": "no"},
+            "export_options is an ExportOptions, not the class: write ExportOptions()": {
+                "export_options": ExportOptions
+            },
         }
         for message, options in cases.items():
             with self.subTest(message), self.assertRaises(TypeError) as caught:

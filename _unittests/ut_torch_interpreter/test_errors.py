@@ -657,6 +657,16 @@ class TestWrongArguments(ExporterTestCase):
             ),
             (
                 TypeError,
+                "gelu is a function of torch, not an operator, as torch.ops.aten.gelu.default is",
+                {"translations": {torch.nn.functional.gelu: lambda op, x: x}},
+            ),
+            (
+                TypeError,
+                "add is a function of torch, not an operator, as torch.ops.aten.add.Tensor is",
+                {"translations": {torch.add: lambda op, x, y: x}},
+            ),
+            (
+                TypeError,
                 "to_onnx has no argument opset_version: write target_opset=18",
                 {"opset_version": 18},
             ),

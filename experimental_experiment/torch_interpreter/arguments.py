@@ -61,6 +61,10 @@ def refuse_foreign_arguments(kwargs: Any, export_options: Any) -> None:
     if isinstance(export_options, Mapping):
         written = ", ".join(f"{name}={value!r}" for name, value in export_options.items())
         raise TypeError(f"export_options is an ExportOptions, not a dict: write ExportOptions({written})")
+    if isinstance(export_options, type):
+        raise TypeError(
+            f"export_options is an ExportOptions, not the class: write {export_options.__name__}()"
+        )
     if export_options is not None and not hasattr(export_options, "capture"):
         raise TypeError(f"export_options is an ExportOptions, not {type(export_options).__name__}")
 

@@ -103,8 +103,9 @@ def as_present(name: str) -> str:
 
 
 def refuse_unfit(argument: str, names: Sequence[str]) -> None:
-    """Raise TypeError when a list of names is one text or holds something else, ValueError when a name is empty."""
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    """Raise TypeError when a list of names is one text, has no order or holds something else, ValueError when a name is empty."""
+    is_list = isinstance(names, Iterable) and not isinstance(names, (str, dict, set, frozenset))
+    if not is_list or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument} is a list of names, not {names!r}")
     if "" in names:
         raise ValueError(f"{argument} holds an empty name, which in ONNX stands for nothing")

@@ -12,6 +12,7 @@ import inspect
 import os
 import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -149,6 +150,10 @@ def writes_complex_through(*targets):
     return writes_through(*targets, table=COMPLEX_PUTS)
 
 
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
+"""What torch's functions and methods of tensors are; operators are objects of its own classes."""
+
+
 def operator_key(target: Any) -> Any:
     """The key of a target: an overload, a packet's ``default``, the name of an operator without ``.default``.
 
@@ -162,6 +167,7 @@ def operator_key(target: Any) -> Any:
     if not isinstance(target, str):
         if not callable(target) or isinstance(target, type):
             raise TypeError(f"{target!r} is not an operator that can be translated")
+        refuse_functions(target)
         return target
     found = re.fullmatch(r"([\w.]+)::(\w+)(?:\.(\w+))?", target)
     if found is None:
@@ -176,6 +182,17 @@ def operator_key(target: Any) -> Any:
         if packet is None or (overload or "default") not in packet.overloads():
             raise ValueError(f"{target!r} names no operator: ATen has none of this name")
     return target.removesuffix(".default")
+
+
+def refuse_functions(target: Callable) -> None:
+    """Raise TypeError for ``torch.add``, ``torch.nn.functional.gelu`` and the like: programs hold the operator that they call."""
+    name, module = getattr(target, "__name__", ""), getattr(target, "__module__", None) or "torch"
+    is_of_torch = module == "torch" or module.startswith(("torch.nn.", "torch._C._nn"))
+    packet = getattr(torch.ops.aten, name, None) if is_of_torch and isinstance(target, FUNCTIONS) else None
+    if packet is not None:
+        raise TypeError(
+            f"{name} is a function of torch, not an operator, as torch.ops.aten.{name}.{packet.overloads()[0]} is"
+        )
 
 
 def is_ours(function: Callable) -> bool:
