@@ -94,6 +94,17 @@ class TestPlantedFaults(ExporterTestCase):
                 self.assertEqual((found.verdict, found.first.name), ("error", "softmax"))
                 self.assertLessEqual(len(found.results), options.get("at_once", 13))
 
+    def test_float8_beside_a_difference(self):
+        """Also what is not finite is looked for among them."""
+
+        def eighths(x):
+            return x.to(torch.float8_e4m3fn), (x * 3).sin()
+
+        wrong = {aten.sin.default: lambda op, self: op.Mul(self, 2.0)}
+        found = discrepancies(eighths, (torch.ones(2, 4),), translations=wrong)
+        self.assertEqual((found.verdict, found.first.name), ("error", "sin"))
+        self.assertEqual(len(found.results), 3)
+
     def test_fault_deep_inside_by_bisection(self):
         model = Deep()
         wrong = {"investigate_test::unknown": lambda op, x: op.Mul(x, 2.1)}
@@ -499,6 +510,7 @@ class TestArguments(ExporterTestCase):
             "the model takes 2 inputs (x, y), the program 1": lambda: discrepancies(
                 lambda x: x * 2, (x,), onnx=model
             ),
+            "scale is a positive number, not -1": lambda: discrepancies(torch.sin, (x,), scale=-1),
             "at_once is 2 at least, not 1": lambda: discrepancies(torch.sin, (x,), at_once=1),
             "the program takes 1 arguments (x), 2 are given": lambda: discrepancies(
                 torch.export.export(torch.nn.ReLU(), (x,)), (x, x)

@@ -52,6 +52,17 @@ class Sizes(torch.nn.Module):
         return x * torch.tensor([1.0 for _ in range(x.shape[0])])[:, None]
 
 
+class Branches(torch.nn.Module):
+    """A part that eager calls in a branch, which it compiles."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.part = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, self.part, torch.cos, (self.first(x),))
+
+
 class Keywords(torch.nn.Module):
     """Keyword arguments given in another order than the signature's."""
 
@@ -275,6 +286,17 @@ class TestPieces(ExporterTestCase):
                 return self.choice(x)
 
         self.assertEqual(statuses(piece_by_piece(Idle(), CALLS))["idle"], "not called")
+
+    def test_a_part_that_is_called_in_a_branch(self):
+        root = piece_by_piece(Branches(), CALLS).root
+        self.assertEqual(root.status, "ok")
+        seen = record(Branches(), [((torch.ones(2, 4),), {})], lambda: None)
+        self.assertEqual([seen[name].count for name in ("", "first", "part")], [1, 1, 0])
+
+    def test_arguments_of_a_single_export(self):
+        for name, value in {"dynamic_shapes": None, "filename": "a.onnx", "report": "a.md"}.items():
+            with self.assertRaisesRegex(TypeError, f"piece_by_piece has no argument {name}: "):
+                piece_by_piece(torch.nn.ReLU(), (torch.ones(2),), **{name: value})
 
     def test_what_is_no_call(self):
         cases = {

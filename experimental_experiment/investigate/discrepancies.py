@@ -62,6 +62,8 @@ def discrepancies(
     """
     if at_once is not None and at_once < 2:
         raise ValueError(f"at_once is 2 at least, not {at_once}")
+    if not isinstance(scale, (int, float)) or not scale > 0:
+        raise ValueError(f"scale is a positive number, not {scale!r}")
     if onnx is not None and options:
         raise TypeError(f"discrepancies() takes no {next(iter(options))!r} for a model that is given")
     if isinstance(args, torch.Tensor):

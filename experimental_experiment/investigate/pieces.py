@@ -52,6 +52,15 @@ FAMILIES = (
 """Why torch.export fails, and the pattern of its error; the first row that matches is told."""
 
 
+FOREIGN = {
+    "dynamic_shapes": "sizes are dynamic that differ between the calls, args=[(x,), (longer,)]",
+    "filename": "folder= gets a script for each failure",
+    "report": "str() of the result is one",
+    "verify": "every piece is compared with eager",
+}
+"""Arguments of `to_onnx` that belong to one model, and what to do instead."""
+
+
 def piece_by_piece(
     model: torch.nn.Module,
     args: tuple | Sequence[Any] = (),
@@ -76,11 +85,14 @@ def piece_by_piece(
         options: others of `to_onnx`: ``target_opset``, ``translations``, ...
 
     Raises:
-        TypeError: *model* is no module, or a call of the list is nothing of this.
+        TypeError: *model* is no module, a call of the list is nothing of this, or an option is one of a single export.
         EagerError: PyTorch itself fails on a call.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"piece_by_piece takes an nn.Module apart, not {type(model).__name__}")
+    for name, instead in FOREIGN.items():
+        if name in options:
+            raise TypeError(f"piece_by_piece has no argument {name}: {instead}")
     inputs = calls_of(args, kwargs)
     step = progress("run", len(inputs))
     seen = record(model, inputs, step)

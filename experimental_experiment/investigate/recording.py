@@ -93,13 +93,20 @@ def unchanged(model: torch.nn.Module) -> Iterator[None]:
 
 
 def hooks(module: torch.nn.Module, recording: Recording) -> list[Any]:
-    """Keep the calls of a module; those of one that is called within itself are closed in order."""
+    """Keep the calls of a module; those of one that is called within itself are closed in order.
+
+    Eager compiles the branches and the bodies of control flow: what they call has no values there, and is not kept.
+    """
     open_calls: list[Call] = []
 
     def before(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            return
         open_calls.append(Call(*copied(args, in_order(module, args, kwargs))))
 
     def after(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], result: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         call = open_calls.pop()
         recording.count += 1
         call.result = copied(result)

@@ -260,7 +260,9 @@ class Comparison:
         tensors = {pair.value: self.expected[pair.node, pair.position] for pair in pairs}
         for result in found:
             tensor = tensors[result.onnx]
-            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            if tensor.is_floating_point() and not bool(
+                tensor.float().isfinite().all()
+            ):  # float8 has no isfinite
                 return result
         return None
 
