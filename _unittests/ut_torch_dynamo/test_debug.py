@@ -5,7 +5,11 @@ import unittest
 import torch
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
-from experimental_experiment.torch_dynamo import onnx_debug_backend
+from experimental_experiment.torch_dynamo import (
+    filter_decomposition_table,
+    onnx_custom_backend,
+    onnx_debug_backend,
+)
 
 
 class TestDebugBackend(BackendTestCase):
@@ -55,6 +59,25 @@ class TestDebugBackend(BackendTestCase):
         module = torch.fx.GraphModule({}, torch.fx.Graph())
         with self.assertRaisesRegex(ValueError, "collect=True keeps the results in storage: give storage"):
             onnx_debug_backend(module, [], collect=True)
+
+    def test_what_is_no_argument_of_a_backend(self):
+        module = torch.fx.GraphModule({}, torch.fx.Graph())
+        cases = {
+            "a backend compiles a graph of torch.compile(model, backend=...), not Linear": (
+                torch.nn.Linear(2, 2),
+                {},
+            ),
+            "storage is a dict, which is filled, not 3": (module, {"storage": 3}),
+            "export_options is an ExportOptions, not str": (module, {"export_options": "default"}),
+        }
+        for message, (graph, options) in cases.items():
+            for backend in (onnx_custom_backend, onnx_debug_backend):
+                with self.subTest(message), self.assertRaises(TypeError) as caught:
+                    backend(graph, [], **options)
+                self.assertEqual(message, str(caught.exception))
+        for arguments in ((3,), ({}, 3), ({}, "aten.gelu.default"), ({}, [torch.ops.aten.gelu])):
+            with self.assertRaises(TypeError):
+                filter_decomposition_table(*arguments)
 
 
 if __name__ == "__main__":

@@ -40,11 +40,19 @@ class TestArguments(ExporterTestCase):
             "preserve_module_call_signature is a tuple of names, not 'inner'": {
                 "preserve_module_call_signature": "inner"
             },
+            "decomposition_table holds 'aten.gelu', which is no overload, as torch.ops.aten.gelu.default is": {
+                "decomposition_table": {"aten.gelu": torch.sin}
+            },
+            "the decomposition of aten.gelu.default is not a function but int": {
+                "decomposition_table": {torch.ops.aten.gelu.default: 3}
+            },
         }
         for message, options in cases.items():
             with self.subTest(message), self.assertRaises(TypeError) as caught:
                 ExportOptions(**options)
             self.assertEqual(message, str(caught.exception))
+        with self.assertRaisesRegex(TypeError, r"aten\.gelu'\)>, which is no overload"):
+            ExportOptions(decomposition_table={torch.ops.aten.gelu: torch.sin})  # torch leaves it unread
 
     def test_versions_of_other_domains(self):
         cases = {

@@ -6,7 +6,7 @@ makes ATen graphs of it, without mutation, one for the results and one for the g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from experimental_experiment.torch_dynamo.decompositions import decomposed, tabl
 from experimental_experiment.torch_dynamo.noise import DRAWN, refuse_forgotten_dropout
 from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
 from experimental_experiment.torch_dynamo.training import Step, keep_inputs, metadata_now
+from experimental_experiment.torch_interpreter.arguments import refuse_foreign_arguments
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
 from experimental_experiment.xoptim.options import OptimizationOptions
 
@@ -110,6 +111,12 @@ def compiled(
     storage: dict[str, Any] | None,
 ) -> Callable:
     """Compile an ATen graph, or the ATen graphs that aot_autograd makes of one of TorchDynamo's; *make* is what runs a model."""
+    if not isinstance(graph_module, torch.fx.GraphModule):
+        kind = type(graph_module).__name__
+        raise TypeError(f"a backend compiles a graph of torch.compile(model, backend=...), not {kind}")
+    if storage is not None and not isinstance(storage, MutableMapping):
+        raise TypeError(f"storage is a dict, which is filled, not {storage!r}")
+    refuse_foreign_arguments(None, export_options)
     table = table_of((export_options or ExportOptions()).decomposition_table)
 
     def compiler(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:

@@ -33,13 +33,21 @@ def filter_decomposition_table(
     Args:
         existing: ``{overload: decomposition}``, torch's core decompositions by default.
         keep: overloads to decompose all the same, or a function that says whether an overload is one.
+
+    Raises TypeError for a table that is no dict, and for names and packets among *keep*, which no table holds.
     """
+    if not (existing is None or isinstance(existing, Mapping)):
+        raise TypeError(f"existing is a dict of decompositions, not {existing!r}")
+    if not callable(keep):
+        kept = tuple(keep) if isinstance(keep, Iterable) else (keep,)
+        if not all(isinstance(target, torch._ops.OperatorBase) for target in kept):
+            raise TypeError(f"keep is a list of overloads, as torch.ops.aten.gelu.default, not {keep!r}")
+        keep = frozenset(kept).__contains__
     existing = dict(core_aten_decompositions()) if existing is None else existing
-    is_kept = keep if callable(keep) else frozenset(keep).__contains__
     return {
         target: function
         for target, function in existing.items()
-        if target not in TRANSLATIONS or is_kept(target)
+        if target not in TRANSLATIONS or keep(target)
     }
 
 

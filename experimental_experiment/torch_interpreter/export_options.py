@@ -78,6 +78,7 @@ class ExportOptions:
             raise ValueError(
                 f"decomposition_table is None, 'default' or a dict of decompositions, not {table!r}"
             )
+        refuse_no_decompositions(table if isinstance(table, Mapping) else {})
         selected(self.patches)
 
     def patched(self) -> contextlib.AbstractContextManager[Convert]:
@@ -225,6 +226,17 @@ class ExportOptions:
                 )
         with stage("ExportedProgram.run_decompositions"):
             return program.run_decompositions(table)
+
+
+def refuse_no_decompositions(table: Mapping[Any, Any]) -> None:
+    """Raise TypeError for a key that torch never meets, a packet or a name, and for a decomposition that is no function."""
+    for target, function in table.items():
+        if not isinstance(target, torch._ops.OperatorBase):
+            raise TypeError(
+                f"decomposition_table holds {target!r}, which is no overload, as torch.ops.aten.gelu.default is"
+            )
+        if not callable(function):
+            raise TypeError(f"the decomposition of {target} is not a function but {type(function).__name__}")
 
 
 def found_or_raised(program: Any, refusal: CaptureError | None) -> Any:
