@@ -48,7 +48,11 @@ class TestEagersNumbers(BackendTestCase):
             torch.distributions.Normal(x, 2.0, validate_args=False).sample(),
             torch.distributions.Normal(x, x.exp(), validate_args=False).rsample(),
             torch.distributions.Bernoulli(logits=x, validate_args=False).sample()),
-        "half precision": lambda x: (torch.rand_like(x, dtype=torch.float16), torch.randn(3, dtype=torch.bfloat16)),
+        "indices with the weights of tensors": lambda x: (
+            torch.multinomial(x.softmax(-1), 1), torch.multinomial(x[0].abs(), 4), x.t().exp().multinomial(3),
+            x.double().abs().multinomial(1, True), torch.distributions.Categorical(logits=x, validate_args=False).sample()),
+        "half precision": lambda x: (torch.rand_like(x, dtype=torch.float16), torch.randn(3, dtype=torch.bfloat16),
+            x.softmax(-1).half().multinomial(1), x.softmax(-1).bfloat16().multinomial(1)),
     }  # fmt: skip
 
     def test_same_as_eager_from_the_same_seed(self):
@@ -85,6 +89,21 @@ class TestEagersNumbers(BackendTestCase):
         self.assert_same_gradients(Checkpointed(), [(X,), (X * 2,)])
         torch._dynamo.reset()
         self.assert_same_gradients(Checkpointed(), [(X,), (X[:3],)], dynamic=True)
+
+    def test_indices_that_are_drawn_again_for_the_gradients(self):
+        class Chosen(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(40, 6)
+
+            def forward(self, x):
+                return checkpoint(self.choose, x, use_reentrant=False)
+
+            def choose(self, x):
+                chances = self.linear(x).softmax(-1)
+                return chances.gather(1, chances.multinomial(2)).log()
+
+        self.assert_same_gradients(Chosen(), [(X,), (X * 2,)])
 
     def test_attention_without_dropout_that_is_computed_again(self):
         # torch calls every attention random, and saves a state of the generator for it

@@ -17,7 +17,7 @@ from experimental_experiment.torch_dynamo.compiled import CompiledGraph, OrtBack
 from experimental_experiment.torch_dynamo.conversion import Converted, Target, convert
 from experimental_experiment.torch_dynamo.debug import DebugBackend
 from experimental_experiment.torch_dynamo.decompositions import decomposed, table_of
-from experimental_experiment.torch_dynamo.noise import DRAWN, refuse_forgotten_dropout
+from experimental_experiment.torch_dynamo.noise import is_drawn, refuse_forgotten_dropout
 from experimental_experiment.torch_dynamo.providers import Provider, device_of, providers_for
 from experimental_experiment.torch_dynamo.training import Step, keep_inputs, metadata_now
 from experimental_experiment.torch_interpreter.arguments import refuse_foreign_arguments
@@ -124,7 +124,7 @@ def compiled(
             [*inputs, *(node.meta.get("val") for node in module.graph.output_node().all_input_nodes)]
         )
         keep_inputs()
-        unwrap(module, DRAWN)
+        unwrap(module, is_drawn)
         module = decomposed(module, table)
         converted = convert(module, target)
         instance: dict[str, Any] = {

@@ -6,7 +6,7 @@ generator, ``run_with_rng_state`` takes it. Both become the operator itself, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,11 +27,11 @@ def state_of_generator() -> torch.Tensor:
     return torch.get_rng_state()
 
 
-def unwrap(module: torch.fx.GraphModule, drawn: Collection[Any]) -> None:
-    """Put the operators of *drawn*, and what draws nothing, as attention without dropout, in the place of their wrappers, on the CPU."""
+def unwrap(module: torch.fx.GraphModule, drawn: Callable[[Any, Sequence[Any]], bool]) -> None:
+    """Put the operators that are *drawn* with their arguments, and what draws nothing, as attention without dropout, in the place of their wrappers, on the CPU."""
     wrappers = [node for node in module.graph.nodes if node.target in (SAVING, USING)]
     for node in wrappers:
-        if node.target is SAVING and is_drawn(node, node.args[0], drawn):
+        if node.target is SAVING and is_known(node, node.args[0], drawn):
             with module.graph.inserting_before(node):
                 state = module.graph.call_function(state_of_generator)
                 result = operator_of(node, node.args[0], node.args[1:])
@@ -41,7 +41,7 @@ def unwrap(module: torch.fx.GraphModule, drawn: Collection[Any]) -> None:
                 user.replace_all_uses_with(result if user.args[1] else state)
                 module.graph.erase_node(user)
             module.graph.erase_node(node)
-        elif node.target is USING and is_drawn(node, node.args[1], drawn):
+        elif node.target is USING and is_known(node, node.args[1], drawn):
             with module.graph.inserting_before(node):
                 result = operator_of(node, node.args[1], node.args[2:])
             result.meta[STATE] = node.args[0]
@@ -51,11 +51,12 @@ def unwrap(module: torch.fx.GraphModule, drawn: Collection[Any]) -> None:
         module.recompile()
 
 
-def is_drawn(node: torch.fx.Node, target: Any, drawn: Collection[Any]) -> bool:
-    """Whether an operator that a node wraps is one of *drawn*, or draws nothing, and on the CPU."""
+def is_known(node: torch.fx.Node, target: Any, drawn: Callable[[Any, Sequence[Any]], bool]) -> bool:
+    """Whether an operator that a node wraps is *drawn*, or draws nothing, and on the CPU."""
     fakes = [item.meta["val"] for item in node.all_input_nodes]
-    is_known = target in drawn or not draws(target, node.args[node.args.index(target) + 1 :], node.kwargs)
-    return is_known and all(x.device.type == "cpu" for x in fakes if isinstance(x, torch.Tensor))
+    arguments = node.args[node.args.index(target) + 1 :]
+    is_followed = drawn(target, arguments) or not draws(target, arguments, node.kwargs)
+    return is_followed and all(x.device.type == "cpu" for x in fakes if isinstance(x, torch.Tensor))
 
 
 def operator_of(node: torch.fx.Node, target: Any, args: Sequence[Any]) -> torch.fx.Node:

@@ -2,8 +2,9 @@
 
 So a compiled model follows eager from the same seed, and dropout in training is eager's: onnxruntime cannot follow torch's generator. On
 a GPU bernoulli of tensors and dropout inside attention have eager's distribution, not its numbers, which its kernels draw in their own order.
-Where tensors decide the distribution, `finished` makes the result of drawn numbers; what cannot be made so, such as multinomial, is
-drawn by onnxruntime with seeds from ``torch.initial_seed()``: reproducible, with the right distribution, but not eager's numbers.
+Where tensors decide the distribution, `finished` makes the result of drawn numbers; what cannot be made so, such as a multinomial that
+draws several indices of a row with replacement, is drawn by onnxruntime with seeds from ``torch.initial_seed()``: reproducible, with the
+right distribution, but not eager's numbers.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from experimental_experiment.torch_interpreter.registry import Translation
 aten = torch.ops.aten
 
 DROPOUT = aten.native_dropout.default
+MULTINOMIAL = aten.multinomial.default
 
 FILLED = {
+    MULTINOMIAL: torch.Tensor.exponential_,
     aten.bernoulli.default: torch.Tensor.uniform_,
     aten.normal.float_Tensor: torch.Tensor.normal_,
     aten.normal.Tensor_float: torch.Tensor.normal_,
@@ -108,13 +111,28 @@ def noises(
         name = f"noise_{len(found)}"
         if node.target is state_of_generator:
             found.append(Noise(name, node.meta["val"], lambda args: torch.get_rng_state(), node))
-        elif node.target in DRAWN and node.target not in translations and is_random(node):
-            fake = node.meta["val"][1] if node.target is DROPOUT else node.meta["val"]
+        elif is_drawn(node.target, node.args) and node.target not in translations and is_random(node):
+            fake = drawn_fake(node)
             draw = drawing(node, fake, inputs)
             if STATE in node.meta:
                 draw = from_state(draw, [entry.node for entry in inputs].index(node.meta[STATE]))
             found.append(Noise(name, fake, draw, node))
     return found
+
+
+def is_drawn(target: Any, args: Sequence[Any]) -> bool:
+    """Whether torch draws the numbers of an operator with these arguments; of a multinomial, one index of a row or different ones."""
+    if target is not MULTINOMIAL:
+        return target in DRAWN
+    count, is_put_back = args[1], args[2:] and args[2]
+    return not is_put_back or (isinstance(count, int) and count == 1)
+
+
+def drawn_fake(node: torch.fx.Node) -> torch.Tensor:
+    """What is drawn for a node, as a fake tensor."""
+    if node.target is MULTINOMIAL:  # a number for each weight
+        return torch.empty_like(node.args[0].meta["val"])
+    return node.meta["val"][1] if node.target is DROPOUT else node.meta["val"]
 
 
 def refuse_forgotten_dropout(module: torch.fx.GraphModule) -> None:
@@ -151,8 +169,7 @@ def drawing(node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Entry]) ->
         given = laid_out_as(node, fake, torch.bool, inputs)
         return lambda args: given(args).bernoulli_(1 - p)
     if node.target in FILLED:
-        result = node.meta["val"]
-        given, fill = laid_out_as(node, result, result.dtype, inputs), FILLED[node.target]
+        given, fill = laid_out_as(node, fake, fake.dtype, inputs), FILLED[node.target]
         return lambda args: fill(given(args))
 
     def resolved(item: Any) -> Callable:
@@ -206,7 +223,15 @@ def finished(drawn: Mapping[torch.fx.Node, ir.Value]) -> dict[Any, Translation]:
     def normal(op, mean, std):
         return op.Add(op.Mul(drawn[op.context.node], std), mean)
 
+    def multinomial(op, self, num_samples, replacement):
+        # torch's own race of all weights, with what it calls when it draws different indices or only one
+        speed = op.Div(self, drawn[op.context.node])
+        if isinstance(num_samples, int) and num_samples == 1:
+            return op.ArgMax(speed, axis=-1, keepdims=1)
+        return op.TopK(speed, op.shape([num_samples]), axis=-1, outputs=2)[1]
+
     functions = {target: normal for target in FILLED} | {
+        MULTINOMIAL: multinomial,
         DROPOUT: native_dropout,
         aten.bernoulli.default: bernoulli,
     }
