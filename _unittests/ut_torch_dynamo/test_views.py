@@ -45,8 +45,8 @@ class Rows(torch.nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, x):
-        return self.function(x)
+    def forward(self, *args):
+        return self.function(*args)
 
 
 class TestViews(BackendTestCase):
@@ -111,6 +111,23 @@ class TestViews(BackendTestCase):
             ) as caught:
                 self.compiled(function)(normal(9), torch.tensor(2))
         self.assertIsInstance(caught.exception.inner_exception, ExportError)
+
+    @torch._dynamo.config.patch(capture_scalar_outputs=True)
+    def test_places_that_data_decide_are_kept_for_the_gradients(self):
+        model = Rows(lambda x, start: x[start.item() :].sin())
+        self.assert_same_gradients(model, [(normal(9), torch.tensor(2)), (normal(9), torch.tensor(4))])
+
+    @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+    def test_the_order_in_memory_of_results_whose_sizes_data_decide(self):
+        function = lambda x: ((x > 0).nonzero(), x[x > 0], (x > 9).nonzero() + 1)
+        for dynamic in (False, True):
+            torch._dynamo.reset()
+            compiled = self.compiled(function, dynamic)
+            for x in (normal(3, 4), normal(3, 4).abs(), -normal(3, 4).abs()):
+                found, expected = compiled(x), function(x)
+                self.assert_close(found, expected, "indices")
+                if len(expected[0]):
+                    self.assertEqual(found[0].stride(), expected[0].stride())
 
     def test_a_graph_of_nothing(self):
         """TorchDynamo makes one where it knows all that is returned."""

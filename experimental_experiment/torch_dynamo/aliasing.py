@@ -16,11 +16,12 @@ from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.writes import storage_of
 
 
-def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry]) -> list[Entry]:
+def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry], seen: int | None = None) -> list[Entry]:
     """The outputs, where views of an input or of another output know it.
 
     aot_autograd makes such an output again, of the input, with the strides and the offset that it is returned with. Raises ExportError
-    where the inputs do not decide them.
+    where the inputs do not decide them. Only the first *seen* outputs (None: all) are returned to the user: what is kept for the
+    gradients may be a copy.
     """
     given = {
         storage_of(entry.fake): position for position, entry in enumerate(inputs) if entry.kind == TENSOR
@@ -39,7 +40,7 @@ def with_bases(outputs: Sequence[Entry], inputs: Sequence[Entry]) -> list[Entry]
         if source is not None:
             if not is_lazy(entry.fake) and is_decided(entry.fake, inputs):
                 entry = dataclasses.replace(entry, shows=source)
-            elif not is_decided(entry.fake, inputs):
+            elif not is_decided(entry.fake, inputs) and (seen is None or position < seen):
                 raise ExportError("a view of an input at places that the data decide is returned", entry.node)
         elif base != position and is_view(entry.fake, outputs[base].fake, inputs):
             entry = dataclasses.replace(entry, base=base)

@@ -126,7 +126,7 @@ def compiled(
         keep_inputs()
         unwrap(module, is_drawn)
         module = decomposed(module, table)
-        converted = convert(module, target)
+        converted = convert(module, target, outputs_seen())
         instance: dict[str, Any] = {
             "onnx": converted.model,
             "providers": [],

@@ -73,8 +73,8 @@ def is_computed(entry: Entry) -> bool:
     return entry.kind not in (CONSTANT, NONE) and all(position is None for position in known)
 
 
-def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
-    """The model of a graph whose nodes carry ``meta["val"]``.
+def convert(module: torch.fx.GraphModule, target: Target, seen: int | None = None) -> Converted:
+    """The model of a graph whose nodes carry ``meta["val"]``, of which the user sees the first *seen* outputs, None for all.
 
     Raises ExportError when a node cannot be translated, ValueError or TypeError when *target* is wrong.
     """
@@ -87,7 +87,7 @@ def convert(module: torch.fx.GraphModule, target: Target) -> Converted:
         op = emitter_for("compiled", target.target_opset, target.translations, target.runtime)
         options = options_of(target.optimize, op.context.domains)
         inputs = input_entries(module)
-        outputs = with_bases(output_entries(module, inputs), inputs)
+        outputs = with_bases(output_entries(module, inputs), inputs, seen)
         drawn = noises(module, inputs, op.context.translations)
         write(op, module, inputs, outputs, drawn)
         seed(op.graph)
