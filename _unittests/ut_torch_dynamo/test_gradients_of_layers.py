@@ -106,6 +106,11 @@ class TestLayers(GradientTestCase):
     def test_same_as_eager(self):
         self.assert_functions(self.CASES)
 
+    def test_filters_of_each_channel_gather_no_windows(self):
+        self.compiled(torch.nn.Conv2d(4, 8, 3, groups=4))(IMAGE).sum().backward()
+        backward = self.instances[-1]["onnx"].graph
+        self.assertNotIn("MatMul", [node.op_type for node in backward.node])
+
     def test_bags_divided_by_uses_are_refused(self):
         layer = torch.nn.EmbeddingBag(7, 4, mode="sum", scale_grad_by_freq=True)
         message = "only dense gradients without scale_grad_by_freq are handled"

@@ -57,6 +57,15 @@ class TestBackward(ExporterTestCase):
         "convolution with groups": (
             aten.convolution_backward.default, normal(2, 6, 4, 3), normal(2, 4, 9, 8), normal(6, 2, 3, 2),
             [6], [2, 3], [1, 0], [2, 1], False, [0, 0], 2, EVERY),
+        "convolution of each channel": (
+            aten.convolution_backward.default, normal(2, 3, 4, 3), normal(2, 3, 9, 8), normal(3, 1, 3, 2),
+            [3], [2, 3], [1, 0], [2, 1], False, [0, 0], 3, EVERY),
+        "convolution, several filters of each channel": (
+            aten.convolution_backward.default, normal(2, 6, 5), normal(2, 3, 9), normal(6, 1, 3), [6], [2],
+            [1], [1], False, [0], 3, EVERY),
+        "convolution, transposed, of each channel": (
+            aten.convolution_backward.default, normal(2, 3, 11), normal(2, 3, 5), normal(3, 1, 3), [3], [2],
+            [0], [1], True, [0], 3, EVERY),
         "convolution, only the weight": (
             aten.convolution_backward.default, normal(2, 6, 5), normal(2, 4, 9), normal(6, 4, 3), [6], [2],
             [1], [1], False, [0], 1, [False, True, False]),
