@@ -68,18 +68,19 @@ class TestForeignFiles(unittest.TestCase):
     def test_inputs_whose_sizes_were_changed_alone(self):
         """As scripts do that make a model take batches: what was inferred for one sample stays in the file."""
         cases = {
-            "a part": "s = Slice(a, zero, one, zero) y = Exp(s)",
-            "a sum": "s = ReduceSum<keepdims=1>(a, zero) y = Exp(s)",
-            "a transposition": "u = Unsqueeze(a, one) t = Transpose<perm=[2, 1, 0]>(u) y = Exp(t)",
-            "a body": """y, ys = Loop(two, true, a)<body = b (int64 i, bool go, float[1,4] v) => (bool on, float[1,4] w, float[1,4] p) {
+            "a part": "a = Neg(x) s = Slice(a, zero, one, zero) y = Exp(s)",
+            "a sum": "a = Neg(x) s = ReduceSum<keepdims=1>(a, zero) y = Exp(s)",
+            "a part of what is not told": "r = Relu(x) a = Neg(r) s = Slice(a, zero, one, zero) y = Exp(s)",
+            "a transposition": "a = Neg(x) u = Unsqueeze(a, one) t = Transpose<perm=[2, 1, 0]>(u) y = Exp(t)",
+            "a body": """a = Neg(x) y, ys = Loop(two, true, a)<body = b (int64 i, bool go, float[1,4] v) => (bool on, float[1,4] w, float[1,4] p) {
                 on = Identity(go) w = Abs(v) p = Slice(w, zero, one, zero) }>""",
         }
         known = "int64[1] zero = {0}, int64[1] one = {1}, int64 two = {2}, bool true = {1}"
         told = "float[1,4] a, float[1,4] s, float[1,1,4] u, float[4,1,1] t"
         for promise, nodes in cases.items():
-            for size, samples in (("N", (1, 3)), ("3", (3,))):
+            for size, samples in (("N", (1, 3)), ("?", (1, 3)), ("unk__7", (1, 3)), ("3", (3,))):
                 result = "float[K,L,M] ys" if "ys" in nodes else "float[] y"
-                text = f"agraph (float[{size},4] x) => ({result}) <{known}, {told}> {{ a = Neg(x) {nodes} }}"
+                text = f"agraph (float[{size},4] x) => ({result}) <{known}, {told}> {{ {nodes} }}"
                 model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
                 with self.subTest(promise, size=size):
                     self.same(model, *({"x": np.ones((count, 4), np.float32)} for count in samples))

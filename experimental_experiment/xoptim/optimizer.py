@@ -237,22 +237,46 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
     is_foreign = model.producer_name != PRODUCER
-    told: dict[ir.Value, ir.Shape] = {}
     if is_foreign:
         forget_kept_names(nodes, model.graph.opset_imports.get("", 1))
-        if contradicts_inputs(model.graph):
-            forget_shapes(nodes)
-        elif size_names_of(model.graph.inputs):
-            results = [value for value in model.graph.outputs if value.producer() is not None]
-            told = {value: value.shape for value in results if value.shape is not None}
-            forget_sizes(told, lambda _: True)
+    doubtful = [node for node in model.graph if is_doubtful(node)] if is_foreign else []
     unknown = [value for node in nodes for value in node.outputs if value.shape is None]
     if is_foreign and not RECURRENT.isdisjoint(operators) and size_names_of(model.graph.inputs):
         forget_examples(model, nodes, made_up)
-    if any(value.producer().graph is model.graph for value in unknown):
+    infers = any(value.producer().graph is model.graph for value in unknown)
+    with named_sizes(model.graph.inputs if doubtful else ()) as given:
+        if infers:
+            infer_shapes(model, made_up)
+            made_up |= given
+        shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
+        names = {size.value for shape in shapes for size in shape if not isinstance(size, int)}
+        is_wrong = any(contradicts(node, model.graph.opset_imports.get("", 1), names) for node in doubtful)
+    if is_wrong:
+        forget_shapes(nodes)
+        unknown = [value for node in nodes for value in node.outputs]
         infer_shapes(model, made_up)
-    correct_ranks(model.graph, told)
+    correct_ranks(model.graph)
     return nodes, unknown
+
+
+@contextlib.contextmanager
+def named_sizes(values: Iterable[ir.Value]) -> Iterator[set[str]]:
+    """While this lasts, the sizes of these values that have no name have one each, which is returned: one that onnx's inference might make up."""
+    given = [(value, value.shape) for value in values if value.shape is not None]
+    made_up: set[str] = set()
+    for value, shape in given:
+        if not all(isinstance(size, int) or size.value for size in shape):
+            sizes = [
+                size if isinstance(size, int) or size.value else ir.SymbolicDim(f"unk__{value.name}_{axis}")
+                for axis, size in enumerate(shape)
+            ]
+            made_up.update(size.value for size in sizes if not isinstance(size, int) and is_open(size))
+            value.shape = ir.Shape(sizes)
+    try:
+        yield made_up
+    finally:
+        for value, shape in given:
+            value.shape = shape
 
 
 def size_names_of(values: Iterable[ir.Value]) -> set[str]:
@@ -288,14 +312,8 @@ def forget_examples(model: ir.Model, nodes: Iterable[ir.Node], made_up: set[str]
     for value in given:
         value.shape = None
     infer_shapes(model, made_up)
-    believe(given.items(), size_names_of(model.graph.inputs))
-
-
-def believe(told: Iterable[tuple[ir.Value, ir.Shape | None]], names: Container[str]) -> None:
-    """Values have the sizes that a file tells; a number is unknown where inference has found one of these names."""
-    for value, shape in told:
-        if shape is None:
-            continue
+    names = size_names_of(model.graph.inputs)
+    for value, shape in given.items():
         found, sizes = value.shape, list(shape)
         if found is not None and len(found) == len(shape):
             for axis, size in enumerate(found):
@@ -304,24 +322,25 @@ def believe(told: Iterable[tuple[ir.Value, ir.Shape | None]], names: Container[s
         value.shape = ir.Shape(sizes)
 
 
-def contradicts_inputs(graph: ir.Graph) -> bool:
-    """Whether a node that reads an input gives another size than the file tells: someone has changed the sizes of the inputs alone.
+def is_doubtful(node: ir.Node) -> bool:
+    """Whether a file tells sizes of the results of a node, but neither of all that it reads nor of all that reads them.
 
-    So are models made that take any number of samples, or more of them. onnxruntime runs them: it takes what the file tells for the sizes of results
-    when it folds them, not when it computes.
+    Someone may have changed the sizes of the inputs alone, so that the model takes any number of samples: onnxruntime runs it, the sizes that a
+    file tells of results count where it folds these.
     """
-    names, opset = size_names_of(graph.inputs), graph.opset_imports.get("", 1)
-    readers = dict.fromkeys(use.node for value in graph.inputs for use in value.uses())
-    return any(contradicts(node, opset, names) for node in readers if node.graph is graph and not node.domain)
+    if node.domain or node.op_type in RECURRENT or not all(value.shape for value in node.outputs):
+        return False
+    reads = any(
+        value is not None and (value.is_graph_input() or value.shape is None) for value in node.inputs
+    )
+    return reads or any(value.is_graph_output() for value in node.outputs)
 
 
-def contradicts(node: ir.Node, opset: int, names: Container[str]) -> bool:
+def contradicts(node: ir.Node, opset: int, names: Container[str | None]) -> bool:
     """Whether a node gives another size than its results have, or one of these names where they have a number."""
+    if is_hidden(node, opset) or bodies_of(node):
+        return False
     told = [(value, value.type, value.shape) for value in node.outputs]
-    if not all(shape for *_, shape in told) or bodies_of(node):
-        return False
-    if node.op_type in RECURRENT or is_hidden(node, opset):
-        return False
     for value, *_ in told:
         value.shape = None
     with contextlib.suppress(Untranslatable, onnx.checker.ValidationError):  # which are said elsewhere
@@ -435,35 +454,23 @@ def forget_sizes(values: Iterable[ir.Value], is_forgotten: Callable[[int | ir.Sy
             value.shape = ir.Shape([None if is_forgotten(size) else size for size in shape])
 
 
-def correct_ranks(graph: ir.Graph, told: Mapping[ir.Value, ir.Shape]) -> None:
-    """Where a file tells another rank of an output than its node gives, which no runtime minds, rules read the node's.
-
-    The other outputs have the sizes that are *told*, but not a number where a node gives the name of a size of an input.
-    """
-    opset, names = graph.opset_imports.get("", 1), size_names_of(graph.inputs)
+def correct_ranks(graph: ir.Graph) -> None:
+    """Where a file tells another rank of an output than its node gives, which no runtime minds, rules read the node's."""
+    opset = graph.opset_imports.get("", 1)
     for value in graph.outputs:
         node = value.producer()
-        if value.shape is None or node is None:
+        if value.shape is None or node is None or node.domain or bodies_of(node):
             continue
-        found = value.shape
-        if not (node.domain or bodies_of(node)):
-            declared = [(output, output.type, output.shape) for output in node.outputs]
-            rank = len(value.shape)
-            try:
-                # sizes that contradict its operator stay as they are
-                with contextlib.suppress(Untranslatable):
-                    infer(node, opset)
-            except onnx.checker.ValidationError as error:
-                raise ValueError(f"{title(node)} is invalid: {error}") from error
-            if value.shape is not None and len(value.shape) != rank:
-                continue
-            found = value.shape or found
+        declared = [(output, output.type, output.shape) for output in node.outputs]
+        rank = len(value.shape)
+        try:
+            with contextlib.suppress(Untranslatable):  # sizes that contradict its operator stay as they are
+                infer(node, opset)
+        except onnx.checker.ValidationError as error:
+            raise ValueError(f"{title(node)} is invalid: {error}") from error
+        if value.shape is None or len(value.shape) == rank:
             for output, kind, shape in declared:
                 output.type, output.shape = kind, shape
-        if value in told:
-            value.shape = found
-            known = [new if is_open(size) else size for size, new in zip(told[value], found)]
-            believe([(value, ir.Shape(known))], names)
 
 
 def rewrite(
