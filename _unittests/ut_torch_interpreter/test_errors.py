@@ -482,6 +482,12 @@ class TestCaptureError(ExporterTestCase):
                         text, r'\n  File ".*test_errors\.py", line \d+, in forward\n  .*# line\n'
                     )
 
+    def test_constants_of_python_among_the_arguments(self):
+        for constant in (slice(0, 1), range(2)):
+            self.assertIn(
+                "hint   no input of a model can be that: bind it", self.refused(lambda x, y: x, (X, constant))
+            )
+
     def test_a_written_input_requires_grad(self):
         asking = torch.ones(2, 3, requires_grad=True)
         text = self.refused(lambda x, held: held.add_(x), (X, asking))

@@ -42,6 +42,14 @@ class Products(torch.nn.Module):
         return whole == x.shape.numel() + x.shape[-1] + len(sizes), torch.zeros(2).expand(*x.shape, 2)
 
 
+class Shapes(torch.nn.Module):
+    """Returns shapes, of which it takes products too."""
+
+    def forward(self, x):
+        longer, nested = x.shape[:1] + (2,), (3,) + x.shape * 2
+        return x.numel(), x.shape, {"rest": [x.shape[1:]]}, longer, longer.numel(), nested, nested.numel()
+
+
 class TestLengths(ExporterTestCase):
     def setUp(self):
         super().setUp()
@@ -74,6 +82,10 @@ class TestLengths(ExporterTestCase):
         self.export_and_compare(model, example, others=others, dynamic_shapes=shapes)
         with self.assertRaisesRegex(CaptureError, "specialized it to be a constant"):
             to_onnx(model, example, dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
+
+    def test_shapes_that_are_returned(self):
+        example, others = (torch.randn(2, 3),), [(torch.randn(1, 5),), (torch.randn(4, 2),)]
+        self.export_and_compare(Shapes(), example, others=others, dynamic_shapes=({0: "n", 1: "m"},))
 
     def test_undone(self):
         with bypass_export_some_errors(patch_transformers=True):

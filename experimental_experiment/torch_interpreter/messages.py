@@ -201,7 +201,7 @@ HINTS = (
         "a value of numpy is among the arguments: give torch.as_tensor(value), or a constant as float(value)",
     ),
     (
-        r"Unsupported input type <class 'torch\.(dtype|device|layout|memory_format)'>",
+        r"Unsupported input type <class '(torch\.(dtype|device|layout|memory_format)|slice|range)'>",
         "no input of a model can be that: bind it, to_onnx(functools.partial(model, dtype=torch.float16), ...) for example",
     ),
     (

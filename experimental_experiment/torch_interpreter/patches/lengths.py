@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.frames import is_library_code
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
@@ -31,10 +32,29 @@ class Shape(tuple):
         found = super().__getitem__(place)
         return Shape(found) if isinstance(place, slice) else found
 
+    def __add__(self, other: Any) -> Any:
+        return Shape(super().__add__(other))
+
+    def __radd__(self, other: Any) -> Any:
+        return Shape((*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Any:
+        return Shape(super().__mul__(times))
+
+    __rmul__ = __mul__
+
     def numel(self) -> Any:
         """The product of the sizes, a symbol where one of them is."""
         elements_of_shapes.used()
         return math.prod(self)
+
+
+SIZE = pytree.SUPPORTED_NODES[torch.Size]
+
+# a model may return it; registered for good: the program of torch.export says what its results are made of
+pytree.register_pytree_node(
+    Shape, SIZE.flatten_fn, SIZE.unflatten_fn, flatten_with_keys_fn=SIZE.flatten_with_keys_fn
+)
 
 
 def shape(self: torch.Tensor) -> Any:
