@@ -1,4 +1,4 @@
-"""Rows of matrix products: those of vectors and of nothing, the digits of float64 factors beside a product."""
+"""Rows of matrix products: those of vectors and of nothing, what ends the process where nothing is selected, the digits of float64 factors beside a product."""
 
 import os
 import subprocess
@@ -49,7 +49,18 @@ FATAL = {
 }
 """Rows without which onnxruntime ends the process."""
 
+LSTM, GRU = (build(3, 3, batch_first=True, bidirectional=True) for build in (torch.nn.LSTM, torch.nn.GRU))
+
 FATAL_WITHOUT_ROWS = {
+    "LSTM.beside_one_more_sample": {
+        "from zeros": lambda x: LSTM(x)[0],
+        "from given states": lambda x: LSTM(x, (x.transpose(0, 1), x.flip(1).transpose(0, 1))),
+        "last states": lambda x: LSTM(x)[1],
+    },
+    "GRU.beside_one_more_sample": {
+        "from zeros": lambda x: GRU(x)[0],
+        "from given states": lambda x: GRU(x, x.transpose(0, 1)),
+    },
     "MatMul.of_rows_that_are_selected": {
         "left": lambda x: x.transpose(0, 1) @ x.permute(1, 2, 0),
         "right": lambda x: torch.ones(2, 1, 3) @ x.permute(1, 2, 0),

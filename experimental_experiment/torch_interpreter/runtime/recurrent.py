@@ -1,4 +1,4 @@
-"""Recurrent networks of float64."""
+"""Recurrent networks of float64, and of what the data select."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter.aten.recurrent import (
     stacked,
 )
 from experimental_experiment.torch_interpreter.runtime.table import repairs
+from experimental_experiment.torch_interpreter.sizes import may_be_none
 
 KINDS = {("LSTM", None): LSTM, ("GRU", None): GRU, ("RNN", None): RNN_TANH, ("RNN", "Relu"): RNN_RELU}
 """The networks of torch, by operator and activation."""
@@ -54,3 +55,19 @@ def one_direction(op, kind: Kind, x, weights, initial, position: int, lengths):
     zero = op.Expand(op.constant(0, x.dtype), op.shape([op.size(x, 1), op.size(r, -1)]))
     states = [zero if state is None else op.Gather(state, position, axis=0) for state in initial]
     return direction(op, kind, x, states, Block(w, r, *biases, gates=gates), position, lengths)
+
+
+@repairs(
+    "GRU",
+    "LSTM",
+    when="the data decide how many samples there are",
+    because="the process ends where there are none",
+    nodes="1, and 1 a state and a result",
+)
+def beside_one_more_sample(op, x, w, r, b=None, lengths=None, *initial, operator, outputs, **attributes):
+    """A sample of zeros stands behind them; what is computed of it is cut off."""
+    if not x.shape or lengths is not None or not may_be_none(op, x.shape[1]):
+        return None
+    x, *initial = (value and op.Pad(value, [0, 0, 0, 0, 1, 0]) for value in (x, *initial))
+    result, *last = op.emit(operator, [x, w, r, b, None, *initial], attributes, outputs=outputs)
+    return op.Slice(result, [0], [-1], [2]), *(op.Slice(state, [0], [-1], [1]) for state in last)
