@@ -30,6 +30,9 @@ class TestFolding(ExporterTestCase):
             [0, 1],
             [1, 4],
         ),
+        "windows side by side": (aten.im2col.default, IMAGE, [2, 4], [1, 1], [0, 0], [2, 4]),
+        "windows side by side, a rest": (aten.im2col.default, IMAGE, [4, 3], [1, 1], [0, 0], [4, 3]),
+        "windows side by side, padding": (aten.im2col.default, IMAGE[0], [2, 3], [1, 1], [1, 1], [2, 3]),
         "windows of booleans, no batch": (aten.im2col.default, IMAGE[0] > 0, [2, 2], [1, 1], [0, 0], [1, 1]),
         "columns added at windows": (aten.col2im.default, COLUMNS, [5, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
         "columns, padding, stride": (
