@@ -85,6 +85,39 @@ class TestForeignFiles(unittest.TestCase):
                 with self.subTest(promise, size=size):
                     self.same(model, *({"x": np.ones((count, 4), np.float32)} for count in samples))
 
+    def test_sizes_that_only_a_part_of_a_file_contradicts(self):
+        """A node or a constant was changed, or the sizes are those of one sample in bodies and functions alone."""
+        known = "int64[1] zero = {0}, int64[1] one = {1}, int64 two = {2}, bool true = {1}"
+        cut = "a = Neg(x) s = Slice(a, zero, one, zero)"
+        constants = "zero = Constant<value_ints=[0]>() one = Constant<value_ints=[1]>()"
+        function = f'<opset_import: ["": 18], domain: "f"> cut (x) => (s) <float[1,4] x, float[1,4] a> {{ {constants} {cut} }}'
+        cases = {
+            "a node inside": (f"<{known}, float[N,4] r, float[1,4] a> {{ r = Relu(x) a = Neg(r) s = Slice(a, zero, one, zero) y = Exp(s) }}", ""),
+            "a branch": (f"<{known}> {{ y = If(true)<then_branch = t () => (float[K,L] s) <float[1,4] a> {{ {cut} }}, else_branch = e () => (float[K,L] n) {{ n = Neg(x) }}> }}", ""),
+            "the results of a branch": (f"<{known}, float[1,4] i> {{ i = If(true)<then_branch = t () => (float[N,4] n) {{ n = Neg(x) }}, else_branch = e () => (float[N,4] m) {{ m = Abs(x) }}> y = Slice(i, zero, one, zero) }}", ""),
+            "what a loop carries": (f"<{known}> {{ y = Loop(two, true, x)<body = b (int64 i, bool go, float[1,4] v) => (bool on, float[1,4] w) <float[1,4] s> {{ on = Identity(go) s = Slice(v, zero, one, zero) w = Add(v, s) }}> }}", ""),
+            "a function": ("{ y = f.cut(x) }", function),
+            "the results of a function": (f"<{known}, float[1,4] i> {{ i = f.twice(x) y = Slice(i, zero, one, zero) }}", '<opset_import: ["": 18], domain: "f"> twice (x) => (s) { s = Add(x, x) }'),
+        }  # fmt: skip
+        for promise, (body, function) in cases.items():
+            text = f"agraph (float[N,4] x) => (float[] y) {body} {function}"
+            model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 18, "f": 1]> {text}')
+            with self.subTest(promise):
+                self.same(
+                    model,
+                    *({"x": np.arange(4 * n, dtype=np.float32).reshape(n, 4)} for n in (1, 3)),
+                )
+
+    def test_sizes_that_only_what_is_computed_contradicts(self):
+        """No node alone: they are told, not believed without a word."""
+        text = """agraph (float[3,6] x) => (float[] y) <int64 first = {0}, int64 step = {1}, int64[1] at = {0}, int64[1] across = {1}, float one = {1},
+            float none = {0}, bool[6,7] a, bool[7,6] m, int64[6,1] q, int64[1,7] k> { n = Shape(x) i = Gather(n, step) r = Range(first, i, step)
+            j = Gather(n, first) f = Range(first, j, step) q = Unsqueeze(r, across) k = Unsqueeze(f, at) a = LessOrEqual(q, k) m = Transpose(a)
+            b = Where(m, one, none) y = Add(x, b) }"""
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+        with self.assertRaisesRegex(ValueError, r"'b' is computed as \(3, 6\).*told as \(7, 6\)"):
+            optimize(model)
+
     def test_a_result_that_tells_one_sample(self):
         """The sizes of inputs were changed, not those of results: a value of them all that is a result too."""
         text = """agraph (float[N,4] x) => (float[1,4] q, float[1,4] y) <int64[1] zero = {0}, int64[1] one = {1}> {

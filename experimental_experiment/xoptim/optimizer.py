@@ -21,6 +21,13 @@ from experimental_experiment.torch_interpreter.inference import infer, is_shared
 from experimental_experiment.torch_interpreter.marks import SELECTED
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.xoptim.constants import given_by, lift_constants, lowered_constants
+from experimental_experiment.xoptim.doubts import (
+    contradicts,
+    forget_calls,
+    forget_functions,
+    is_other,
+    tells_shapes,
+)
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
     bodies_of,
@@ -44,7 +51,7 @@ from experimental_experiment.xoptim.hidden import (
 from experimental_experiment.xoptim.options import OptimizationOptions
 from experimental_experiment.xoptim.report import Report
 from experimental_experiment.xoptim.rules import Rule
-from experimental_experiment.xoptim.shapes import is_open
+from experimental_experiment.xoptim.shapes import is_open, joined_shape
 from experimental_experiment.xoptim.validity import check_arguments, check_nodes, check_rules, title
 from experimental_experiment.xoptim.weights import compute_weights
 
@@ -151,7 +158,7 @@ def optimize(
 
     Returns the optimized model, of the type that was given; its outputs have the types that they had.
     Raises OptimizationError when a rule does not end, changes a type or gives no value, TypeError for other arguments, ValueError for another *runtime*, when
-    onnx-ir does not read a part of the model, or when a node contradicts its operator.
+    onnx-ir does not read a part of the model, or when a node contradicts its operator, or what is computed the sizes that a file tells of it.
     """
     check_arguments(model, options, rules, report, progress)
     refuse_misfit_target(runtime, special_values)
@@ -227,19 +234,23 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
 
     Adds the names of sizes that inference makes up. Returns the *nodes* of the main graph that stay, and the values that had no shape.
     """
-    operators = {node.op_type for node in nodes}
+    operators, opset = {node.op_type for node in nodes}, model.graph.opset_imports.get("", 1)
     if "Constant" in operators:
         lift_constants(nodes)
         nodes = nodes_of(model.graph)
-    for value in model.graph.initializers.values():
+    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
         tensor = value.const_value
         # a file may tell another shape of it, with which inference learns nothing at all
         if tensor is not None and value.shape != tensor.shape:
             value.shape = ir.Shape(tensor.shape)
     is_foreign = model.producer_name != PRODUCER
+    doubtful: list[ir.Node] = []
+    called: dict[ir.Value, ir.Shape] = {}
     if is_foreign:
-        forget_kept_names(nodes, model.graph.opset_imports.get("", 1))
-    doubtful = [node for node in model.graph if is_doubtful(node)] if is_foreign else []
+        forget_kept_names(nodes, opset)
+        doubtful = [node for node in nodes if tells_shapes(node)]
+        forget_functions(model)
+        called = forget_calls(model, nodes)
     unknown = [value for node in nodes for value in node.outputs if value.shape is None]
     if is_foreign and not RECURRENT.isdisjoint(operators) and size_names_of(model.graph.inputs):
         forget_examples(model, nodes, made_up)
@@ -250,7 +261,10 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
             made_up |= given
         shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
         names = {size.value for shape in shapes for size in shape if not isinstance(size, int)}
-        is_wrong = any(contradicts(node, model.graph.opset_imports.get("", 1), names) for node in doubtful)
+        is_wrong = any(is_other(value.shape, shape, names) for value, shape in called.items())
+        is_wrong = is_wrong or any(contradicts(node, opset, names) for node in doubtful)
+    for value, shape in called.items():
+        value.shape = joined_shape(value.shape, shape)
     if is_wrong:
         forget_shapes(nodes)
         unknown = [value for node in nodes for value in node.outputs]
@@ -320,40 +334,6 @@ def forget_examples(model: ir.Model, nodes: Iterable[ir.Node], made_up: set[str]
                 if isinstance(sizes[axis], int) and not isinstance(size, int) and size.value in names:
                     sizes[axis] = ir.SymbolicDim(None)
         value.shape = ir.Shape(sizes)
-
-
-def is_doubtful(node: ir.Node) -> bool:
-    """Whether a file tells sizes of the results of a node, but neither of all that it reads nor of all that reads them.
-
-    Someone may have changed the sizes of the inputs alone, so that the model takes any number of samples: onnxruntime runs it, the sizes that a
-    file tells of results count where it folds these.
-    """
-    if node.domain or node.op_type in RECURRENT or not all(value.shape for value in node.outputs):
-        return False
-    reads = any(
-        value is not None and (value.is_graph_input() or value.shape is None) for value in node.inputs
-    )
-    return reads or any(value.is_graph_output() for value in node.outputs)
-
-
-def contradicts(node: ir.Node, opset: int, names: Container[str | None]) -> bool:
-    """Whether a node gives another size than its results have, or one of these names where they have a number."""
-    if is_hidden(node, opset) or bodies_of(node):
-        return False
-    told = [(value, value.type, value.shape) for value in node.outputs]
-    for value, *_ in told:
-        value.shape = None
-    with contextlib.suppress(Untranslatable, onnx.checker.ValidationError):  # which are said elsewhere
-        infer(node, opset)
-    pairs = [(value.shape or (), shape) for value, _, shape in told]
-    for value, kind, shape in told:
-        value.type, value.shape = kind, shape
-    return any(
-        isinstance(size, int) and (size != new if isinstance(new, int) else new.value in names)
-        for found, shape in pairs
-        if len(found) == len(shape)
-        for new, size in zip(found, shape)
-    )
 
 
 def forget_shapes(nodes: Iterable[ir.Node]) -> None:
