@@ -118,6 +118,18 @@ class TestForeignFiles(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"'b' is computed as \(3, 6\).*told as \(7, 6\)"):
             optimize(model)
 
+    def test_what_is_unbound_loses_its_axis(self):
+        """torch.onnx writes ``unbind`` as a SplitToSequence of 1s; ONNX keeps the axis there, onnxruntime does not."""
+        for split, after in (("int64", "Shape(c)"), ("int64[1]", "Shape(c)"), ("int64", "Cast<to=7>(t)")):
+            with self.subTest(split, after=after):
+                rows = 2 if split == "int64" else 1
+                text = f"agraph (float[{rows},3] x) => (int64[] y) <{split} k = {{1}}, int64 i = {{0}}>"
+                nodes = f"s = SplitToSequence<keepdims=0>(x, k) c = SequenceAt(s, i) t = Neg(c) y = {after}"
+                model = onnx.parser.parse_model(
+                    f'<ir_version: 9, opset_import: ["": 18]> {text} {{ {nodes} }}'
+                )
+                self.same(model)
+
     def test_a_result_that_tells_one_sample(self):
         """The sizes of inputs were changed, not those of results: a value of them all that is a result too."""
         text = """agraph (float[N,4] x) => (float[1,4] q, float[1,4] y) <int64[1] zero = {0}, int64[1] one = {1}> {

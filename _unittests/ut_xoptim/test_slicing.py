@@ -89,6 +89,7 @@ class TestSlicing(RuleTestCase):
             ("float[N,2] x, float[N,3] w", "float[N,2]", constants(p=[2, 3]) + "c = Concat<axis=-1>(x, w) a, b = Split<axis=1>(c, p) y = Neg(a) z = Abs(b)", ["Neg", "Abs"], "float[N,3] z"),
         ],
         "SplitWithoutSequence": [
+            ("float[2,N] x", "float[1,N]", constants(k=1, i=0) + "s = SplitToSequence<keepdims=0>(x, k) c = SequenceAt(s, i) a = Constant<value=int64[2]{1, -1}>() y = Reshape(c, a)", ["Gather", "Reshape"]),
             ("float[N,6] x", "float[N,3]", constants(k=[1, 3, 2], i=-2, j=0) + "s = SplitToSequence<axis=-1>(x, k) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "float[N,1] z"),
             ("float[5,N] x", "float[1,N]", constants(k=2, i=-1, j=0) + "s = SplitToSequence(x, k) z = SequenceAt(s, j) b = SequenceAt(s, i) y = Neg(b)", ["Split", "Neg"], "float[2,N] z"),
             ("float[2,N] x", "float[1,N]", constants(i=1, j=0) + "s = SplitToSequence<axis=0>(x) y = SequenceAt(s, i) z = SequenceAt(s, j)", ["Split"], "float[1,N] z"),
@@ -191,7 +192,7 @@ class TestSlicing(RuleTestCase):
             ("float[4,N] x", "float[2,N]", constants(k=2, i=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i) z = SequenceLength(s)", "int64 z"),
             ("float[M,N] x", "float[K,N]", constants(k=2, i=0) + "s = SplitToSequence(x, k) y = SequenceAt(s, i)"),
             ("float[4,N] x", "float[2,N]", constants(k=2, i=0, j=1) + "a = Size(x) b = Mul(a, i) s = SplitToSequence(x, k) y = SequenceAt(s, i) z = SequenceAt(s, b)", "float[2,N] z"),
-            ("float[2,N] x", "float[1,N]", constants(k=1, i=0) + "s = SplitToSequence<keepdims=0>(x, k) c = SequenceAt(s, i) a = Constant<value=int64[2]{1, -1}>() y = Reshape(c, a)"),
+            ("float[2,N] x", "float[1,N]", constants(k=[1, 1], i=0) + "s = SplitToSequence<keepdims=0>(x, k) y = SequenceAt(s, i)"),
         ],
         "PadNothing": [("float[N,2] x", "float[N,3]", constants(p=[0, 0, 0, 1]) + "y = Pad(x, p)")],
         "GatherNothing": [

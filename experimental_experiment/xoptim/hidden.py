@@ -180,6 +180,24 @@ def shown(graph: ir.Graph, nodes: Iterable[ir.Node]) -> Iterator[None]:
             del copy.graph.initializers[copy.name]
 
 
+def part_as_onnxruntime(nodes: Iterable[ir.Node]) -> None:
+    """A SplitToSequence into pieces of 1 without their axis, as torch.onnx writes ``unbind``, is not told the 1 from now on.
+
+    onnxruntime 1.31 removes the axis where the 1 is a number; ONNX, and its inference, only where it is not told at all.
+    """
+    for node in nodes:
+        if node.op_type != "SplitToSequence" or node.domain or len(node.inputs) != 2:
+            continue
+        size = constant_of(node.inputs[1])
+        if (
+            size is not None
+            and not len(size.shape)
+            and size.numpy() == 1
+            and not attribute_of(node, "keepdims", 1)
+        ):
+            node.resize_inputs(1)
+
+
 def know_hidden(nodes: Iterable[ir.Node], opset: int) -> bool:
     """Infer each of the nodes that were hidden by itself; return whether a result has got a type or a shape that it did not have."""
     known = False

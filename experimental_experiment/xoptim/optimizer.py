@@ -46,6 +46,7 @@ from experimental_experiment.xoptim.hidden import (
     is_misread,
     keeps_names,
     know_hidden,
+    part_as_onnxruntime,
     shown,
 )
 from experimental_experiment.xoptim.options import OptimizationOptions
@@ -188,7 +189,7 @@ def rewrite_all(target: ir.Model, request: Request, progress: Progress) -> None:
     unranked: list[ir.Value] = []
     made_up: set[str] = set()
     if request.rules or options.constant_folding:
-        nodes[target.graph], unranked = prepare(target, nodes[target.graph], made_up)
+        nodes[target.graph], unranked = prepare(target, nodes[target.graph], request.runtime, made_up)
     count = sum(map(len, nodes.values()))
     report.nodes_before += count
     learned, is_clean, step = True, True, progress("optimize", count)
@@ -229,7 +230,9 @@ def all_nodes(model: ir.Model, remove_unused: bool) -> Nodes:
     return {root: kept[root] for root in (model.graph, *functions)}
 
 
-def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[list[ir.Node], list[ir.Value]]:
+def prepare(
+    model: ir.Model, nodes: list[ir.Node], runtime: str, made_up: set[str]
+) -> tuple[list[ir.Node], list[ir.Value]]:
     """Constants become initializers, and shapes are known: what rules look at.
 
     Adds the names of sizes that inference makes up. Returns the *nodes* of the main graph that stay, and the values that had no shape.
@@ -238,6 +241,8 @@ def prepare(model: ir.Model, nodes: list[ir.Node], made_up: set[str]) -> tuple[l
     if "Constant" in operators:
         lift_constants(nodes)
         nodes = nodes_of(model.graph)
+    if "SplitToSequence" in operators and runtime == "onnxruntime":
+        part_as_onnxruntime(nodes)
     for value in (value for graph in model.graphs() for value in graph.initializers.values()):
         tensor = value.const_value
         # a file may tell another shape of it, with which inference learns nothing at all
