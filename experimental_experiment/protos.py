@@ -216,7 +216,7 @@ def results_of(graph: ir.Graph) -> Iterator[ir.Value]:
         for value in node.outputs:
             if not value.is_graph_output():
                 yield value
-        for attribute in node.attributes.values() if node.attributes else ():
+        for attribute in node.attributes.data.values():
             if attribute.type is ir.AttributeType.GRAPH:
                 yield from results_of(attribute.value)
             elif attribute.type is ir.AttributeType.GRAPHS:

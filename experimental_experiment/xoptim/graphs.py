@@ -5,7 +5,9 @@ onnx-ir has passes of the same meaning; these look at each node once and also sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import onnx
@@ -92,28 +94,24 @@ def remove_unused_nodes(graph: ir.Graph | ir.Function, opset: int) -> list[ir.No
 
 
 def remove_unused_weights(graph: ir.Graph) -> None:
-    """Remove the initializers that neither a node nor an annotation reads, and that are neither inputs nor outputs."""
-    weights = graph.initializers
-    unread = [
-        name
-        for name, value in weights.items()
-        if not (value.uses() or value.is_graph_output() or value.is_graph_input())
-    ]
-    annotated = annotated_by(graph) if unread else ()
-    for name in unread:
-        if name not in annotated:
-            del weights[name]
+    """Remove the initializers that nothing reads, and that are neither inputs nor outputs."""
+    for name, value in list(graph.initializers.items()):
+        if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
+            del graph.initializers[name]
 
 
-def annotated_by(graph: ir.Graph) -> set[str]:
-    """The names of the scales and zero points that the quantization annotations of a graph tell."""
+@contextlib.contextmanager
+def annotated_weights(graph: ir.Graph) -> Iterator[None]:
+    """After this, the scales and zero points are there that quantization annotations name: perhaps no node reads them."""
     nodes = (value for node in graph for value in node.outputs)
-    annotations = (
-        value.meta.get(ANNOTATION, {})
-        for values in (graph.inputs, graph.initializers.values(), nodes)
-        for value in values
-    )
-    return {name for annotation in annotations for name in annotation.values()}
+    values = itertools.chain(graph.inputs, graph.initializers.values(), nodes)
+    annotations = [value.meta[ANNOTATION] for value in values if ANNOTATION in value.meta]
+    names = {name for annotation in annotations for name in annotation.values()}
+    named = {name: graph.initializers[name] for name in sorted(names & graph.initializers.keys())}
+    yield
+    for name, value in named.items():
+        if name not in graph.initializers:
+            graph.initializers.add(value)
 
 
 def is_read(values: Sequence[ir.Value]) -> bool:

@@ -13,7 +13,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
-from experimental_experiment.protos import PRODUCER, from_proto, restore_names, to_proto, write_for
+from experimental_experiment.protos import PRODUCER, SIZES, from_proto, restore_names, to_proto, write_for
 from experimental_experiment.torch_interpreter.dimensions import Dimensions
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -22,7 +22,7 @@ from experimental_experiment.torch_interpreter.marks import SELECTED
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.xoptim.constants import given_by, lift_constants, lowered_constants
 from experimental_experiment.xoptim.doubts import (
-    contradicts,
+    Doubts,
     forget_calls,
     forget_functions,
     is_other,
@@ -30,6 +30,8 @@ from experimental_experiment.xoptim.doubts import (
 )
 from experimental_experiment.xoptim.engine import Engine
 from experimental_experiment.xoptim.graphs import (
+    WITH_BODIES,
+    annotated_weights,
     bodies_of,
     holders_of,
     nodes_of,
@@ -167,11 +169,19 @@ def optimize(
     report = Report() if report is None else report
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
-    if not is_proto and target.producer_name == PRODUCER:
+    is_ours = target.producer_name == PRODUCER
+    if is_ours and not is_proto and SIZES not in target.meta:
         restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
     request = Request([*rules, *options.rules], options, report, runtime, special_values)
-    with open_defaults(target.graph), declared_interface(target), lowered_constants(target):
+    graph = target.graph
+    has_annotations = bool(model.graph.quantization_annotation) if is_proto else not is_ours
+    with (
+        annotated_weights(graph) if has_annotations else contextlib.nullcontext(),
+        open_defaults(graph),
+        declared_interface(target),
+        lowered_constants(target),
+    ):
         rewrite_all(target, request, progress)
     write_for(target, runtime)
     report.seconds += time.perf_counter() - start
@@ -243,7 +253,9 @@ def prepare(
         nodes = nodes_of(model.graph)
     if "SplitToSequence" in operators and runtime == "onnxruntime":
         part_as_onnxruntime(nodes)
-    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
+    holders = [] if operators.isdisjoint(WITH_BODIES) else holders_of(nodes)
+    bodies = (body for node in holders for body in bodies_of(node))
+    for value in (value for graph in (model.graph, *bodies) for value in graph.initializers.values()):
         tensor = value.const_value
         # a file may tell another shape of it, with which inference learns nothing at all
         if tensor is not None and value.shape != tensor.shape:
@@ -267,7 +279,7 @@ def prepare(
         shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
         names = {size.value for shape in shapes for size in shape if not isinstance(size, int)}
         is_wrong = any(is_other(value.shape, shape, names) for value, shape in called.items())
-        is_wrong = is_wrong or any(contradicts(node, opset, names) for node in doubtful)
+        is_wrong = is_wrong or any(map(Doubts(opset, names).contradict, doubtful))
     for value, shape in called.items():
         value.shape = joined_shape(value.shape, shape)
     if is_wrong:

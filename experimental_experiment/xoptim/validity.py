@@ -70,9 +70,11 @@ def check_nodes(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> None:
     for node in nodes:
         if node.domain:
             continue
-        attributes = node.attributes.data.items()
-        kinds = tuple([(name, None if item.is_ref() else item.type) for name, item in attributes])
-        given = tuple([value is not None for value in node.inputs])
+        attributes, inputs = node.attributes.data, node.inputs
+        kinds = tuple(
+            [(k, None if a.is_ref() else a.type) for k, a in attributes.items()] if attributes else ()
+        )
+        given = tuple([value is not None for value in inputs]) if None in inputs else (True,) * len(inputs)
         problem = contradiction(node.op_type, opset, given, len(node.outputs), kinds)
         if problem:
             raise ValueError(f"{title(node)} {problem}")
