@@ -234,6 +234,47 @@ class TestForeignFiles(unittest.TestCase):
         feeds = [{"x": np.arange(24, dtype=np.float32).reshape(shape)} for shape in ((2, 3, 4), (1, 24, 1))]
         self.same(model, *feeds)
 
+    def test_sizes_that_are_unknown_inside(self):
+        """Two sizes without a name are not equal, of inputs, of what a file tells inside, of what a loop carries."""
+        known = [oh.make_tensor(name, INT64, [1], [number]) for name, number in (("zero", 0), ("one", 1))]
+        known += [
+            oh.make_tensor("once", INT64, [], [1]),
+            oh.make_tensor("go", onnx.TensorProto.BOOL, [], [True]),
+        ]
+        x = tensor("x", FLOAT, ["N", 4])
+        twice = oh.make_node("Concat", ["x", "x"], ["c"], axis=0)
+        part = [oh.make_node("Slice", ["c", "zero", "one", "zero"], ["d"]), oh.make_node("Exp", ["d"], ["y"])]
+        y = oh.make_tensor_value_info("y", FLOAT, None)
+        rows = [{"x": np.arange(12, dtype=np.float32).reshape(3, 4)}]
+        for size in ("", "?"):
+            told = [tensor(name, FLOAT, [size, 4]) for name in "cd"]
+            carried = [
+                tensor("i", INT64, []),
+                tensor("t", onnx.TensorProto.BOOL, []),
+                tensor("v", FLOAT, [size, 4]),
+                tensor("w", FLOAT, [size, 4]),
+            ]
+            nodes = [oh.make_node("Identity", [a], [b]) for a, b in ("tq", "vr", "ws")]
+            nodes += [oh.make_node("Shape", ["w"], ["k"]), oh.make_node("Expand", ["v", "k"], ["e"])]
+            results = [
+                tensor("q", onnx.TensorProto.BOOL, []),
+                *(tensor(name, FLOAT, [size, 4]) for name in "rse"),
+            ]
+            body = oh.make_graph(nodes, "body", carried, results)
+            loop = oh.make_node("Loop", ["once", "go", "d", "x"], ["m", "n", "y"], body=body)
+            pair = [oh.make_node("Shape", ["x"], ["k"]), oh.make_node("Expand", ["z", "k"], ["y"])]
+            models = {
+                "inside": (model_of([twice, *part], [x], [y], initializer=known, value_info=told), rows),
+                "a loop": (model_of([twice, part[0], loop], [x], [y], initializer=known), rows),
+                "inputs": (
+                    model_of(pair, [tensor(name, FLOAT, [size, 4]) for name in "xz"], [y]),
+                    [{**rows[0], "z": np.ones((1, 4), np.float32)}],
+                ),
+            }
+            for promise, (model, feeds) in models.items():
+                with self.subTest(promise, size=size):
+                    self.same(model, *feeds)
+
     def test_an_output_that_has_the_names_of_an_input(self):
         """It is usual to name both alike, also where one is cut, padded or repeated: a file of this exporter says what is true."""
         x, header = np.ones((1, 12), np.float32), '<ir_version: 9, opset_import: ["": 20]{}> agraph'

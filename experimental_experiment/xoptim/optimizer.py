@@ -104,7 +104,7 @@ def open_defaults(graph: ir.Graph) -> Iterator[None]:
             graph.register_initializer(value)
 
 
-NO_SIZES = frozenset(("?", "None", "-1"))
+NO_SIZES = frozenset(("", "?", "None", "-1"))
 """What converters write for a size that may be any: two of them are not equal, as those of a name are."""
 
 
@@ -121,9 +121,9 @@ def declared_interface(model: ir.Model) -> Iterator[None]:
     if model.producer_name != PRODUCER:
         computed = [value for value in graph.outputs if value.producer() is not None]
         forget_sizes(computed, lambda size: not isinstance(size, int))
-    if any(shape is not None and any(map(is_no_size, shape)) for _, shape in (*inputs, *outputs)):
-        nodes = nodes_of(graph)
-        forget_sizes((*graph.inputs, *(value for node in nodes for value in node.outputs)), is_no_size)
+    nodes = nodes_of(graph)
+    carried = [value for node in nodes for body in bodies_of(node) for value in body.inputs]
+    forget_sizes((*graph.inputs, *carried, *(value for node in nodes for value in node.outputs)), is_no_size)
     yield
     for value, shape in inputs:
         value.shape = shape
