@@ -61,7 +61,7 @@ class TestShapes(unittest.TestCase):
                 r = Reshape(x, a) y = Reshape(x, b) }"""
             )
         )
-        prepare(model, nodes_of(model.graph), set())
+        prepare(model, nodes_of(model.graph), "onnxruntime", set())
         nodes = {node.outputs[0].name: node for node in model.graph}
         self.assertEqual([-1, M, 8], told_sizes(nodes["a"].outputs[0]))
         self.assertEqual([M, 8], shape_after(nodes["r"])[1:])
@@ -79,7 +79,7 @@ class TestShapes(unittest.TestCase):
                 c = Concat<axis={axis}>(a, b) v = Reshape(c, all) y = Reshape(x, v) }}"""
             with self.subTest(axis=axis):
                 model = ir.from_proto(parsed(text))
-                prepare(model, nodes_of(model.graph), set())
+                prepare(model, nodes_of(model.graph), "onnxruntime", set())
                 (value,) = (node.outputs[0] for node in model.graph if node.outputs[0].name == "v")
                 self.assertEqual(
                     [*"ABCD"] if is_told else [None] * 4, [size.value for size in told_sizes(value)]

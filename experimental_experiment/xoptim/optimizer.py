@@ -121,9 +121,10 @@ def declared_interface(model: ir.Model) -> Iterator[None]:
     if model.producer_name != PRODUCER:
         computed = [value for value in graph.outputs if value.producer() is not None]
         forget_sizes(computed, lambda size: not isinstance(size, int))
-    nodes = nodes_of(graph)
-    carried = [value for node in nodes for body in bodies_of(node) for value in body.inputs]
-    forget_sizes((*graph.inputs, *carried, *(value for node in nodes for value in node.outputs)), is_no_size)
+        nodes = nodes_of(graph)
+        carried = [value for node in holders_of(nodes) for body in bodies_of(node) for value in body.inputs]
+        results = [value for node in nodes for value in node.outputs]
+        forget_sizes((*graph.inputs, *carried, *results), is_no_size)
     yield
     for value, shape in inputs:
         value.shape = shape
