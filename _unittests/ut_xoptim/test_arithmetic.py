@@ -62,6 +62,10 @@ class TestArithmetic(RuleTestCase):
                 "r = Reciprocal(x) m = Mul(r, x) y = Add(m, r)",
             ),  # another one reads the reciprocal
             ("float[3] x, float[3] w", "r = Reciprocal(w) m = Mul(x, r) y = Round(m)"),  # it may be a tie
+            (
+                "float[3] x, float[3] w",
+                "r = Reciprocal(w) m = Mul(x, r) n = Mul(m, x) c = Relu(n) i = Cast<to=2>(c) y = Cast<to=1>(i)",
+            ),  # it may be just below a whole number
         ],
         "DivOne": [("float[3] x", "two = Constant <value_float=2.0> () y = Div(two, x)")],
         "NegNeg": [("float[3] x", "a = Neg(x) b = Abs(a) y = Neg(b)")],
@@ -293,6 +297,30 @@ class TestNumbers(RuleTestCase):
                 with self.subTest(f"{rule}: {nodes}"):
                     text = f"agraph ({dtype}[N,4] x) => ({dtype}{(shape or ['[N,4]'])[0]} y) {{ {nodes} }}"
                     self.assert_stays(text, rule=rule)
+
+    def test_what_is_cut_is_rounded_at_each_step(self):
+        """floor(days * 24 * 60) and the like; a power of two rounds nothing."""
+        days = (np.arange(1440, dtype=np.float32) / 1440).reshape(-1, 4)
+        for first, a, second, b in (
+            ("Mul", 24, "Mul", 60),
+            ("Mul", 180, "Div", 60),
+            ("Div", 7, "Mul", 7),
+            ("Div", 3, "Div", 5),
+        ):
+            with self.subTest(f"{first} {a} {second} {b}"):
+                steps = f"{number('a', a)} {number('b', b)} t = {first}(x, a) u = {second}(t, b)"
+                cut = parsed(
+                    f"agraph (float[N,4] x) => (float[N,4] y) {{ {steps} s = Add(u, a) y = Floor(s) }}"
+                )
+                feeds = {"x": days * 300}
+                (expected,), (got,) = (session(model).run(None, feeds) for model in (cut, optimize(cut)))
+                np.testing.assert_array_equal(expected, got)
+        halves = f"{number('a', 0.5)} {number('b', 3)} t = Mul(x, a) u = Mul(t, b) y = Floor(u)"
+        self.assert_becomes(
+            f"agraph (float[N,4] x) => (float[N,4] y) {{ {halves} }}",
+            ["Mul", "Floor"],
+            rule="ProductOfConstants",
+        )
 
     def test_infinity_and_nan(self):
         """Clip and Relu keep what Min and Max make of them."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.dtypes import FLOATS
+from experimental_experiment.torch_interpreter.inference import MOVES
 from experimental_experiment.xoptim.pattern import Either, NodePattern, P, const, constant_of, optional
 from experimental_experiment.xoptim.rules import again
 
@@ -23,6 +25,33 @@ BINARY = (
     *"And Equal Greater GreaterOrEqual Less LessOrEqual Max Min Mod Or PRelu Xor".split(),
 )
 """Operators of two operands that broadcast."""
+
+CUTS = frozenset("Ceil Equal Floor Greater GreaterOrEqual Less LessOrEqual Mod Round Sign".split())
+"""Operators whose results jump: the last bit of an operand decides between two whole numbers, or between true and false."""
+
+KEEPS = MOVES | frozenset("Abs Add Clip Div Max Min Mul Neg Pad Relu Sub Where".split())
+"""Operators that hand the last bits of a number on, as scales, bounds and movements before a cut do."""
+
+ASKED = 24
+"""How many nodes behind a value are asked whether they cut it."""
+
+
+def is_cut(value: ir.Value) -> bool:
+    """Whether what a few simple nodes make of floats ends in whole numbers or conditions, where a rounding less is another result.
+
+    As in ``(x * scale).clamp(0, 255).to(torch.uint8)`` and ``torch.floor(hours * 60 * 60)``, of which eager rounds each step.
+    """
+    behind, asked = [value], 0
+    while behind and asked < ASKED:
+        read = behind.pop(0)
+        for node, _ in read.uses()[: ASKED - asked]:
+            asked += 1
+            whole = node.op_type == "Cast" and node.outputs[0].dtype not in FLOATS
+            if whole or node.op_type in CUTS:
+                return True
+            if node.op_type in KEEPS or node.op_type == "Cast":
+                behind.extend(node.outputs)
+    return False
 
 
 def step(below, name: str) -> Either:
