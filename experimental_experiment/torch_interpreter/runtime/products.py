@@ -205,10 +205,10 @@ MOVED = ("Transpose", "Reshape")
     "Div",
     when="one constant float64 element that float32 does not hold scales a matrix product",
     because="it is fused with MatMul into a float32 attribute",
-    nodes="0, 1 with a dynamic size",
+    nodes="0, 1 with a dynamic size or one element",
 )
 def of_a_product(op, a, b, operator):
-    """The factor is repeated along the last axis that may have several elements."""
+    """The factor is repeated along the last axis that may have several elements; beside one element a Sum stands before it."""
     repeated = factor_repeated(op, operator, [a, b])
     if repeated is None or not any(is_product(value) for value in (a, b)):
         return None
@@ -219,10 +219,10 @@ def of_a_product(op, a, b, operator):
     "MatMul",
     when="one constant float64 element that float32 does not hold scales an operand",
     because="it is fused with MatMul into a float32 attribute",
-    nodes="0, 1 with a dynamic size",
+    nodes="0, 1 with a dynamic size or one element",
 )
 def of_scaled_operands(op, a, b):
-    """The operands are computed by factors that are repeated along an axis."""
+    """The operands are computed by factors that are repeated along an axis; a Sum stands behind one element."""
     repeated = [with_repeated_factors(op, value) for value in (a, b)]
     return None if repeated == [a, b] else op.MatMul(*repeated)
 
@@ -249,21 +249,35 @@ def with_repeated_factors(op, value: ir.Value) -> ir.Value:
         scaling = factors(node.op_type, inputs)
         if not scaling:
             return value
+        if is_one_element(value) and loses_digits(node.op_type, inputs[scaling[0]]):
+            return op.Sum(value)
         inputs = factor_repeated(op, node.op_type, inputs) or inputs
         inputs[1 - scaling[0]] = with_repeated_factors(op, inputs[1 - scaling[0]])
     return value if inputs == list(node.inputs) else op.emit(node.op_type, inputs, attributes)
 
 
 def factor_repeated(op, operator: str, inputs: list[ir.Value]) -> list[ir.Value] | None:
-    """The inputs of a Mul or Div, the factor that loses digits repeated along an axis of the other; None without one."""
+    """The inputs of a Mul or Div, the factor that loses digits repeated along an axis of the other; None without one.
+
+    Beside a single element nothing can be repeated: the other is the Sum of it alone, which onnxruntime does not look through.
+    """
     for position in factors(operator, inputs):
         factor, other = inputs[position], inputs[1 - position]
-        several = [axis for axis, size in enumerate(other.shape or ()) if size != 1]
-        if loses_digits(operator, factor) and several and rank(factor) <= rank(other):
-            result = list(inputs)
+        if other.shape is None or not loses_digits(operator, factor) or rank(factor) > rank(other):
+            continue
+        result = list(inputs)
+        if is_one_element(other):
+            result[1 - position] = op.Sum(other)
+        else:
+            several = [axis for axis, size in enumerate(other.shape) if size != 1]
             result[position] = op.Expand(factor, op.shape_of(other, several[-1]))
-            return result
+        return result
     return None
+
+
+def is_one_element(value: ir.Value) -> bool:
+    """Whether a value has no axis of another size than 1."""
+    return value.shape is not None and all(size == 1 for size in value.shape)
 
 
 def factors(operator: str, inputs: Sequence[ir.Value]) -> list[int]:
