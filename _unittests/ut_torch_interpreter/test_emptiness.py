@@ -50,6 +50,8 @@ class TestEmptiness(ExporterTestCase):
         "a length": lambda x: x.sum(0) if len(x) else x.sum(0) + 1,  # the branch
         "no length": lambda x: x.sum(0) + 1 if not len(x) else x.sum(0),  # the branch
         "elements": lambda x: x.sum(0) if x.numel() else x.sum(0) + 1,  # the branch
+        "the larger number": lambda x: x.sum(0) / max(x.shape[0], 1),  # the branch
+        "the smaller number": lambda x: x.sum(0) / min(1, len(x)),  # the branch
         "a computed size": lambda x: x.sum(0) if 2 * x.shape[0] != 0 else x.sum(0) + 1,  # the branch
     }
 
@@ -84,6 +86,10 @@ class TestEmptiness(ExporterTestCase):
                 only_warned,
                 lambda x: x * 2 if x.shape[0] >= 0 else x,
                 lambda x: x * 2 if x.shape[1] == 0 else x,
+                lambda x: x * max(x.shape[0], 0),
+                lambda x: (
+                    x.t().reshape(-1, 1, x.shape[0]).cumsum(2)
+                ),  # its strides are products of max(size, 1)
             )
         ]
         cases += [
