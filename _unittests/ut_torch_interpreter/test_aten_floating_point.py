@@ -40,6 +40,11 @@ class TestFloatingPoint(ExporterTestCase):
             torch.tensor(0.1, dtype=torch.float64),
             torch.arange(-6, 7),
         ),
+        "a power that float32 does not hold": (
+            aten.ldexp.Tensor,
+            torch.tensor([0.0, 0.88, 2.0**-100, -(2.0**-149), 2.0**100]),
+            torch.tensor([[128], [150], [-140], [2000]]),
+        ),
         "a multiple of a float power": (aten.ldexp.Tensor, EDGES, GOALS),
     }
 

@@ -70,14 +70,23 @@ def sign_of(op, x: ir.Value) -> ir.Value:
     return op.Where(signbit(op, x), op.constant(-1, x.dtype), op.constant(1, x.dtype))
 
 
+DOUBLE = ir.DataType.DOUBLE
+
+EXPONENTS = (-400.0, 400.0)
+"""Those beyond make zeros and infinities of all floats narrower than float64, whose powers are finite there."""
+
+
 @translates(aten.ldexp.Tensor)
 def ldexp(op, self, other):
-    """``self * 2 ** other``, computed as torch does: the power may be infinite although the product is not."""
-    power = pow_(op, 2.0, other)
+    """``self * 2 ** other``: the power of an integer may be infinite although the product is not, which is one in float64."""
     if other.dtype.is_floating_point() or not self.dtype.is_floating_point():
-        return mul(op, self, power)
-    product = op.Mul(op.Cast(self, to=wide(self.dtype)), op.Cast(power, to=wide(self.dtype)))
-    return op.Cast(product, to=self.dtype)
+        return mul(op, self, pow_(op, 2.0, other))
+    exponent = op.Cast(other, to=DOUBLE)
+    if self.dtype != DOUBLE:
+        exponent = op.Clip(exponent, *EXPONENTS)
+    return op.Cast(
+        op.Mul(op.Cast(self, to=DOUBLE), op.Pow(op.constant(2.0, DOUBLE), exponent)), to=self.dtype
+    )
 
 
 @translates(aten.frexp.Tensor)
