@@ -185,6 +185,8 @@ def names_apart(model: ir.Model) -> Iterator[None]:
 
 def restore_names(model: ir.Model) -> bool:
     """Give results the names of their sizes that `names_apart` wrote, where the file still tells the same numbers; whether there are any."""
+    if SIZES in model.meta:  # it knows them already
+        return False
     found = False
     for value in results_of(model.graph):
         text = value.metadata_props.pop(SIZES, None)

@@ -13,7 +13,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from experimental_experiment.garbage import paused_collection
 from experimental_experiment.progress import Progress, nothing, silent
-from experimental_experiment.protos import PRODUCER, SIZES, from_proto, restore_names, to_proto, write_for
+from experimental_experiment.protos import PRODUCER, from_proto, restore_names, to_proto, write_for
 from experimental_experiment.torch_interpreter.dimensions import Dimensions
 from experimental_experiment.torch_interpreter.emitter import Context, content_of
 from experimental_experiment.torch_interpreter.errors import Untranslatable
@@ -171,7 +171,7 @@ def optimize(
     is_proto = isinstance(model, onnx.ModelProto)
     target = from_proto(model) if is_proto else model
     is_ours = target.producer_name == PRODUCER
-    if is_ours and not is_proto and SIZES not in target.meta:
+    if is_ours and not is_proto:
         restore_names(target)  # of a file that was read by onnx-ir alone
     start = time.perf_counter()
     request = Request([*rules, *options.rules], options, report, runtime, special_values)
