@@ -105,6 +105,13 @@ class TestPlantedFaults(ExporterTestCase):
         self.assertEqual((found.verdict, found.first.name), ("error", "sin"))
         self.assertEqual(len(found.results), 3)
 
+    def test_float64_beyond_float32_is_finite(self):
+        wrong = {aten.sin.default: lambda op, self: op.Mul(self, 2.0)}
+        args = (torch.full((2, 4), 1e300, dtype=torch.float64),)
+        found = discrepancies(lambda x: (x * 3, (x / 1e300).sin()), args, translations=wrong)
+        self.assertEqual((found.verdict, found.first.name), ("error", "sin"))
+        self.assertIsNone(found.overflow)
+
     def test_fault_deep_inside_by_bisection(self):
         model = Deep()
         wrong = {"investigate_test::unknown": lambda op, x: op.Mul(x, 2.1)}

@@ -42,6 +42,8 @@ class TestComplex(ExporterTestCase):
         "a product of a real tensor of more axes": (aten.mul.Tensor, Z[0, 0], randn(2, 1, 3)),
         "a product without axes": (aten.mul.Tensor, Z[0, 0], torch.tensor(3)),
         "a quotient of a real tensor of more axes": (aten.div.Tensor, Z[0, 0], randn(2, 1, 3)),
+        "a quotient by a complex number without an imaginary part": (lambda x: x / complex(2, 0), randn(2, 3)),
+        "a product with a complex number without one": (lambda x: x * complex(2, 0), randn(2, 3)),
         "a quotient of integers": (aten.div.Tensor, Z[0, 0], torch.tensor([3, -2, 7])),
         "a quotient of zeros": (aten.div.Tensor, Z[0, 0], torch.tensor([0.0, -2, 0])),
         "conj of a real tensor": (lambda x: aten.conj.default(x) + 1, randn(3)),

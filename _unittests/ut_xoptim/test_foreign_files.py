@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from _unittests.ut_xoptim.cases import drawn, operators, parsed
 from experimental_experiment.comparison import session
-from experimental_experiment.protos import load, to_proto, type_of
+from experimental_experiment.protos import PRODUCER, load, to_proto, type_of
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, bisect, optimize, quantize_weights
 
@@ -271,6 +271,10 @@ class TestForeignFiles(unittest.TestCase):
                     [{**rows[0], "z": np.ones((1, 4), np.float32)}],
                 ),
             }
+            edited = onnx.ModelProto()
+            edited.CopyFrom(models["inputs"][0])
+            edited.producer_name = PRODUCER
+            models["inputs of a file of ours"] = (edited, models["inputs"][1])
             for promise, (model, feeds) in models.items():
                 with self.subTest(promise, size=size):
                     self.same(model, *feeds)

@@ -260,9 +260,8 @@ class Comparison:
         tensors = {pair.value: self.expected[pair.node, pair.position] for pair in pairs}
         for result in found:
             tensor = tensors[result.onnx]
-            if tensor.is_floating_point() and not bool(
-                tensor.float().isfinite().all()
-            ):  # float8 has no isfinite
+            # float8 has no isfinite
+            if tensor.is_floating_point() and not bool(tensor.double().isfinite().all()):
                 return result
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
@@ -118,9 +119,12 @@ def declared_interface(model: ir.Model) -> Iterator[None]:
     graph = model.graph
     inputs = [(value, value.shape) for value in graph.inputs]
     outputs = [(value.type, value.shape) for value in graph.outputs]
-    if model.producer_name != PRODUCER:
+    is_foreign = model.producer_name != PRODUCER
+    if is_foreign:
         computed = [value for value in graph.outputs if value.producer() is not None]
         forget_sizes(computed, lambda size: not isinstance(size, int))
+    declared = [shape for _, shape in (*inputs, *outputs) if shape is not None]
+    if is_foreign or any(map(is_no_size, itertools.chain(*declared))):
         nodes = nodes_of(graph)
         carried = [value for node in holders_of(nodes) for body in bodies_of(node) for value in body.inputs]
         results = [value for node in nodes for value in node.outputs]

@@ -323,11 +323,12 @@ def scaled(op, operator: Callable, number: tuple[str, Any], factor: tuple[str, A
 
     Both are the name of an argument and its value.
     """
-    z = number[1]
-    if isinstance(z, ir.Value) and not {PARTS, COLUMNS} & set(z.meta):
+    name, z = number
+    is_pair = isinstance(z, ir.Value) and is_complex(given(op, name))
+    if is_pair and not {PARTS, COLUMNS} & set(z.meta):
         scale, _ = columns_of(op, *factor)
         return operator(op.Cast(z, to=component_dtype(op)), scale)
-    apart = not isinstance(z, ir.Value) or PARTS in z.meta
+    apart = not is_pair or PARTS in z.meta
     take, put = (parts_of, join) if apart and isinstance(factor[1], ir.Value) else (columns_of, join_columns)
     scale, _ = take(op, *factor)
     return put(op, *broadcast(op, *(operator(part, scale) for part in take(op, *number))))

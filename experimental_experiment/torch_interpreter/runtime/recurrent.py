@@ -68,6 +68,7 @@ def beside_one_more_sample(op, x, w, r, b=None, lengths=None, *initial, operator
     """A sample of zeros stands behind them; what is computed of it is cut off."""
     if not x.shape or lengths is not None or not may_be_none(op, x.shape[1]):
         return None
-    x, *initial = (value and op.Pad(value, [0, 0, 0, 0, 1, 0]) for value in (x, *initial))
+    one_more = [0, 0, 0, 0, 1, 0]
+    x, *initial = (None if value is None else op.Pad(value, one_more) for value in (x, *initial))
     result, *last = op.emit(operator, [x, w, r, b, None, *initial], attributes, outputs=outputs)
     return op.Slice(result, [0], [-1], [2]), *(op.Slice(state, [0], [-1], [1]) for state in last)

@@ -169,33 +169,32 @@ def sum_of_constants(op, x, a, b, inner, outer):
 @rule(P.Mul(P.Mul(x, a), b), set="default")
 def product_of_constants(op, x, a, b, root):
     """(x * a) * b is x * (a * b) where that product is exact: one rounding less, which is none of what is cut to whole numbers."""
-    if rounds_before_a_cut(a, b, root):
-        return CUT
-    return with_constant(op, op.Mul, x, exact(np.multiply, a, b, True, True), (a, b))
+    return rounded_once(op, op.Mul, x, exact(np.multiply, a, b, True, True), a, b, root)
 
 
 @rule(P.Div(P.Mul(x, a), b), set="default")
 def quotient_of_constants(op, x, a, b, root):
     """(x * a) / b is x * (a / b) where that quotient is exact."""
-    if rounds_before_a_cut(a, b, root):
-        return CUT
-    return with_constant(op, op.Mul, x, exact(np.divide, a, b, True, False), (a, b))
+    return rounded_once(op, op.Mul, x, exact(np.divide, a, b, True, False), a, b, root)
 
 
 @rule(P.Mul(P.Div(x, a), b), set="default")
 def factor_of_quotient(op, x, a, b, root):
     """(x / a) * b is x * (b / a) where that quotient is exact."""
-    if rounds_before_a_cut(a, b, root):
-        return CUT
-    return with_constant(op, op.Mul, x, exact(np.divide, b, a, True, False, swapped=True), (a, b))
+    return rounded_once(op, op.Mul, x, exact(np.divide, b, a, True, False, swapped=True), a, b, root)
 
 
 @rule(P.Div(P.Div(x, a), b), set="default")
 def divisor_of_quotient(op, x, a, b, root):
     """(x / a) / b is x / (a * b) where that product is exact."""
+    return rounded_once(op, op.Div, x, exact(np.multiply, a, b, False, False), a, b, root)
+
+
+def rounded_once(op, write, x: ir.Value, array: np.ndarray | None, a: ir.Value, b: ir.Value, root: ir.Node):
+    """`with_constant` instead of two steps of floats, unless a cut behind *root* shows that one step less is rounded."""
     if rounds_before_a_cut(a, b, root):
         return CUT
-    return with_constant(op, op.Div, x, exact(np.multiply, a, b, False, False), (a, b))
+    return with_constant(op, write, x, array, (a, b))
 
 
 def rounds_before_a_cut(a: ir.Value, b: ir.Value, root: ir.Node) -> bool:
