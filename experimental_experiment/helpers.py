@@ -48,8 +48,12 @@ def pretty_onnx(
         with_attributes: also print the attributes of the nodes, and with them the subgraphs.
         highlight: names of results to put between ``**``.
 
-    Raises TypeError when *onx* is nothing of this, ValueError for a file that holds no model.
+    Raises TypeError when *onx* is nothing of this or another argument is wrong, ValueError for a file that holds no model.
     """
+    if not isinstance(with_attributes, bool):
+        raise TypeError(f"with_attributes is True or False, not {with_attributes!r}")
+    if isinstance(highlight, str) or not isinstance(highlight, Iterable):
+        raise TypeError(f"highlight is a list of names, not {highlight!r}")
     if isinstance(onx, (str, os.PathLike)):
         onx = read(onx)
     elif isinstance(onx, ir.Model):

@@ -257,6 +257,7 @@ class TestGenerator(unittest.TestCase):
             ("each prompt has at least one token", lambda: left_padded([[1], []])),
             ("a prompt is a list of integers, not float64[1]", lambda: left_padded([[1], [1.7]])),
             ("a prompt is a list of integers, not int64[]", lambda: left_padded([[1], 3])),
+            ("prompts are a list of lists of integers, not 3", lambda: left_padded(3)),
             ("padding is a whole number, not 0.5", lambda: left_padded([[1]], padding=0.5)),
             ("padding is a whole number, not 0.5", lambda: generator.generate(tokens, padding=0.5)),
             ("a token of stop is a whole number, not 1.5", lambda: generator.generate(tokens, stop=[1.5])),

@@ -126,6 +126,11 @@ class TestPrettyOnnx(unittest.TestCase):
             pretty_onnx(node, highlight=["input3"]), "Transpose(**input3**, perm=[1,0]) -> output_3"
         )
         self.assertEqual(pretty_onnx(node.attribute[0]), "perm=[1,0]")
+        with self.assertRaisesRegex(TypeError, "with_attributes is True or False, not 3"):
+            pretty_onnx(model, with_attributes=3)
+        for given in (True, "input3"):
+            with self.assertRaisesRegex(TypeError, f"highlight is a list of names, not {given!r}"):
+                pretty_onnx(model, True, given)
         self.assertEqual(pretty_onnx(model.graph.input[1]), "name='input1' type=dtype('float32') shape=[32]")
         self.assertEqual(pretty_onnx(model.graph).splitlines(), EXPECTED.strip().splitlines()[2:])
         function = onnx.parser.parse_model(FUNCTIONS).functions[0]

@@ -92,6 +92,15 @@ class TestCoverage(ExporterTestCase):
         with self.assertRaisesRegex(CaptureError, "torch.export.export failed with"):
             coverage(lambda x: x + 1 if x.sum() > 0 else x, (torch.ones(2),))
 
+    def test_arguments_that_do_not_fit(self):
+        for message, options in {
+            "export_options is an ExportOptions, not str": {"export_options": "strict"},
+            "kwargs is a dict of keyword arguments, not tuple": {"kwargs": (1,)},
+            "progress is a function of a stage and its number of steps, not None": {"progress": None},
+        }.items():
+            with self.subTest(message), self.assertRaisesRegex(TypeError, message):
+                coverage(torch.sin, (torch.ones(2),), **options)
+
 
 if __name__ == "__main__":
     unittest.main()

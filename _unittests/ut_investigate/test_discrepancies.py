@@ -527,6 +527,17 @@ class TestArguments(ExporterTestCase):
             with self.subTest(message), self.assertRaises(ValueError) as caught:
                 call()
             self.assertIn(message.replace("(x), 2", "(input), 2"), str(caught.exception))
+        for message, options in {
+            "export_options is an ExportOptions, not a dict: write ExportOptions(strict=True)": {
+                "export_options": {"strict": True}
+            },
+            "kwargs is a dict of keyword arguments, not tuple": {"kwargs": (x,)},
+            "progress is a function of a stage and its number of steps, not True": {"progress": True},
+            "at_once is a whole number, not 'all'": {"at_once": "all"},
+        }.items():
+            with self.subTest(message), self.assertRaises(TypeError) as wrong:
+                discrepancies(torch.sin, (x,), **options)
+            self.assertEqual(message, str(wrong.exception))
         with self.assertRaisesRegex(TypeError, "takes no 'optimize' for a model that is given"):
             discrepancies(lambda x, y: x + y, (x, x), onnx=model, optimize=False)
 

@@ -320,6 +320,20 @@ class TestPieces(ExporterTestCase):
                 piece_by_piece(*arguments)
             self.assertEqual(str(caught.exception), message)
 
+    def test_arguments_that_do_not_fit(self):
+        model, x = torch.nn.ReLU(), (torch.ones(2),)
+        with tempfile.NamedTemporaryFile() as file:
+            for kind, message, arguments, options in (
+                (TypeError, "args is a tuple of arguments or a list of calls, not int", (3,), {}),
+                (TypeError, "kwargs is a dict of keyword arguments, not int", (x, 3), {}),
+                (TypeError, "folder is the path of a folder, not 3", (x,), {"folder": 3}),
+                (FileExistsError, "is a file, and no folder", (x,), {"folder": file.name}),
+                (TypeError, "progress is a function of a stage", (x,), {"progress": True}),
+                (TypeError, "export_options is an ExportOptions, not bool", (x,), {"export_options": True}),
+            ):
+                with self.subTest(message), self.assertRaisesRegex(kind, message):
+                    piece_by_piece(model, *arguments, **options)
+
     def test_a_dict_that_is_a_positional_argument(self):
         self.assertEqual(
             calls_of([((1,), {0: 2}), ((1,), {"x": 2})], None), [(((1,), {0: 2}), {}), ((1,), {"x": 2})]

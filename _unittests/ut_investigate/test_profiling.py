@@ -105,8 +105,15 @@ class TestProfile(unittest.TestCase):
         self.assertEqual(modules["BiasGelu"], "1")
 
     def test_no_run(self):
-        with self.assertRaisesRegex(ValueError, "runs=0 is not a number of runs"):
-            profile(onnx.parser.parse_model(LOOP), runs=0)
+        for kind, message, options in (
+            (ValueError, "runs is 1 at least, not 0", {"runs": 0}),
+            (TypeError, "runs is a whole number, not 1.5", {"runs": 1.5}),
+            (ValueError, "warmup is 0 at least, not -1", {"warmup": -1}),
+            (TypeError, "threads is a whole number, not True", {"threads": True}),
+            (ValueError, "threads is 1 at least, not 0", {"threads": 0}),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(kind, message):
+                profile(onnx.parser.parse_model(LOOP), **options)
 
     def test_inputs_and_what_is_no_model(self):
         model = to_onnx(Layers().to(torch.bfloat16), (torch.randn(3, 4, dtype=torch.bfloat16),))

@@ -272,7 +272,7 @@ class TestGivenNames(ExporterTestCase):
                 ValueError, f"{argument} holds 'bias', which is the name of a weight"
             ):
                 to_onnx(linear, (torch.ones(2, 3),), **{argument: ["bias"]})
-            for given in ("xy", {"x": "a", "y": "b"}, {"a", "b"}):
+            for given in ("xy", {"x": "a", "y": "b"}, {"a", "b"}, 3):
                 with self.assertRaisesRegex(TypeError, f"{argument} is a list of names, not {given!r}"):
                     to_onnx(Function(lambda x, y: (x + y, x)), (X, Y), **{argument: given})
 

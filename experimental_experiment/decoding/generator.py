@@ -226,8 +226,10 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 def left_padded(prompts: Sequence[Sequence[int]], padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Prompts of any lengths as int64[batch, longest] tokens, padded on the left, and their mask.
 
-    Raises DecodingError when one is empty, or not of integers.
+    Raises DecodingError when one is empty, or not of integers, or *prompts* are no list.
     """
+    if not isinstance(prompts, Iterable):
+        raise DecodingError(f"prompts are a list of lists of integers, not {prompts!r}")
     arrays = [np.asarray(prompt) for prompt in prompts]
     for array in arrays:
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.torch_interpreter import dtypes, registry
+from experimental_experiment.torch_interpreter.arguments import refuse_foreign_arguments, refuse_no_progress
 from experimental_experiment.torch_interpreter.capture import capture
 from experimental_experiment.torch_interpreter.conversion import emitter_for
 from experimental_experiment.torch_interpreter.emitter import Emitter
@@ -109,6 +110,8 @@ def coverage(
 
     Raises CaptureError when torch.export refuses the model.
     """
+    refuse_foreign_arguments(kwargs, export_options)
+    refuse_no_progress(progress)
     op = emitter_for("coverage", target_opset, translations, "onnxruntime")
     options = export_options or ExportOptions()
     with one_at_a_time(), options.patched() as converted:

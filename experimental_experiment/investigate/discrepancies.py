@@ -19,6 +19,11 @@ from experimental_experiment.investigate.results import Discrepancies
 from experimental_experiment.investigate.side_by_side import Comparison
 from experimental_experiment.investigate.written import written
 from experimental_experiment.progress import Progress, silent
+from experimental_experiment.torch_interpreter.arguments import (
+    refuse_foreign_arguments,
+    refuse_no_count,
+    refuse_no_progress,
+)
 from experimental_experiment.torch_interpreter.capture import capture, carries_values
 from experimental_experiment.torch_interpreter.conversion import opsets
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
@@ -60,8 +65,10 @@ def discrepancies(
         ExportError: the model cannot be exported.
         EagerError: PyTorch itself fails on the example.
     """
-    if at_once is not None and at_once < 2:
-        raise ValueError(f"at_once is 2 at least, not {at_once}")
+    refuse_foreign_arguments(kwargs, export_options)
+    refuse_no_progress(progress)
+    if at_once is not None:
+        refuse_no_count(2, at_once=at_once)
     if not isinstance(scale, (int, float)) or not scale > 0:
         raise ValueError(f"scale is a positive number, not {scale!r}")
     if onnx is not None and options:

@@ -27,6 +27,7 @@ from experimental_experiment.investigate.written import written
 from experimental_experiment.logs import logger
 from experimental_experiment.progress import Progress, silent
 from experimental_experiment.refusals import FAILURES
+from experimental_experiment.torch_interpreter.arguments import refuse_foreign_arguments, refuse_no_progress
 from experimental_experiment.torch_interpreter.dynamic_shapes import taken_as_call
 from experimental_experiment.torch_interpreter.errors import CaptureError, ExportError
 from experimental_experiment.torch_interpreter.patches.patch import replaced
@@ -86,6 +87,7 @@ def piece_by_piece(
 
     Raises:
         TypeError: *model* is no module, a call of the list is nothing of this, or an option is one of a single export.
+        FileExistsError: *folder* is a file.
         EagerError: PyTorch itself fails on a call.
     """
     if not isinstance(model, torch.nn.Module):
@@ -93,6 +95,10 @@ def piece_by_piece(
     for name, instead in FOREIGN.items():
         if name in options:
             raise TypeError(f"piece_by_piece has no argument {name}: {instead}")
+    refuse_foreign_arguments(kwargs, options.get("export_options"))
+    refuse_no_progress(progress)
+    if folder is not None:
+        refuse_no_folder(folder)
     inputs = calls_of(args, kwargs)
     step = progress("run", len(inputs))
     seen = record(model, inputs, step)
@@ -115,13 +121,23 @@ def calls_of(args: Any, kwargs: Mapping[str, Any] | None) -> list[tuple[tuple, d
     """The calls that the user means, as pairs of positional and keyword arguments."""
     if isinstance(args, torch.Tensor):
         args = (args,)
+    if isinstance(args, tuple):
+        return [(args, dict(kwargs or {}))]
     if not isinstance(args, list):
-        return [(tuple(args), dict(kwargs or {}))]
+        raise TypeError(f"args is a tuple of arguments or a list of calls, not {type(args).__name__}")
     if kwargs:
         raise TypeError("kwargs belongs to a single call: give pairs (args, kwargs) in the list")
     if not args:
         raise TypeError("the list of calls is empty")
     return [taken_as_call(call) for call in args]
+
+
+def refuse_no_folder(folder: Any) -> None:
+    """Raise TypeError for what is no path of text, FileExistsError for a file that stands where scripts are written."""
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"folder is the path of a folder, not {folder!r}")
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise FileExistsError(f"{os.fspath(folder)!r} is a file, and no folder")
 
 
 class Taker:

@@ -33,6 +33,7 @@ from experimental_experiment.plotting.dot import COLOURS, PLAIN
 from experimental_experiment.plotting.drawing import PACKAGE
 from experimental_experiment.protos import no_model, to_proto
 from experimental_experiment.reading import read
+from experimental_experiment.torch_interpreter.arguments import refuse_no_count
 from experimental_experiment.xoptim.bisection import random_feeds
 
 PRODUCTS = frozenset(
@@ -228,8 +229,10 @@ def profile(
     A body's time is that of its own nodes, so that the times of all kernels add up. Raises OSError when the system has no place
     for onnxruntime's own file, TypeError or ValueError for what is no model and for inputs that it does not take.
     """
-    if runs < 1:
-        raise ValueError(f"runs={runs} is not a number of runs")
+    refuse_no_count(1, runs=runs)
+    refuse_no_count(0, warmup=warmup)
+    if threads is not None:
+        refuse_no_count(1, threads=threads)
     model, folder = opened(onnx_model)
     arrays = None if feeds is None else arrays_of(model.graph, feeds)
     modules = named_modules(model)

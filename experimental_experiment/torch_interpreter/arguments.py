@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 FOREIGN = {
@@ -79,6 +79,16 @@ def refuse_misfits(filename: Any, report: Any, verify: Any, progress: Any) -> No
     refuse_no_progress(progress)
 
 
+def refuse_no_names(**lists: Any) -> None:
+    """Raise TypeError for the first that is one text, has no order or holds something else, ValueError when a name is empty; None is no list."""
+    for argument, names in lists.items():
+        is_list = isinstance(names, Iterable) and not isinstance(names, (str, dict, set, frozenset))
+        if names is not None and not (is_list and all(isinstance(name, str) for name in names)):
+            raise TypeError(f"{argument} is a list of names, not {names!r}")
+        if "" in (names or ()):
+            raise ValueError(f"{argument} holds an empty name, which in ONNX stands for nothing")
+
+
 def refuse_no_switches(may_be_none: bool = False, **switches: Any) -> None:
     """Raise TypeError for the first that is neither True nor False, nor None where it *may_be_none*."""
     for name, value in switches.items():
@@ -91,6 +101,15 @@ def refuse_no_progress(progress: Any) -> None:
     """Raise TypeError for what is not called as a progress is."""
     if not callable(progress):
         raise TypeError(f"progress is a function of a stage and its number of steps, not {progress!r}")
+
+
+def refuse_no_count(least: int, **counts: Any) -> None:
+    """Raise TypeError for the first that is no whole number, ValueError for one below *least*."""
+    for name, count in counts.items():
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise TypeError(f"{name} is a whole number, not {count!r}")
+        if count < least:
+            raise ValueError(f"{name} is {least} at least, not {count}")
 
 
 def opsets_by_domain(target: Mapping[str, int]) -> dict[str, int]:

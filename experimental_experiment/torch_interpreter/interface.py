@@ -46,7 +46,6 @@ def rename_inputs(program: Program, names: Sequence[str] | None) -> None:
     """
     entries = [entry for entry in program.inputs if is_input(entry)]
     if names is not None:
-        refuse_unfit("input_names", names)
         if len(names) != len(entries):
             raise ValueError(
                 f"input_names has {len(names)} names for {len(entries)} inputs: {[e.name for e in entries]}"
@@ -72,7 +71,6 @@ def output_leaves(
         (wish, leaf) for wish, leaf in zip(wishes, leaves) if leaf is not None and val_of(leaf) is not None
     ]
     if names is not None:
-        refuse_unfit("output_names", names)
         if len(names) != len(kept):
             raise ValueError(f"output_names has {len(names)} names for {len(kept)} outputs")
         if len(set(names)) != len(names) or not set(names).isdisjoint(inputs):
@@ -100,15 +98,6 @@ def distinct(wishes: Sequence[str], taken: Iterable[str]) -> list[str]:
 def as_present(name: str) -> str:
     """The name of a part of a cache as a result: the cache of transformers is ``past_key_values`` before 5.24 and ``cache`` from then on."""
     return re.sub(r"past_key_values|cache_params|cache(?=_\d)", "present", name)
-
-
-def refuse_unfit(argument: str, names: Sequence[str]) -> None:
-    """Raise TypeError when a list of names is one text, has no order or holds something else, ValueError when a name is empty."""
-    is_list = isinstance(names, Iterable) and not isinstance(names, (str, dict, set, frozenset))
-    if not is_list or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{argument} is a list of names, not {names!r}")
-    if "" in names:
-        raise ValueError(f"{argument} holds an empty name, which in ONNX stands for nothing")
 
 
 def refuse_names_of_weights(argument: str, program: Program, names: Sequence[str] | None) -> None:

@@ -16,6 +16,7 @@ from experimental_experiment.torch_interpreter.arguments import (
     explains_foreign_arguments,
     refuse_foreign_arguments,
     refuse_misfits,
+    refuse_no_names,
 )
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.whole import refuse_devices
@@ -96,6 +97,7 @@ def to_onnx(
     """
     refuse_foreign_arguments(kwargs, export_options)
     refuse_misfits(filename, report, verify, progress)
+    refuse_no_names(input_names=input_names, output_names=output_names)
     if filename is not None and not os.path.isdir(os.path.dirname(os.path.abspath(filename))):
         raise FileNotFoundError(f"the folder of {os.fspath(filename)!r} does not exist")
     if filename is not None:
