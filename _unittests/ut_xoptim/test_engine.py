@@ -1,5 +1,6 @@
 """The engine: patterns, the queue, the budget, reports, options."""
 
+import collections
 import gc
 import re
 import unittest
@@ -588,6 +589,26 @@ class TestEngine(unittest.TestCase):
             made = rule(P.Floor(x), looks_further=looks_further)(last)
             optimized = optimize(model, **only(relu_of_neg, exp_of_neg, made))
             self.assertEqual(["Abs", *["Tanh"] * 6, expected, "Exp", "Reciprocal"], operators(optimized))
+
+    def test_only_a_rule_that_looks_further_is_asked_again(self):
+        asked = collections.Counter()
+
+        def counted(name):
+            def asks(op, x):
+                asked[name] += 1
+
+            return asks
+
+        @rule(P.Exp(P.Neg(x)))
+        def exp_of_neg(op, x):
+            return op.Reciprocal(op.Exp(x))
+
+        model = parsed(
+            "agraph (float[2] v) => (float[2] y, float[2] z) { y = Floor(v) n = Neg(v) z = Exp(n) }"
+        )
+        near, far = (rule(P.Floor(x), looks_further=far)(counted(far)) for far in (False, True))
+        optimize(model, **only(near, far, exp_of_neg))
+        self.assertEqual({False: 1, True: 2}, asked)
 
     def test_a_weight_that_one_node_is_left_to_read(self):
         """The other one is computed when the product with a scale, which goes into the weight, has been looked at."""

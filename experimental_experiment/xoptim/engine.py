@@ -281,7 +281,8 @@ class Engine:
         )
         self.reaches = Reaches(self.index)
         self.reach = max(self.index.depths.values(), default=0)
-        self.candidates: dict[tuple, list[Candidate]] = {}
+        # all that may match, and those among them that look further
+        self.candidates: dict[tuple, tuple[list[Candidate], list[Candidate]]] = {}
         self.kinds = Kinds()
         self.present: set[str] = set()
         # of the first walk: what stands behind one of them waits too, it needs no push
@@ -310,18 +311,22 @@ class Engine:
             self.push_new(nodes)
         else:
             walk, self.unseen, self.present = nodes, set(nodes), {node.op_type for node in nodes}
-        self.push(self.unsettled)
-        applications = self.report.applications
+        applications, again = self.report.applications, self.taken_unsettled()
         self.limit = max(self.limit, len(applications) + BUDGET * (len(walk) + len(self.queue)) + 100)
         with self.context.at(self.context.origin):  # each rewriting has its own
-            while walk or self.queue:
+            while walk or self.queue or again:
                 before = len(applications)
+                self.look_at(again, stop_after, further=True)
                 self.look_at(self.pending(walk, step), stop_after)
-                walk = ()
+                walk = again = ()
                 if len(applications) > before:
-                    self.push(self.unsettled)
-                    self.unsettled.clear()
+                    again = self.taken_unsettled()
                     self.push_last_readers()
+
+    def taken_unsettled(self) -> Collection[ir.Node]:
+        """Where rules that look further than their pattern declined since this was asked last."""
+        taken, self.unsettled = self.unsettled, {}
+        return taken
 
     def pending(self, walk: Collection[ir.Node], step: Callable[[], object]) -> Iterator[ir.Node]:
         """The nodes of the first walk, a *step* each, then those of the queue, which grows meanwhile."""
@@ -335,17 +340,18 @@ class Engine:
             waiting.discard(node)
             yield node
 
-    def look_at(self, nodes: Iterable[ir.Node], stop_after: int | None) -> None:
-        """Apply the rules to nodes; *stop_after* so many rewritings none waits any more."""
+    def look_at(self, nodes: Iterable[ir.Node], stop_after: int | None, further: bool = False) -> None:
+        """Apply the rules to nodes, those that look *further* alone where their patterns saw no change; *stop_after* so many rewritings none waits any more."""
         candidates, kinds = self.candidates, self.kinds
         applications = self.report.applications
         for node in nodes:
             if node.graph is None:
                 continue
             before = node.domain, node.op_type, *map(kinds.__getitem__, node.inputs)
-            members = candidates.get(before)
-            if members is None:
-                members = candidates[before] = self.candidates_of(before)
+            known = candidates.get(before)
+            if known is None:
+                known = candidates[before] = self.candidates_of(before)
+            members = known[further]
             if not members:
                 continue
             if stop_after is not None and len(applications) >= stop_after:
@@ -356,8 +362,8 @@ class Engine:
                 counts = collections.Counter(name for name, _ in applications)
                 raise OptimizationError(f"the rule {counts.most_common(1)[0][0]} does not end")
 
-    def candidates_of(self, kinds: tuple) -> list[Candidate]:
-        """The rules that may match a node of these operators here: asked once for each neighbourhood that a model has."""
+    def candidates_of(self, kinds: tuple) -> tuple[list[Candidate], list[Candidate]]:
+        """The rules that may match a node of these operators here, and those among them that look further: asked once for each neighbourhood that a model has."""
         domain, operator, *inputs = kinds
         members = [
             (item, finder)
@@ -366,7 +372,7 @@ class Engine:
         ]
         if self.folds and not domain and operator in FOLDED and inputs and all(map(is_constant, inputs)):
             members.insert(0, (constant_folding, finder_of(constant_folding.pattern, kinds)))
-        return members
+        return members, [candidate for candidate in members if candidate[0].looks_further]
 
     def push_new(self, nodes: Collection[ir.Node]) -> None:
         """Look at nodes that were never seen; an operator that is new may let rules match that need it."""
