@@ -7,6 +7,7 @@ import warnings
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.exc import BackendCompilerFailed
 
 from _unittests.ut_torch_dynamo.backend_case import BackendTestCase
@@ -18,7 +19,7 @@ from experimental_experiment.torch_dynamo import (
     onnx_custom_backend,
 )
 from experimental_experiment.torch_dynamo.compiled import session
-from experimental_experiment.torch_interpreter import ExportError, ExportOptions
+from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 
 
 class Layers(torch.nn.Module):
@@ -343,6 +344,21 @@ class TestCalls(BackendTestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertEqual(len(self.instances), 2)
+
+    def test_what_waits_while_torchdynamo_compiles(self):
+        """The first backward pass and an export trace, too: TorchDynamo refused what it saw of it, or never ended."""
+        model = Layers()
+        y = self.compiled(model)(torch.randn(5, 10)).sum()
+        program = torch.export.export(model, (torch.randn(5, 10),))
+        for promise, act in {"backward": y.backward, "export": lambda: to_onnx(program)}.items():
+            thread = threading.Thread(target=act)
+            with self.subTest(promise):
+                with compile_lock:
+                    thread.start()
+                    thread.join(3)
+                    self.assertTrue(thread.is_alive())
+                thread.join()
+        self.assertIsNotNone(model.layers[0].weight.grad)
 
     def test_a_size_marked_dynamic(self):
         model = Layers()

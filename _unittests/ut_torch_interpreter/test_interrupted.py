@@ -16,12 +16,13 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import torch
+from torch._dynamo.convert_frame import compile_lock
 
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.patch import PATCHES
-from experimental_experiment.torch_interpreter.torch_state import LOCK, REMARKS
+from experimental_experiment.torch_interpreter.torch_state import REMARKS
 from experimental_experiment.xoptim import optimize
 from experimental_experiment.xoptim.quantization import quantize_weights
 
@@ -84,13 +85,18 @@ def state(module: torch.nn.Module) -> dict[str, Any]:
     """What an export may change for a while."""
     tracing = importlib.import_module("torch.export._trace")
     loggers = [logging.getLogger(name) for name in ("experimental_experiment", *REMARKS)]
-    free = LOCK.acquire(blocking=False)
+    free = compile_lock.acquire(blocking=False)
     if free:
-        LOCK.release()
+        compile_lock.release()
     return {
         "patches": [held(path) for patch in PATCHES.values() for path in patch.replaces],
         "modes": (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()),
-        "torch": (torch.is_grad_enabled(), torch.compiler.is_exporting(), torch.is_autocast_enabled("cpu")),
+        "torch": (
+            torch.is_grad_enabled(),
+            torch.compiler.is_exporting(),
+            torch.compiler.is_compiling(),
+            torch.is_autocast_enabled("cpu"),
+        ),
         "context": torch._guards.TracingContext.try_get(),
         "module": (sorted(vars(module)), module.training, module.count.tolist()),
         "weights": [id(tensor) for tensor in module.state_dict(keep_vars=True).values()],

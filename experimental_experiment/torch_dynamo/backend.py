@@ -22,6 +22,7 @@ from experimental_experiment.torch_dynamo.providers import Provider, device_of, 
 from experimental_experiment.torch_dynamo.training import Step, keep_inputs, metadata_now
 from experimental_experiment.torch_interpreter.arguments import refuse_foreign_arguments
 from experimental_experiment.torch_interpreter.export_options import ExportOptions
+from experimental_experiment.torch_interpreter.torch_state import one_at_a_time
 from experimental_experiment.xoptim.options import OptimizationOptions
 
 
@@ -144,10 +145,16 @@ def compiled(
         )
         return backend
 
+    def in_turn(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
+        with (
+            one_at_a_time()
+        ):  # TorchDynamo has the lock already; the first backward pass, which compiles its graph, has not
+            return compiler(module, inputs)
+
     if is_aten(graph_module):
-        return compiler(graph_module, args)
+        return in_turn(graph_module, args)
     refuse_forgotten_dropout(graph_module)
-    return Step(graph_module, args, compiler, table).__call__
+    return Step(graph_module, args, in_turn, table).__call__
 
 
 def is_aten(module: torch.fx.GraphModule) -> bool:

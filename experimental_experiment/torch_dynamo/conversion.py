@@ -35,7 +35,7 @@ from experimental_experiment.torch_interpreter.runtime.kernels import see_rounde
 from experimental_experiment.torch_interpreter.signature import Input, symbol_of
 from experimental_experiment.torch_interpreter.sizes import GivenNumber, declare, remember, vector_of
 from experimental_experiment.torch_interpreter.storage import View
-from experimental_experiment.torch_interpreter.torch_state import one_at_a_time, without_autocast
+from experimental_experiment.torch_interpreter.torch_state import without_autocast
 from experimental_experiment.xoptim.options import OptimizationOptions
 
 
@@ -79,11 +79,7 @@ def convert(module: torch.fx.GraphModule, target: Target, seen: int | None = Non
     Raises ExportError when a node cannot be translated, ValueError or TypeError when *target* is wrong.
     """
     # in aot_autograd's fake mode constants would be fake
-    with (
-        one_at_a_time(),
-        without_autocast(),
-        without_modes(),
-    ):
+    with without_autocast(), without_modes():
         op = emitter_for("compiled", target.target_opset, target.translations, target.runtime)
         options = options_of(target.optimize, op.context.domains)
         inputs = input_entries(module)

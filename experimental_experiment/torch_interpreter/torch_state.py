@@ -20,13 +20,20 @@ REMARKS = ("torch.export._trace", "torch.fx.experimental.symbolic_shapes", "torc
 UNSOLVED = "Failed to reduce inequalities"
 """A remark with a traceback of sympy: torch then keeps the conditions on a size in the words in which they were asked."""
 
-LOCK = threading.RLock()
-"""torch.export, TorchDynamo and the tracers of torch.fx patch classes and modules while they run."""
 
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Let one thread capture and translate; an export inside of an export is that thread's own.
 
-def one_at_a_time() -> threading.RLock:
-    """Let one thread capture and translate; an export inside of an export is that thread's own."""
-    return LOCK
+    torch.export, TorchDynamo and the tracers of torch.fx patch classes and modules while they run. The lock is the one that TorchDynamo
+    holds while it compiles and calls backends: with one of ours beside it, a thread of each would wait for the other. As TorchDynamo does,
+    torch is told that something is compiled: otherwise it refuses, in any thread, to call what is compiled already while make_fx traces.
+    """
+    with (
+        importlib.import_module("torch._dynamo.convert_frame").compile_lock,
+        replaced(torch.compiler, "_is_compiling_flag", True),
+    ):
+        yield
 
 
 @contextlib.contextmanager
