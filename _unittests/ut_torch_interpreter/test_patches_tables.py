@@ -38,6 +38,27 @@ class Padding(torch.nn.Module):
         return place >= place.new(lengths.tolist()).unsqueeze(-1)
 
 
+class Elements(torch.nn.Module):
+    """Tensors of one element in lists, between numbers and sizes."""
+
+    def forward(self, x):
+        low, count = x.min(), (x > 0).sum()
+        return (
+            torch.tensor([low, x.max()]),
+            torch.tensor([count, 1]) + torch.tensor(data=[1, 2]),
+            torch.tensor([[low, count], [x.shape[0], 0.5]]),
+            torch.tensor([*low.half()[None], 1]),
+            torch.tensor([low.half(), 1.5]),
+            torch.tensor([low, count.item()], dtype=torch.float64),
+            torch.tensor([count.int(), 2.7], dtype=torch.long),
+            torch.as_tensor((low, x[:1, 0]), dtype=torch.float64, device=x.device),
+            torch.as_tensor([low, 2.0], dtype=torch.float16),
+            x.new_tensor([count, 2]),
+            x.new([low, count]),
+            torch.tensor(data=x.shape[0]),
+        )
+
+
 class TestTables(ExporterTestCase):
     SHAPES = ({0: "height", 1: "width"},)
 
@@ -56,6 +77,38 @@ class TestTables(ExporterTestCase):
 
         others = [inputs(9, 9, 1), inputs(5, 0, 4)]
         self.export_and_compare(Padding(), inputs(7, 3, 7), others=others, dynamic_shapes=({1: "size"}, None))
+
+    def test_elements(self):
+        others = [(torch.randn(9, 3),), (-torch.ones(2, 5),)]
+        self.export_and_compare(Elements(), (torch.randn(4, 6),), others=others, dynamic_shapes=self.SHAPES)
+
+    def test_elements_are_refused_without_it(self):
+        for options in (ExportOptions(patches=False), ExportOptions(patches=False, tracing="make_fx")):
+            with self.subTest(options.tracing), self.assertRaises(CaptureError):
+                to_onnx(Elements(), (torch.randn(4, 6),), dynamic_shapes=self.SHAPES, export_options=options)
+
+    def test_elements_under_make_fx(self):
+        options = ExportOptions(tracing="make_fx")
+        self.export_and_compare(Elements(), (torch.randn(4, 6),), export_options=options)
+
+    def test_elements_share_no_memory(self):
+        def forward(x):
+            x = x.clone()
+            pair = torch.tensor([x[0], x[1]])
+            single = torch.tensor([x[2]])
+            x.zero_()
+            return pair, single
+
+        self.export_and_compare(forward, (torch.randn(4),))
+
+    def test_what_eager_refuses_is_refused(self):
+        refused = {
+            "a float for an integer": lambda x: torch.tensor([x.max()], dtype=torch.int64),
+            "several elements": lambda x: torch.tensor([x, x]),
+        }
+        for promise, forward in refused.items():
+            with self.subTest(promise), self.assertRaises(CaptureError):
+                to_onnx(forward, (torch.randn(4),))
 
     def test_undone(self):
         before = torch.as_tensor
