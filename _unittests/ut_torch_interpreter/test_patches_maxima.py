@@ -8,7 +8,7 @@ import torch
 from torch._higher_order_ops import scan
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 from experimental_experiment.versions import numbers
 
@@ -100,6 +100,48 @@ class TestSeveral(ExporterTestCase):
             options = ExportOptions(patches=False)
             to_onnx(Several(), (torch.randn(5, 3),), dynamic_shapes=self.SHAPES, export_options=options)
         self.assertIn("m <= n", "".join(logs.output))
+
+
+class Tensors(torch.nn.Module):
+    """Maxima and minima of tensors of one element, of those of a tensor, and of symbols among them."""
+
+    def forward(self, x, lengths):
+        longest = max(lengths)
+        return (
+            max(x[0, 0], x[1, 0], x[1, 1]),
+            min(x[0, 0], 9.5, x[1, 0]),
+            max([x[0, 0], x[0, 1], x[1, 1]]),
+            min(lengths),
+            max(lengths.max(), x.shape[0]),
+            max(x.shape[1], lengths.min(), 3),
+            min(x.max() - 9, x.shape[0] / 2),
+            min(x.half().max() - 9, x.shape[0] / 2),
+            torch.zeros(longest),
+            torch.zeros(max(longest, x.shape[1])),
+        )
+
+
+class TestSeveralTensors(ExporterTestCase):
+    SHAPES = ({0: "n", 1: "m"}, {0: "n"})
+
+    @staticmethod
+    def inputs(columns, *lengths):
+        return torch.randn(len(lengths), columns), torch.tensor(lengths)
+
+    def test_any_size(self):
+        others = [self.inputs(2, 9, 1, 4, 2), self.inputs(6, 0, 1)]
+        self.export_and_compare(Tensors(), self.inputs(4, 3, 2, 1), others=others, dynamic_shapes=self.SHAPES)
+
+    def test_refused_without_it(self):
+        options = ExportOptions(patches=False)
+        refused = (
+            lambda x: max(x[0], x[1], x[2]),
+            lambda x: max(x),
+            lambda x: max(x.max(), x.shape[0]),
+        )
+        for forward in refused:
+            with self.subTest(forward=forward), self.assertRaises(CaptureError):
+                to_onnx(forward, (torch.rand(3),), dynamic_shapes=({0: "n"},), export_options=options)
 
 
 class InBodies(torch.nn.Module):

@@ -49,6 +49,50 @@ def of_several(choose: Callable) -> Callable:
     return _tensor_min_max
 
 
+@patch("torch", replaces=(BUILTINS,), default=True)
+def maxima_of_several_tensors() -> Iterator[None]:
+    """``max(a, b, c)`` of tensors of one element, as in dynamic programming, ``max(lengths)`` and ``max(lengths.max(), x.shape[1])`` are refused."""
+    importlib.import_module(BUILTINS.rpartition(".")[0])  # it brings TorchDynamo
+    with wrapped({BUILTINS: of_several_tensors}):
+        yield
+
+
+def of_several_tensors(choose: Callable) -> Callable:
+    """*choose*, the function of torch.export, that takes any number of tensors and numbers, symbols among them, and the elements of one tensor."""
+
+    @functools.wraps(choose)
+    def _tensor_min_max(*args: Any, real_callable: Callable, tensor_callable: Callable, **kwargs: Any) -> Any:
+        def larger(one: Any, other: Any) -> Any:
+            """The larger one of two, or the smaller one."""
+            tensors = [value for value in (one, other) if isinstance(value, torch.Tensor)]
+            if len(tensors) == 1 and isinstance(other if tensors[0] is one else one, SYMBOLS):
+                maxima_of_several_tensors.used()
+                one, other = (as_tensor(value, tensors[0]) for value in (one, other))
+            return choose(one, other, real_callable=real_callable, tensor_callable=tensor_callable)
+
+        if not kwargs and len(args) == 1 and isinstance(args[0], torch.Tensor) and args[0].dim() == 1:
+            maxima_of_several_tensors.used()
+            return args[0].amax() if tensor_callable is torch.maximum else args[0].amin()
+        if not kwargs and len(args) > 1 and any(isinstance(value, torch.Tensor) for value in args):
+            if len(args) > 2:
+                maxima_of_several_tensors.used()
+            return functools.reduce(larger, args)
+        return choose(*args, real_callable=real_callable, tensor_callable=tensor_callable, **kwargs)
+
+    return _tensor_min_max
+
+
+SYMBOLS = (torch.SymInt, torch.SymFloat)
+
+
+def as_tensor(number: Any, like: torch.Tensor) -> torch.Tensor:
+    """A symbol as a tensor of the dtype that it and *like* have together; a tensor as it is."""
+    if not isinstance(number, SYMBOLS):
+        return number
+    dtype = torch.result_type(like, 1 if isinstance(number, torch.SymInt) else 1.0)
+    return torch.scalar_tensor(number, dtype=dtype, device=like.device)
+
+
 COMPILED = "torch._dynamo.variables.builtin"
 """Where TorchDynamo follows the functions of Python that a body calls; it asks there which one is ``max``."""
 
