@@ -43,10 +43,17 @@ DECIDED = "a branch or a size depends on the data: use torch.cond, bound the val
 MULTIPLES = "the model takes multiples of {multiple} for this size: declare {multiple} * Dim('{dim}')"
 """The advice for a size that torch found to be a multiple."""
 
+NUMPY = (
+    "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch, or capture with "
+    "ExportOptions(strict=True), which follows many of numpy's"
+)
+"""The advice for a size or a number of the data that numpy is given."""
+
 HINTS = (
     (
         r"\.numpy\(\)",
-        "a tensor becomes a numpy array in forward, where torch.export cannot follow: use torch's functions instead",
+        "a tensor becomes a numpy array in forward, where torch.export cannot follow: use torch's functions instead, or capture with "
+        "ExportOptions(strict=True), which follows many of numpy's",
     ),
     (
         r"<class 'set'>|<class 'frozenset'>|\bSetVariable|unhashable type: 'set'",
@@ -159,8 +166,17 @@ HINTS = (
         "the dimension static",
     ),
     (
-        r"loop of ufunc does not support argument \d+ of type Sym",
-        "numpy computes with numbers of Python, not with dynamic sizes: use functions of math or of torch",
+        r"loop of ufunc does not support argument \d+ of type Sym|np\.ndarray of type numpy\.object_",
+        NUMPY,
+    ),
+    (
+        r"uninitialized parameter in",
+        "a lazy module has no weights before its first call: call the model once with the example, and export it then",
+    ),
+    (
+        r"its data is not allocated yet",
+        "the memory of a tensor is read, which has none while the model is captured: torch.tensor([...]) of tensors of one element is "
+        "followed, and torch.stack; a kernel of an extension is to be a custom operator, torch.library.custom_op",
     ),
     (
         r"(?s)Constraints violated(?!.*specialized)(?!.*%).*//.*Suggested fixes:.*\b(?P<dim>\w+) = (?P<multiple>\d+)\*_(?P=dim)\b(?! *[-+])",
@@ -270,8 +286,14 @@ LISTS = (
 TYPED_TENSOR = re.compile(r"\btorch\.(Byte|Char|Short|Int|Long|Half|Float|Double|Bool|)Tensor\(\s*[\[(]")
 """A line of a model that makes a tensor of a list with the constructor of a type."""
 
-TYPED_TENSORS = "torch.LongTensor, torch.FloatTensor and their like take numbers of Python only: torch.tensor([...], dtype=) takes sizes"
-"""The advice for a size in such a list."""
+TYPED_TENSORS = (
+    "torch.LongTensor, torch.FloatTensor and their like take numbers of Python only: torch.tensor([...], dtype=) takes sizes, numbers of "
+    "the data and tensors of one element"
+)
+"""The advice for a size, a number of the data or a tensor in such a list."""
+
+NUMPY_CALL = re.compile(r"\b(np|numpy)\.\w+\(")
+"""A line of a model that calls a function of numpy."""
 
 REMEMBERED = re.compile(r"(==|!=|[<>]=?)\s*self\.\w*cache|\bself\.\w*cache\w*\s*(==|!=|[<>])")
 """A line of a model that compares with what it keeps from call to call."""
@@ -297,6 +319,24 @@ WHILES = (
 )
 """The advice for a line that the end of a ``while`` depends on, when the data decide."""
 
+CHOICE = re.compile(r"[\w)\]]\[[^\]:]+\]")
+"""A line of a model that takes an element of something."""
+
+CHOICES = (
+    "the data choose from a list of Python, or from a ModuleList: make a tensor of the list, torch.tensor(values)[i], stack what all modules "
+    "give, torch.stack([m(x) for m in modules])[i], or use torch.cond"
+)
+"""The advice for such a line, when the data decide."""
+
+TURN = re.compile(r"\bfor\b.*\bin\b")
+"""A line of a model that begins a loop, whatever over."""
+
+TURNS = (
+    "the data decide how often a loop turns: loop over all that may be and mask what is not there, or use "
+    "experimental_experiment.higher_order_ops.simple_loop_for or torch._higher_order_ops.while_loop"
+)
+"""The advice for such a line, when the data decide."""
+
 SHORTCUT = re.compile(
     r"^(if|elif)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
 )
@@ -308,10 +348,18 @@ SHORTCUTS = (
 )
 """The advice for such a line."""
 
+NOTHING = re.compile(
+    r"expression (Eq\(u\d+, 0\)|Ne\(u\d+, 0\)|u\d+ (<|>=) 1|u\d+ (<=|>) 0) .*Size-like symbols: u"
+)
+"""What torch says of a branch that asks whether the data select nothing."""
+
+BOOLEANS = "bool() needs the value: keep the condition as a tensor, as (x > 0).any() is, or capture with ExportOptions(strict=True), which returns it"
+"""The advice for a boolean that is made of a tensor and is no branch."""
+
 BRANCH = re.compile(r"^(if|elif)\b|\bif\b.*\belse\b|\btorch\.equal\(")
 """A line of a model that is a branch, or asks for a boolean of Python."""
 
-BRANCHES = f"{DECIDED}; ExportOptions(patches={{'branches_of_data'}}) makes a torch.cond of the if"
+BRANCHES = f"{DECIDED}; ExportOptions(patches={{'branches_of_data'}}) makes a torch.cond of the if, unless a side of it writes, leaves a loop or gives another shape"
 """The advice for such a line, when the data decide."""
 
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
@@ -402,28 +450,50 @@ def takes_gradient(error: BaseException, source: Source | None, pin: Decision | 
 
 def hint(error: BaseException, source: Source | None = None) -> str:
     """One line of advice for the known families of torch's errors, ``""`` for the others."""
-    if source is not None and DATA.search(f"{type(error).__name__}: {error}") and decides_turns(*source[:2]):
-        return WHILES
-    if source is not None and "ata-dependent" in str(error) and SHORTCUT.search(source[3]):
-        return SHORTCUTS
-    if source is not None and DATA.search(f"{type(error).__name__}: {error}") and BRANCH.search(source[3]):
-        return BRANCHES
-    if source is not None and re.search(r"\bspecialized\b", str(error)):
-        if EINX.search(f"{source[0]}:{source[3]}"):
-            return EINX_SIZES
-        if ".tolist()" in source[3]:
-            return LISTS
-        if LOOP.search(source[3]):
-            return LOOPS
-        if re.search(r"\b(len|int)\(", source[3]):
-            return NUMBERS
-        if TYPED_TENSOR.search(source[3]):
-            return TYPED_TENSORS
-        if REMEMBERED.search(source[3]):
-            return EARLIER_CALLS
-    if source is not None and is_after_type(error, source):
-        return TYPES
+    if source is not None:
+        found = advice_for_the_data(error, source) or advice_for_sizes(error, source)
+        if found or is_after_type(error, source):
+            return found or TYPES
     return advice(evidence(error))
+
+
+def advice_for_the_data(error: BaseException, source: Source) -> str:
+    """The advice for a line of the model where the data decide, ``""`` for the others."""
+    text = f"{type(error).__name__}: {error}"
+    if not DATA.search(text):
+        return ""
+    if decides_turns(*source[:2]):
+        return WHILES
+    is_branch = bool(BRANCH.search(source[3]))
+    if "ata-dependent" in text and (SHORTCUT.search(source[3]) or (is_branch and NOTHING.search(text))):
+        return SHORTCUTS
+    if is_branch:
+        return BRANCHES
+    if TYPED_TENSOR.search(source[3]):
+        return TYPED_TENSORS
+    if NUMPY_CALL.search(source[3]):
+        return NUMPY
+    if "specialized integer" in text:
+        return TURNS if TURN.search(source[3]) else CHOICES if CHOICE.search(source[3]) else ""
+    return BOOLEANS if re.search(r"\bbool\(", source[3]) else ""
+
+
+def advice_for_sizes(error: BaseException, source: Source) -> str:
+    """The advice for a line of the model that makes a dynamic size that of the example, ``""`` for the others."""
+    if "data is not allocated" in str(error) and TYPED_TENSOR.search(source[3]):
+        return TYPED_TENSORS
+    if DATA.search(str(error)) or not re.search(r"\bspecialized\b", str(error)):
+        return ""
+    rows = (
+        (EINX, f"{source[0]}:{source[3]}", EINX_SIZES),
+        (re.compile(r"\.tolist\(\)"), source[3], LISTS),
+        (LOOP, source[3], LOOPS),
+        (NUMPY_CALL, source[3], NUMPY),
+        (re.compile(r"\b(len|int)\("), source[3], NUMBERS),
+        (TYPED_TENSOR, source[3], TYPED_TENSORS),
+        (REMEMBERED, source[3], EARLIER_CALLS),
+    )
+    return next((found for pattern, line, found in rows if pattern.search(line)), "")
 
 
 def is_after_type(error: BaseException, source: Source) -> bool:

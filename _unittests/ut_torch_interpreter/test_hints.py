@@ -1,0 +1,178 @@
+"""What the hints of refused captures propose: each one is given for its line, and a model written as it says is right."""
+
+import unittest
+
+import numpy as np
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+
+X = torch.randn(2, 3)
+STRICT = ExportOptions(strict=True)
+SHORTCUTS = ExportOptions(patches={"shortcuts"})
+
+
+class Layers(torch.nn.Module):
+    """One of several layers, which the data choose."""
+
+    def __init__(self, is_stacked: bool):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(3))
+        self.is_stacked = is_stacked
+
+    def forward(self, x, which):
+        if self.is_stacked:
+            return torch.stack([layer(x) for layer in self.layers])[which]
+        return self.layers[int(which)](x)  # line
+
+
+class Experts(torch.nn.Module):
+    """Layers for some of the rows each; those that no row asks for are passed over, or add nothing."""
+
+    def __init__(self, is_masked: bool):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(3))
+        self.is_masked = is_masked
+
+    def forward(self, x, which):
+        found = torch.zeros_like(x)
+        if self.is_masked:
+            for expert, layer in enumerate(self.layers):
+                found = found + layer(x) * (which == expert)[:, None]
+            return found
+        for expert in which.unique():  # line
+            found = found + self.layers[expert](x) * (which == expert)[:, None]
+        return found
+
+
+class TestHints(ExporterTestCase):
+    def refused(self, function, args, hint, dynamic_shapes=None):
+        """Check that a model is refused, and the hint that its marked line gets."""
+        with self.assertRaises(CaptureError) as caught:
+            to_onnx(function, args, dynamic_shapes=dynamic_shapes)
+        self.assertRegex(str(caught.exception), rf"# line\n  hint   {hint}")
+
+    def test_an_element_that_the_data_choose(self):
+        args = X, torch.tensor(1)
+        self.refused(Layers(False), args, "the data choose from a list of Python, or from a ModuleList")
+        self.export_and_compare(Layers(True), args, others=[(X, torch.tensor(2))])
+        values = [0.5, 2.0, 3.0]
+
+        def listed(x, which):
+            return x * values[which]  # line
+
+        self.refused(listed, args, "the data choose from a list of Python")
+        others = [(X, torch.tensor(2))]
+        self.export_and_compare(lambda x, which: x * torch.tensor(values)[which], args, others=others)
+
+    def test_a_loop_over_what_the_data_select(self):
+        args = X, torch.tensor([2, 0])
+        self.refused(
+            Experts(False), args, "the data decide how often a loop turns: loop over all that may be"
+        )
+        self.export_and_compare(Experts(True), args, others=[(X, torch.tensor([1, 1]))])
+
+    def test_something_is_selected(self):
+        """A branch that the patch takes is named with it, however it asks; one on a number of the data is not."""
+
+        def negated(x):
+            found = x[x > 0]
+            if not found.shape[0]:  # line
+                return x
+            return x + found.sum()
+
+        def counted(x):
+            found = x[x > 0]
+            if len(found):  # line
+                x = x + found.sum()
+            return x
+
+        def compared(x):
+            found = x[x > 0]
+            return x if found.size(0) < 1 else x + found.sum()  # line
+
+        def named(x):
+            count = x[x > 0].shape[0]
+            if count == 0:  # line
+                return x
+            return x + x[x > 0].sum()
+
+        for function in (negated, counted, compared, named):
+            with self.subTest(function.__name__):
+                self.refused(
+                    function, (X,), r"the data decide a branch: ExportOptions\(patches=\{'shortcuts'\}"
+                )
+                with self.assertLogs("experimental_experiment", "WARNING"):
+                    written = to_onnx(function, (X,), export_options=SHORTCUTS)
+                self.assert_matches(written, function, (X.abs(),))
+
+        def number(x):
+            count = (x > 0).sum().item()
+            if count == 0:  # line
+                return x
+            return x * 2
+
+        self.refused(number, (X,), "a branch or a size depends on the data: .*unless a side of it writes")
+
+    def test_a_boolean_of_a_tensor(self):
+        def positive(x):
+            return x * 2, bool((x > 0).any())  # line
+
+        self.refused(positive, (X,), r"bool\(\) needs the value: keep the condition as a tensor")
+        self.assertTrue(to_onnx(positive, (X,), export_options=STRICT).graph.output)
+        self.export_and_compare(lambda x: (x * 2, (x > 0).any()), (X,), others=[(-X.abs(),)])
+
+    def test_numpy(self):
+        def of_the_data(x):
+            return torch.from_numpy(np.cumsum(x.numpy(), -1))  # line
+
+        def of_a_size(x):
+            return x * torch.from_numpy(np.arange(x.shape[0]).astype(np.float32))[:, None]  # line
+
+        def of_a_window(x):
+            return x * torch.from_numpy(np.hanning(x.shape[0]).astype(np.float32))[:, None]  # line
+
+        def of_sizes(x):
+            return torch.from_numpy(np.array([x.shape[0], x.shape[1]]))  # line
+
+        self.refused(of_the_data, (X,), "a tensor becomes a numpy array in forward, .*strict=True")
+        dims = ({0: "n"},)
+        for function in (of_a_size, of_a_window, of_sizes):
+            with self.subTest(function.__name__):
+                self.refused(function, (X,), r"numpy computes with numbers of Python, .*strict=True", dims)
+        for function in (of_the_data, of_a_size):
+            with self.subTest(function.__name__):
+                written = to_onnx(function, (X,), dynamic_shapes=dims, export_options=STRICT)
+                self.assert_matches(written, function, (torch.randn(5, 3),))
+
+    def test_a_typed_tensor_of_tensors(self):
+        def of_tensors(x):
+            return torch.FloatTensor([x.min(), x.max()])  # line
+
+        def of_numbers(x):
+            return torch.Tensor([x.min().item(), 2])  # line
+
+        for function in (of_tensors, of_numbers):
+            with self.subTest(function.__name__):
+                self.refused(function, (X,), r"torch\.LongTensor, .* tensors of one element")
+        self.export_and_compare(lambda x: torch.tensor([x.min(), x.max()], dtype=torch.float32), (X,))
+
+    def test_memory_that_is_read(self):
+        def of_memory(x):
+            return torch.asarray([x.min(), x.max()])  # line
+
+        self.refused(of_memory, (X,), "the memory of a tensor is read, which has none")
+
+    def test_a_layer_without_weights(self):
+        layer = torch.nn.Sequential(torch.nn.LazyLinear(2))
+        with self.assertRaisesRegex(
+            CaptureError, "hint   a lazy module has no weights before its first call"
+        ):
+            to_onnx(layer, (X,))
+        layer(X)
+        self.export_and_compare(layer, (X,))
+
+
+if __name__ == "__main__":
+    unittest.main()
