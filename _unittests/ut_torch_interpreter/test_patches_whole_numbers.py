@@ -642,6 +642,62 @@ class TestKindsOfNumbers(ExporterTestCase):
         self.assertIs(with_symbols(code, code.co_filename, "isinstance"), code)
 
 
+def listed(values):
+    """A list of tensors, or of one."""
+    if type(values) == torch.Tensor:  # noqa: E721
+        values = [values]
+    return [value * 2 for value in values]
+
+
+class Typed(torch.nn.Module):
+    """Types of inputs, of what may not be given, of weights, of results, in a branch and under vmap."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x, mask=None):
+        def raised(x):
+            return x + 1 if type(x) is torch.Tensor else x + 5
+
+        found = listed(x)
+        if type(mask) is torch.Tensor:
+            found = [value * mask for value in found]
+        if type(self.weight) is torch.nn.Parameter:
+            found.append(x + self.weight)
+        if type(self.shift) in (torch.Tensor, list):
+            found.append(x + self.shift)
+        if type(x.relu()) is not torch.Tensor:
+            found.append(x)
+        if type(x).__name__ == "Tensor":
+            found.append(x - 1)
+        return *found, torch.cond(x.sum() > 0, raised, lambda x: x * 2, (x,)), torch.vmap(raised)(x)
+
+
+class TestTypesOfTensors(ExporterTestCase):
+    """Tensors of a capture without TorchDynamo have a class of their own."""
+
+    def test_the_side_of_eager(self):
+        shapes = ({0: "n"}, {0: "n"})
+        for options in (None, ExportOptions(strict=True), ExportOptions(tracing="make_fx")):
+            for mask in (torch.rand(3, 4), None):
+                with self.subTest(options=options, mask=mask is not None):
+                    others = [(-torch.rand(5, 4), None if mask is None else torch.rand(5, 4))]
+                    self.export_and_compare(
+                        Typed(),
+                        (torch.rand(3, 4), mask),
+                        others=others,
+                        dynamic_shapes=(shapes[0], None if mask is None else shapes[1]),
+                        export_options=options,
+                    )
+
+    def test_the_other_side_without_the_patch(self):
+        model, args = Typed(), (torch.rand(5, 4), torch.rand(5, 4))
+        without = to_onnx(model, args, export_options=ExportOptions(patches=False))
+        self.assertNotEqual(len(without.graph.output), len(model(*args)))
+
+
 class TestLengthsAndElements(ExporterTestCase):
     def test_length_of_a_tensor(self):
         shapes = ({0: "batch", 2: "rows"},)

@@ -1,6 +1,7 @@
 """``int`` and ``float`` of a size and ``len`` of a tensor, numbers of Python: in functions that only call them, they give symbols.
 
-``isinstance(size, int)`` is true for the symbol there, as it is for the number, and ``type(size)`` is ``int``.
+``isinstance(size, int)`` is true for the symbol there, as it is for the number, and ``type(size)`` is ``int``. ``type(x)`` of a tensor of the
+capture is ``torch.Tensor``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code, tree_of
-from experimental_experiment.torch_interpreter.memories import own_attributes
+from experimental_experiment.torch_interpreter.memories import TRACED, own_attributes
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.vision import words
 
@@ -44,8 +45,11 @@ TorchDynamo takes what has no underscore among Python's own for a function of C.
 NUMBERS = frozenset({"bool", "int", "float", "Number", "Real", "Rational", "Integral"})
 """The classes of numbers: a function that names none of them does not ask whether a size is one."""
 
-QUESTIONS = frozenset({"isinstance", "type"})
-"""The names of `NAMES` that ask for the class of a number."""
+TENSORS = frozenset({"Tensor", "Parameter"})
+"""The classes of tensors that ``type`` is compared with; ``isinstance`` knows those that derive from them."""
+
+QUESTIONS = {"isinstance": NUMBERS, "type": NUMBERS | TENSORS | {"__name__"}}
+"""The names of `NAMES` that ask for a class, with the classes that they ask for; ``type(x).__name__`` is compared with a text."""
 
 
 @patch(
@@ -58,7 +62,8 @@ def whole_numbers_of_sizes() -> Iterator[None]:
 
     So are ``len(x)`` of a tensor, in D-FINE and RT-DETR, and ``float(width - 1) / 2``, in Kornia; ``int(x[0])`` of a number of the data is
     refused. ``isinstance(x.shape[0], int)``, which the augmentations of Kornia check, is true for the number and not for the symbol, as
-    ``type(x.shape[0]) is int`` is. The functions of the model that is captured, and those beside its classes, call something else in the
+    ``type(x.shape[0]) is int`` is, and ``type(x) is torch.Tensor`` of a tensor of the capture, whose class is derived from it: the model had
+    the other side of such a branch, without a word. The functions of the model that is captured, and those beside its classes, call something else in the
     place of ``int``, ``float``, ``len``, ``isinstance`` and ``type``, those that do nothing else with them: ``isinstance(x, int)`` and
     ``dtype=int`` want a type. ``map(int, x.shape)`` is a call.
     """
@@ -159,7 +164,10 @@ def is_instance(value: Any, classes: Any) -> bool:
 
 
 def type_of(*values: Any, **options: Any) -> type:
-    """``type`` that is the class of the number that a symbol stands for."""
+    """``type`` that is the class of the number that a symbol stands for, and of the tensor that one of the capture does."""
+    if len(values) == 1 and isinstance(values[0], TRACED):
+        whole_numbers_of_sizes.used()
+        return torch.nn.Parameter if isinstance(values[0], torch.nn.Parameter) else torch.Tensor
     number = stands_for(values[0]) if len(values) == 1 else None
     if number is None:
         return builtins.type(*values, **options)
@@ -359,8 +367,8 @@ def asks_in(found: set[str]) -> bool:
 
 
 def is_named(found: set[str], name: str) -> bool:
-    """Whether a *name* of `NAMES` is among those of a function: one of `QUESTIONS` beside a class of numbers."""
-    return name in found and (name not in QUESTIONS or not NUMBERS.isdisjoint(found))
+    """Whether a *name* of `NAMES` is among those of a function: one of `QUESTIONS` beside a class that it asks for."""
+    return name in found and (name not in QUESTIONS or not QUESTIONS[name].isdisjoint(found))
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
