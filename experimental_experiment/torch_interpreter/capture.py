@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
+from experimental_experiment.torch_interpreter.handlers import refusals_that_are_caught, warn_of
 from experimental_experiment.torch_interpreter.judging import judge, judge_operators
 from experimental_experiment.torch_interpreter.memories import (
     called_module,
@@ -112,6 +113,7 @@ def capture(
         without_parallel_wrappers(module),
         naming_scripts(module),
         assignments_to_submodules(module) as assigned,
+        refusals_that_are_caught() as caught,
     ):
         try:
             exported = options.capture(module, args, kwargs, shapes.shapes, shapes, decisions)
@@ -125,6 +127,7 @@ def capture(
         program.autocast = surrounding_autocast(program)
         program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
     judge(program.inputs, program.module, decisions)
+    warn_of(caught)
     warn_about_training(program.module)
     return program
 
