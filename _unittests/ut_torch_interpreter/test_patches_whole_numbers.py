@@ -606,6 +606,21 @@ class Found(torch.nn.Module):
         return x.new_ones(rows)
 
 
+def times_or_beside(x, factor):
+    """A tensor times a number, or beside a tensor."""
+    return x * factor if isinstance(factor, (int, float)) else x + factor
+
+
+class Factors(torch.nn.Module):
+    """Numbers of the data that are asked for their class."""
+
+    def forward(self, x):
+        count, most = (x > 0).sum().item(), x.max().item()
+        kinds = type(most) is float, type(count) is int, type(most > 0) is bool
+        factors = [count, 1] if isinstance(count, int) else count
+        return times_or_beside(x, most), times_or_beside(x, count), x * factors[0], torch.tensor(kinds)
+
+
 class TestKindsOfNumbers(ExporterTestCase):
     EXAMPLE, SHAPES = (torch.randn(3, 6),), ({0: "batch", 1: "rows"},)
 
@@ -626,6 +641,19 @@ class TestKindsOfNumbers(ExporterTestCase):
     def test_a_number_of_the_data(self):
         others = [(torch.zeros(2, 5),), (torch.ones(3, 3),)]
         self.export_and_compare(Found(), self.EXAMPLE, others=others, dynamic_shapes=self.SHAPES)
+
+    def test_the_class_of_a_number_of_the_data(self):
+        others = [(-torch.ones(2, 5),), (torch.ones(3, 3),)]
+        self.export_and_compare(Factors(), self.EXAMPLE, others=others, dynamic_shapes=self.SHAPES)
+
+        def limited(x):
+            count = (x > 0).sum().item()
+            if isinstance(count, int) and count > 3:
+                count = 3
+            return x * count
+
+        with self.assertRaisesRegex(CaptureError, "a branch or a size depends on the data"):
+            to_onnx(limited, self.EXAMPLE)
 
     def test_other_calls(self):
         self.assertTrue(is_instance(3, (int, str)))

@@ -152,10 +152,7 @@ def length(values: Any) -> Any:
 
 
 def is_instance(value: Any, classes: Any) -> bool:
-    """``isinstance`` that takes a symbol for the number that it stands for.
-
-    Not one that the data decide: who asks whether that is a number compares it next, which would be refused.
-    """
+    """``isinstance`` that takes a symbol for the number that it stands for, one that the data decide, too."""
     number = stands_for(value)
     if number is None or not builtins.isinstance(number, classes):
         return builtins.isinstance(value, classes)
@@ -176,9 +173,8 @@ def type_of(*values: Any, **options: Any) -> type:
 
 
 def stands_for(value: Any) -> int | float | bool | None:
-    """A number of the class of what a symbol stands for, None for what is no symbol or one that the data decide."""
-    number = STANDS_FOR.get(type(value))
-    return number if number is not None and value.node.has_hint() else None
+    """A number of the class of what a symbol stands for, None for what is no symbol."""
+    return STANDS_FOR.get(type(value))
 
 
 STANDS_FOR = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
