@@ -1,5 +1,7 @@
 """What the hints of refused captures propose: each one is given for its line, and a model written as it says is right."""
 
+import functools
+import pathlib
 import unittest
 
 import numpy as np
@@ -11,6 +13,10 @@ from experimental_experiment.torch_interpreter import CaptureError, ExportOption
 X = torch.randn(2, 3)
 STRICT = ExportOptions(strict=True)
 SHORTCUTS = ExportOptions(patches={"shortcuts"})
+
+
+class Named(torch.Tensor):
+    """A class of tensors that changes nothing."""
 
 
 class Layers(torch.nn.Module):
@@ -162,7 +168,40 @@ class TestHints(ExporterTestCase):
         def of_memory(x):
             return torch.asarray([x.min(), x.max()])  # line
 
-        self.refused(of_memory, (X,), "the memory of a tensor is read, which has none")
+        def of_a_pointer(x):
+            return x if x.data_ptr() == x.T.data_ptr() else x + 1  # line
+
+        for function in (of_memory, of_a_pointer):
+            with self.subTest(function.__name__):
+                self.refused(function, (X,), "the memory of a tensor is read, which has none")
+
+    def test_a_class_of_tensors(self):
+        def named(x):
+            return x.as_subclass(Named) * 2  # line
+
+        self.refused(named, (X,), "a tensor becomes one of a class of its own in forward")
+        self.assert_matches(to_onnx(named, (X,), export_options=STRICT), lambda x: x * 2, (X,))
+
+    def test_tensors_that_onnx_lacks(self):
+        def sparse(x):
+            return x.to_sparse().to_dense()  # line
+
+        def nested(x):
+            return torch.nested.nested_tensor([x, x[:1]]).to_padded_tensor(0.0)  # line
+
+        self.refused(sparse, (X,), "ONNX has no sparse tensors", ({0: "n"},))
+        self.refused(nested, (X,), "ONNX has no nested tensors")
+
+    def test_constants_among_the_arguments(self):
+        def times(x, factor):
+            return (x * factor).abs()
+
+        with self.assertRaisesRegex(CaptureError, "hint   no input of a model can be that: bind it"):
+            to_onnx(times, (X, 1j))
+        self.export_and_compare(functools.partial(times, factor=1j), (X,))
+        for constant in (b"", int, len, pathlib.Path("model")):
+            with self.subTest(constant=constant), self.assertRaisesRegex(CaptureError, "bind it"):
+                to_onnx(lambda x, y: x, (X, constant))
 
     def test_a_layer_without_weights(self):
         layer = torch.nn.Sequential(torch.nn.LazyLinear(2))

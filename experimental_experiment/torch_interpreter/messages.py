@@ -96,7 +96,7 @@ HINTS = (
         QUANTIZED,
     ),
     (
-        r"\baten\._?(to_)?sparse_(?!semi)|Sparse CS[RC] tensors",
+        r"\baten\._?(to_)?sparse[_.](?!semi)|Sparse CS[RC] tensors",
         SPARSE,
     ),
     (
@@ -170,11 +170,15 @@ HINTS = (
         NUMPY,
     ),
     (
+        r"Creating a new Tensor subclass",
+        "a tensor becomes one of a class of its own in forward: leave it a tensor, or capture with ExportOptions(strict=True)",
+    ),
+    (
         r"uninitialized parameter in",
         "a lazy module has no weights before its first call: call the model once with the example, and export it then",
     ),
     (
-        r"its data is not allocated yet",
+        r"its data is not allocated yet|Cannot access data pointer of Tensor \(",
         "the memory of a tensor is read, which has none while the model is captured: torch.tensor([...]) of tensors of one element is "
         "followed, and torch.stack; a kernel of an extension is to be a custom operator, torch.library.custom_op",
     ),
@@ -205,7 +209,7 @@ HINTS = (
         "two sizes meet here, one of them dynamic: give equal dimensions one name in dynamic_shapes, and none to an axis of one element that is repeated",
     ),
     (
-        r"NestedInt|NestedTensor",
+        r"NestedInt|NestedTensor|aten\._nested_tensor",
         "ONNX has no nested tensors: take a padded tensor and a mask, or the lengths",
     ),
     (
@@ -217,7 +221,8 @@ HINTS = (
         "a value of numpy is among the arguments: give torch.as_tensor(value), or a constant as float(value)",
     ),
     (
-        r"Unsupported input type <class '(torch\.(dtype|device|layout|memory_format)|slice|range)'>",
+        r"Unsupported input type <class '(torch\.(dtype|device|layout|memory_format)|slice|range|complex|bytes|type|function|"
+        r"builtin_function_or_method|method|fractions\.Fraction|decimal\.Decimal|pathlib\.\w+)'>",
         "no input of a model can be that: bind it, to_onnx(functools.partial(model, dtype=torch.float16), ...) for example",
     ),
     (
