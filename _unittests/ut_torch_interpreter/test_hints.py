@@ -152,6 +152,25 @@ class TestHints(ExporterTestCase):
                 written = to_onnx(function, (X,), dynamic_shapes=dims, export_options=STRICT)
                 self.assert_matches(written, function, (torch.randn(5, 3),))
 
+    def test_a_text_with_a_percent_sign(self):
+        def of_the_data(x):
+            text = "%.3f" % x.max().item()  # noqa: UP031 # line
+            return x * 2 if text else x
+
+        def of_a_size(x):
+            text = "%d rows" % x.shape[0]  # noqa: UP031 # line
+            return x * 2 if text else x
+
+        def formatted(x):
+            text = f"{x.max().item():.3f} {x.shape[0]:4d} rows"
+            return x * 2 if text else x
+
+        dims = ({0: "n"},)
+        for function in (of_the_data, of_a_size):
+            with self.subTest(function.__name__):
+                self.refused(function, (X,), "'%' formats numbers of Python only: write an f-string", dims)
+        self.export_and_compare(formatted, (X,), others=[(torch.randn(5, 3),)], dynamic_shapes=dims)
+
     def test_a_typed_tensor_of_tensors(self):
         def of_tensors(x):
             return torch.FloatTensor([x.min(), x.max()])  # line

@@ -69,6 +69,15 @@ def logarithms(x):
     )
 
 
+def angles(x):
+    rows = x.shape[0]
+    most = rows / (rows + 3)
+    turn = math.radians(rows * 30), math.degrees(most), math.tan(most), math.tanh(rows / 9), math.fabs(-most)
+    back = math.acos(most), math.asin(most), math.atan(rows), math.sinh(most), math.cosh(most)
+    small = math.expm1(most / 100), math.log1p(most / 100)
+    return [torch.full((), number, dtype=torch.float64) for number in (*turn, *back, *small)]
+
+
 def whole_logarithms(x):
     width = x.shape[1]
     found = math.ceil(math.log2(width)), math.floor(math.log10(width)), math.floor(math.log2(width + 1) / 2)
@@ -163,6 +172,7 @@ class TestNumbersOfSizes(ExporterTestCase):
         "the largest of each window": (pooled, [(5, 9), (1, 5), (3, 8)]),
         "a square root": (scaled, [(5, 9)]),
         "logarithms and waves": (logarithms, [(5, 9), (1, 1), (2, 700)]),
+        "angles": (angles, [(5, 9), (1, 1), (2, 7)]),
         "logarithms that are whole": (
             whole_logarithms,
             [(1, 2**k + step) for k in (0, 1, 3, 10, 12) for step in (0, 1)]

@@ -361,6 +361,12 @@ NOTHING = re.compile(
 BOOLEANS = "bool() needs the value: keep the condition as a tensor, as (x > 0).any() is, or capture with ExportOptions(strict=True), which returns it"
 """The advice for a boolean that is made of a tensor and is no branch."""
 
+PERCENT = re.compile(r"""["']\s*%\s*[\w(]""")
+"""A line of a model that formats a text with ``%``."""
+
+TEXTS = "'%' formats numbers of Python only: write an f-string, or leave the text out"
+"""The advice for a size or a number of the data in such a text."""
+
 BRANCH = re.compile(r"^(if|elif)\b|\bif\b.*\belse\b|\btorch\.equal\(")
 """A line of a model that is a branch, or asks for a boolean of Python."""
 
@@ -474,6 +480,8 @@ def advice_for_the_data(error: BaseException, source: Source) -> str:
         return SHORTCUTS
     if is_branch:
         return BRANCHES
+    if PERCENT.search(source[3]):
+        return TEXTS
     if TYPED_TENSOR.search(source[3]):
         return TYPED_TENSORS
     if NUMPY_CALL.search(source[3]):
@@ -493,6 +501,7 @@ def advice_for_sizes(error: BaseException, source: Source) -> str:
         (EINX, f"{source[0]}:{source[3]}", EINX_SIZES),
         (re.compile(r"\.tolist\(\)"), source[3], LISTS),
         (LOOP, source[3], LOOPS),
+        (PERCENT, source[3], TEXTS),
         (NUMPY_CALL, source[3], NUMPY),
         (re.compile(r"\b(len|int)\("), source[3], NUMBERS),
         (TYPED_TENSOR, source[3], TYPED_TENSORS),

@@ -19,7 +19,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.symbols import expression_of
 
-NAMES = ("cos", "exp", "log", "log10", "log2", "sin", "sqrt")
+TORCH_NAMES = {"degrees": "rad2deg", "fabs": "abs", "radians": "deg2rad"} | {
+    name: name for name in "acos asin atan cos cosh exp expm1 log1p sin sinh tan tanh".split()
+}
+"""Functions of `math`, and torch's names of the same functions."""
+
+NAMES = (*TORCH_NAMES, "log", "log10", "log2", "sqrt")
 """Functions of `math`; numpy asks an object that is no number of Python for a method of that name."""
 
 SYMBOLS = (torch.SymInt, torch.SymFloat)
@@ -581,12 +586,10 @@ def log_of_powers(base: int) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 FLOATS = {
-    "cos": of_double(torch.cos),
-    "exp": of_double(torch.exp),
+    **{name: of_double(getattr(torch, function)) for name, function in TORCH_NAMES.items()},
     "log": log,
     "log10": of_double(log_of_powers(10)),
     "log2": of_double(log_of_powers(2)),
-    "sin": of_double(torch.sin),
     "sqrt": sqrt,
 }
 """What takes the place of the functions of `math`."""
