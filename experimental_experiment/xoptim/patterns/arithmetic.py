@@ -20,7 +20,7 @@ from experimental_experiment.xoptim.pattern import (
     var,
 )
 from experimental_experiment.xoptim.rules import Declined, computes, no, rule
-from experimental_experiment.xoptim.shapes import adds_no_axes, has_shape_of
+from experimental_experiment.xoptim.shapes import adds_no_axes, has_shape_of, same_sizes
 
 x, y = var("x"), var("y")
 a, b = const("a"), const("b")
@@ -31,7 +31,7 @@ LEAST = 2.0**-20
 ADDS_AXES = no("the constant adds axes")
 """Why a number beside a value stays, see `adds_no_axes`."""
 
-MISREAD = no("onnxruntime would make a norm of it that it refuses, or that loses an axis")
+MISREAD = no("onnxruntime would make a norm of it that it refuses, that loses an axis, or epsilon")
 """Why a quotient is not written, see `is_misread_norm`."""
 
 CUT = no("what is cut behind it may be another whole number")
@@ -44,28 +44,51 @@ def mul_reciprocal(op, x, y, root):
 
     Measured with onnxruntime 1.31: a Llama decoder 0.99, a T5 encoder 0.93 of the time, because the norm is then one kernel.
     """
-    result = root.outputs[0]
-    of_root = producer_of(y, "Sqrt") is not None
-    if of_root and is_misread_norm(op, x, y, result):
+    result, of_root = root.outputs[0], producer_of(y, "Sqrt")
+    if of_root is not None and is_misread_norm(op, x, of_root.inputs[0], result):
         return MISREAD
     # a norm rounds in other places than eager's kernel anyway, wherever its steps are cut behind a scale
-    if only_reader(result, "Round") is not None or (not of_root and is_cut(result)):
+    if only_reader(result, "Round") is not None or (of_root is None and is_cut(result)):
         return CUT
     return op.Div(x, y)
 
 
-def is_misread_norm(op, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
-    """Whether onnxruntime would take *x* by a root *y* for a norm, and be wrong.
+def is_misread_norm(op, x: ir.Value, total: ir.Value, result: ir.Value) -> bool:
+    """Whether onnxruntime would take *x* by the root of a *total* for a norm, and be wrong.
 
     Measured with onnxruntime 1.31: one whose epsilon has more axes has the shape of x; a deviation that is cast to the dtype of its scale is,
-    from opset 17 on, a LayerNormalization of two dtypes. Where the size of the axis is known a rule writes another.
+    from opset 17 on, a LayerNormalization of two dtypes; a scale with more elements than x is refused. Where the size of the axis is known a
+    rule writes another.
     """
-    if op.context.runtime != "onnxruntime" or x.shape is None or y.shape is None:
+    if op.context.runtime != "onnxruntime":
         return False
-    if len(y.shape) > len(x.shape):
+    if is_misread_epsilon(x, total, "Pow"):
         return True
-    is_layer = op.opset >= 17 and is_of(producer_of(x), "Sub") and not isinstance(x.shape[-1], int)
-    return is_layer and only_reader(result, "Cast") is not None
+    if x.shape is None or total.shape is None:
+        return False
+    if len(total.shape) > len(x.shape):
+        return True
+    if not len(x.shape) or isinstance(x.shape[-1], int):
+        return False
+    cast, scaled = only_reader(result, "Cast"), only_reader(result, "Mul")
+    if cast is not None:
+        return op.opset >= 17 and is_of(producer_of(x), "Sub")
+    scale = None if scaled is None else scaled.inputs[scaled.inputs[0] is result]
+    return scale is not None and (scale.shape is None or not same_sizes(scale.shape[-1:], x.shape[-1:]))
+
+
+def is_misread_epsilon(x: ir.Value, total: ir.Value, square: str) -> bool:
+    """Whether onnxruntime would take 1e-5 for what is added to the mean of squares of *x* that this operator writes.
+
+    Measured with onnxruntime 1.31: it reads one constant, of a LayerNormalization on the right alone, and not in float64.
+    """
+    node = producer_of(total, "Add")
+    for place, value in enumerate(() if node is None else node.inputs):
+        mean, epsilon = producer_of(value, "ReduceMean"), node.inputs[1 - place]
+        if mean is not None and producer_of(mean.inputs[0], square) is not None:
+            is_on_the_left = place == 1 and producer_of(x, "Sub") is not None
+            return is_on_the_left or epsilon.dtype is ir.DataType.DOUBLE or number_of(epsilon) is None
+    return False
 
 
 @rule(P.Div(1.0, y, name="quotient"), set="default")
@@ -373,6 +396,9 @@ def pow_half(op, x, node):
     """x ** 0.5 is the root of what is never negative: 0.1 of the time. That of -infinity is infinity, its root is not."""
     if x.dtype not in FLOATS or not never_negative(x):
         return no("it may be negative")
+    quotient = only_reader(node.outputs[0], "Div")
+    if quotient is not None and is_misread_norm(op, quotient.inputs[0], x, quotient.outputs[0]):
+        return MISREAD
     return op.Sqrt(x) if adds_no_axes(node, x) else ADDS_AXES
 
 

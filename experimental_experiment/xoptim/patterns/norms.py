@@ -16,7 +16,12 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
-from experimental_experiment.xoptim.patterns.arithmetic import MISREAD, is_misread_norm, never_negative
+from experimental_experiment.xoptim.patterns.arithmetic import (
+    MISREAD,
+    is_misread_epsilon,
+    is_misread_norm,
+    never_negative,
+)
 from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
 from experimental_experiment.xoptim.shapes import adds_no_axes, same_sizes
 from experimental_experiment.xoptim.spans import told_axes
@@ -132,7 +137,7 @@ def square_of_norm(op, x, root):
     if len(x.shape) == 1:
         return no("onnxruntime does not load a norm of a vector as one kernel")
     if not is_scaled_norm(x, root.outputs[0]):
-        return no("no norm with a scale follows")
+        return no("no norm with a scale follows, or none whose epsilon onnxruntime reads")
     if is_cast_of_bfloat16_for_itself(x):
         return no("the kernel of CUDA would read the bfloat16, and there is none with a scale of float32")
     return {root.inputs[0]: op.append("Pow", [x, op.constant(2.0, x.dtype)], {}, 1).outputs[0]}
@@ -154,6 +159,8 @@ def mean_of_vector(op, x, root):
 def is_scaled_norm(x: ir.Value, mean: ir.Value) -> bool:
     """Whether ``x / sqrt(mean + epsilon)``, or the same by Reciprocal and Mul, is all that follows, then a scale."""
     total = followed_by(mean, "Add")
+    if total is not None and is_misread_epsilon(x, total, "Mul"):
+        return False
     root = followed_by(total, "Sqrt")
     inverse = followed_by(root, "Reciprocal")
     result = followed_by(root, "Div") if inverse is None else followed_by(inverse, "Mul")
