@@ -35,6 +35,10 @@ PADDED = {
     "bytes": lambda x: F.max_pool2d(F.pad(x.to(torch.int8), (1, 0)), 2, padding=1),
     "of a signal": lambda x: F.max_pool1d(F.pad(x[0], (1, 0)), 2),
     "between transpositions": lambda x: F.max_pool2d(F.pad(x.transpose(1, 3), (1, 0)), 2).transpose(1, 3),
+    "transposed in between": lambda x: F.max_pool2d(
+        F.pad(x.transpose(1, 3), (0, 0, 1, 0)).transpose(1, 3), 2
+    ),
+    "of an image without a batch": lambda x: F.max_pool2d(F.pad(x[:1], (1, 0)).squeeze(0), 2),
     "of a constant that is not 0": lambda x: F.max_pool2d(F.pad(x, (1, 0), value=-7.0), 2),
     "reflected": lambda x: F.max_pool2d(F.pad(x, (1, 0, 1, 0), mode="reflect"), 2),
 }
@@ -45,7 +49,11 @@ ROWS = {
     "GRU.scanned_steps": network(torch.nn.GRU, bidirectional=True),
     "GlobalAveragePool.mean_of_axes": digits(lambda x: F.adaptive_avg_pool2d(x, 1), X),
     "LSTM.scanned_steps": network(torch.nn.LSTM),
-    "MaxPool.of_padded": (lambda x: F.max_pool2d(F.pad(x, (1, 0, 0, 1)), 2), NEGATIVE),
+    "MaxPool.of_padded": (
+        lambda x: F.max_pool2d(F.pad(x, (1, 0, 0, 1)), 2),
+        NEGATIVE,
+        {"optimize": False},  # a rule does the same
+    ),
     "MaxPool.last_nan": (lambda x: F.max_pool1d(x, 2), torch.tensor([[[0.0, NAN, -INF, -INF, 1.0, 2.0]]])),
     "RNN.scanned_steps": network(torch.nn.RNN),
     "Unique.runs_of_equals": (torch.unique, torch.tensor([1.0, NAN, 2.0, NAN])),

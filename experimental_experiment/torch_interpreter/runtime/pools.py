@@ -79,14 +79,18 @@ def of_padded(op, x, *, outputs, kernel_shape, strides, pads=None, dilations=Non
     """``auto_pad="VALID"``, which takes no pads; those of the pool are a Pad with the lowest number."""
     if outputs == 2 or not is_padded_with_zeros(x):
         return None
+    x = with_own_padding(op, x, kernel_shape, strides, pads, dilations, ceil_mode)
+    return op.MaxPool(x, auto_pad="VALID", kernel_shape=kernel_shape, strides=strides, dilations=dilations)
+
+
+def with_own_padding(op, x, kernel_shape, strides, pads, dilations, ceil_mode) -> ir.Value:
+    """*x* with the lowest number where a MaxPool pads by itself."""
     axes = len(kernel_shape)
     begin, end = (pads[:axes], pads[axes:]) if pads else ([0] * axes, [0] * axes)
     if ceil_mode:
         windows = zip(kernel_shape, strides, end, dilations or [1] * axes)
         end = [window[2] + after_the_end(*window) for window in windows]
-    if any([*begin, *end]):
-        x = padded(op, x, begin, end, dtypes.lowest(x.dtype))
-    return op.MaxPool(x, auto_pad="VALID", kernel_shape=kernel_shape, strides=strides, dilations=dilations)
+    return padded(op, x, begin, end, dtypes.lowest(x.dtype)) if any([*begin, *end]) else x
 
 
 def is_padded_with_zeros(x: ir.Value) -> bool:

@@ -1,11 +1,16 @@
-"""Pools of windows larger than the image."""
+"""Pools of windows larger than the image, and of what a Pad surrounds."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from experimental_experiment.xoptim.pattern import P, attribute_of, var
+from experimental_experiment.torch_interpreter.runtime.pools import is_padded_with_zeros, with_own_padding
+from experimental_experiment.xoptim.pattern import P, attribute_of, ints_of, var
+from experimental_experiment.xoptim.patterns.arithmetic import never_negative
 from experimental_experiment.xoptim.rules import no, once_more, rule
+
+PADDED = P.Pad(var("images"), var("sides"), ..., name="pad", shared=True)
+SEEN = P.Transpose(PADDED, shared=True) | PADDED
 
 
 @rule(P.AveragePool(var("x"), name="pool"), set="default", since=19)
@@ -23,3 +28,29 @@ def average_of_large_windows(op, x, pool):
     if set(attribute_of(pool, "dilations", ())) - {1}:
         return no("the windows have gaps")
     return once_more(op, pool, [x], count_include_pad=1)[0]
+
+
+@rule(P.MaxPool(SEEN | P.Cast(SEEN, shared=True), name="pool"), set="default", looks_further=True)
+def maximum_of_padded(op, images, sides, pad, pool):
+    """A MaxPool of what a Pad surrounds with 0 has ``auto_pad="VALID"``, with which onnxruntime leaves the Pad as it is.
+
+    Otherwise the pool takes it over, with the lowest number in the place of 0, or refuses it. A row of the runtime table writes it so where the
+    Pad is right before the pool; here are those that other rules bring there, and those that onnxruntime does when it moves a Transpose. Beside
+    elements that are not negative both are the same.
+    """
+    if op.context.runtime != "onnxruntime" or attribute_of(pool, "auto_pad", "NOTSET") != "NOTSET":
+        return no("the runtime leaves the Pad as it is")
+    amounts, x = ints_of(sides), pool.inputs[0]
+    if not is_padded_with_zeros(pad.outputs[0]) or (amounts is not None and not any(amounts)):
+        return no("it is padded with another number, or not at all")
+    if len(pool.outputs) > 1:
+        return no("it gives positions")
+    kernel, own = attribute_of(pool, "kernel_shape"), attribute_of(pool, "pads")
+    strides, dilations = (attribute_of(pool, name, [1] * len(kernel)) for name in ("strides", "dilations"))
+    is_cut = attribute_of(pool, "ceil_mode", 0) or set(dilations) != {1}
+    has_image = not is_cut and amounts is not None and max(amounts) + max(own or [0]) < min(kernel)
+    if has_image and never_negative(images):
+        return no("each window has an element, and none is less than 0")
+    x = with_own_padding(op, x, kernel, strides, own, dilations, attribute_of(pool, "ceil_mode", 0))
+    unused = dict.fromkeys(("ceil_mode", "pads", "storage_order"))
+    return once_more(op, pool, [x], auto_pad="VALID", **unused)[0]
