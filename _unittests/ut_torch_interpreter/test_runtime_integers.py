@@ -27,6 +27,11 @@ ROWS = {
         torch.tensor([3, 0, -7]).to(torch.int8),
         torch.tensor([41, -1, 127]).to(torch.int8),
     ),
+    "Div.of_one": (
+        lambda a, b: torch.div(1, a, rounding_mode="trunc") * b,
+        torch.tensor([3, -1, 1, 5], dtype=torch.int32),
+        torch.tensor([7, 8, -9, 4], dtype=torch.int32),
+    ),
     "ReduceSum.of_hashes": (lambda x: (x * PRIMES).sum(1) % 1024, POINTS),
     "Einsum.of_axes_apart": (
         lambda x, y: (torch.einsum("iij->j", x), torch.einsum("iij,k->kj", x, y)),

@@ -1,4 +1,4 @@
-"""int64: the order of numbers beyond 2 ** 31; powers, remainders and sums of hashes beyond 2 ** 53."""
+"""int64: the order of numbers beyond 2 ** 31; powers, remainders and sums of hashes beyond 2 ** 53; quotients of 1."""
 
 from __future__ import annotations
 
@@ -141,6 +141,22 @@ def of_fewer_bits(op, base, exponent):
         if math.log2(max(1, bound(base, iter(range(REACH))).size)) * known.numpy().max() <= 53:
             return None
     return bit_by_bit(op, base, op.Cast(exponent, to=INT64))
+
+
+@repairs(
+    "Div",
+    when="the constant 1, of int32 or int64, by a tensor",
+    because="a product with it becomes a quotient, b / a for 1 / a * b: another integer",
+    nodes=1,
+)
+def of_one(op, a, b):
+    """The opposite of ``-1 / a``, which is rounded to 0 as well."""
+    tensor = a.const_value
+    if a.dtype not in (ir.DataType.INT32, INT64) or tensor is None or tensor.size != 1:
+        return None
+    if tensor.numpy().item() != 1:
+        return None
+    return op.Neg(op.Div(op.constant(-tensor.numpy(), a.dtype), b))
 
 
 @repairs(
