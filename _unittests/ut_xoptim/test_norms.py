@@ -147,6 +147,12 @@ class TestLayers(NormTestCase):
             },
         )
 
+    def test_rows_without_elements(self):
+        """onnxruntime refuses norms of them."""
+        model = optimize(parsed(graph(f"{LAYER} y = Abs(n)", "float[N,3,0] y", "float[N,3,0] x")))
+        (got,) = session(model).run(None, {"x": np.zeros((2, 3, 0), np.float32)})
+        self.assertEqual((2, 3, 0), got.shape)
+
     def test_scale(self):
         norm = f"{ONES} n = LayerNormalization(x, o)"
         self.assert_table(

@@ -81,6 +81,14 @@ class TestRepeating(RuleTestCase):
         ]
         + [
             (BATCH, "float[B,2,3]", f"{NUMBER} {VECTOR} {ALL} y = Add(e, v)", ["Shape", "Expand"]),
+            (  # several equal elements beside one number, which the shape does not repeat
+                BATCH,
+                "float[B,4]",
+                "c = Constant <value=float[4]{1,1,1,1}> () v = Constant <value=float {3}> () o = Constant <value_ints=[1]> () "
+                "b = Shape<end=1>(x) s = Concat<axis=0>(b, o) e = Expand(c, s) y = Sub(v, e) k = Neg(e)",
+                ["Shape", "Concat", "Expand", "Expand", "Neg"],
+                "float[B,4] k",
+            ),
             (  # the shape has fewer axes
                 "float[B,2,3] x",
                 "float[1,1,B]",

@@ -50,7 +50,7 @@ def centered(name):
 
 
 def first_axis(x: ir.Value, mean: ir.Node) -> int | None:
-    """The first axis of a mean over the last ones, as a negative number; None when they are others or not known."""
+    """The first axis of a mean over the last ones, as a negative number; None when they are others, empty or not known."""
     if x.shape is None or not attribute_of(mean, "keepdims", 1):
         return None
     width = len(x.shape)
@@ -60,7 +60,8 @@ def first_axis(x: ir.Value, mean: ir.Node) -> int | None:
     if not given or not width:
         return None
     same = sorted(axis % width for axis in given) == list(range(width - len(given), width))
-    return -len(given) if same and all(isinstance(size, int) for size in x.shape[-len(given) :]) else None
+    known = all(isinstance(size, int) and size for size in x.shape[-len(given) :])  # onnxruntime refuses none
+    return -len(given) if same and known else None
 
 
 def number_for(x: ir.Value, epsilon: ir.Value) -> float | None:

@@ -58,7 +58,10 @@ def product_of_repeated(op, x, weight, shape, node):
 
 
 def computed(op, node: ir.Node, inputs: list[ir.Value], compute: Callable) -> ir.Value | Declined:
-    """The constant that *compute* makes of the arrays of constants instead of *node*: a number where all of one are equal."""
+    """The constant that *compute* makes of the arrays of constants instead of *node*: a number where all of one are equal.
+
+    The first constant is the one that is repeated.
+    """
     if node.outputs[0].dtype not in WEIGHT_DTYPES or any(
         value.dtype not in WEIGHT_DTYPES for value in inputs
     ):
@@ -99,8 +102,8 @@ def constants_beside_repeated(op, x, other, shape, expand, node):
     both = broadcast([x.shape, other.shape])
     if both is None or math.prod(both) > math.prod(x.shape) + math.prod(other.shape):
         return no("the constants repeat each other")
-    operands = [x if value is expanded else value for value in node.inputs]
-    result = computed(op, node, operands, ON_ARRAYS[node.op_type])
+    function, order = ON_ARRAYS[node.op_type], 1 if node.inputs[0] is expanded else -1
+    result = computed(op, node, [x, other], lambda *arrays: function(*arrays[::order]))
     return result if isinstance(result, Declined) else op.Expand(result, shape)
 
 
