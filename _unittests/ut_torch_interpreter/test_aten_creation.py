@@ -110,6 +110,21 @@ class TestCreation(ExporterTestCase):
 
         self.assert_same_as_eager(created, floats(3), others=[(floats(8),), (floats(2),)])
 
+    def test_one_shape_has_all_sizes_of_another_tensor(self):
+        def gates(x):
+            weights = x[..., :4].softmax(-1)
+            values, places = weights.topk(2)
+            return torch.zeros_like(weights).scatter(-1, places, values)
+
+        model = self.export_and_compare(
+            gates,
+            (torch.randn(2, 5, 8),),
+            dynamic_shapes=({0: "batch", 1: "length"},),
+            others=[(torch.randn(3, 1, 8),)],
+        )
+        operators = [node.op_type for node in model.graph.node]
+        self.assertEqual(["Slice", "Softmax", "TopK", "Shape", "Expand", "ScatterElements"], operators)
+
     def test_into_a_tensor_whose_dtype_is_kept(self):
         def created(x):
             n = x.shape[0]

@@ -16,7 +16,7 @@ from experimental_experiment.torch_interpreter.aten.shaping import expanded
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
-from experimental_experiment.torch_interpreter.sizes import Size, sizes_of
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, know_sizes, sizes_of
 
 aten = torch.ops.aten
 
@@ -224,8 +224,13 @@ def filled_with_complex(op, sizes: Sequence[Size], value: Scalar, dtype: torch.d
 
 
 def filled_like(op, x: ir.Value, value: Scalar, dtype: torch.dtype | None) -> ir.Value:
-    """A tensor of the sizes of another one with one value everywhere."""
-    return filled(op, sizes_of(op, x), value, dtype or dtypes.torch_dtype(x.dtype))
+    """A tensor of the sizes of another one with one value everywhere: where they are computed, one Shape has all of them."""
+    sizes, dtype = sizes_of(op, x), dtype or dtypes.torch_dtype(x.dtype)
+    if dtype.is_complex or is_static(*sizes):
+        return filled(op, sizes, value, dtype)
+    result = op.Expand(scalar(op, value, dtypes.onnx_dtype(dtype)), op.shape_of(x))
+    know_sizes(op, result, sizes)
+    return result
 
 
 def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | None) -> ir.Value:
