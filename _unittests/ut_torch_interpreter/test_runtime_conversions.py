@@ -38,6 +38,20 @@ class TestConversions(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
 
+    def test_the_bound_that_is_not_given_is_infinite(self):
+        functions = {
+            "the least": (lambda x: x.clamp(min=1e-12), "Clip"),
+            "the most": (lambda x: x.clamp(max=0.0), "Clip"),
+            "both, one after the other": (lambda x: x.clamp(min=-3.0).clamp(max=61440.0), "Clip"),
+            "zero": (lambda x: x.clamp(min=0), "Relu"),
+            "zero, and then the most": (lambda x: x.relu().clamp(max=5.0), "Clip"),
+        }
+        for name, (function, operator) in functions.items():
+            for x in (LARGE, LARGE.double(), LARGE.reshape(-1, 1)):
+                with self.subTest(name, dtype=x.dtype):
+                    model = self.export_and_compare(function, (x,))
+                    self.assertEqual([operator], [node.op_type for node in model.graph.node])
+
     def test_bounds_of_a_relu_of_integers(self):
         x = torch.tensor([-3, 0, 1, 2, 5], dtype=torch.int32)
         for bounds in ({"min": 1}, {"max": 2}, {"min": 1, "max": 2}):

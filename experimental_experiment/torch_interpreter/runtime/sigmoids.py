@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import onnx_ir as ir
@@ -112,5 +113,8 @@ def scaled_operands(node: ir.Node) -> list[int]:
 
 
 def is_little(other: ir.Value | None = None) -> bool:
-    """Whether what is added, or a least value, is none or a constant with elements below `LARGE`."""
-    return other is None or (is_small(other) and bool((abs(other.const_value.numpy()) < LARGE).any()))
+    """Whether what is added, or a least value, is none or a constant with elements below `LARGE`, or with minus infinity."""
+    if other is None or not is_small(other):
+        return other is None
+    numbers = other.const_value.numpy()
+    return bool(((abs(numbers) < LARGE) | (numbers == -math.inf)).any())
