@@ -198,7 +198,7 @@ class TestForeignFiles(unittest.TestCase):
         model = parsed(
             """agraph (float[unk__7,4,6,6] x, float[unk__7] z) => (float[N,4,6,6] y, float[1,M] n, float[N] k) {
                 axes = Constant <value_ints=[2,3]> () shape = Constant <value_ints=[-1,4,1,1]> ()
-                a = GlobalAveragePool(x) b = Squeeze(a, axes) c = Reshape(b, shape) d = Sigmoid(c) y = Mul(x, d)
+                r = Relu(x) a = GlobalAveragePool(r) b = Squeeze(a, axes) c = Reshape(b, shape) d = Sigmoid(c) y = Mul(x, d)
                 i = NonZero(z) j = Cast<to=1>(i) n = Exp(j) e = Sum(z, z) k = Exp(e)
             }"""
         )

@@ -140,5 +140,43 @@ class TestMaximumOfPadded(unittest.TestCase):
         self.assertNotIn("auto_pad", [item.name for item in pool.attribute])
 
 
+class TestFlattenedAverage(RuleTestCase):
+    POOL = "p = GlobalAveragePool (x) y = Flatten (p)"
+    CONV = "c = Conv (x, w) p = GlobalAveragePool (c) y = Flatten (p)"
+    BECOME = {
+        "FlattenedAverage": [
+            ("float[N,3,5] x", "float[N,3]", POOL, ["ReduceMean"]),
+            ("float[N,3,5,H] x", "float[N,3]", POOL, ["ReduceMean"]),
+            (
+                "float[2,3,5,4] x",
+                "float[2,3]",
+                "s = Constant <value_ints=[2, 3]> () p = GlobalAveragePool (x) y = Reshape (p, s)",
+                ["ReduceMean"],
+            ),
+            (
+                "float[N,3,2,5,4] x",
+                "float[N,3]",
+                "a = Constant <value_ints=[2, 3, 4]> () p = GlobalAveragePool (x) y = Squeeze (p, a)",
+                ["ReduceMean"],
+            ),
+            ("float[2,9,4] x, float[6,9,3] w", "float[2,6]", CONV, ["Conv", "ReduceMean"]),
+        ]
+    }
+    STAY = {
+        "FlattenedAverage": [
+            ("float[2,9,4,4] x, float[6,9,3,3] w", "float[2,6]", CONV),
+            (
+                "float[N,3,5,H] x",
+                "float[N,3,1]",
+                "a = Constant <value_ints=[3]> () p = GlobalAveragePool (x) y = Squeeze (p, a)",
+            ),
+            ("float16[N,3,5] x", "float16[N,3]", POOL),
+        ]
+    }
+
+    def test_table(self):
+        self.assert_table(self.BECOME, self.STAY)
+
+
 if __name__ == "__main__":
     unittest.main()
