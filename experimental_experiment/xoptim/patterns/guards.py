@@ -20,6 +20,7 @@ from experimental_experiment.xoptim.pattern import (
     softmax_axis,
     var,
 )
+from experimental_experiment.xoptim.patterns.diagonals import on_diagonal
 from experimental_experiment.xoptim.patterns.masks import (
     KEEPING_SIGNS,
     in_first_column,
@@ -145,7 +146,8 @@ def adds_less_than_infinity(bias: ir.Value) -> bool:
     array = array_of(bias)
     if array is not None:
         return bool((array > -math.inf).any(axis=-1).all()) if array.shape else False
-    if is_finite(bias):
+    diagonal = on_diagonal(bias)
+    if is_finite(bias) or (diagonal is not None and diagonal > -math.inf):
         return True
     node = producer_of(bias, "Where")
     first = in_first_column(bias)

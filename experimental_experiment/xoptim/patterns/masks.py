@@ -23,6 +23,7 @@ from experimental_experiment.xoptim.pattern import (
     optional,
     var,
 )
+from experimental_experiment.xoptim.patterns.diagonals import on_diagonal
 from experimental_experiment.xoptim.patterns.positions import REACH, array_of, uniform
 from experimental_experiment.xoptim.rules import again, no, once_more, rule
 from experimental_experiment.xoptim.shapes import broadcast, has_shape_of, is_same, same_sizes
@@ -223,12 +224,13 @@ def sum_of(value: ir.Value, reach: int = REACH) -> tuple[str | None, int] | None
 def opens_each_row(mask: ir.Value, reach: int = REACH) -> bool:
     """Whether each row of a mask, along its last axis, holds a True.
 
-    Such are constants that hold one, positions up to that of the query, these in a window, and triangles that hold the first column.
+    Such are constants that hold one, positions up to that of the query, these in a window, and triangles that hold the first column
+    or the diagonal.
     """
     array = array_of(mask)
     if array is not None:
         return bool(array.shape) and bool(array.any(axis=-1).all())
-    if is_true(mask):
+    if is_true(mask) or on_diagonal(mask):
         return True
     node = producer_of(mask)
     if node is None or not reach:

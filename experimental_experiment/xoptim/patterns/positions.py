@@ -6,6 +6,7 @@ transformers tells packed texts by positions that do not follow one another; whe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -169,13 +170,15 @@ def uniform(value: ir.Value, reach: int = 2 * REACH) -> bool | int | float | Non
     return computed_of_numbers(node, reach - 1)
 
 
-def computed_of_numbers(node: ir.Node, reach: int) -> bool | int | float | None:
-    """The number that a node makes of operands that hold one number each, None when it may make several."""
+def computed_of_numbers(
+    node: ir.Node, reach: int, number_in: Callable[[ir.Value, int], bool | int | float | None] = uniform
+) -> bool | int | float | None:
+    """The number that a node makes of operands that hold one number each, by *number_in*, None when it may make several."""
     if node.op_type not in (*ON_POSITIONS, "Cast", "Concat") or node.outputs[0].dtype not in REAL:
         return None
     numbers = []
     for item in node.inputs:
-        number = uniform(item, reach)
+        number = number_in(item, reach)
         if node.op_type in ("And", "Or") and number is (node.op_type == "Or"):
             return number
         if number is None and node.op_type not in ("And", "Or"):
