@@ -17,6 +17,7 @@ class TestSizes(RuleTestCase):
             (X, "int64[1]", "n = Shape<end=1>(x) one = Constant<value_int=1>() t = Constant<value=int64[1]{1}>() h = Squeeze(n) a = Mul(h, one) y = Reshape(a, t)", ["Shape", "Mul", "Squeeze", "Reshape"]),
             (X, "int64[1]", f"{HEIGHT} a = Add(h, one) y = Unsqueeze(a, o)", ["Shape", "Add", "Squeeze", "Unsqueeze"]),
             (X, "int64[1]", f"{BOTH} a = Neg(h) b = Sub(w, a) y = Unsqueeze(b, o)", ["Shape", "Shape", "Neg", "Sub", "Squeeze", "Unsqueeze"]),
+            (X, "int64[1]", f"{HEIGHT} b = Constant<value=int64[1]{{2}}>() a = Mul(h, two) y = Unsqueeze(a, o) z = Mul(n, b)", ["Shape", "Mul", "Squeeze", "Unsqueeze", "Identity"], "int64[1] z"),
             (X, "int64[1]", f"{BOTH} a = Div(h, two) b = Mod(two, w) c = Max(a, b) y = Unsqueeze(c, o) z = Unsqueeze(a, o)", ["Shape", "Shape", "Div", "Squeeze", "Mod", "Max", "Squeeze", "Unsqueeze", "Unsqueeze"], "int64[1] z"),
         ],
         "PaddingToAMultiple": [

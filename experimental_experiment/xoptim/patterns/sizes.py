@@ -50,12 +50,14 @@ def arithmetic_on_vectors(op, root):
         return no("an operand is computed of sizes before it")
     if not becomes_vectors(root):
         return no("something reads a number, or is no size")
-    vectors = [vector_of(op, value) if is_element(value) else value for value in root.inputs]
+    vectors = [vector_of(op, value) for value in root.inputs]
     return op.Squeeze(again(op, root, vectors), [0])
 
 
 def vector_of(op, size: ir.Value) -> ir.Value:
-    """The vector of one element that a size is taken from."""
+    """The vector of one element that a size is taken from, or of a constant: as translations write it, so that both are one node."""
+    if constant_of(size) is not None:
+        return op.constant([number_of(size)])
     node = size.producer()
     if node.op_type == "Squeeze":
         return node.inputs[0]
