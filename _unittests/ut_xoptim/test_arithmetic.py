@@ -202,6 +202,11 @@ class TestNumbers(RuleTestCase):
             ("int64", "a = Constant<value=int64[1]{-1}>() " + number("b", 2, "int64") + "t = Min(x, b) y = Max(t, a)", ["Clip"]),
         ],
         "MaxZero": [("float", number("a", 0.0) + "y = Max(x, a)", ["Relu"])],
+        "OneLimit": [
+            ("float", number("a", 0.5) + "y = Max(x, a)", ["Clip"]),
+            ("float", number("a", 0.5) + "y = Min(a, x)", ["Clip"]),
+            ("float", "a = Constant<value=float[1]{-0.5}>() y = Max(x, a)", ["Clip"]),
+        ],
         "MinRelu": [
             ("float", number("b", 0.5) + "t = Relu(x) y = Min(b, t)", ["Clip"]),
             ("float", number("b", 0.5) + "t = Min(b, x) y = Relu(t)", ["Clip"]),
@@ -265,6 +270,13 @@ class TestNumbers(RuleTestCase):
             ("float", "a = Constant<value=float[4]{1.0,2.0,3.0,4.0}>() " + number("b", 9.0) + "t = Max(x, a) y = Min(b, t)"),
         ],
         "MaxZero": [("float", number("a", 0.5) + "y = Max(x, a)")],
+        "OneLimit": [
+            ("float", number("a", 0.0) + "y = Max(x, a)"),
+            ("double", number("a", 0.5, "double") + "y = Max(x, a)"),
+            ("float", "a = Constant<value=float[4]{1.0,2.0,3.0,4.0}>() y = Max(x, a)"),
+            ("float", "a = Constant<value=float {-inf}>() y = Max(x, a)"),
+            ("float", number("a", 0.5) + number("b", 0.6) + "y = Max(x, a, b)"),
+        ],
         "MinRelu": [
             ("float", number("b", -0.5) + "t = Relu(x) y = Min(b, t)"),
             ("float", number("b", 0.5) + "t = Relu(x) u = Min(b, t) y = Add(u, t)"),
