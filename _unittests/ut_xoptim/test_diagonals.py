@@ -1,4 +1,4 @@
-"""Masks that let the own position of each query through: no guard is needed there."""
+"""Masks that let the own position of each query through, or the first key: no guard is needed there."""
 
 import unittest
 
@@ -66,6 +66,43 @@ CLOSED = {
 """The same with rows that let nothing through."""
 
 
+TRIANGLE = torch.ones(64, 64, dtype=torch.bool).tril()
+
+
+def full(sizes, number):
+    """A matrix of one number."""
+    return torch.full(sizes, number)
+
+
+OPEN_AFTER_A_PAST = {
+    "a triangle that begins further on": lambda new, past: full((new, past + new), True).tril(past),
+    "rows of a triangle": lambda new, past: full((past + new, past + new), True).tril()[past:],
+    "the last rows of a triangle": lambda new, past: full((past + new, past + new), True).tril()[-new:],
+    "a part of a table": lambda new, past: TRIANGLE[past : past + new, : past + new],
+    "a triangle that is added": lambda new, past: full((new, past + new), -INFINITY).triu(past + 1),
+    "a triangle behind zeros": lambda new, past: torch.hstack(
+        [torch.zeros(new, past), full((new, new), -INFINITY).triu(1)]
+    ),
+    "a triangle behind what is open": lambda new, past: torch.cat(
+        [full((new, past), True), full((new, new), True).tril()], -1
+    ),
+}
+"""What is let through, or added, for so many new queries behind so many keys."""
+
+CLOSED_AFTER_A_PAST = {
+    "a triangle before the own position": lambda new, past: full((new, past + new), True).tril(past - 1),
+    "a triangle that is added from the first key on": lambda new, past: full(
+        (new, past + new), -INFINITY
+    ).triu(past),
+    "a triangle behind what is closed": lambda new, past: torch.cat(
+        [full((new, past), False), full((new, new), True).tril()], -1
+    ),
+    "other columns of a table": lambda new, past: TRIANGLE[past : past + new, 1 : past + new + 1],
+    "columns of a table from its end": lambda new, past: TRIANGLE[:new].flip(1)[:, : past + new],
+}
+"""The same with rows that may let nothing through."""
+
+
 class TestDiagonals(ExporterTestCase):
     def attention(self, mask) -> list[str]:
         """The operators of an attention behind its Softmax, exported for all sizes."""
@@ -76,12 +113,31 @@ class TestDiagonals(ExporterTestCase):
         def forward(x, texts):
             return torch.nn.functional.scaled_dot_product_attention(x, x * 0.5, x + 1, mask(x, texts))
 
-        model = self.export_and_compare(
+        return self.behind_softmax(
             forward,
-            call(2, 12),
-            dynamic_shapes=({0: "batch", 2: "length"}, {0: "batch", 1: "length"}),
-            others=[call(3, 20), call(1, 1)],
+            [call(2, 12), call(3, 20), call(1, 1)],
+            ({0: "batch", 2: "length"}, {0: "batch", 1: "length"}),
         )
+
+    def after_a_past(self, mask) -> list[str]:
+        """The same of new tokens and a past."""
+
+        def call(batch, new, past):
+            return torch.randn(batch, 2, new, 8), torch.randn(batch, 2, past, 8)
+
+        def forward(x, past):
+            keys, sizes = torch.cat([past, x], 2), (x.shape[2], past.shape[2])
+            return torch.nn.functional.scaled_dot_product_attention(x, keys * 0.5, keys + 1, mask(*sizes))
+
+        return self.behind_softmax(
+            forward,
+            [call(2, 5, 7), call(3, 12, 3), call(1, 1, 20)],
+            ({0: "batch", 2: "new"}, {0: "batch", 2: "past"}),
+        )
+
+    def behind_softmax(self, forward, calls, dynamic_shapes) -> list[str]:
+        """The operators of a function behind its Softmax."""
+        model = self.export_and_compare(forward, calls[0], dynamic_shapes=dynamic_shapes, others=calls[1:])
         operators = [node.op_type for node in model.graph.node]
         return operators[operators.index("Softmax") :]
 
@@ -94,6 +150,16 @@ class TestDiagonals(ExporterTestCase):
         for name, mask in CLOSED.items():
             with self.subTest(name):
                 self.assertIn("Where", self.attention(mask))
+
+    def test_masks_that_open_the_first_key(self):
+        for name, mask in OPEN_AFTER_A_PAST.items():
+            with self.subTest(name):
+                self.assertEqual(["Softmax", "MatMul"], self.after_a_past(mask))
+
+    def test_masks_that_may_close_the_first_key(self):
+        for name, mask in CLOSED_AFTER_A_PAST.items():
+            with self.subTest(name):
+                self.assertIn("Where", self.after_a_past(mask))
 
 
 if __name__ == "__main__":

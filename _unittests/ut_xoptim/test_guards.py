@@ -44,6 +44,7 @@ class TestGuards(RuleTestCase):
         "the same window, spelled otherwise": "sub = Sub (q, two) near = Less (sub, k) le = LessOrEqual (k, q) mask = And (le, near)",
         "positions that exist": "mask = GreaterOrEqual (k, first)",
         "a lower triangle": "all = Expand (open, square) mask = Trilu <upper=0> (all)",
+        "a lower triangle of a number that is computed": "shut = Not (open) true = Not (shut) all = Expand (true, square) mask = Trilu <upper=0> (all)",
         "a lower triangle beyond the diagonal": "all = Expand (open, square) mask = Trilu <upper=0> (all, two)",
         "a lower triangle of numbers": "all = Expand (onef, square) t = Trilu <upper=0> (all) mask = Cast <to=9> (t)",
         "what is not above the diagonal": "all = Expand (open, square) t = Trilu <upper=1> (all, one) mask = Not (t)",

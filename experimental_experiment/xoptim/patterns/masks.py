@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
 from experimental_experiment.torch_interpreter.runtime.reductions import is_open_or_closed
+from experimental_experiment.torch_interpreter.symbolic import lower_bound
 from experimental_experiment.xoptim.pattern import (
     P,
     all_readers,
@@ -257,11 +259,19 @@ def is_unsqueezed_in_front(node: ir.Node) -> bool:
 
 def in_first_column(value: ir.Value, reach: int = REACH) -> float | None:
     """The number that each row begins with, for triangles of a number and what is made of them; None when it is not known."""
-    number, node = number_of(value), producer_of(value)
-    if number is not None or node is None or not reach:
+    number, array, node = number_of(value), array_of(value), producer_of(value)
+    if number is not None:
         return number
+    if array is not None:
+        first = np.atleast_1d(array)[..., :1].reshape(-1)
+        return first[0].item() if first.size and (first == first[0]).all() else None
+    if node is None or not reach:
+        return None
     if node.op_type == "Trilu" and clears_first_column(node):
         return 0
+    if node.op_type == "Concat":
+        numbers = {in_first_column(item, reach - 1) for item in node.inputs}
+        return numbers.pop() if len(numbers) == 1 else None
     if node.op_type in ("Equal", "Where"):
         first = in_first_column(node.inputs[0], reach - 1)
         if first is None:
@@ -283,13 +293,27 @@ def begins_alike(node: ir.Node) -> bool:
     """Whether each row of a result begins as one of its first input does."""
     if node.op_type == "Trilu":
         return not attribute_of(node, "upper", 1) and first_diagonal(node) >= 0
-    if node.op_type == "Slice":  # of attributes before opset 10
-        return (
-            len(node.inputs) > 1
-            and set(ints_of(node.inputs[1]) or [1]) == {0}
-            and (len(node.inputs) < 5 or min(ints_of(node.inputs[4]) or [0]) > 0)
-        )
+    if node.op_type == "Slice":
+        return begins_with_row(node)
     return node.op_type in ("Expand", "Identity") or is_unsqueezed_in_front(node)
+
+
+def begins_with_row(node: ir.Node) -> bool:
+    """Whether a Slice takes each row that it takes from its first element on."""
+    shape = node.outputs[0].shape
+    if len(node.inputs) < 2 or shape is None:  # of attributes before opset 10
+        return False
+    starts, _, axes, steps = [*map(ints_of, node.inputs[1:]), None, None][:4]
+    if len(node.inputs) < 4:
+        axes = None if starts is None else range(len(starts))
+    if axes is None:
+        return False
+    axes = [axis % len(shape) for axis in axes]
+    if len(shape) - 1 not in axes:
+        return True
+    place = axes.index(len(shape) - 1)
+    is_forward = len(node.inputs) < 5 or (steps is not None and steps[place] > 0)
+    return starts is not None and starts[place] == 0 and is_forward
 
 
 def clears_first_column(node: ir.Node) -> bool:
@@ -298,11 +322,11 @@ def clears_first_column(node: ir.Node) -> bool:
 
 
 def first_diagonal(node: ir.Node) -> float:
-    """Where the triangle of a Trilu begins or ends, minus infinity when it is not known."""
+    """Where the triangle of a Trilu begins or ends at least, minus infinity when it is not known."""
     if len(node.inputs) < 2 or node.inputs[1] is None:
         return 0
-    number = number_of(node.inputs[1])
-    return -math.inf if number is None else number
+    least = lower_bound(node.inputs[1])
+    return -math.inf if least is None else least
 
 
 def pairs(node: ir.Node) -> tuple[tuple[ir.Value, ir.Value], ...]:
