@@ -151,9 +151,28 @@ class TestCreation(ExporterTestCase):
         model = self.assert_same_as_eager(counted, floats(3), others=[(floats(8),), (floats(1),)])
         operators = [node.op_type for node in model.graph.node]
         self.assertEqual((3, 0), (operators.count("Range"), operators.count("Ceil")))
-        self.assert_same_as_eager(
-            lambda x: torch.arange(0.5, x.shape[0]), floats(3), others=[(floats(8),), (floats(1),)]
-        )
+
+    def test_positions_of_pixels_are_counted_with_integers(self):
+        """As in the rotary embeddings of DINOv3: a size less a half, rounded up, is the size."""
+
+        def pixels(x):
+            n = x.shape[0]
+            return (
+                torch.arange(0.5, n),
+                torch.arange(-1.25, n + 1, dtype=torch.float64),
+                torch.arange(2.5, n + 2),
+            )
+
+        model = self.assert_same_as_eager(pixels, floats(3), others=[(floats(8),), (floats(1),)])
+        operators = [node.op_type for node in model.graph.node]
+        self.assertEqual((2, 0), (operators.count("Range"), operators.count("Ceil")))
+
+        def fractions(x):
+            n = x.shape[0]
+            return torch.arange(0.1, n), torch.arange(0.5, n, 0.5), torch.arange(n / 2, n)
+
+        model = self.assert_same_as_eager(fractions, floats(3), others=[(floats(8),), (floats(1),)])
+        self.assertIn("Ceil", [node.op_type for node in model.graph.node])
 
 
 if __name__ == "__main__":

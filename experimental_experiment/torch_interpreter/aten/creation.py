@@ -5,6 +5,7 @@ Source of semantics: https://pytorch.org/docs/stable/torch.html#creation-ops. Wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -16,7 +17,7 @@ from experimental_experiment.torch_interpreter.aten.shaping import expanded
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import LIMIT
 from experimental_experiment.torch_interpreter.registry import translates, translates_complex
-from experimental_experiment.torch_interpreter.sizes import Size, is_static, know_sizes, sizes_of
+from experimental_experiment.torch_interpreter.sizes import Size, is_static, know_sizes, minus, sizes_of
 
 aten = torch.ops.aten
 
@@ -249,6 +250,8 @@ def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | No
         return converted(op, op.Range(*[as_int(op, number) for number in numbers]), dtype)
     if dtype == torch.int64:
         return op.Range(*[as_int(op, number) for number in numbers])
+    if is_int(end) and not isinstance(step, ir.Value) and step == 1 and is_short_fraction(start):
+        count, known = minus(op, end, math.floor(start)), True
     start, end, step = [as_double(op, number) for number in numbers]
     if not known:
         count = op.Cast(op.Ceil(op.Div(op.Sub(end, start), step)), to=INT64)
@@ -256,6 +259,11 @@ def ranged(op, start: Scalar, end: Scalar, step: Scalar, dtype: torch.dtype | No
         start, step = [op.Cast(op.Cast(number, to=INT64), to=DOUBLE) for number in (start, step)]
     position = op.Cast(op.Range(0, count, 1), to=DOUBLE)
     return converted(op, op.Add(op.Mul(position, step), start), dtype)
+
+
+def is_short_fraction(number: Scalar) -> bool:
+    """Whether a number is a float in Python of few binary digits, as 0.5 is: what is left of a size is not rounded."""
+    return isinstance(number, float) and (number * 1024).is_integer()
 
 
 def is_int(number: Scalar) -> bool:
