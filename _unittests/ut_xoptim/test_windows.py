@@ -147,6 +147,8 @@ class TestPools(RuleTestCase):
             window("AveragePool", "kernel_shape=[3, 3], ceil_mode=1, strides=[2, 2]", "N,3,9,9", "N,3,P,Q"),
             window("AveragePool", 'kernel_shape=[3, 3], auto_pad="SAME_UPPER"', "N,3,9,9", "N,3,P,Q"),
             window("AveragePool", "kernel_shape=[300, 300]", "N,1,300,301", "N,1,P,Q"),
+            # larger than the image
+            window("AveragePool", "kernel_shape=[3, 3], strides=[2, 2]", "N,3,9,2", "N,3,P,Q"),
             window("AveragePool", "kernel_shape=[2, 2, 2]", "N,3,4,4,4", "N,3,P,Q,R"),
         ],
     }

@@ -108,7 +108,18 @@ def is_pooled_plainly(x: ir.Value, pool: ir.Node) -> bool:
     """Whether all windows of float32 images of a known number of channels are whole."""
     if x.dtype != ir.DataType.FLOAT or x.shape is None or not isinstance(x.shape[1], int) or not x.shape[1]:
         return False
-    return not attribute_of(pool, "ceil_mode", 0) and attribute_of(pool, "auto_pad", "NOTSET") == "NOTSET"
+    if attribute_of(pool, "ceil_mode", 0) or attribute_of(pool, "auto_pad", "NOTSET") != "NOTSET":
+        return False
+    kernel = attribute_of(pool, "kernel_shape")
+    pads = attribute_of(pool, "pads", [0] * (2 * len(kernel)))
+    dilations = attribute_of(pool, "dilations", [1] * len(kernel))
+    # onnxruntime takes the mean of what there is of a window larger than the image, where a Conv is refused
+    return all(
+        not isinstance(size, int) or size + begin + end > (reach - 1) * dilation
+        for size, reach, dilation, begin, end in zip(
+            x.shape[2:], kernel, dilations, pads[: len(kernel)], pads[len(kernel) :]
+        )
+    )
 
 
 def along(axis: int, sizes: list[int], nothing: int) -> list[int]:
