@@ -44,6 +44,16 @@ class TestQuantization(RuleTestCase):
         ],
     }  # fmt: skip
 
+    def test_scales_of_bfloat16(self):
+        """A product of 8 bits and its quotient are other integers: 23 of 256 with this scale."""
+        text = "f = Constant<value=float{0.1}>() s = Cast<to=16>(f) d = DequantizeLinear(x, s) q = QuantizeLinear(d, s) y = Identity(q)"
+        model = parsed(f"agraph (uint8[N] x) => (uint8[N] y) {{ {text} }}", opset=21)
+        self.assertEqual(["DequantizeLinear", "QuantizeLinear"], operators(optimize(model)))
+        halves = parsed(
+            f"agraph (uint8[N] x) => (uint8[N] y) {{ {text.replace('to=16', 'to=10')} }}", opset=21
+        )
+        self.assertEqual(["Identity"], operators(optimize(halves)))
+
     def test_they_fire(self):
         for rule, cases in self.BECOME.items():
             for dtype, nodes, expected in cases:
