@@ -33,7 +33,9 @@ def backwards(x):
 D = torch.export.Dim.DYNAMIC
 
 ROWS = {
-    "Gather.at_positions_cast": (backwards, X, {"dynamic_shapes": (({0: D},),)}),
+    "Gather.at_positions_cast": (
+        backwards, X, {"dynamic_shapes": (({0: D},),), "optimize": False},  # a rule does the same
+    ),
     "ScatterElements.nan_stays": (lambda x, i, v: x.scatter_reduce(0, i, v, "amax"), X, PLACES, NAN),
     "ScatterElements.sum_or_product_of_booleans": (
         lambda x, i, v: x.scatter_reduce(0, i, v, "amin"), X > 0, PLACES, ONES,

@@ -2,8 +2,11 @@
 
 import unittest
 
-from _unittests.ut_xoptim.cases import RuleTestCase, operators, parsed
-from experimental_experiment.xoptim import OptimizationOptions, optimize
+import numpy as np
+
+from _unittests.ut_xoptim.cases import RuleTestCase, drawn, operators, parsed
+from experimental_experiment.comparison import session
+from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 
 SIZES = """
 zero = Constant <value=int64 {0}> () one = Constant <value=int64 {1}> () last = Constant <value=int64[1]{-1}> ()
@@ -344,6 +347,40 @@ class TestGatherOfAddedAxis(RuleTestCase):
         for promise, text in cases.items():
             with self.subTest(promise):
                 self.assert_stays(text)
+
+
+class TestGatherFromTheEnd(RuleTestCase):
+    SIZE = "z = Constant <value_ints=[0]> () one = Constant <value_int=1> () n = Shape <end=1> (x) l = Squeeze(n, z)"
+    DOWN = "m = Constant <value_int=-1> () t = Sub(l, one) r = Range(t, m, m)"
+    UP = "e = Constant <value_int=0> () k = Neg(l) r = Range(k, e, one)"
+    SHOWN = "u = Unsqueeze(r, z) v = Squeeze(u, z) y = Gather(x, v)"
+
+    def test_what_onnxruntime_slices(self):
+        """Other rules bring the Range before the Gather."""
+        for nodes, size in ((self.DOWN, "Sub"), (self.UP, "Neg")):
+            with self.subTest(size):
+                text = f"agraph (float[N,2] x) => (float[N,2] y) {{ {self.SIZE} {nodes} {self.SHOWN} }}"
+                model, report, again = parsed(text), Report(), Report()
+                optimized = optimize(model, report=report)
+                self.assertIn("GatherFromTheEnd", [name for name, _ in report.applications])
+                expected = ["Shape", "Squeeze", size, "Range", "Cast", "Gather"]
+                self.assertEqual(expected, operators(optimized))
+                optimize(optimized, report=again)
+                self.assertEqual([], again.applications)
+                feeds = drawn(model)
+                (got,) = session(optimized).run(None, feeds)
+                np.testing.assert_array_equal(got, feeds["x"][::-1] if size == "Sub" else feeds["x"])
+                self.assertNotIn("Cast", operators(optimize(model, runtime="onnx")))
+
+    def test_what_it_gathers(self):
+        """Positions that are not known to be below 0, or that have been cast."""
+        for nodes in (
+            "k = Sub(l, one) r = Range(k, l, one) y = Gather(x, r)",
+            f"{self.UP} c = Cast <to=6> (r) y = Gather(x, c)",
+        ):
+            text = f"agraph (float[N,2] x) => (float[M,2] y) {{ {self.SIZE} {nodes} }}"
+            with self.subTest(nodes):
+                self.assert_stays(text, rule="GatherFromTheEnd")
 
 
 class TestGatherOfFirst(RuleTestCase):

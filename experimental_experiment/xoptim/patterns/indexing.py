@@ -19,7 +19,7 @@ from experimental_experiment.xoptim.pattern import (
 from experimental_experiment.xoptim.patterns.masks import is_not_negative, starts_at_zero
 from experimental_experiment.xoptim.patterns.positions import MOST_ELEMENTS, REACH, has_one_element, uniform
 from experimental_experiment.xoptim.patterns.reshaping import RESHAPES
-from experimental_experiment.xoptim.rules import again, no, rule
+from experimental_experiment.xoptim.rules import again, no, once_more, rule
 from experimental_experiment.xoptim.shapes import is_same, same_sizes
 from experimental_experiment.xoptim.spans import axis_of, told_axes
 
@@ -246,6 +246,32 @@ def gather_of_first(op, x, count, node):
     if axis is None or op.opset < 13 or not is_not_negative(count):
         return no("the axis is unknown, or the number may be negative")
     return op.Slice(x, [0], as_vector(op, count), [axis])
+
+
+@rule(
+    P.Gather(x, P.Range(var("start"), var("stop"), var("step"), shared=True), name="node"),
+    set="default",
+    looks_further=True,
+)
+def gather_from_the_end(op, x, start, stop, step, node):
+    """Positions of a Range below 0 are cast to the other dtype of integers: onnxruntime slices at those of a Range, and takes nothing.
+
+    A row of the runtime table does so where the Range is right before the Gather; here are those that other rules bring there.
+    """
+    delta = number_of(step)
+    if op.context.runtime != "onnxruntime" or not delta:
+        return no("the runtime gathers, or the step is unknown")
+    if not is_below_zero(start if delta > 0 else stop):
+        return no("the positions are not known to be below 0")
+    positions = node.inputs[1]
+    to = ir.DataType.INT32 if positions.dtype is INT64 else INT64
+    return once_more(op, node, [x, op.Cast(positions, to=to)])[0]
+
+
+def is_below_zero(value: ir.Value) -> bool:
+    """Whether a number is less than 0, or the opposite of a size."""
+    number, node = number_of(value), producer_of(value, "Neg")
+    return number < 0 if number is not None else node is not None and is_not_negative(node.inputs[0])
 
 
 def as_vector(op, size: ir.Value) -> ir.Value:
