@@ -13,6 +13,40 @@ from experimental_experiment.comparison import session
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 
 
+class TestProductOfTurned(RuleTestCase):
+    """What is written ends the process, and is compared with numpy."""
+
+    TEXT = """agraph (float[3,4,5] x, double[3,2] w) => (double[4,5,2] y) {
+        t = Transpose <perm=[1,2,0]> (x) u = Unsqueeze (t, axes) s = Squeeze (u, axes) c = Cast <to=11> (s) y = MatMul (c, w) }"""
+    AXES = "axes = Constant <value=int64[1] {0}> ()"
+
+    def test_the_cast_comes_first(self):
+        text = self.TEXT.replace("{\n", f"{{ {self.AXES} ")
+        report, again = Report(), Report()
+        optimized = optimize(parsed(text), report=report)
+        self.assertEqual(["Cast", "Transpose", "MatMul"], operators(optimized))
+        self.assertIn("ProductOfTurned", [name for name, _ in report.applications])
+        optimize(optimized, report=again)
+        self.assertEqual([], again.applications)
+        feeds = drawn(parsed(text))
+        expected = np.transpose(feeds["x"], (1, 2, 0)).astype(np.float64) @ feeds["w"]
+        np.testing.assert_allclose(session(optimized).run(None, feeds)[0], expected)
+
+    def test_it_stays(self):
+        text = self.TEXT.replace("{\n", f"{{ {self.AXES} ")
+        plain = optimize(parsed(text), runtime="onnx")
+        self.assertEqual(["Transpose", "Cast", "MatMul"], operators(plain))
+        for equal in (
+            text.replace("double[3,2] w", "double[4,3,2] w"),
+            text.replace("1,2,0]", "0,2,1]")
+            .replace("double[3,2] w", "double[4,2] w")
+            .replace("[4,5,2] y", "[3,5,2] y"),
+        ):
+            report = Report()
+            optimize(parsed(equal), report=report)
+            self.assertNotIn("ProductOfTurned", [name for name, _ in report.applications])
+
+
 class TestTransposeTranspose(RuleTestCase):
     RULE = "TransposeTranspose"
 

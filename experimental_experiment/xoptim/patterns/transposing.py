@@ -10,6 +10,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.dtypes import FLOAT8
 from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import is_of, producer_of
+from experimental_experiment.torch_interpreter.runtime.products import cast_before_the_transposition
 from experimental_experiment.xoptim.elementwise import BINARY, gated, one_or_two, redone, step
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, constant_of, ints_of, optional, var
 from experimental_experiment.xoptim.rules import Declined, again, no, rule
@@ -49,6 +50,21 @@ def transpose_transpose(op, x, inner, outer):
     if first is None or second is None:
         return no("the rank is unknown")
     return transposed(op, x, [first[axis] for axis in second])
+
+
+TURNED = P.Cast(P.Transpose(shared=True), shared=True)
+
+
+@rule(P.MatMul(TURNED, var("other")) | P.MatMul(var("other"), TURNED), set="default", looks_further=True)
+def product_of_turned(op, root):
+    """What is transposed and cast, before a product with one of another rank, is cast first: onnxruntime's fusion of the two ends the process.
+
+    A row of the runtime table does so where they stand together; here are those that other rules bring together, and those of files.
+    """
+    if op.context.runtime != "onnxruntime":
+        return no("the runtime fuses no Transpose")
+    result = cast_before_the_transposition(op, *root.inputs)
+    return no("the ranks are equal, or no axis 0 is moved to the last two") if result is None else result
 
 
 @rule(P.Transpose(x, name="root_node"), set="default")
