@@ -17,6 +17,7 @@ ROWS = {
     "Log.of_a_sigmoid": (lambda x: torch.log(torch.sigmoid(x)), X),
     "Div.by_a_sigmoid": (lambda x, y: (y / torch.sigmoid(x)).log1p(), X[2:], X[2:] + 25),
     "Reciprocal.inverse_of_a_sigmoid": (lambda x: torch.sigmoid(x).reciprocal().log1p(), X[2:]),
+    "Pow.negative_power_of_a_sigmoid": (lambda x: (torch.sigmoid(x) ** -2).log1p(), X[2:]),
 }
 
 BETWEEN = {
@@ -39,6 +40,9 @@ BETWEEN = {
     "many views": lambda s: (
         torch.stack([s, s]).reshape(1, 2, -1).transpose(1, 2)[:, :, 0].unsqueeze(0).expand(3, -1, -1).log()
     ),
+    "a root": lambda s: s.sqrt().log(),
+    "its inverse": lambda s: torch.rsqrt(s).log1p(),
+    "a power": lambda s: (s**1.5).log(),
     "of quotients": lambda s: (s / (s * 0.5 + 1e-20)).log1p(),
 }
 """What is computed of a Sigmoid, and loses all digits without the row."""

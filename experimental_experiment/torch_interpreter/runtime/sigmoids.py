@@ -55,6 +55,15 @@ def inverse_of_a_sigmoid(op, x):
     return None if exact is x else of_dtype(op, op.Reciprocal(exact), x.dtype)
 
 
+@repairs("Pow", when=f"negative powers of {WHERE}", because=BECAUSE, nodes=COST)
+def negative_power_of_a_sigmoid(op, x, exponent):
+    """The power of what is computed of ``1 / (1 + exp(-x))``."""
+    if not is_small(exponent) or not (exponent.const_value.numpy() < 0).any():
+        return None
+    exact = with_digits(op, x)
+    return None if exact is x else of_dtype(op, op.Pow(exact, exponent), x.dtype)
+
+
 def of_dtype(op, value: ir.Value, dtype: ir.DataType) -> ir.Value:
     """A result in *dtype*, that of bfloat16 operands which were read as float32."""
     return value if value.dtype == dtype else narrowed(op, value, dtype)
@@ -96,8 +105,10 @@ def scaled_operands(node: ir.Node) -> list[int]:
     """The positions of the operands whose relative errors are errors of the result."""
     if node.op_type in ("Concat", "Mul"):
         return [*range(len(node.inputs))]
-    if node.op_type in MOVING or node.op_type in PICKING or node.op_type in ("Cast", "Div"):
+    if node.op_type in MOVING or node.op_type in PICKING or node.op_type in ("Cast", "Div", "Sqrt"):
         return [0]
+    if node.op_type == "Pow":
+        return [0] if is_small(node.inputs[1]) else []
     if node.op_type == "Where":
         return [1, 2]
     if node.op_type == "Clip":
