@@ -380,7 +380,7 @@ class TestComplexStructure(ExporterTestCase):
             return torch.cat([out, z.unsqueeze(-1).squeeze(-1)], -1).sum(-2)
 
         model = self.assert_same_as_eager(layer, X, X * 2, others=[(randn(5, 3, 4), randn(5, 3, 4))])
-        self.assertEqual(len(model.graph.node), 20)
+        self.assertEqual(len(model.graph.node), 15)
         model = self.assert_same_as_eager(
             lambda z, w: (
                 torch.where(z.real > 0, z, w)[..., None].expand(-1, -1, -1, 2) - w.narrow(-1, 1, 1)[..., None]

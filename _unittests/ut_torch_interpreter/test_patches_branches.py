@@ -472,7 +472,8 @@ class TestBranches(ExporterTestCase):
     def test_refused_without_it(self):
         before = early.__code__
         advice = (
-            r"torch\.where; ExportOptions\(patches=\{'branches_of_data'\}\) makes a torch\.cond of the if$"
+            r"torch\.where; ExportOptions\(patches=\{'branches_of_data'\}\) makes a torch\.cond of the if, unless a side of it writes, "
+            "leaves a loop or gives another shape$"
         )
         with self.assertRaisesRegex(CaptureError, advice):
             to_onnx(early, (X, X))

@@ -13,6 +13,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.dtypes import FLOATS
 from experimental_experiment.torch_interpreter.emitter import Emitter, rank
+from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.reductions import (
     SUMMED_NODES,
@@ -152,7 +153,7 @@ def of_fewer_bits(op, base, exponent):
 def of_one(op, a, b):
     """The opposite of ``-1 / a``, which is rounded to 0 as well."""
     tensor = a.const_value
-    if a.dtype not in (ir.DataType.INT32, INT64) or tensor is None or tensor.size != 1:
+    if a.dtype not in (ir.DataType.INT32, INT64) or tensor is None or tensor.size != 1 or is_small(b):
         return None
     if tensor.numpy().item() != 1:
         return None
