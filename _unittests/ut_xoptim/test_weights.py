@@ -259,6 +259,21 @@ class TestComputedWeights(unittest.TestCase):
                 expected, got = (session(item).run(None, feeds)[0] for item in (model, optimized))
                 np.testing.assert_allclose(expected, got, rtol=1e-5, atol=1e-6)
 
+    def test_axes_that_an_attribute_counts_from_the_end(self):
+        """onnx's evaluator adds one after the other, and refuses the first of these."""
+        model = model_of(
+            "(float[1,60,40,1] x) => (float[1,60,40,1] y)",
+            "u = Unsqueeze <axes=[-4,-1]> (w) n = Neg (u) y = Add (x, n)",
+            opset=11,
+            w=(60, 40),
+        )
+        optimized = optimize(model)
+        self.assertEqual(["Add"], operators(optimized))
+        feeds = drawn(model)
+        np.testing.assert_array_equal(
+            session(optimized).run(None, feeds)[0], session(model).run(None, feeds)[0]
+        )
+
     def test_several_weights(self):
         """One that stays does not keep others; what one node reads of two is one weight."""
         nodes = f"{NORM} c = Conv (x, scaled) s = Sigmoid (v) p = Mul (s, u) q = MatMul (c, p) r = MatMul (q, t) e = Exp (t) y = MatMul (r, e)"

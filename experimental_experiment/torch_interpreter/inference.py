@@ -510,7 +510,15 @@ def new_operators() -> list[type]:
         def _run(self, data, axis=1):
             return (data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:])),)
 
-    return [Flatten, GatherElements, *map(rounded_as_eager, ROUNDED)]
+    class Unsqueeze(base):
+        """Its own, of an attribute, adds one axis after the other: the first ones are none of what there is then."""
+
+        op_domain = ""
+
+        def _run(self, data, axes=None):
+            return (np.expand_dims(data, tuple(np.atleast_1d(axes).tolist())),)
+
+    return [Flatten, GatherElements, Unsqueeze, *map(rounded_as_eager, ROUNDED)]
 
 
 def rounded_as_eager(operator: str) -> type:
