@@ -4,10 +4,12 @@ import itertools
 import unittest
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
-from _unittests.ut_xoptim.cases import RuleTestCase
+from _unittests.ut_xoptim.cases import RuleTestCase, parsed
 from experimental_experiment.torch_interpreter.dtypes import DIGITS, INTEGERS, holds
+from experimental_experiment.xoptim import optimize
 
 COUNTED = "bool[N,M] x, bool[N,M] w"
 COUNTING = """axis = Constant<value=int64{{1}}>() a = Cast<to={first}>(x) c = CumSum(a, axis) d = Cast<to=6>(c) k = Cast<to={kept}>(w)
@@ -21,6 +23,13 @@ class TestCasting(RuleTestCase):
             ["Neg"],
             rule="CastCast",
         )
+
+    def test_how_a_cast_like_rounds(self):
+        text = 'agraph (float[3] x, float8e4m3fn[2] w) => (float8e4m3fn[3] y) { y = CastLike<round_mode="down", saturate=0>(x, w) }'
+        (node,) = optimize(parsed(text, 24)).graph.node
+        self.assertEqual("Cast", node.op_type)
+        kept = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+        self.assertEqual({"to": 17, "round_mode": b"down", "saturate": 0}, kept)
 
     def test_digits_that_the_first_one_loses(self):
         for first, second, result in ((10, 1, "float"), (6, 1, "float"), (7, 11, "double")):

@@ -90,7 +90,7 @@ def is_broadcast_to(one: ir.Value, x: ir.Value) -> bool:
 # ---- casts and shapes
 
 
-def cast(op, x, *, to, saturate=None):
+def cast(op, x, *, to, saturate=None, round_mode=None):
     """Cast to the dtype it has; there and back; between halves and wider floats when it is constant; to float8 as torch overflows.
 
     onnxruntime itself removes what casts there and back, and loses the value that a loop reads from outside.
@@ -107,7 +107,8 @@ def cast(op, x, *, to, saturate=None):
         return op.computed("Cast", [x], x.const_value.numpy(), to)
     if to not in dtypes.FLOAT8 or saturate is not None:
         return None
-    return op.Cast(x, to=to, saturate=int(to == ir.DataType.FLOAT8E4M3FN and float8_saturates()))
+    saturate = int(to == ir.DataType.FLOAT8E4M3FN and float8_saturates())
+    return op.Cast(x, to=to, saturate=saturate, round_mode=round_mode)
 
 
 def cast_like(op, x, like):

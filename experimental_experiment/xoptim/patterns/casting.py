@@ -94,9 +94,8 @@ def cast_like_known(op, x, like, node):
     """CastLike is a Cast to a dtype that is known."""
     if like.dtype is None:
         return None
-    if like.dtype in dtypes.FLOAT8:
-        return op.Cast(x, to=like.dtype, saturate=attribute_of(node, "saturate", 1))
-    return op.Cast(x, to=like.dtype)
+    saturate = attribute_of(node, "saturate", 1 if like.dtype in dtypes.FLOAT8 else None)
+    return op.Cast(x, to=like.dtype, saturate=saturate, round_mode=attribute_of(node, "round_mode"))
 
 
 @rule(P.Equal(x, True, name="node"), set="default")
