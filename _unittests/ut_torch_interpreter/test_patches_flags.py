@@ -1,6 +1,7 @@
 """Branches on buffers and parameters of the model."""
 
 import itertools
+import logging
 import unittest
 
 import numpy as np
@@ -58,6 +59,25 @@ def of_a_number_that_it_writes(self, x):
     if first < 4:
         self.numbers.add_(1.0)
     return x * 2 if first < 4 else x + 1
+
+
+def of_a_flag_that_it_writes(self, x):
+    y = x * 2 if self.flag else x + 1
+    self.flag.logical_not_()
+    return y
+
+
+def of_a_list_that_it_writes(self, x):
+    y = x * self.numbers.tolist()[1]
+    self.numbers.add_(1)
+    return y
+
+
+def of_a_number_that_stays_a_number(self, x):
+    """And a flag that is not written, which the model holds as the module does."""
+    y = x * self.numbers.sum().item() if self.flag else x
+    self.numbers.add_(1)
+    return y
 
 
 def of_a_number_of_data(self, x):
@@ -245,6 +265,38 @@ class TestFlags(ExporterTestCase):
         written = to_onnx(model, (X,), mutated_buffers="outputs")
         self.assertEqual(2, len(written.graph.output))
         self.assertEqual(["Add", "Mul"], [node.op_type for node in written.graph.node])
+
+    def test_a_written_buffer_that_is_an_input_and_has_decided(self):
+        """The model of the module as it is does what eager does; one that takes the buffer as an input says what it holds of it."""
+        words = (
+            "{} is an input of the model, which holds the branch or the number of its value in the module\n"
+        )
+        cases = {of_a_flag_that_it_writes: "flag", of_a_list_that_it_writes: "numbers", initialized: "flag"}
+        logging.disable(logging.NOTSET)
+        for function, name in cases.items():
+            with self.subTest(function.__name__):
+                with self.assertLogs("experimental_experiment", "WARNING") as dropped:
+                    self.export_and_compare(Net(function, False), (X,))
+                self.assertNotIn("is an input of the model", str(dropped.output))
+                with self.assertLogs("experimental_experiment", "WARNING") as logged:
+                    to_onnx(torch.nn.Sequential(Net(function, False)), (X,), mutated_buffers="outputs")
+                self.assertEqual(1, len(logged.output))
+                self.assertIn(words.format(f"0.{name}"), logged.output[0])
+                self.assertIn(f"in {function.__name__}\n", logged.output[0])
+
+    def test_an_attribute_that_is_an_input_and_has_decided(self):
+        net = Net(of_a_flag_that_it_writes, False)
+        del net.flag
+        net.flag = torch.tensor(False)
+        logging.disable(logging.NOTSET)
+        with self.assertLogs("experimental_experiment", "WARNING") as logged:
+            to_onnx(net, (X,), mutated_buffers="outputs")
+        self.assertIn("flag is an input of the model, which holds the branch", logged.output[0])
+
+    def test_what_is_written_and_decides_nothing_is_no_warning(self):
+        logging.disable(logging.NOTSET)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(Net(of_a_number_that_stays_a_number, True), (X,), mutated_buffers="outputs")
 
     def test_a_flag_without_a_value_is_refused(self):
         with torch.device("meta"):

@@ -25,6 +25,7 @@ from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShap
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.handlers import refusals_that_are_caught, warn_of
+from experimental_experiment.torch_interpreter.held_values import values_that_decide
 from experimental_experiment.torch_interpreter.judging import judge, judge_operators
 from experimental_experiment.torch_interpreter.memories import (
     called_module,
@@ -114,6 +115,7 @@ def capture(
         naming_scripts(module),
         assignments_to_submodules(module) as assigned,
         refusals_that_are_caught() as caught,
+        values_that_decide() as held,
     ):
         try:
             exported = options.capture(module, args, kwargs, shapes.shapes, shapes, decisions)
@@ -126,6 +128,7 @@ def capture(
     if not isinstance(exported, Program):
         program.autocast = surrounding_autocast(program)
         program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
+    program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
     warn_of(caught)
     warn_about_training(program.module)

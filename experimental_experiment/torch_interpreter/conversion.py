@@ -25,6 +25,7 @@ from experimental_experiment.torch_interpreter.errors import ExportError
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, saving, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names
+from experimental_experiment.torch_interpreter.held_values import warn_of_held
 from experimental_experiment.torch_interpreter.interface import (
     Weights,
     add_input,
@@ -241,9 +242,11 @@ def translate(
     interface = [entry for entry in program.inputs if is_input(entry)]
     held = [entry for entry in program.inputs if keep_written and is_state(program, walk, entry)]
     others = other_names(held)
-    interface += [entry for entry in held if entry.node not in others]
+    kept = [entry for entry in held if entry.node not in others]
+    interface += kept
     for entry in interface:  # of a buffer and an argument of one name the argument has it
         entry.name = op.context.names.unique(entry.name)
+    warn_of_held(program, kept)
     leaves = output_leaves(program, output_names, [entry.name for entry in interface])
     for name, _ in leaves:
         op.context.names.reserve(name)

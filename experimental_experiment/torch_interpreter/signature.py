@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import sympy
 
     from experimental_experiment.torch_interpreter.dimensions import Dimensions
+    from experimental_experiment.torch_interpreter.errors import Source
 
 
 Bounds = tuple[int | None, int | None]
@@ -63,6 +64,7 @@ class Program:
             program returns what it would write.
         autocast: the region of ``torch.autocast`` that the program was captured in: it shows none of its casts.
         assigned: the buffers of submodules that were given another tensor, which the program does not show.
+        decided: the lines that asked for the value of a weight, by its placeholder: the program holds what it was.
     """
 
     module: torch.fx.GraphModule
@@ -71,6 +73,7 @@ class Program:
     writes: dict[int, Input | None] = dataclasses.field(default_factory=dict)
     autocast: Any = None
     assigned: Sequence[str] = ()
+    decided: Mapping[torch.fx.Node, Sequence[Source | None]] = dataclasses.field(default_factory=dict)
 
     @property
     def given(self) -> list[Input]:

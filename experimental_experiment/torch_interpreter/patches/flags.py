@@ -8,7 +8,7 @@ import importlib
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,8 +23,16 @@ from experimental_experiment.torch_interpreter.writes import written_nodes
 COMPARISONS = ("allclose", "equal")
 """Functions of two tensors whose result is a boolean of Python."""
 
-Numbers = MutableMapping[Any, dict[Any, Any]]
-"""The numbers that symbols of ``item()`` stand for, by the environment of the symbols."""
+
+class Found(NamedTuple):
+    """The value of what is computed of weights and constants alone, and these tensors."""
+
+    value: torch.Tensor
+    weights: tuple[torch.Tensor, ...] = ()
+
+
+Numbers = MutableMapping[Any, dict[Any, Found]]
+"""What the symbols of ``item()`` stand for, by the environment of the symbols."""
 
 STEPS = 50
 """A condition that more operators compute is not computed."""
@@ -89,8 +97,8 @@ def of_weights(bool_: Callable, known: Any) -> Callable:
     """``Tensor.__bool__`` that answers for what is computed of parameters and buffers alone."""
 
     def __bool__(self: torch.Tensor) -> bool:
-        value = value_of(self, known)
-        return bool_(self) if value is None else bool(value)
+        found = value_of(self, known)
+        return bool_(self) if found is None else answer(found, bool)
 
     return __bool__
 
@@ -99,8 +107,8 @@ def list_of_weights(tolist: Callable, known: Any) -> Callable:
     """``FakeTensor.tolist`` that gives the numbers of what is computed of parameters, buffers and constants alone."""
 
     def called(self: FakeTensor) -> Any:
-        value = value_of(self, known)
-        return tolist(self) if value is None else value.tolist()
+        found = value_of(self, known)
+        return tolist(self) if found is None else answer(found, torch.Tensor.tolist)
 
     return called
 
@@ -109,11 +117,10 @@ def array_of_weights(numpy: Callable, known: Any) -> Callable:
     """``FakeTensor.numpy`` that gives the array of what is computed of parameters, buffers and constants alone."""
 
     def called(self: FakeTensor, *, force: bool = False) -> Any:
-        value = value_of(self, known)
-        if value is None:
-            return numpy(self, force=force)
-        with _disable_current_modes():
-            return value.detach().clone().numpy()
+        found = value_of(self, known)
+        return (
+            numpy(self, force=force) if found is None else answer(found, lambda x: x.detach().clone().numpy())
+        )
 
     return called
 
@@ -123,11 +130,11 @@ def comparison_of_weights(compare: Callable, known: Any) -> Callable:
 
     @functools.wraps(compare)
     def called(input: torch.Tensor, other: torch.Tensor, *args: Any, **options: Any) -> bool:
-        values = [value_of(x, known) if isinstance(x, FakeTensor) else x for x in (input, other)]
-        if not any(isinstance(x, FakeTensor) for x in (input, other)) or any(x is None for x in values):
+        found = [value_of(x, known) if isinstance(x, FakeTensor) else Found(x) for x in (input, other)]
+        if not any(isinstance(x, FakeTensor) for x in (input, other)) or any(x is None for x in found):
             return compare(input, other, *args, **options)
-        with _disable_current_modes(), torch.no_grad():
-            return compare(*values, *args, **options)
+        other = answer(found[1], torch.Tensor.detach)
+        return answer(found[0], lambda x: compare(x, other, *args, **options))
 
     return called
 
@@ -139,15 +146,14 @@ def number_of_weights(known: Any, numbers: Numbers) -> Callable:
     """
 
     def item(self: FakeTensor) -> Any:
-        value = value_of(self, {})
-        if value is not None:
-            return value.item()
+        found = value_of(self, {})
+        if found is not None:
+            return answer(found, torch.Tensor.item)
         number = torch.Tensor.item(self)
-        value = value_of(self, known) if isinstance(number, SYMBOLS) else None
-        if value is not None:
+        found = value_of(self, known) if isinstance(number, SYMBOLS) else None
+        if found is not None:
             symbols = number.node.expr.free_symbols
-            now = value.int() if value.dtype is torch.bool else value  # a symbol is 0 or 1 then
-            numbers.setdefault(number.node.shape_env, {}).update(dict.fromkeys(symbols, now.item()))
+            numbers.setdefault(number.node.shape_env, {}).update(dict.fromkeys(symbols, found))
         return number
 
     return item
@@ -163,12 +169,29 @@ def of_numbers(bool_: Callable, numbers: Numbers) -> Callable:
         if not symbols or not symbols <= now.keys():
             return bool_(self)
         flags_of_modules.used()
-        return bool(self.node.expr.subs(now))
+        return bool(self.node.expr.subs({symbol: answer(now[symbol], number_of) for symbol in symbols}))
 
     return __bool__
 
 
-def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> torch.Tensor | None:
+def number_of(value: torch.Tensor) -> int | float:
+    """What a symbol of ``item()`` stands for: it is 0 or 1 for a boolean."""
+    return (value.int() if value.dtype is torch.bool else value).item()
+
+
+def answer(found: Found, read: Callable[[torch.Tensor], Any]) -> Any:
+    """What *read* gives of a value for a branch, or a number of the model; `values_that_decide` hears of the weights."""
+    for hear in LISTENERS:
+        hear(found.weights)
+    with _disable_current_modes(), torch.no_grad():  # torch would record a constant that is the weight itself
+        return read(found.value)
+
+
+LISTENERS: list[Callable[[tuple[torch.Tensor, ...]], None]] = []
+"""What is told of the weights of each answer."""
+
+
+def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> Found | None:
     """The value of a tensor that the operators recorded so far compute of these weights and of constants, None of any other."""
     mode = get_proxy_mode() if isinstance(tensor, FakeTensor) and tensor.constant is None else None
     recorded = mode and get_proxy_slot(tensor, mode.tracer, None)
@@ -180,14 +203,17 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
     if steps is None:
         return None
     flags_of_modules.used()
+    constants = {node: getattr(mode.tracer.root, node.target) for node in steps if node.op == "get_attr"}
+    read = {recorded.proxy.node, *(node for step in steps for node in step.all_input_nodes)}
+    held = tuple(x for node, x in (weights | constants).items() if node in read)
     with _disable_current_modes(), torch.no_grad():
         for node in steps:
             if node.op == "get_attr":
-                weights[node] = getattr(mode.tracer.root, node.target).clone()
+                weights[node] = constants[node].clone()
             else:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), weights.__getitem__)
                 weights[node] = node.target(*args, **kwargs)
-    return weights[recorded.proxy.node]
+    return Found(weights[recorded.proxy.node], held)
 
 
 def origin(node: torch.fx.Node) -> torch.fx.Node:
