@@ -391,6 +391,20 @@ class TestNumbersOfConstants(ExporterTestCase):
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(Sizes(), (CUBE,), export_options=ExportOptions(patches=False))
 
+    def test_the_text_of_an_attribute(self):
+        class Logging(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.step = torch.tensor(3)
+                self.texts = []
+
+            def forward(self, x):
+                self.texts.append(f"step {self.step}")
+                return x * 2
+
+        model = self.export_and_compare(Logging(), (CUBE,))
+        self.assertEqual(["Mul"], [node.op_type for node in model.graph.node])
+
     def test_a_random_number_is_none(self):
         with self.assertRaisesRegex(CaptureError, "data-dependent"):
             to_onnx(Computed(lambda x: x.mean(dim=torch.randint(1, 3, (2,)).tolist()[:1])), (CUBE,))

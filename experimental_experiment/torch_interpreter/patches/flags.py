@@ -42,6 +42,7 @@ STEPS = 50
     "torch",
     replaces=(
         "torch.export._trace._fakify_params_buffers",
+        "torch._export.passes.lift_constants_pass._unused_constant",
         "torch.Tensor.__bool__",
         "torch._subclasses.fake_tensor.FakeTensor.tolist",
         "torch._subclasses.fake_tensor.FakeTensor.item",
@@ -66,6 +67,8 @@ def flags_of_modules() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         fakify = remembers(trace._fakify_params_buffers, known)
         stack.enter_context(replaced(trace, "_fakify_params_buffers", fakify))
+        lifting = importlib.import_module("torch._export.passes.lift_constants_pass")
+        stack.enter_context(replaced(lifting, "_unused_constant", or_unread(lifting._unused_constant)))
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_weights(torch.Tensor.__bool__, known)))
         stack.enter_context(replaced(FakeTensor, "tolist", list_of_weights(FakeTensor.tolist, known)))
         stack.enter_context(replaced(FakeTensor, "item", number_of_weights(known, numbers)))
@@ -91,6 +94,19 @@ def remembers(fakify: Callable, known: Any) -> Callable:
         return fakes
 
     return _fakify_params_buffers
+
+
+def or_unread(unused: Callable) -> Callable:
+    """*unused*, the nodes to remove with a constant that nothing uses, also where none is left: torch asks for the first reader.
+
+    What read ``f"step {self.step}"`` of an attribute has gone by then, the constant stays.
+    """
+
+    @functools.wraps(unused)
+    def _unused_constant(node: torch.fx.Node) -> list[torch.fx.Node] | None:
+        return unused(node) if node.users else [node]
+
+    return _unused_constant
 
 
 def of_weights(bool_: Callable, known: Any) -> Callable:
