@@ -67,6 +67,18 @@ def of_a_flag_that_it_writes(self, x):
     return y
 
 
+def of_an_item_that_it_writes(self, x):
+    y = x * self.flag.item()
+    self.flag.logical_not_()
+    return y
+
+
+def of_an_int_that_it_writes(self, x):
+    y = x * int(self.flag)
+    self.flag.logical_not_()
+    return y
+
+
 def of_a_list_that_it_writes(self, x):
     y = x * self.numbers.tolist()[1]
     self.numbers.add_(1)
@@ -285,13 +297,16 @@ class TestFlags(ExporterTestCase):
                 self.assertIn(f"in {function.__name__}\n", logged.output[0])
 
     def test_an_attribute_that_is_an_input_and_has_decided(self):
-        net = Net(of_a_flag_that_it_writes, False)
-        del net.flag
-        net.flag = torch.tensor(False)
         logging.disable(logging.NOTSET)
-        with self.assertLogs("experimental_experiment", "WARNING") as logged:
-            to_onnx(net, (X,), mutated_buffers="outputs")
-        self.assertIn("flag is an input of the model, which holds the branch", logged.output[0])
+        for function in (of_a_flag_that_it_writes, of_an_item_that_it_writes, of_an_int_that_it_writes):
+            net = Net(function, False)
+            del net.flag
+            net.flag = torch.tensor(False)
+            with self.assertLogs("experimental_experiment", "WARNING") as logged:
+                to_onnx(net, (X,), mutated_buffers="outputs")
+            self.assertEqual(1, len(logged.output))
+            self.assertIn("flag is an input of the model, which holds the branch", logged.output[0])
+            self.assertIn(f"in {function.__name__}\n", logged.output[0])
 
     def test_what_is_written_and_decides_nothing_is_no_warning(self):
         logging.disable(logging.NOTSET)

@@ -31,6 +31,9 @@ class Found(NamedTuple):
     weights: tuple[torch.Tensor, ...] = ()
 
 
+READINGS = ("item", "tolist", "__int__", "__float__", "__index__")
+"""Methods of tensors whose result is a number of Python, for which torch answers where a tensor is an attribute."""
+
 Numbers = MutableMapping[Any, dict[Any, Found]]
 """What the symbols of ``item()`` stand for, by the environment of the symbols."""
 
@@ -49,7 +52,7 @@ STEPS = 50
         "numpy of FakeTensor",
         *(f"torch.{kind.__name__}.__bool__" for kind in SYMBOLS),
         *(f"torch.{name}" for name in COMPARISONS),
-        *(f"torch.Tensor.{name}" for name in COMPARISONS),
+        *(f"torch.Tensor.{name}" for name in (*COMPARISONS, *READINGS)),
     ),
     default=True,
 )
@@ -72,6 +75,8 @@ def flags_of_modules() -> Iterator[None]:
         stack.enter_context(replaced(torch.Tensor, "__bool__", of_weights(torch.Tensor.__bool__, known)))
         stack.enter_context(replaced(FakeTensor, "tolist", list_of_weights(FakeTensor.tolist, known)))
         stack.enter_context(replaced(FakeTensor, "item", number_of_weights(known, numbers)))
+        for name in READINGS:
+            stack.enter_context(replaced(torch.Tensor, name, heard(getattr(torch.Tensor, name))))
         for kind in SYMBOLS:
             stack.enter_context(replaced(kind, "__bool__", of_numbers(kind.__bool__, numbers)))
         stack.enter_context(replaced(FakeTensor, "numpy", array_of_weights(FakeTensor.numpy, known)))
@@ -175,6 +180,18 @@ def number_of_weights(known: Any, numbers: Numbers) -> Callable:
     return item
 
 
+def heard(reading: Callable) -> Callable:
+    """One of `READINGS`: an attribute that is no buffer is the tensor itself in a capture, and torch gives its number."""
+
+    @functools.wraps(reading)
+    def called(self: torch.Tensor) -> Any:
+        if type(self) is torch.Tensor:
+            tell((self,))
+        return reading(self)
+
+    return called
+
+
 def of_numbers(bool_: Callable, numbers: Numbers) -> Callable:
     """``__bool__`` of a symbol that answers for what is made of these numbers alone."""
 
@@ -197,10 +214,15 @@ def number_of(value: torch.Tensor) -> int | float:
 
 def answer(found: Found, read: Callable[[torch.Tensor], Any]) -> Any:
     """What *read* gives of a value for a branch, or a number of the model; `values_that_decide` hears of the weights."""
-    for hear in LISTENERS:
-        hear(found.weights)
+    tell(found.weights)
     with _disable_current_modes(), torch.no_grad():  # torch would record a constant that is the weight itself
         return read(found.value)
+
+
+def tell(weights: tuple[torch.Tensor, ...]) -> None:
+    """Tell those who listen that the values of these weights are read."""
+    for hear in LISTENERS:
+        hear(weights)
 
 
 LISTENERS: list[Callable[[tuple[torch.Tensor, ...]], None]] = []
