@@ -485,6 +485,29 @@ class TestPrograms(ExporterTestCase):
 
         self.export_and_compare(Overwritten(), (floats(3),))
 
+    def test_a_view_of_what_was_a_buffer_is_given_to_another_one(self):
+        class Shifted(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("rows", torch.arange(6.0).view(2, 3))
+                self.register_buffer("last", floats(3))
+
+            def forward(self, x):
+                rows = self.rows
+                self.rows, self.last = torch.stack([x, rows[0]]), rows[1]
+                return x + rows.sum(0)
+
+        model = to_onnx(Shifted(), (floats(3),), mutated_buffers="outputs")
+        names = [value.name for value in model.graph.input]
+        inner, eager = session(model), Shifted()
+        held = {name: dict(eager.named_buffers())[name].clone() for name in names[1:]}
+        for x in (floats(3), floats(3) * 2, floats(3) - 5):
+            found = run(inner, [x, *held.values()])
+            held = dict(zip(held, found[1:], strict=True))
+            self.assertTrue(torch.equal(eager(x), found[0]))
+            for name, value in eager.named_buffers():
+                self.assertTrue(torch.equal(value, held[name]), name)
+
     def test_a_submodule_that_gives_its_buffer_another_tensor(self):
         class Remembering(torch.nn.Module):
             def __init__(self):

@@ -133,11 +133,13 @@ class Walk:
         context = self.op.context
         results: list[Any] | None = None
         assigned = assignments(graph)
+        sources: dict[torch.fx.Node, Any] = {}
         for node in graph.nodes:
             if self.progress is not None:
                 self.progress()
             if node in assigned and results is None:
                 results = [value_of(self.op, item) for item in flat(self.env_of(graph.output_node().args[0]))]
+                sources = {copied: as_view(self.read(copied.args[1])) for copied in assigned}
             if node.op == "placeholder":
                 self.env[node] = as_view(next(given))
                 self.mutation.add_input(node)
@@ -151,6 +153,8 @@ class Walk:
                 with context.at(self.origin_of(node)):
                     if node in regions:
                         self.vmapped(node, regions[node])
+                    elif node in sources:
+                        self.assign(node, sources[node])
                     else:
                         self.env[node] = self.translated(node)
             else:
@@ -179,6 +183,14 @@ class Walk:
             name = self.op.context.names.unique(node.target)
             return View(Cell(self.op.initializer(name, Weight(in_parts(held), name))))
         return held
+
+    def assign(self, node: torch.fx.Node, source: Any) -> None:
+        """A copy that torch.export adds at the end: *source* is what was given to the buffer, as it was before all these copies."""
+        given = node.args[1]
+        kept = self.env[given]
+        self.env[given] = source
+        self.env[node] = self.translated(node)
+        self.env[given] = kept
 
     # ---- reading
 
@@ -440,7 +452,7 @@ def without_effect(target: Any) -> bool:
 def assignments(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """The copies that torch.export adds at the end for buffers that the model gives another tensor, the last one first.
 
-    In eager the tensor that was a buffer before keeps its elements: what is returned is read before these copies.
+    In eager the tensor that was a buffer before keeps its elements: what is returned, and what is copied, is read before these copies.
     """
     found = []
     for node in list(reversed(graph.nodes))[1:]:
