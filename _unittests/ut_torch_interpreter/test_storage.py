@@ -1,6 +1,7 @@
 """Views and writes: the laws of every lens, and programs that write through views, checked against eager."""
 
 import io
+import itertools
 import logging
 import unittest
 
@@ -507,6 +508,27 @@ class TestPrograms(ExporterTestCase):
             self.assertTrue(torch.equal(eager(x), found[0]))
             for name, value in eager.named_buffers():
                 self.assertTrue(torch.equal(value, held[name]), name)
+
+    def test_a_buffer_that_grows(self):
+        class Growing(torch.nn.Module):
+            def __init__(self, rows):
+                super().__init__()
+                self.register_buffer("seen", torch.zeros(rows, 3))
+
+            def forward(self, x):
+                self.seen = torch.cat([self.seen, x])
+                return x + self.seen.sum(0)
+
+        logging.disable(logging.NOTSET)
+        x, rows = torch.randn(2, 3), ({0: "rows"},)
+        for length, shapes in itertools.product((0, 1, 2), (None, rows)):
+            with self.subTest(length=length, shapes=shapes):
+                with self.assertLogs("experimental_experiment", "WARNING") as logged:
+                    self.export_and_compare(Growing(length), (x,), dynamic_shapes=shapes)
+                self.assertIn("the model writes seen: the new values are not part", logged.output[0])
+                words = rf"the buffer seen is given a tensor of another shape, float32\[.*, 3\] for float32\[{length}, 3\]: the input would not take it"
+                with self.assertRaisesRegex(ExportError, words):
+                    to_onnx(Growing(length), (x,), dynamic_shapes=shapes, mutated_buffers="outputs")
 
     def test_a_submodule_that_gives_its_buffer_another_tensor(self):
         class Remembering(torch.nn.Module):

@@ -21,7 +21,7 @@ from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.arguments import opsets_by_domain, refuse_no_switches
 from experimental_experiment.torch_interpreter.capture import capture, module_of
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
-from experimental_experiment.torch_interpreter.errors import ExportError
+from experimental_experiment.torch_interpreter.errors import ExportError, brief
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, saving, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names
@@ -36,7 +36,13 @@ from experimental_experiment.torch_interpreter.interface import (
     refuse_names_of_weights,
     rename_inputs,
 )
-from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.interpreter import (
+    Walk,
+    as_view,
+    assignments,
+    changes_shape,
+    value_of,
+)
 from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
@@ -209,6 +215,17 @@ def other_names(held: Sequence[Input]) -> dict[torch.fx.Node, Input]:
     return {node: entry for node, entry in known.items() if entry.node is not node}
 
 
+def refuse_other_shapes(program: Program) -> None:
+    """Raise ExportError when a buffer is given a tensor of another shape, as a cache that grows: the input has that of the module."""
+    names = {entry.node: entry.name for entry in program.inputs}
+    for node in filter(changes_shape, assignments(program.module.graph)):
+        buffer, given = (brief(argument) for argument in node.args)
+        raise ExportError(
+            f"the buffer {names.get(node.args[0], node.args[0].name)} is given a tensor of another shape, {given} for {buffer}: the input would not take it",
+            hint="make it an argument and a result of forward, or write into a buffer that is large enough",
+        )
+
+
 def is_literal(node: torch.fx.Node) -> bool:
     """Whether a constant is that of ``torch.tensor([1, 2])`` in forward: each call makes a copy, and writes into that."""
     return bool(node.users) and all(
@@ -232,6 +249,8 @@ def translate(
             "its buffer another tensor",
             hint="write into the buffer: self.name.copy_(value)",
         )
+    if keep_written:
+        refuse_other_shapes(program)
     rename_inputs(program, input_names)
     dimensions = op.context.dimensions
     name_dimensions(program.inputs, dimensions)

@@ -186,7 +186,10 @@ class Walk:
 
     def assign(self, node: torch.fx.Node, source: Any) -> None:
         """A copy that torch.export adds at the end: *source* is what was given to the buffer, as it was before all these copies."""
-        given = node.args[1]
+        buffer, given = node.args
+        if changes_shape(node):
+            self.env[buffer].cell.version += 1  # it is written, by what has no place in it
+            return
         kept = self.env[given]
         self.env[given] = source
         self.env[node] = self.translated(node)
@@ -461,6 +464,16 @@ def assignments(graph: torch.fx.Graph) -> list[torch.fx.Node]:
             break
         found.append(node)
     return found
+
+
+def changes_shape(node: torch.fx.Node) -> bool:
+    """Whether an assignment gives a buffer a tensor of another shape, in the example; of sizes that the data decide it is not known."""
+    buffer, given = (argument.meta["val"].shape for argument in node.args)
+    return len(buffer) != len(given) or any(
+        size != (new.node.hint if isinstance(new, torch.SymInt) else new)
+        for size, new in zip(buffer, given)
+        if not isinstance(new, torch.SymInt) or new.node.has_hint()
+    )
 
 
 def live_nodes(graph: torch.fx.Graph) -> set[torch.fx.Node]:
