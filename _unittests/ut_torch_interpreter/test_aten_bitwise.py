@@ -6,6 +6,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase, each
+from experimental_experiment.torch_interpreter import to_onnx
 
 aten = torch.ops.aten
 INTS = torch.tensor([7, -7, 0, 2**62, -(2**63), 100])
@@ -76,6 +77,13 @@ def shifts_by_numbers(x):
     ]
 
 
+def unpacked(x):
+    """What weights of 4 bits in larger integers are read with, and numbers of places out of range."""
+    places = torch.tensor([0, 4, 28, -1, 32, 64, 7], dtype=x.dtype)
+    both = [x[:, None] >> places, x[:, None] << places, (x << 4) >> 4, x >> 0, x >> 4]
+    return [*both, (x[:, None] >> torch.arange(0, 8, 4)) & 15]
+
+
 def in_place(a, b):
     """&= to >>= of tensors and numbers, on a copy and on a view of it."""
     a = a.clone()
@@ -106,6 +114,16 @@ class TestBitwise(ExporterTestCase):
             torch.tensor([1, 7, 8], dtype=torch.int8),
         ),
         "shifts of bytes": (SHIFTS, BYTES, torch.tensor([1, 7, 8], dtype=torch.uint8)),
+        "shifts of narrow integers by wide ones": (
+            lambda a, b, by: [SHIFTS(a, by), SHIFTS(b, by)],
+            torch.tensor([100, -100, -1, -128], dtype=torch.int8),
+            torch.tensor([200, 100, 255, 1], dtype=torch.uint8),
+            torch.tensor([1, 7, 40, -1]),
+        ),
+        "codes out of 32 bits": (unpacked, torch.tensor([-(2**31), 2**31 - 1, -1, 0x12345678]).int()),
+        "codes out of 64 bits": (unpacked, INTS),
+        "codes out of bytes": (unpacked, BYTES),
+        "codes out of int8": (unpacked, torch.tensor([-128, 127, -1, 0x5A], dtype=torch.int8)),
         "shifts by numbers": (shifts_by_numbers, INTS.int()),
         **{
             f"shifts of {dtype} by numbers": (
@@ -137,6 +155,21 @@ class TestBitwise(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_known_places_take_few_nodes(self):
+        """Weights of 4 bits in larger integers: no guard of the places, no flips of the sign, all of it computed of a small weight."""
+        places = torch.arange(0, 32, 4, dtype=torch.int32)
+        words, codes = INTS.int()[:, None], torch.tensor([[1, 2]], dtype=torch.uint8)
+        for function, given, written in (
+            (lambda x: (x >> places) & 15, words, ["Cast", "BitShift", "Cast", "BitwiseAnd"]),
+            (lambda x: x >> 4, words, ["Cast", "BitShift", "Cast"]),
+            (lambda x: x << places, words, ["Cast", "BitShift", "Cast"]),
+            (lambda x: (x >> 4) ^ (x & 15), codes, ["BitShift", "BitwiseAnd", "BitwiseXor"]),
+            (lambda x: x >> torch.tensor([0, 4], dtype=torch.uint8), codes, ["BitShift"]),
+            (lambda x: x + (words >> places), words, ["Add"]),
+        ):
+            with self.subTest(written):
+                self.assertEqual(written, [node.op_type for node in to_onnx(function, (given,)).graph.node])
 
 
 if __name__ == "__main__":

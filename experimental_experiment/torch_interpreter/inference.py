@@ -22,7 +22,7 @@ from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import DATA, PROTO
 
 FOLDED = frozenset(
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat "
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat "
     "ConstantOfShape Cos Cosh CumSum Div Equal Exp Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual IsInf IsNaN Less "
     "LessOrEqual Log Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Relu Reshape Round ScatterND "
     "Shape Sign Sin Sinh Size Slice Split Sqrt Squeeze Sub Tan Tanh Tile Transpose Trilu Unsqueeze Where Xor".split()
@@ -51,6 +51,7 @@ NUMPY = frozenset(
         ir.DataType.INT32,
         ir.DataType.INT64,
         ir.DataType.UINT8,
+        ir.DataType.UINT64,
         ir.DataType.FLOAT,
         ir.DataType.DOUBLE,
     }

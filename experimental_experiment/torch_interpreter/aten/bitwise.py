@@ -6,8 +6,10 @@ and ``&=`` to ``>>=``, whose names have no functional twin, write what these giv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 
@@ -15,6 +17,7 @@ from experimental_experiment.torch_interpreter.aten.division import floored_quot
 from experimental_experiment.torch_interpreter.aten.floating_point import bits_of
 from experimental_experiment.torch_interpreter.aten.reduction import axes_of, count
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.inference import is_small
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -87,11 +90,16 @@ def bitwise_not(op, self):
 )
 def left_shift(op, self, other):
     """``self << other``; 0 when the shift is negative or not less than the number of bits; a product by a number."""
-    dtype, bits, count = shift_operands(op, self, other)
+    dtype = result_dtype(self, other)
+    bits = dtype.bitwidth
+    self = cast(op, self, dtype)
     if not isinstance(other, ir.Value):
-        return op.Mul(cast(op, self, dtype), op.constant(1 << other if 0 <= other < bits else 0, dtype))
+        return op.Mul(self, op.constant(1 << other if 0 <= other < bits else 0, dtype))
+    count = places(op, other, dtype)
     # C++ leaves a shift by 64 undefined: its result is not read
-    shifted = shift(op, cast(op, self, dtype), count, "LEFT")
+    shifted = shift(op, self, count, "LEFT")
+    if is_known(count, lambda array: array < bits):
+        return shifted
     return op.Where(op.Less(count, bits), shifted, op.constant(0, dtype))
 
 
@@ -107,13 +115,20 @@ def left_shift(op, self, other):
 def right_shift(op, self, other):
     """``self >> other``, which keeps the sign; the sign alone when the shift is negative or too large.
 
-    A number divides: what is left without the remainder by a power of two is never outside of int64.
+    Up to 32 bits are shifted in 64, where those above them are copies of the sign. A number divides 64 bits: what is left without the
+    remainder by a power of two is never outside of int64.
     """
-    dtype, bits, count = shift_operands(op, self, other)
-    self = cast(op, self, dtype)
-    if not isinstance(other, ir.Value) and 0 <= other < bits - 1:
+    dtype = result_dtype(self, other)
+    held = self.dtype if isinstance(self, ir.Value) and self.dtype != BOOL else dtype
+    self = cast(op, self, held)
+    if not isinstance(other, ir.Value) and other == 0:
+        return op.Cast(self, to=dtype)
+    if held.itemsize < 8:
+        count = at_most(op, places(op, other, dtype), 32)
+        return op.Cast(shift(op, self, count, "RIGHT"), to=dtype)
+    if not isinstance(other, ir.Value) and 0 <= other < 63:
         return floored_quotient(op, self, op.constant(1 << other, dtype))
-    count = op.Min(count, 63)
+    count = at_most(op, places(op, other, dtype), 63)
     if not dtype.is_signed():
         return shift(op, self, count, "RIGHT")
     # a logical shift of the flipped bits fills with zeros, which flip back to ones
@@ -122,14 +137,35 @@ def right_shift(op, self, other):
     return op.Where(negative, op.BitwiseNot(shifted), shifted)
 
 
-def shift_operands(op, self: Any, other: Any) -> tuple[ir.DataType, int, ir.Value]:
-    """The dtype of the result, its number of bits, and the shift as UINT64, in which a negative one is beyond all bits."""
-    dtype = result_dtype(self, other)
-    return dtype, dtype.itemsize * 8, cast(op, cast(op, cast(op, other, dtype), INT64), UINT64)
+def places(op, other: Any, dtype: ir.DataType) -> ir.Value:
+    """By how many places a shift moves in *dtype*, as UINT64, in which a negative number is beyond all bits."""
+    count = op.Cast(cast(op, other, dtype), to=INT64)
+    if is_small(count):
+        return op.constant(count.const_value.numpy().view(np.uint64), UINT64)
+    return op.Cast(count, to=UINT64)
+
+
+def at_most(op, count: ir.Value, limit: int) -> ir.Value:
+    """The smaller one of each number of places and *limit*."""
+    if is_small(count):
+        return op.constant(np.minimum(count.const_value.numpy(), np.uint64(limit)), UINT64)
+    return op.Min(count, limit)
+
+
+def is_known(count: ir.Value, condition: Callable[[np.ndarray], np.ndarray]) -> bool:
+    """Whether numbers of places are constants that all fulfil a condition."""
+    return is_small(count) and bool(condition(count.const_value.numpy()).all())
 
 
 def shift(op, self: ir.Value, count: ir.Value, direction: str) -> ir.Value:
-    """BitShift through UINT64: ONNX shifts unsigned integers; the casts keep the low bits."""
+    """BitShift, of unsigned integers by known places as they are, of others through UINT64: ONNX shifts unsigned integers alone.
+
+    The casts keep the low bits.
+    """
+    bits = self.dtype.bitwidth
+    if not self.dtype.is_signed() and is_known(count, lambda array: array < bits):
+        few = op.constant(count.const_value.numpy().astype(self.dtype.numpy()), self.dtype)
+        return op.BitShift(self, few, direction=direction)
     wide = op.Cast(op.Cast(self, to=INT64), to=UINT64)
     return op.Cast(op.BitShift(wide, count, direction=direction), to=self.dtype)
 
