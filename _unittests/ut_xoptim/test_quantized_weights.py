@@ -49,6 +49,11 @@ def run(model: onnx.ModelProto, *inputs: np.ndarray) -> list[np.ndarray]:
     return runner.run(None, dict(zip(names, inputs, strict=True)))
 
 
+def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """A session without options."""
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
 def operators(model: onnx.ModelProto) -> list[str]:
     """The operators of the main graph."""
     return [node.op_type for node in model.graph.node]
@@ -347,6 +352,26 @@ class TestQuantizeWeights(unittest.TestCase):
         x, weight = drawn(2, 70, seed=1, dtype=np.float16), drawn(70, 48, dtype=np.float16)
         expected = (x.astype(np.float32) @ rounded(np.ascontiguousarray(weight.T)).T).astype(np.float16)
         self.assert_quantized(built(text, W=weight), [x], expected, tolerance=2e-2)
+
+    def test_float16_between_nodes_of_float32(self):
+        """onnxruntime computes these in float32, with zeros for scales that it casts at each run."""
+        twice = "s = Add(x, x) a = MatMul(s, W) r = Relu(a) b = MatMul(r, W) y = Add(b, x)"
+        body = "y = If(c) <then_branch = one() => (float16[2,64] p) { s = Add(x, x) a = MatMul(s, W) p = Add(a, x) }, "
+        body += "else_branch = two() => (float16[2,64] q) { q = Identity(x) }>"
+        x, weight = drawn(2, 64, seed=1, dtype=np.float16), drawn(64, 64, dtype=np.float16)
+        feeds = {"x": x, "c": np.array(True)}
+        for text, kept in ((twice, ()), (body, ("", "com.microsoft"))):
+            model = built(f"agraph (float16[2,64] x, bool c) => (float16[2,64] y) {{ {text} }}", W=weight)
+            (expected,) = session_of(model).run(None, feeds)
+            for domain, level in (("", 4), ("com.microsoft", 4), ("com.microsoft", 0)):
+                report = QuantizationReport()
+                small = quantize_weights(model, domain=domain, accuracy_level=level, report=report)
+                reason = "onnxruntime may lose float16 scales in a body; accuracy_level=0 of com.microsoft does not"
+                with self.subTest(text=text, domain=domain, level=level):
+                    is_kept = domain in kept and level == 4
+                    self.assertEqual([("W", reason)] if is_kept else [], report.kept)
+                    (found,) = session_of(small).run(None, feeds)
+                    self.assertLess(np.linalg.norm(found - expected), 0.2 * np.linalg.norm(expected))
 
     def test_bodies(self):
         text = """agraph (float[2,70] x, bool c) => (float[2,48] y) {

@@ -23,7 +23,13 @@ from experimental_experiment.torch_interpreter.producers import is_of
 from experimental_experiment.xoptim.blocks import BLOCK_SIZES, Blocks, quantize_blocks
 from experimental_experiment.xoptim.constants import lift_constants, lowered_constants
 from experimental_experiment.xoptim.graphs import nodes_of
-from experimental_experiment.xoptim.quantized_nodes import MICROSOFT, WRITERS, Reader, WeightPlace
+from experimental_experiment.xoptim.quantized_nodes import (
+    MICROSOFT,
+    WRITERS,
+    Reader,
+    WeightPlace,
+    is_cast_in_vain,
+)
 
 BLOCKS_SINCE = 21
 """The first version of ai.onnx whose DequantizeLinear has blocks."""
@@ -31,6 +37,9 @@ BLOCKS_SINCE = 21
 NO_BLOCKS = f"DequantizeLinear has blocks from opset {BLOCKS_SINCE} on, the model is of opset {{opset}}"
 BLOCK_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 """Dtypes of weights that onnxruntime multiplies in blocks."""
+
+LOST_IN_BODIES = "onnxruntime may lose float16 scales in a body; accuracy_level=0 of com.microsoft does not"
+"""See `is_cast_in_vain`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +138,7 @@ def quantize_weights(
 
     Weights are read one at a time; what is kept in memory is their codes. A weight is quantized when every node that reads it,
     behind a Transpose or not, is such a product or a Gather of its rows: float32 or float16, also in the bodies of control flow,
-    not in local functions. Tied weights are quantized once.
+    not in local functions; a product of float16 in a body with accuracy levels below 4 alone. Tied weights are quantized once.
 
     Args:
         model: an ``onnx_ir.Model``, changed in place, a ModelProto, which is left as it is, or a file, whose weights are read
@@ -185,7 +194,7 @@ def quantize_weights(
         step = progress("quantize", len(matrices))
         for weight in matrices:
             try:
-                report.weights += quantized(weight, settings, names)
+                report.weights += quantized(weight, target.graph, settings, names)
             except Kept as reason:
                 report.kept.append((weight.name, str(reason)))
             step()
@@ -252,7 +261,7 @@ def is_product(node: ir.Node) -> bool:
     return False
 
 
-def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[QuantizedWeight]:
+def quantized(weight: ir.Value, main: ir.Graph, settings: Settings, names: Names) -> list[QuantizedWeight]:
     """Replace a weight for all that read it; a line of the report for each way in which it is read. Raises Kept."""
     tensor = weight.const_value
     transposes: list[ir.Node] = []
@@ -266,6 +275,10 @@ def quantized(weight: ir.Value, settings: Settings, names: Names) -> list[Quanti
     called = [weight.name, *(node.name or "" for node in (*transposes, *(reader.node for reader in readers)))]
     if any(is_matched(called, pattern) for pattern in settings.exclude):
         raise Kept("it is excluded")
+    level = settings.accuracy_level if settings.domain else 4
+    in_bodies = any(reader.node.graph is not main and not reader.gathers for reader in readers)
+    if in_bodies and is_cast_in_vain(tensor.dtype.numpy(), level):
+        raise Kept(LOST_IN_BODIES)
     ways: dict[tuple, list[Reader]] = {}
     for reader in readers:
         # onnxruntime 1.31 does not find what DequantizeLinear reads from outside of its body

@@ -97,6 +97,7 @@ def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader
         gathered = place.tensor(suffix, blocks.rows())
     if gathered is None or gathered.const_value.size != blocks.packed.size:
         multiplied = place.tensor(suffix, blocks.packed)
+    is_read = False  # by a product
     for reader in readers:
         node, inputs = reader.node, reader.node.inputs
         if reader.gathers:
@@ -116,6 +117,9 @@ def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader
         if packed is None:
             sizes = place.tensor("shape", np.array(shape))
             packed = place.before(node, "Reshape", [gathered, sizes])
+        if is_read and is_cast_in_vain(blocks.scales.dtype, place.accuracy_level):
+            scales = place.tensor("scales", blocks.scales)
+        is_read = True
         added = inputs[2] if len(inputs) > 2 else None
         is_bias = is_row(added, count)
         last = node
@@ -140,6 +144,15 @@ def write_microsoft(place: WeightPlace, blocks: Blocks, readers: Sequence[Reader
         replace(last, value)
         if last is not node:
             node.graph.remove(node, safe=True)
+
+
+def is_cast_in_vain(dtype: np.dtype, accuracy_level: int) -> bool:
+    """Whether a product may lose scales that are no constant of its own.
+
+    onnxruntime 1.31 computes a product of float16 between nodes without such a kernel in float32. It casts the scales when it loads the
+    model where one product reads them, otherwise at each run: MatMulNBits of level 4 then takes zeros for them.
+    """
+    return dtype == np.float16 and accuracy_level == 4
 
 
 def is_row(value: ir.Value | None, count: int) -> bool:
