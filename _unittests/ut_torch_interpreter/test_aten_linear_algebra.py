@@ -83,6 +83,12 @@ class TestLinearAlgebra(ExporterTestCase):
         "dot of nothing": (aten.dot.default, randn(0), randn(0)),
         "vdot": (aten.vdot.default, randn(4), randn(4)),
         "ger": (aten.ger.default, randn(4), randn(3)),
+        **{
+            f"_weight_int8pack_mm of {dtype}": (
+                aten._weight_int8pack_mm.default, torch.randn(3, 64).to(dtype) * 20,
+                torch.randint(-128, 128, (16, 64)).to(torch.int8), torch.rand(16).to(dtype) * 0.01)
+            for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        },
         "_int_mm sums in int32": (
             aten._int_mm.default, torch.full((32, 64), 127, dtype=torch.int8), torch.full((64, 16), -128, dtype=torch.int8)),
         "kron": (aten.kron.default, randn(2, 3), randn(4, 5)),

@@ -259,6 +259,13 @@ def vdot(op, self, other):
     return op.MatMul(self, other)
 
 
+@translates(aten._weight_int8pack_mm.default)
+def _weight_int8pack_mm(op, self, mat2, scales):
+    """Rows times the rows of an int8 weight, which have a scale each, summed in float32."""
+    rows, weight, wide = (op.Cast(x, to=ir.DataType.FLOAT) for x in (self, mat2, scales))
+    return op.Cast(op.Mul(op.Gemm(rows, weight, transB=1), wide), to=self.dtype)
+
+
 def fits_gemm(dtype: ir.DataType, *factors) -> bool:
     """Whether Gemm computes this dtype, its factors (float32 attributes) being exact."""
     if dtype not in dtypes.FLOATS or any(isinstance(factor, ir.Value) for factor in factors):
