@@ -7,6 +7,7 @@ import unittest
 import numpy as np
 import torch
 
+from experimental_experiment.comparison import session
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
@@ -24,6 +25,19 @@ class Net(torch.nn.Module):
         self.register_buffer("flag", torch.tensor(flag))
         self.register_buffer("numbers", torch.arange(3.0))
         self.weights = torch.nn.Parameter(torch.full((3,), 0.25))
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+class Counting(torch.nn.Module):
+    """A module with two tensors that are plain attributes, and a function of them and of its input."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.step = torch.tensor(0)
+        self.row = torch.zeros(3)
 
     def forward(self, x):
         return self.function(self, x)
@@ -419,6 +433,38 @@ class TestNumbersOfConstants(ExporterTestCase):
 
         model = self.export_and_compare(Logging(), (CUBE,))
         self.assertEqual(["Mul"], [node.op_type for node in model.graph.node])
+
+    def test_an_attribute_that_is_written_before_it_decides(self):
+        """torch writes into it while it traces: what is recorded is not written once more."""
+
+        def counted(self, x):
+            self.step += 1
+            return x * 2 if self.step % 2 == 0 else x * 3
+
+        def turned(self, x):
+            while self.step < 3:
+                self.step += 1
+                x = x * 2
+            return x
+
+        def filled(self, x):
+            self.step.fill_(4)
+            self.step.mul_(2)
+            return x * 2 if self.step > 8 else x * 3
+
+        for function in (counted, turned, filled):
+            with self.subTest(function.__name__):
+                model = to_onnx(Counting(function), (CUBE,))
+                (got,) = session(model).run(None, {"x": CUBE.numpy()})
+                np.testing.assert_array_equal(got, Counting(function)(CUBE).numpy())
+
+    def test_an_element_that_is_written_before_it_decides(self):
+        def of_a_row(self, x):
+            self.row[1] += 5
+            return x * 2 if self.row.sum() > 1 else x * 3
+
+        with self.assertRaisesRegex(CaptureError, REFUSED):
+            to_onnx(Counting(of_a_row), (CUBE,))
 
     def test_a_random_number_is_none(self):
         with self.assertRaisesRegex(CaptureError, "data-dependent"):

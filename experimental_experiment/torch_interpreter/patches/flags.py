@@ -238,7 +238,8 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
     slots = [(get_proxy_slot(fake, mode.tracer, None), real) for fake, real in known.items()]
     weights = {origin(slot.proxy.node): real for slot, real in slots if slot is not None}
     steps = steps_to(recorded.proxy.node, weights, mode.tracer.root)
-    if steps is None:
+    writes = None if steps is None else writes_of_constants(steps, weights, mode.tracer.root)
+    if steps is None or writes is None:
         return None
     flags_of_modules.used()
     constants = {node: getattr(mode.tracer.root, node.target) for node in steps if node.op == "get_attr"}
@@ -248,6 +249,8 @@ def value_of(tensor: torch.Tensor, known: Mapping[FakeTensor, torch.Tensor]) -> 
         for node in steps:
             if node.op == "get_attr":
                 weights[node] = constants[node].clone()
+            elif node in writes:
+                weights[node] = weights[node.args[0]]
             else:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), weights.__getitem__)
                 weights[node] = node.target(*args, **kwargs)
@@ -286,6 +289,32 @@ def steps_to(
         found.add(node)
         open_nodes += [*node.all_input_nodes, *writers(node, root)]
     return sorted(found)
+
+
+def writes_of_constants(
+    steps: list[torch.fx.Node], weights: Mapping[torch.fx.Node, torch.Tensor], root: torch.nn.Module
+) -> set[torch.fx.Node] | None:
+    """Those of the steps that write into constants themselves, which hold what was written by now.
+
+    While it traces, torch writes into a tensor that is an attribute as eager does: ``self.step += 1``. What is made in ``forward`` is copied
+    first. None where a value was read before such a write, or what is written is no constant.
+    """
+    constants = (node for node in steps if node.op == "get_attr")
+    written = [n for node in constants for n in node.graph.find_nodes(op="get_attr", target=node.target)]
+    writes: set[torch.fx.Node] = set()
+    while written:  # what a write gives may be written again
+        found = set(writers(written.pop(), root)) - writes
+        writes |= found
+        written += found
+    last = max(writes, default=None)
+    for node in steps if last is not None else ():
+        schema = getattr(node.target, "_schema", None)
+        is_read_before = (
+            node.op != "get_attr" and node < last and not any(r.alias_info for r in schema.returns)
+        )
+        if is_read_before or (node in writes and any(n in weights for n in node.all_input_nodes)):
+            return None
+    return writes if writes <= set(steps) else None
 
 
 def is_certain(node: torch.fx.Node) -> bool:
