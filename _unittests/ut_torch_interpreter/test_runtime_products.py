@@ -136,8 +136,8 @@ class TestProducts(ExporterTestCase):
         for name, (function, *args) in FATAL.items():
             with self.subTest(name):
                 self.assertEqual(0, self.loads(to_onnx(function, tuple(args))))
-                with without_row(name):
-                    model = to_onnx(function, tuple(args))
+                with without_row(name):  # a rule of the optimizer repairs one of them, too
+                    model = to_onnx(function, tuple(args), optimize=False)
                 self.assertLess(self.loads(model), 0)
 
     def test_models_that_end_the_process_where_nothing_is_selected(self):
