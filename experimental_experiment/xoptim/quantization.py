@@ -153,6 +153,8 @@ def quantize_weights(
             NaN (measured with onnxruntime 1.31 on x86), 0 does not. In onnxruntime 1.31, one row times (512, 8192)
             takes 0.25 (4 bits) and 0.5 (8 bits) of the time of float32 with 4; with 0 it takes 0.7 and 18.
             64 rows take 1.05 and 1.5, with 0 1.0 and 4.4: quantization pays for few rows.
+            Of float16, a session below ORT_ENABLE_ALL, which is the default, may take zeros for the scales with 4, as sums beside a product
+            make it do; with 0 it does not.
             With ``domain=""``, onnxruntime's session decides: ``session.qdq_matmulnbits_accuracy_level``, 4 by default.
         report: filled with the error of each weight.
         progress: as for `to_onnx`, a step a weight.
