@@ -452,7 +452,12 @@ class TestNumbersOfConstants(ExporterTestCase):
             self.step.mul_(2)
             return x * 2 if self.step > 8 else x * 3
 
-        for function in (counted, turned, filled):
+        def parted(self, x):
+            first, _, _ = self.row.unbind()
+            first += 1
+            return x * 2 if first > 1 else x * 3
+
+        for function in (counted, turned, filled, parted):
             with self.subTest(function.__name__):
                 model = to_onnx(Counting(function), (CUBE,))
                 (got,) = session(model).run(None, {"x": CUBE.numpy()})

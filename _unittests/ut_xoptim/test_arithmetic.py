@@ -310,6 +310,11 @@ class TestNumbers(RuleTestCase):
                     text = f"agraph ({dtype}[N,4] x) => ({dtype}{(shape or ['[N,4]'])[0]} y) {{ {nodes} }}"
                     self.assert_stays(text, rule=rule)
 
+    def test_one_limit_for_another_runtime(self):
+        text = "agraph (float[N] x) => (float[N] y) { a = Constant<value_float=0.5>() y = Max(x, a) }"
+        (node,) = optimize(parsed(text), runtime="onnx").graph.node
+        self.assertEqual("Max", node.op_type)
+
     def test_what_is_cut_is_rounded_at_each_step(self):
         """floor(days * 24 * 60) and the like; a power of two rounds nothing."""
         days = (np.arange(1440, dtype=np.float32) / 1440).reshape(-1, 4)

@@ -83,7 +83,7 @@ def padded(op, arguments: Arguments, axes: int) -> Arguments | None:
     return arguments | {"pad": [0, 0, *arguments["pad"]], "value": 0}
 
 
-def filled(op, arguments: Arguments, axes: int) -> Arguments | None:
+def complex_still(op, arguments: Arguments, axes: int) -> Arguments | None:
     """Zeros of both parts, where the result is complex, too."""
     return arguments if op.context.node.meta["val"].is_complex() else None
 
@@ -135,6 +135,6 @@ PAIRS: dict[torch._ops.OpOverload, Callable] = {
     aten.unsqueeze.default: along("dim", added=1),
     aten.view.default: sized("size", 2),
     aten.where.self: chosen,
-    aten.zeros_like.default: filled,
+    aten.zeros_like.default: complex_still,
 }
 """The arguments of an operator for pairs, from those that it has and the number of axes; None when parts are needed."""

@@ -306,13 +306,14 @@ def writes_of_constants(
         found = set(writers(written.pop(), root)) - writes
         writes |= found
         written += found
-    last = max(writes, default=None)
-    for node in steps if last is not None else ():
-        schema = getattr(node.target, "_schema", None)
-        is_read_before = (
-            node.op != "get_attr" and node < last and not any(r.alias_info for r in schema.returns)
-        )
-        if is_read_before or (node in writes and any(n in weights for n in node.all_input_nodes)):
+    for node in steps if writes else ():
+        if node in writes:
+            is_known = written_nodes(node) == [*node.args[:1]] and weights.keys().isdisjoint(
+                node.all_input_nodes
+            )
+        else:
+            is_known = node.op == "get_attr" or is_view(node) or node > max(writes)
+        if not is_known:
             return None
     return writes if writes <= set(steps) else None
 
@@ -329,13 +330,18 @@ def is_certain(node: torch.fx.Node) -> bool:
     )
 
 
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether a node gives what shares memory with its argument, or one of several such results."""
+    schema = getattr(node.target, "_schema", None)
+    return node.target is operator.getitem or (
+        schema is not None and any(result.alias_info for result in schema.returns)
+    )
+
+
 def writers(node: torch.fx.Node, root: torch.nn.Module) -> Iterator[torch.fx.Node]:
     """The operators and the regions that write to a node, or to a view of it; *root* has the bodies of regions."""
     for user in node.users:
-        if user.target is operator.getitem:
-            yield from writers(user, root)
-        schema = getattr(user.target, "_schema", None)
         if node in written_nodes(user, root):
             yield user
-        elif schema is not None and any(result.alias_info for result in schema.returns):
+        elif is_view(user):
             yield from writers(user, root)

@@ -93,14 +93,14 @@ def is_of_zero(node: ir.Node, reach: int) -> bool:
     """Whether a node makes 0 of a 0, and of constants that are finite: a slope, a divisor other than 0."""
     if node.op_type == "Mul":
         pairs = (node.inputs, node.inputs[::-1])
-        return any(is_finite(other) and on_diagonal(value, reach) == 0 for value, other in pairs)
+        return any(is_finite_constant(other) and on_diagonal(value, reach) == 0 for value, other in pairs)
     if len(node.inputs) == 2:
-        if not is_finite(node.inputs[1]) or not constant_of(node.inputs[1]).numpy().all():
+        if not is_finite_constant(node.inputs[1]) or not constant_of(node.inputs[1]).numpy().all():
             return False
     return on_diagonal(node.inputs[0], reach) == 0
 
 
-def is_finite(value: ir.Value) -> bool:
+def is_finite_constant(value: ir.Value) -> bool:
     """Whether a value is a constant of finite numbers, and not too many."""
     tensor = constant_of(value)
     return (
