@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import registry
+from experimental_experiment.torch_interpreter.between_calls import warn_of_changes, what_one_call_changes
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
 from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
@@ -116,6 +117,7 @@ def capture(
         assignments_to_submodules(module) as assigned,
         refusals_that_are_caught() as caught,
         values_that_decide() as held,
+        what_one_call_changes(module) as changed,
     ):
         try:
             exported = options.capture(module, args, kwargs, shapes.shapes, shapes, decisions)
@@ -131,6 +133,7 @@ def capture(
     program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
     warn_of(caught)
+    warn_of_changes(changed)
     warn_about_training(program.module)
     return program
 

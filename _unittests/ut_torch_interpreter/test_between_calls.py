@@ -1,0 +1,150 @@
+"""What the next call of a model would do otherwise: numbers that it keeps, random numbers that are not torch's."""
+
+import random
+import unittest
+
+import numpy as np
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+
+X = torch.rand(3, 4)
+DYNAMIC = ({0: "rows"},)
+OPTIONS = (None, ExportOptions(tracing="make_fx"))
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = 0
+
+    def forward(self, x):
+        self.step += 1
+        return x * self.step  # line
+
+
+class Warmed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = First()
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+class First(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = False
+
+    @torch.no_grad()
+    def forward(self, x):
+        if not self.seen:  # line
+            self.seen = True
+            return x
+        return x * 2
+
+
+class Grown(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.longest = 2
+
+    def forward(self, x):
+        if x.shape[0] > self.longest:  # line
+            self.longest = x.shape[0]
+        return x * self.longest
+
+
+class Counted(torch.nn.Module):
+    """A counter that nobody reads, a number that is written before it is read, one that does not change."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.rows, self.scale = 0, 1, 2.0
+        self.last = None
+
+    def forward(self, x):
+        self.calls += 1
+        self.rows = x.shape[0]
+        self.scale = self.scale + 0.0
+        self.last = x.shape[0]
+        return x.reshape(self.rows, 2, 2) * self.scale
+
+
+class Drawing(torch.nn.Module):
+    def __init__(self, generator):
+        super().__init__()
+        self.generator = generator
+
+    def forward(self, x):
+        return x * self.generator.random()
+
+
+class TestBetweenCalls(ExporterTestCase):
+    def warnings(self, model, **options):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(model, (X,), **options)
+        return [record.getMessage() for record in logs.records]
+
+    def test_numbers_that_are_kept(self):
+        expected = {
+            Counter: "the model does what the captured call does: step is 0 before it, 1 after it",
+            Warmed: "the model does what the captured call does: inner.seen is False before it, True after it",
+            Grown: "the model does what the captured call does: longest is 2 before it, 3 after it",
+        }
+        for options in OPTIONS:
+            for kind, text in expected.items():
+                with self.subTest(kind.__name__, options=options):
+                    model = kind()
+                    (found,) = self.warnings(model, export_options=options)
+                    self.assertTrue(found.startswith(text + "\n"), found)
+                    self.assertTrue(found.endswith("# line"), found)
+                    self.assertFalse(self.changed(model))  # it is left as it was
+
+    def changed(self, model):
+        return {name for name, value in vars(type(model)()).items() if type(value) is int} & {
+            name for name, value in vars(model).items() if value != vars(type(model)())[name]
+        }
+
+    def test_a_size_that_is_kept(self):
+        texts = self.warnings(Grown(), dynamic_shapes=DYNAMIC)
+        self.assertTrue(any("longest is 2 before it" in text for text in texts), texts)
+
+    def test_what_no_call_reads(self):
+        for options in OPTIONS:
+            for shapes in (None, DYNAMIC):
+                with (
+                    self.subTest(options=options, shapes=shapes),
+                    self.assertNoLogs("experimental_experiment", "WARNING"),
+                ):
+                    to_onnx(Counted(), (X,), dynamic_shapes=shapes, export_options=options)
+
+    def test_random_numbers(self):
+        def python(x):
+            return x * random.random()
+
+        def numpy(x):
+            return x + float(np.random.rand())
+
+        for model, name in (
+            (python, "Python's random"),
+            (numpy, "numpy.random"),
+            (Drawing(random.Random(1)), "generator"),
+            (Drawing(np.random.default_rng(1)), "generator"),
+            (Drawing(np.random.RandomState(1)), "generator"),
+        ):
+            with self.subTest(name, kind=type(model)):
+                expected = (
+                    f"{name} gave numbers to the captured call: where the model uses them, it holds them"
+                )
+                self.assertEqual(self.warnings(model), [expected])
+
+    def test_torch_draws_its_own(self):
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(lambda x: x + torch.rand_like(x), (X,))
+
+
+if __name__ == "__main__":
+    unittest.main()
