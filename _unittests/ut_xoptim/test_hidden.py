@@ -31,6 +31,32 @@ class InferenceTestCase(unittest.TestCase):
         return optimized
 
 
+class TestMadeUpNames(InferenceTestCase):
+    """``unk__0`` and the like, which onnx's inference gives to sizes without a name, also in files that were inferred."""
+
+    CASES = {
+        "a shape of what stays as it is": (
+            """agraph (float[1,1,n,2] x) => (float[a,b,c,d] y) <float[1,1,1,1] w={2}, int64[1] zero={0}, int64[1] two={2}, int64[1] end={9223372036854775807}> {
+                c = Conv(x, w) p = Slice(c, zero, end, two) s = Shape(c) e = Expand(p, s) y = Neg(e) }""",
+            {"x": X.reshape(1, 1, 3, 2)},
+            ["Conv", "Neg"],
+        ),
+        "a Reshape to the shape of an operand": (
+            """agraph (float[?,3,1] x) => (float[a,b,c] y) <int64[1] zero={0}, int64[1] two={2}, int64[1] end={9223372036854775807}> {
+                m = ReduceSum<keepdims=1>(x, two) z = Mul(x, m) p = Slice(m, zero, end, zero) s = Shape(p) r = Reshape(z, s) y = Neg(r) }""",
+            {"x": X.reshape(2, 3, 1)},
+            ["ReduceSum", "Mul", "Neg"],
+        ),
+    }
+
+    def test_a_file_with_them_is_optimized_as_one_without(self):
+        for name, (text, feeds, expected) in self.CASES.items():
+            for is_inferred in (False, True):
+                with self.subTest(name, is_inferred=is_inferred):
+                    optimized = self.same(text, feeds, is_inferred=is_inferred)
+                    self.assertEqual(expected, operators(optimized))
+
+
 class TestMisread(InferenceTestCase):
     STARTS = [{"x": X, "start": np.array([start])} for start in (1, 0, -1)]
 
