@@ -65,6 +65,26 @@ class TestForeignFiles(unittest.TestCase):
         optimized = self.same(model, *feeds)
         self.assertIn("Shape", operators(optimized))
 
+    def test_the_name_of_a_size_of_an_output_that_is_read(self):
+        """A cache that grows: the name that a file gives to the output alone may be wrong, one that what reads it has is not."""
+        repeated = ["Concat", "Unsqueeze", "Expand", "Reshape", "Transpose", "MatMul"]
+        grouped = ["Concat", "Transpose", "Reshape", "MatMul", "Reshape"]
+        for told, expected in (("past + new", grouped), ("more", repeated)):
+            known = f'float[1,2,1,"{told}",8] u, float[1,2,2,"{told}",8] e, float[1,4,"{told}",8] r, float[1,4,8,"{told}"] k'
+            text = (
+                "agraph (float[1,4,new,8] q, float[1,2,past,8] x, float[1,2,new,8] t) => "
+                '(float[1,2,"past + new",8] present, float[1,4,new,"past + new"] y) '
+                f"<int64[1] two={{2}}, int64[5] sizes={{1,1,2,1,1}}, int64[4] joined={{1,4,-1,8}}, {known}> {{ "
+                "present = Concat<axis=2>(x, t) u = Unsqueeze(present, two) e = Expand(u, sizes) r = Reshape(e, joined) "
+                "k = Transpose<perm=[0,1,3,2]>(r) y = MatMul(q, k) }"
+            )
+            with self.subTest(told):
+                feeds = [{"q": (4, new), "x": (2, past), "t": (2, new)} for new, past in ((1, 3), (2, 2))]
+                numbers = [
+                    {key: np.ones((1, *rows, 8), np.float32) for key, rows in item.items()} for item in feeds
+                ]
+                self.assertEqual(expected, operators(self.same(parsed(text), *numbers)))
+
     def test_inputs_whose_sizes_were_changed_alone(self):
         """As scripts do that make a model take batches: what was inferred for one sample stays in the file."""
         cases = {

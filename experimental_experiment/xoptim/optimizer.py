@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -109,15 +110,16 @@ def declared_interface(model: ir.Model) -> Iterator[None]:
     """After this, the inputs and outputs have the types that they have now: inference makes up names of sizes, users read these.
 
     While it lasts, a size of -1 or `NO_SIZES` is unknown. So are the sizes of outputs that have names in a file of another exporter: such files
-    give an input and an output the same names, also where the model cuts or pads them.
+    give an input and an output the same names, also where the model cuts or pads them. A name stays that what reads the output has, too.
     """
     graph = model.graph
     inputs = [(value, value.shape) for value in graph.inputs]
     outputs = [(value.type, value.shape) for value in graph.outputs]
     is_foreign = model.producer_name != PRODUCER
     if is_foreign:
-        computed = [value for value in graph.outputs if value.producer() is not None]
-        forget_sizes(computed, lambda size: not isinstance(size, int))
+        for value in graph.outputs:
+            if value.producer() is not None:
+                forget_sizes([value], functools.partial(is_unconfirmed, names_behind(value)))
     declared = [shape for _, shape in (*inputs, *outputs) if shape is not None]
     if is_foreign or any(map(is_no_size, itertools.chain(*declared))):
         nodes = nodes_of(graph)
@@ -130,6 +132,17 @@ def declared_interface(model: ir.Model) -> Iterator[None]:
     for value, (given, shape) in zip(graph.outputs, outputs):
         if given is not None:
             value.type, value.shape = given, shape
+
+
+def names_behind(value: ir.Value) -> set[str]:
+    """The names of sizes in what is computed of a value, outputs left out: what a file tells of it was inferred."""
+    results = (result for use in value.uses() for result in use.node.outputs)
+    return size_names_of(result for result in results if not result.is_graph_output())
+
+
+def is_unconfirmed(names: Container[str], size: int | ir.SymbolicDim) -> bool:
+    """Whether a size is neither a number nor one of these names."""
+    return not isinstance(size, int) and size.value not in names
 
 
 def is_no_size(size: int | ir.SymbolicDim) -> bool:
