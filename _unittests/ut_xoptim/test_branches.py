@@ -51,6 +51,18 @@ class TestKnownConditions(unittest.TestCase):
                     else_branch = no () => (float[N] b) { b = Sin(x) }>""",
                 "Cos Neg",
             ),
+            "its constant is one of those around it": (
+                YES,
+                """z = If(c) <then_branch = yes () => (float[N] a) { k = Constant<value = float {1}>() a = Add(x, k) },
+                    else_branch = no () => (float[N] b) { b = Sin(x) }> s = Add(x, one) y = Mul(s, z)""",
+                "Add Mul",
+            ),
+            "the other branch reads what is then inside of a pattern": (
+                YES,
+                """r = Concat<axis=0>(x, x) q = Concat<axis=0>(r, x) z = If(c) <then_branch = yes () => (float[N] a) { a = Exp(x) },
+                    else_branch = no () => (float[N] b) { t = ReduceSum<keepdims=0>(r) b = Add(x, t) }> s = ReduceSum<keepdims=0>(q) y = Add(z, s)""",
+                "Concat Exp ReduceSum Add",
+            ),
             "not known": (
                 "bool e = {1}",
                 f"s = ReduceSum(x) c = Greater(s, one) {BRANCHES}",

@@ -267,6 +267,21 @@ class TestPatterns(unittest.TestCase):
         )
         self.assertEqual(["Neg", "Abs", "Add", "Mul"], operators(optimize(model, **only(twice))))
 
+    def test_what_a_rule_writes_in_vain(self):
+        """It reads no value any more when other rules ask who does."""
+
+        @rule(P.Neg(x))
+        def magnitude(op, x):
+            op.Exp(op.Sin(x))
+            return op.Abs(x)
+
+        @rule(P.Abs(P.Relu(x)))
+        def never_negative(op, x):
+            return op.Relu(x)
+
+        model = parsed("agraph (float[4] v) => (float[4] y) { r = Relu(v) y = Neg(r) }")
+        self.assertEqual(["Relu"], operators(optimize(model, **only(magnitude, never_negative))))
+
     def test_a_root_that_is_no_node(self):
         for root in (P.Relu(x) | x, P.Relu(x) | P.Relu(x, domain="com.microsoft")):
             with self.assertRaisesRegex(TypeError, "wrong: a rule replaces nodes of one domain"):

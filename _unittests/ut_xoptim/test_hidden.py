@@ -49,6 +49,18 @@ class TestMadeUpNames(InferenceTestCase):
         ),
     }
 
+    def test_sizes_are_followed_behind_what_is_inferred_first(self):
+        """What the Slice cuts is of no known dtype at first: sizes are followed in a second inference alone."""
+        text = """agraph (float[2,?,n] x) => (float[a,b,c] y) <int64[1] minus={-1}, int64[1] end={9223372036854775807}, int64[1] one={1}> {
+            s = Shape(x) r = Reshape(x, s) y = Slice(r, minus, end, one, one) }"""
+        self.assertEqual(["Slice"], operators(self.same(text, {"x": X.reshape(2, 3, 1)})))
+
+    def test_a_name_that_becomes_a_number(self):
+        """The rows of a Reshape are as many as those of a tensor that it has all elements of: one."""
+        text = """agraph (float[b,3] x) => (float[c,d] y) <int64[1] zero={0}> {
+            g = Gather<axis=0>(x, zero) s = Shape(x) r = Reshape(g, s) t = Shape(r) e = Expand(g, t) y = Exp(e) }"""
+        self.assertEqual(["Gather", "Exp"], operators(self.same(text, {"x": X[:1]})))
+
     def test_a_file_with_them_is_optimized_as_one_without(self):
         for name, (text, feeds, expected) in self.CASES.items():
             for is_inferred in (False, True):

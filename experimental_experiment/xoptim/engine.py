@@ -27,7 +27,7 @@ from experimental_experiment.torch_interpreter.inference import (
     leaves_its_dtype,
 )
 from experimental_experiment.torch_interpreter.marks import MODULES
-from experimental_experiment.xoptim.graphs import detach, is_read, say_the_same
+from experimental_experiment.xoptim.graphs import detach, is_read, say_the_same, values_read_by
 from experimental_experiment.xoptim.pattern import (
     MOST_READERS,
     Finder,
@@ -63,21 +63,27 @@ class OptimizationError(RuntimeError):
 
 
 class Place:
-    """The `Origin` of what is written instead of a node: where the node comes from; most rules decline before they write."""
+    """The `Origin` of what is written instead of a node: where the node comes from; most rules decline before they write.
+
+    Attributes:
+        replaced: the node.
+        known_prefix: what `prefix` has found for it.
+    """
 
     node = None
+    replaced: ir.Node
+    known_prefix: str | None
 
-    def __init__(self, replaced: ir.Node):
-        self.replaced = replaced
-
-    @functools.cached_property
+    @property
     def prefix(self) -> str:
         """What names begin with."""
-        node = self.replaced
-        name = (node.name or node.op_type.lower()).removeprefix("node_")
-        stem, _, number = name.rpartition("_")
-        numbered, ending = stem if number.isdecimal() else name, f"_{node.op_type}"
-        return numbered.removesuffix(ending) if numbered.endswith(ending) else name
+        if self.known_prefix is None:
+            node = self.replaced
+            name = (node.name or node.op_type.lower()).removeprefix("node_")
+            stem, _, number = name.rpartition("_")
+            numbered, ending = stem if number.isdecimal() else name, f"_{node.op_type}"
+            self.known_prefix = numbered.removesuffix(ending) if numbered.endswith(ending) else name
+        return self.known_prefix
 
     @property
     def provenance(self) -> Mapping[str, str]:
@@ -96,12 +102,14 @@ class Rewriter(Emitter):
     def __init__(self, anchor: ir.Node, context: Context):
         super().__init__(anchor.graph, context)
         self.written: list[ir.Node] = []
+        context.origin = self.place = Place()
         self.stand_before(anchor)
 
     def stand_before(self, anchor: ir.Node) -> None:
         """Write before *anchor*; nothing has been written before another node."""
-        context = self.context
-        self.anchor, self.graph, context.origin = anchor, anchor.graph, Place(anchor)
+        context, place = self.context, self.place
+        self.anchor, self.graph = anchor, anchor.graph
+        place.replaced, place.known_prefix = anchor, None
         if self.sizes:
             self.sizes.clear()
         if type(context.root) is ir.Function:
@@ -313,7 +321,8 @@ class Engine:
             walk, self.unseen, self.present = nodes, set(nodes), {node.op_type for node in nodes}
         applications, again = self.report.applications, self.taken_unsettled()
         self.limit = max(self.limit, len(applications) + BUDGET * (len(walk) + len(self.queue)) + 100)
-        with self.context.at(self.context.origin):  # each rewriting has its own
+        self.op = None
+        with self.context.at(self.context.origin):  # each rewriter has its own
             while walk or self.queue or again:
                 before = len(applications)
                 self.look_at(again, stop_after, further=True)
@@ -331,8 +340,10 @@ class Engine:
     def pending(self, walk: Collection[ir.Node], step: Callable[[], object]) -> Iterator[ir.Node]:
         """The nodes of the first walk, a *step* each, then those of the queue, which grows meanwhile."""
         unseen, queue, waiting = self.unseen, self.queue, self.waiting
+        takes_steps = step is not nothing
         for node in walk:
-            step()
+            if takes_steps:
+                step()
             unseen.discard(node)
             yield node
         while queue:
@@ -457,7 +468,7 @@ class Engine:
         for value in filter(None, values.values()):
             self.push(self.users_within_reach(value))
         if root.graph is not None:
-            self.remove_unused([*dict.fromkeys(old.producer() for old in values), root])
+            self.remove_unused([*op.written, *dict.fromkeys(old.producer() for old in values), root])
 
     def as_output(self, op: Rewriter, old: ir.Value, new: ir.Value) -> ir.Value:
         """*new* under the name of the graph output *old*; a copy when it is an input, a constant, another output or an outer value."""
@@ -500,7 +511,7 @@ class Engine:
             graph = node.graph
             if graph is None or is_read(node.outputs):
                 continue
-            inputs = dict.fromkeys(node.inputs)
+            inputs = dict.fromkeys(values_read_by(node))
             detach(node)
             removed[graph].append(node)
             for value in inputs:

@@ -203,6 +203,15 @@ def detach(node: ir.Node) -> None:
         body.remove(list(body))
 
 
+def values_read_by(node: ir.Node) -> Sequence[ir.Value | None]:
+    """What a node and its bodies read, values of these bodies too."""
+    bodies = bodies_of(node)
+    if not bodies:
+        return node.inputs
+    inner = (value for body in bodies for member in nodes_of(body) for value in member.inputs)
+    return [*node.inputs, *inner, *(value for body in bodies for value in body.outputs)]
+
+
 def say_the_same(new: ir.Value, old: ir.Value) -> None:
     """What a model says of an output beside its name and type holds for the value that takes its place."""
     new.metadata_props.update(old.metadata_props)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
@@ -29,7 +28,7 @@ COPYING = frozenset(("Identity", "OptionalGetElement"))
 
 
 def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
-    """Infer the shapes of the main graph and its bodies; whether fewer sizes are open now, or some of them known to be the same.
+    """Infer the shapes of the main graph and its bodies; whether more is known of sizes now, or that some are the same.
 
     *made_up*: the names that it makes up.
     """
@@ -38,7 +37,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     forget_names(nodes, made_up)  # it would keep those of another time
     before = size_names(nodes) | size_names(model.graph.inputs)
     made_up.clear()
-    given = {value: (value.type, value.shape, open_sizes(value)) for node in nodes for value in node.outputs}
+    given = {value: (value.type, value.shape, untold(value)) for node in nodes for value in node.outputs}
     roots = (model.graph, *model.functions.values())
     everywhere = {node: root.opset_imports.get("", 1) for root in roots for node in nodes_of(root)}
     # dtypes first: they tell what inference may misread
@@ -50,6 +49,8 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
         with hidden(everywhere, follows) as kept, shown(model.graph, nodes):
             # a node that is refused stays as it is
             ShapeInferencePass(check_type=False, strict_mode=False, data_prop=follows)(model)
+        if not follows:
+            forget_names(nodes, size_names(nodes) - before)  # those of sizes that are followed say more
         goes_on = not follows or know_hidden(kept, opset)
         goes_on |= any(not is_hidden(node, everywhere[node]) for node in kept)
         follows = True
@@ -58,7 +59,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     while any([has_restored(node, given) for node in nodes]):
         pass  # until no other reads what has changed
     made_up |= size_names(nodes) - before
-    is_clearer = any(open_sizes(value) < many for value, (_, _, many) in given.items())
+    is_clearer = any(untold(value) < many for value, (_, _, many) in given.items())
     return is_clearer or different_sizes(nodes) < count
 
 
@@ -92,9 +93,11 @@ def has_open_sizes(graph: ir.Graph, new: Container[ir.Node]) -> bool:
     return False
 
 
-def open_sizes(value: ir.Value) -> float:
-    """How many sizes of a value have no name, infinity when their number is unknown."""
-    return float("inf") if value.shape is None else sum(map(is_open, value.shape))
+def untold(value: ir.Value) -> float:
+    """How little is known of the sizes of a value: 2 for one without a name, 1 for one without a number; infinity when their number is unknown."""
+    if value.shape is None:
+        return float("inf")
+    return sum(not isinstance(size, int) for size in value.shape) + sum(map(is_open, value.shape))
 
 
 def different_sizes(nodes: Iterable[ir.Node]) -> int:
@@ -117,24 +120,19 @@ def size_names_of(values: Iterable[ir.Value]) -> set[str]:
     return {size.value for size in sizes if not isinstance(size, int) and not is_open(size)}
 
 
-@contextlib.contextmanager
-def named_sizes(values: Iterable[ir.Value]) -> Iterator[set[str]]:
-    """While this lasts, the sizes of these values that have no name have one each, which is returned: one that onnx's inference might make up."""
-    given = [(value, value.shape) for value in values if value.shape is not None]
+def name_sizes(values: Iterable[ir.Value]) -> set[str]:
+    """Give each size of these values that has no name one that onnx's inference might make up; returns these names."""
     made_up: set[str] = set()
-    for value, shape in given:
-        if not all(isinstance(size, int) or size.value for size in shape):
+    for value in values:
+        shape = value.shape
+        if shape is not None and not all(isinstance(size, int) or size.value for size in shape):
             sizes = [
                 size if isinstance(size, int) or size.value else ir.SymbolicDim(f"unk__{value.name}_{axis}")
                 for axis, size in enumerate(shape)
             ]
             made_up.update(size.value for size in sizes if not isinstance(size, int) and is_open(size))
             value.shape = ir.Shape(sizes)
-    try:
-        yield made_up
-    finally:
-        for value, shape in given:
-            value.shape = shape
+    return made_up
 
 
 def forget_names(nodes: Iterable[ir.Node], names: Container[str]) -> None:

@@ -52,7 +52,7 @@ from experimental_experiment.xoptim.inferring import (
     forget_sizes,
     has_open_sizes,
     infer_shapes,
-    named_sizes,
+    name_sizes,
     size_names,
     size_names_of,
 )
@@ -211,6 +211,7 @@ def rewrite_all(target: ir.Model, request: Request, progress: Progress) -> None:
         check_nodes(members, root.opset_imports)
     unranked: list[ir.Value] = []
     made_up: set[str] = set()
+    given = name_sizes(target.graph.inputs)  # until `declared_interface` ends
     if request.rules or options.constant_folding:
         nodes[target.graph], unranked = prepare(target, nodes[target.graph], request.runtime, made_up)
     count = sum(map(len, nodes.values()))
@@ -233,7 +234,7 @@ def rewrite_all(target: ir.Model, request: Request, progress: Progress) -> None:
             remove_unused_weights(target.graph)
     if options.remove_unused and target.functions:
         RemoveUnusedFunctionsPass()(target)
-    forget_names(nodes[target.graph], made_up)
+    forget_names(nodes[target.graph], made_up | given)
     domains: set[str] = {""}
     for root in (target.graph, *target.functions.values()):
         report.nodes_after += len(nodes[root])
@@ -279,9 +280,7 @@ def prepare(
     named: set[str] = set()
     if is_foreign:
         named = size_names(nodes)
-        forget_names(
-            nodes, named
-        )  # what onnx made up for the file: it may not see again that two are the same
+        forget_names(nodes, named)  # which do not tell all that is equal
         forget_kept_names(nodes, opset)
         doubtful = [node for node in nodes if tells_shapes(node)]
         forget_functions(model)
@@ -290,14 +289,12 @@ def prepare(
     if is_foreign and not RECURRENT.isdisjoint(operators) and size_names_of(model.graph.inputs):
         forget_examples(model, nodes, made_up)
     infers = bool(named) or any(value.producer().graph is model.graph for value in unknown)
-    with named_sizes(model.graph.inputs if doubtful else ()) as given:
-        if infers:
-            infer_shapes(model, made_up)
-            made_up |= given
-        shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
-        names = {size.value for shape in shapes for size in shape if not isinstance(size, int)}
-        is_wrong = any(is_other(value.shape, shape, names) for value, shape in called.items())
-        is_wrong = is_wrong or any(map(Doubts(opset, names).contradict, doubtful))
+    if infers:
+        infer_shapes(model, made_up)
+    shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
+    names = {size.value for shape in shapes for size in shape if not isinstance(size, int)}
+    is_wrong = any(is_other(value.shape, shape, names) for value, shape in called.items())
+    is_wrong = is_wrong or any(map(Doubts(opset, names).contradict, doubtful))
     for value, shape in called.items():
         value.shape = joined_shape(value.shape, shape)
     if is_wrong:

@@ -91,7 +91,7 @@ class Rule:
         since: the first version of ai.onnx in which it applies.
         before: the first version in which it no longer applies, None for no such version.
         special_values: whether NaN and the sign of zero stay as they are; otherwise ``to_onnx(special_values=True)`` leaves it out.
-        looks_further: whether the function reads inputs of nodes that the pattern does not name.
+        looks_further: whether the function reads inputs of nodes that the pattern does not name, or asks what reads a value.
     """
 
     pattern: NodePattern | Either
@@ -149,8 +149,8 @@ def rule(
     """Make a rule of a function, see `Rule`, for the versions of ai.onnx from *since* on and *before* another one.
 
     With *set*, register it there under its name. ``special_values=False`` says that NaN or the sign of zero may change.
-    ``looks_further=True`` says that the function reads inputs of nodes that the pattern does not name: where it declined, it is asked again
-    after any change.
+    ``looks_further=True`` says that the function reads inputs of nodes that the pattern does not name, or asks what reads a value: where it
+    declined, it is asked again after any change.
 
     The function lists the names of the pattern that it needs, ``root`` for the node that is replaced, ``found`` for all names in a dict.
 

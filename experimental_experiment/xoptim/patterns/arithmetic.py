@@ -561,7 +561,7 @@ def done_before(op, inner, outer):
 # ---- conditions
 
 
-@rule(P.Where(P.Not(x, name="negation", shared=True), var("a"), var("b")), set="default")
+@rule(P.Where(P.Not(x, name="negation", shared=True), var("a"), var("b")), set="default", looks_further=True)
 def not_where(op, x, a, b, negation):
     """Where(not c, a, b) is Where(c, b, a), when nothing but such a Where reads the negation."""
     if not all_readers(negation.outputs[0], is_condition_of):

@@ -22,9 +22,7 @@ def if_of_known_condition(op, condition, node):
     lift_constants(list(branch))  # those that were outputs
     results = [branch.initializers.get(value.name, value) for value in results]
     for weight in list(branch.initializers.values()):
-        tensor = nameable(weight.const_value)
-        tensor.name = unique(weight.name)
-        here = op.initializer(tensor.name, tensor)
+        here = op.weight(weight.name, nameable(weight.const_value))
         weight.replace_all_uses_with(here)
         results = [here if value is weight else value for value in results]
         del branch.initializers[weight.name]

@@ -47,6 +47,7 @@ def values_of_grouped_heads(op, q, x, axes, expand, repeat, cast):
 @rule(
     P.Transpose(P.Reshape(P.Expand(x, var("size"), name="expand"), var("shape"), name="repeat")),
     set="default",
+    looks_further=True,
 )
 def heads_repeated_in_tokens(op, x, expand, repeat, root):
     """Heads that are repeated beside each other in a token, then turned for a product, are turned first, for the rules above.

@@ -207,7 +207,11 @@ def repeated_vector(op, array: np.ndarray, axes: list[int]) -> tuple[ir.Value, i
     return None
 
 
-@rule(P.Gather(P.Unsqueeze(x, const("axes"), name="shown", shared=True), index, name="node"), set="default")
+@rule(
+    P.Gather(P.Unsqueeze(x, const("axes"), name="shown", shared=True), index, name="node"),
+    set="default",
+    looks_further=True,
+)
 def gather_of_added_axis(op, x, axes, index, shown, node):
     """A Gather of what an Unsqueeze shows picks from the value itself; the axis is added to what is picked, where a Reshape takes it up.
 

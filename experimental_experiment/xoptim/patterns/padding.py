@@ -36,6 +36,7 @@ x = var("x")
         name="product",
     ),
     set="default",
+    looks_further=True,
 )
 def padding_of_product(op, x, pads, value, axes, pad, weight, bias, product):
     """Zeros around the images that only Convs read are their own padding."""

@@ -367,7 +367,7 @@ def sizes_of_both(shape: Sequence[Size], result: Sequence[Size]) -> list[tuple[S
     return [(old, new) for old, new in sizes if new != 1][::-1]
 
 
-@rule(step(P.Expand(x, shape, name="expand", shared=True), "node"), set="default")
+@rule(step(P.Expand(x, shape, name="expand", shared=True), "node"), set="default", looks_further=True)
 def elementwise_of_expanded(op, x, shape, expand, node):
     """What is repeated is computed before, once for each element; a reader that broadcasts then needs no Expand.
 
