@@ -69,6 +69,36 @@ class TestMadeUpNames(InferenceTestCase):
                     self.assertEqual(expected, operators(optimized))
 
 
+class TestRepeated(InferenceTestCase):
+    """Einsum repeats an operand that has one of what another one has more of: onnx's inference says one, or the name that is one."""
+
+    EINSUM = ["Einsum", "Reshape", "Transpose", "MatMul"]
+    PRODUCT = ["Transpose", "MatMul", "Reshape", "Transpose", "MatMul"]
+    CASES = {
+        "one": ("1,n,3", "4,m,3", 1, 4, EINSUM),
+        "one, the other one has a name": ("1,n,3", "b,m,3", 1, 4, EINSUM),
+        "a name": ("b,n,3", "4,m,3", 1, 4, PRODUCT),
+        "names": ("b,n,3", "c,m,3", 1, 4, PRODUCT),
+        "no name": ("?,n,3", "4,m,3", 1, 4, PRODUCT),
+        "the second one repeats": ("b,n,3", "1,m,3", 4, 1, EINSUM),
+    }
+
+    def test_the_size_that_repeats(self):
+        constants = "<int64[2] rows={0, -1}>"
+        nodes = "e = Einsum<equation = EQUATION>(x, z) r = Reshape(e, rows) t = Transpose<perm=[1, 0]>(r) y = MatMul(r, t)"
+        for name, (first, second, *rows, expected) in self.CASES.items():
+            feeds = {
+                key: np.ones((count, width, 3), np.float32) for key, count, width in zip("xz", rows, (2, 5))
+            }
+            for equation in ("abc,adc->abd", "abc, adc -> abd"):
+                for is_inferred in (False, True):
+                    with self.subTest(name, equation=equation, is_inferred=is_inferred):
+                        text = f"agraph (float[{first}] x, float[{second}] z) => (float[p,q] y) {constants} {{ {nodes} }}"
+                        text = text.replace("EQUATION", f'"{equation}"')
+                        optimized = self.same(text, feeds, is_inferred=is_inferred)
+                        self.assertEqual(expected, operators(optimized))
+
+
 class TestMisread(InferenceTestCase):
     STARTS = [{"x": X, "start": np.array([start])} for start in (1, 0, -1)]
 

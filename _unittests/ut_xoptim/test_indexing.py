@@ -337,6 +337,10 @@ class TestGatherOfAddedAxis(RuleTestCase):
     def test_with_the_others(self):
         """The Reshape takes the axis up."""
         self.assert_becomes(self.graph(), ["Mod", "Gather"], rule="default")
+        text = self.graph(result="float[M,1,2] y").replace("Reshape (g, s)", "Transpose <perm=[1, 0, 2]> (g)")
+        self.assert_becomes(
+            text, ["Mod", "Gather", "Reshape"], rule="default"
+        )  # what it reads is one by then
 
     def test_what_it_declines(self):
         cases = {

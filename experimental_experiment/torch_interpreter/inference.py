@@ -272,7 +272,44 @@ def know_other_axes(node: ir.Node) -> None:
     result.shape = ir.Shape([size if axis in taken else x.shape[axis] for axis, size in enumerate(sizes)])
 
 
-KNOWN_BETTER: dict[str, Callable[[ir.Node], None]] = {"TopK": know_number, "Slice": know_slice}
+def know_repeated(node: ir.Node) -> None:
+    """Where an operand of an Einsum has 1 of what another one has more of, the result has as many: ONNX infers the size of the first operand."""
+    sizes = sizes_of_einsum(node)
+    if sizes is not None:
+        node.outputs[0].shape = ir.Shape(map(repeated_size, sizes))
+
+
+def sizes_of_einsum(node: ir.Node) -> list[list[int | ir.SymbolicDim]] | None:
+    """The sizes that the operands of an Einsum have of each axis of its result; None where a rank is unknown or axes have no letters."""
+    operands, _, result = node.attributes.get_string("equation", "").replace(" ", "").partition("->")
+    letters = operands.split(",")
+    shapes = [None if value is None else value.shape for value in node.inputs]
+    if not result or "." in operands or len(letters) != len(shapes):
+        return None
+    found: dict[str, list[int | ir.SymbolicDim]] = {letter: [] for letter in result}
+    for term, shape in zip(letters, shapes):
+        if shape is None or len(shape) != len(term):
+            return None
+        for letter, size in zip(term, shape):
+            if letter in found:
+                found[letter].append(size)
+    return [found[letter] for letter in result]
+
+
+def repeated_size(sizes: Sequence[int | ir.SymbolicDim]) -> int | ir.SymbolicDim | None:
+    """The size of what has these sizes, where 1 is repeated as often as needed; None where names differ."""
+    number = max((size for size in sizes if isinstance(size, int)), default=1)
+    names = [size for size in sizes if not isinstance(size, int)]
+    if number > 1 or not names:
+        return number
+    return names[0] if all(size.value == names[0].value for size in names) else None
+
+
+KNOWN_BETTER: dict[str, Callable[[ir.Node], None]] = {
+    "Einsum": know_repeated,
+    "Slice": know_slice,
+    "TopK": know_number,
+}
 """What is known of the shapes of results that ONNX does not infer, by operator."""
 
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, kind_of
 from experimental_experiment.xoptim.graphs import bodies_of, nodes_of
-from experimental_experiment.xoptim.hidden import is_hidden
+from experimental_experiment.xoptim.hidden import is_hidden, repeats
 from experimental_experiment.xoptim.shapes import Size
 
 
@@ -54,7 +54,7 @@ def contradicts(node: ir.Node, opset: int, names: Container[str | None]) -> bool
     """The same for one node, which takes about 30 microseconds."""
     if bodies_of(node):
         return any(is_other(new, told, names) for new, told in passed_by(node))
-    if is_hidden(node, opset):
+    if is_hidden(node, opset) and not repeats(node):
         return False
     told = [(value, value.type, value.shape) for value in node.outputs]
     for value, *_ in told:

@@ -3,7 +3,7 @@ constants of the graphs around them, as it looks for constants in the body alone
 
 Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0. In opset 10, what a Slice leaves of an axis
 has the name of all of it. A Slice backwards to the largest integer is empty, where onnxruntime goes to the first element. Before opset 11, a
-Squeeze of negative axes keeps them, and an Unsqueeze puts them last.
+Squeeze of negative axes keeps them, and an Unsqueeze puts them last. An Einsum has the sizes of its first operands, where these are 1, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import onnx
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import are_backwards_to_the_end, infer, is_small
+from experimental_experiment.torch_interpreter.inference import (
+    are_backwards_to_the_end,
+    infer,
+    is_small,
+    repeated_size,
+    sizes_of_einsum,
+)
 from experimental_experiment.xoptim.pattern import attribute_of, constant_of, numbers_of
 
 MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))
@@ -89,6 +95,8 @@ def is_hidden(node: ir.Node, opset: int, follows: bool = True) -> bool:
     """Whether inference is not shown a node."""
     if is_refused(node) or keeps_names(node, opset) or is_empty(node) or has_negative_axes(node, opset):
         return True
+    if repeats(node):
+        return True
     return follows and is_misread(node)
 
 
@@ -113,6 +121,14 @@ def is_empty(node: ir.Node) -> bool:
         return False
     ends, steps = numbers_of(node.inputs[2]), numbers_of(node.inputs[4])
     return ends is not None and steps is not None and are_backwards_to_the_end(ends, steps)
+
+
+def repeats(node: ir.Node) -> bool:
+    """Whether an operand of an Einsum is known to have 1 of what another one has more of, so that inference gives it another size."""
+    if node.op_type != "Einsum" or node.domain:
+        return False
+    sizes = sizes_of_einsum(node)
+    return sizes is not None and any(repeated_size(found) != found[0] for found in sizes)
 
 
 def is_refused(node: ir.Node) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Container, Iterable, Mapping
 import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
-from experimental_experiment.xoptim.graphs import bodies_of, nodes_of
+from experimental_experiment.xoptim.graphs import bodies_of, nodes_of, values_read_by
 from experimental_experiment.xoptim.hidden import (
     has_type,
     hidden,
     is_hidden,
     is_misread,
     know_hidden,
+    repeats,
     shown,
 )
 from experimental_experiment.xoptim.shapes import is_open
@@ -51,7 +52,9 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
             ShapeInferencePass(check_type=False, strict_mode=False, data_prop=follows)(model)
         if not follows:
             forget_names(nodes, size_names(nodes) - before)  # those of sizes that are followed say more
-        goes_on = not follows or know_hidden(kept, opset)
+        misread = [node for node in nodes if repeats(node) and node not in kept]
+        forget_behind(misread, nodes, given)
+        goes_on = not follows or bool(misread) or know_hidden(kept, opset)
         goes_on |= any(not is_hidden(node, everywhere[node]) for node in kept)
         follows = True
     for value in in_order:  # onnx-ir leaves the large ones behind the small ones
@@ -61,6 +64,18 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     made_up |= size_names(nodes) - before
     is_clearer = any(untold(value) < many for value, (_, _, many) in given.items())
     return is_clearer or different_sizes(nodes) < count
+
+
+def forget_behind(
+    first: Iterable[ir.Node], nodes: Iterable[ir.Node], given: Mapping[ir.Value, tuple]
+) -> None:
+    """The results of the *first* nodes, and all of *nodes* that is computed of them, have the types that were *given* again."""
+    changed = {value for node in first for value in node.outputs}
+    for node in nodes if changed else ():
+        if not changed.isdisjoint(values_read_by(node)):
+            changed.update(node.outputs)
+    for value in changed:
+        value.type, value.shape, _ = given[value]
 
 
 def has_restored(node: ir.Node, given: Mapping[ir.Value, tuple]) -> bool:
