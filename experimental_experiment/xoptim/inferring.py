@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Container, Iterable, Mapping
 
 import onnx_ir as ir
@@ -34,7 +35,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
     *made_up*: the names that it makes up.
     """
     nodes = nodes_of(model.graph)
-    count = different_sizes(nodes)
+    count = different_sizes(model.graph, nodes)
     forget_names(nodes, made_up)  # it would keep those of another time
     before = size_names(nodes) | size_names(model.graph.inputs)
     made_up.clear()
@@ -63,7 +64,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
         pass  # until no other reads what has changed
     made_up |= size_names(nodes) - before
     is_clearer = any(untold(value) < many for value, (_, _, many) in given.items())
-    return is_clearer or different_sizes(nodes) < count
+    return is_clearer or different_sizes(model.graph, nodes) < count
 
 
 def forget_behind(
@@ -115,9 +116,10 @@ def untold(value: ir.Value) -> float:
     return sum(not isinstance(size, int) for size in value.shape) + sum(map(is_open, value.shape))
 
 
-def different_sizes(nodes: Iterable[ir.Node]) -> int:
-    """How many sizes of results are open, those of one name counted once."""
-    shapes = [value.shape for node in nodes for value in node.outputs if value.shape is not None]
+def different_sizes(graph: ir.Graph, nodes: Iterable[ir.Node]) -> int:
+    """How many sizes of inputs and results are open, those of one name counted once."""
+    values = itertools.chain(graph.inputs, (value for node in nodes for value in node.outputs))
+    shapes = [value.shape for value in values if value.shape is not None]
     names = [size.value for shape in shapes for size in shape if is_open(size)]
     return names.count(None) + len({*names} - {None})
 
