@@ -1,5 +1,6 @@
 """What the next call of a model would do otherwise: numbers that it keeps, random numbers that are not torch's."""
 
+import functools
 import random
 import unittest
 
@@ -73,6 +74,12 @@ class Counted(torch.nn.Module):
         return x.reshape(self.rows, 2, 2) * self.scale
 
 
+class Decorated(Counter):
+    @functools.wraps(functools.partial(print))
+    def note(self):
+        """A function whose original is none."""
+
+
 class Drawing(torch.nn.Module):
     def __init__(self, generator):
         super().__init__()
@@ -91,6 +98,7 @@ class TestBetweenCalls(ExporterTestCase):
     def test_numbers_that_are_kept(self):
         expected = {
             Counter: "the model does what the captured call does: step is 0 before it, 1 after it",
+            Decorated: "the model does what the captured call does: step is 0 before it, 1 after it",
             Warmed: "the model does what the captured call does: inner.seen is False before it, True after it",
             Grown: "the model does what the captured call does: longest is 2 before it, 3 after it",
         }

@@ -141,7 +141,9 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
         if base is not torch.nn.Module:
             for name, value in vars(base).items():
                 if isinstance(value, types.FunctionType) and name != "__init__":
-                    yield inspect.unwrap(value)
+                    function = inspect.unwrap(value)
+                    if isinstance(function, types.FunctionType):  # what is decorated may be another thing
+                        yield function
 
 
 def accesses(code: types.CodeType, name: str) -> Iterator[tuple[str, int]]:
