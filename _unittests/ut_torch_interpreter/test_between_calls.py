@@ -80,6 +80,26 @@ class Decorated(Counter):
         """A function whose original is none."""
 
 
+class Place:
+    def __init__(self):
+        self.at = 0
+
+
+class Cached(torch.nn.Module):
+    """A buffer that is filled, row by row: an object among those of a list counts them."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(4, 3, 4))
+        self.layers = [Place()]
+
+    def forward(self, x):
+        (place,) = self.layers
+        self.rows[place.at] = x  # line
+        place.at += 1
+        return self.rows.sum(0)
+
+
 class Drawing(torch.nn.Module):
     def __init__(self, generator):
         super().__init__()
@@ -115,6 +135,14 @@ class TestBetweenCalls(ExporterTestCase):
         return {name for name, value in vars(type(model)()).items() if type(value) is int} & {
             name for name, value in vars(model).items() if value != vars(type(model)())[name]
         }
+
+    def test_numbers_of_what_the_model_holds(self):
+        model = Cached()
+        texts = self.warnings(model, mutated_buffers="outputs")
+        expected = "the model does what the captured call does: layers[0].at is 0 before it, 1 after it\n"
+        (found,) = [text for text in texts if text.startswith(expected)]
+        self.assertTrue(found.endswith("# line"), found)
+        self.assertEqual(0, model.layers[0].at)
 
     def test_a_size_that_is_kept(self):
         texts = self.warnings(Grown(), dynamic_shapes=DYNAMIC)

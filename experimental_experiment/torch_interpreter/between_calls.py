@@ -6,13 +6,15 @@ torch.export follows tensors alone. The program has what such a number was in th
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import dis
 import importlib
 import inspect
+import itertools
 import linecache
 import random
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import torch
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import Source, located
+from experimental_experiment.torch_interpreter.memories import MANY, is_plain, own_attributes
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
 
 NUMBERS = (bool, int, float)
@@ -38,16 +41,34 @@ ADDED = "added"
 """What reads an attribute in order to write it."""
 
 
+DEPTH = 4
+"""So many plain objects in one another are looked into: an EncoderDecoderCache, a cache, one of its layers, and one more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """What has attributes: the path to it, the attributes, and the classes whose functions may read and write them."""
+
+    path: str
+    attributes: dict[str, Any]
+    kinds: tuple[type, ...]
+
+    def named(self, name: str) -> str:
+        """An attribute of it, as seen from the model."""
+        return f"{self.path}.{name}" if self.path else name
+
+
 @contextlib.contextmanager
 def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[str]]:
     """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has a text for each at the end."""
+    holders = holders_in(module)
     numbers = [
-        (path, part, name, value)
-        for path, part in module.named_modules()
-        for name, value in vars(part).items()
+        (holder, name, value)
+        for holder in holders
+        for name, value in holder.attributes.items()
         if type(value) in NUMBERS
     ]
-    drawn = drawn_numbers(module)
+    drawn = drawn_numbers(holders)
     states = [state_of(generator) for generator in drawn.values()]
     found: dict[str, None] = {}
 
@@ -77,15 +98,43 @@ def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[str]]:
     texts += found
 
 
-def changed_numbers(numbers: list[tuple[str, torch.nn.Module, str, Any]]) -> Iterator[str]:
+def holders_in(module: torch.nn.Module) -> list[Holder]:
+    """A module, its submodules, and the plain objects among their attributes, as caches and their layers are, `DEPTH` in one another."""
+    modules = {type(part): None for part in module.modules()}
+    found = [Holder(path, vars(part), (type(part),)) for path, part in module.named_modules()]
+    seen = {id(holder.attributes) for holder in found}
+    level = found
+    for _ in range(DEPTH):
+        inner = []
+        for holder in level:
+            for name, value in holder.attributes.items():
+                for place, item in objects_in(holder.named(name), value):
+                    attributes = own_attributes(item)
+                    if id(attributes) not in seen:
+                        seen.add(id(attributes))
+                        inner.append(Holder(place, attributes, (type(item), *modules)))
+        found, level = found + inner, inner
+    return found
+
+
+def objects_in(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The plain objects that a value is, or lists, with their places."""
+    if isinstance(value, list) and len(value) <= MANY:
+        for index, item in enumerate(value):
+            yield from objects_in(f"{place}[{index}]", item) if not isinstance(item, list) else ()
+    elif is_plain(type(value)):
+        yield place, value
+
+
+def changed_numbers(numbers: list[tuple[Holder, str, Any]]) -> Iterator[str]:
     """A text for each of the attributes that are numbers, have another value by now, and are read."""
-    for path, part, name, value in numbers:
-        last = vars(part).get(name)
+    for holder, name, value in numbers:
+        last = holder.attributes.get(name)
         if type(last) in SYMBOLIC or (type(last) in NUMBERS and last != value):
-            source = line_that_reads(type(part), name)
+            source = line_that_reads(holder.kinds, name)
             if source is not None:
-                place = f"{path}.{name}" if path else name
-                yield f"the model does what the captured call does: {place} is {value} before it, {last} after it\n{located(source)}"
+                change = f"{holder.named(name)} is {value} before it, {last} after it"
+                yield f"the model does what the captured call does: {change}\n{located(source)}"
 
 
 def warn_of_changes(found: list[str]) -> None:
@@ -94,12 +143,12 @@ def warn_of_changes(found: list[str]) -> None:
         logger.warning("%s", text)
 
 
-def drawn_numbers(module: torch.nn.Module) -> dict[str, Any]:
-    """The random generators that are no torch.Generator, by their names: Python's and numpy's own, and those that modules keep."""
+def drawn_numbers(holders: list[Holder]) -> dict[str, Any]:
+    """The random generators that are no torch.Generator, by their names: Python's and numpy's own, and those that the model keeps."""
     kept = {
-        f"{path}.{name}" if path else name: value
-        for path, part in module.named_modules()
-        for name, value in vars(part).items()
+        holder.named(name): value
+        for holder in holders
+        for name, value in holder.attributes.items()
         if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState))
     }
     return {"Python's random": random, "numpy.random": np.random, **kept}
@@ -115,15 +164,15 @@ def state_of(generator: Any) -> Any:
     return generator.getstate()
 
 
-def line_that_reads(kind: type, name: str) -> Source | None:
-    """The first line of a class that reads an attribute, where what the call before has left there is read.
+def line_that_reads(kinds: Sequence[type], name: str) -> Source | None:
+    """The first line of these classes that reads an attribute, where what the call before has left there is read.
 
     None where all that read it do so in order to add to it, as counters that nobody asks are, and where each function that writes it does
     that first.
     """
     lines: list[Source] = []
     is_kept = False
-    for function in methods_of(kind):
+    for function in itertools.chain.from_iterable(map(methods_of, kinds)):
         code = function.__code__
         steps = list(accesses(code, name))
         is_kept |= "STORE_ATTR" in (kind for kind, _ in steps) and steps[0][0] != "STORE_ATTR"
