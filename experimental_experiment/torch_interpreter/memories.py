@@ -33,14 +33,11 @@ MANY = 1024
 def memories_in(values: Iterable[Any], depth: int) -> list[dict | list]:
     """The dicts and the lists among values, and the attributes of plain objects, each once; so many in one another."""
     found: dict[int, dict | list] = {}
-    plain: dict[type, bool] = {}
     for _ in range(depth):
         inner: list[Any] = []
         for value in values:
             kind = type(value)
-            if kind not in plain:
-                plain[kind] = is_plain(kind)
-            if kind in CONTAINERS or plain[kind]:
+            if kind in CONTAINERS or is_plain(kind):
                 memory = value if kind in CONTAINERS else own_attributes(value)
                 if id(memory) not in found and len(memory) <= MANY:
                     found[id(memory)] = memory
@@ -49,6 +46,7 @@ def memories_in(values: Iterable[Any], depth: int) -> list[dict | list]:
     return [*found.values()]
 
 
+@functools.lru_cache(maxsize=4096)
 def is_plain(kind: type) -> bool:
     """Whether the objects of a class have attributes, and are neither modules, tensors and classes nor torch's or Python's."""
     if not has_attributes(kind) or issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType)):
