@@ -3,7 +3,7 @@
 import unittest
 
 import torch
-from torch._higher_order_ops import scan, utils
+from torch._higher_order_ops import scan, utils, while_loop
 from torch._higher_order_ops.map import map as torch_map
 
 from _unittests.ut_control_flow.holder import uncompiled_outputs
@@ -81,6 +81,47 @@ class Products(torch.nn.Module):
         return torch.cond(flag, product, lambda x, y: product(x, y).exp(), (x, y))
 
 
+class Heads(torch.nn.Module):
+    """A state attends to all steps, its heads put together with the batch of the model."""
+
+    def forward(self, x):
+        batch, steps, _ = x.shape
+
+        def step(h, row):
+            keys = x.view(batch, steps, 2, 4).transpose(1, 2)
+            scores = (h + row).view(batch, 2, 1, 4) @ keys.transpose(2, 3)
+            return torch.tanh((scores.softmax(-1) @ keys).transpose(1, 2).reshape(batch, 8)), h + batch
+
+        return scan(step, torch.zeros(batch, 8), x, dim=1)
+
+
+class Transposed(torch.nn.Module):
+    """Each turn looks at the rows of all samples as others."""
+
+    def forward(self, x):
+        batch, steps, _ = x.shape
+
+        def turn(i, x):
+            return i + 1, x.view(batch, steps, 2, 4).transpose(2, 3).reshape(batch, steps, 8) / steps
+
+        return while_loop(lambda i, x: i < steps, turn, (torch.tensor(0), x.clone()))
+
+
+class InBranches(torch.nn.Module):
+    """Branches in a map read a size of the model."""
+
+    def forward(self, x):
+        steps = x.shape[1]
+
+        def each(row):
+            def turned(row):
+                return row.view(steps, 2, 4).transpose(1, 2).reshape(steps, 8) + torch.arange(steps)[:, None]
+
+            return torch.cond(row.sum() > 0, turned, lambda row: row.reshape(steps, 8) * steps, (row,))
+
+        return torch_map(each, x)
+
+
 class TestBodies(ExporterTestCase):
     ARGS = (torch.randn(2, 4, 3),)
     OTHERS = tuple((torch.randn(batch, steps, 3),) for batch, steps in ((1, 1), (3, 7), (2, 9)))
@@ -145,6 +186,37 @@ class TestBodies(ExporterTestCase):
         with bypass_export_some_errors():
             self.assertIsNot(getattr(utils, name), before)
         self.assertIs(getattr(utils, name), before)
+
+
+class TestSizesFromOutside(ExporterTestCase):
+    ARGS = (torch.randn(2, 4, 8),)
+    OTHERS = tuple((torch.randn(batch, steps, 8),) for batch, steps in ((1, 1), (3, 7), (2, 9), (5, 2)))
+    SHAPES = ({0: "batch", 1: "steps"},)
+
+    def test_read_several_times(self):
+        for module in (Heads(), Transposed(), InBranches()):
+            for strict in (False, True):
+                with self.subTest(module, strict=strict):
+                    torch._dynamo.reset()
+                    self.export_and_compare(
+                        module,
+                        self.ARGS,
+                        others=self.OTHERS,
+                        dynamic_shapes=self.SHAPES,
+                        export_options=ExportOptions(strict=strict),
+                        eager=uncompiled_outputs,
+                    )
+
+    def test_without_the_patch(self):
+        for module in (Heads(), Transposed()):
+            torch._dynamo.reset()
+            with self.subTest(module), self.assertRaisesRegex(CaptureError, "could not create a proxy"):
+                to_onnx(
+                    module,
+                    self.ARGS,
+                    dynamic_shapes=self.SHAPES,
+                    export_options=ExportOptions(patches=False),
+                )
 
 
 class TestOutputsOfComputedSizes(ExporterTestCase):

@@ -27,6 +27,8 @@ MERGE = "torch._higher_order_ops.cond._merge_output"
 
 TRACED = "torch._dynamo.variables.higher_order_ops.speculate_subgraph"
 
+LIFTED = "torch._dynamo.output_graph.SubgraphTracer.lift_tracked_freevar_to_input"
+
 OVER_ROWS = ("map_impl", "scan")
 """The loops whose fake results are those of one turn."""
 
@@ -178,6 +180,32 @@ def of_inner_numbers(kernel: Callable) -> Callable:
             return kernel(mode, *args, **kwargs)
         with mode.shape_env.ignore_fresh_unbacked_symbols():
             return kernel(mode, *args, **kwargs)
+
+    return called
+
+
+@patch("torch", replaces=(LIFTED,), default=True)
+def sizes_from_outside() -> Iterator[None]:
+    """A body of a loop or a branch that reads a dynamic size from outside, ``b = x.shape[0]``, is refused at the second time.
+
+    What the first time gives has the size, too: TorchDynamo takes that of it then, which it has not read yet.
+    """
+    with wrapped({LIFTED: that_is_read}):
+        yield
+
+
+def that_is_read(lifted: Callable) -> Callable:
+    """What gives a value from outside to a body: a size of a tensor of the body is read there, once."""
+    unread = importlib.import_module(LIFTED.rsplit(".", 2)[0]).LazyProxy
+
+    @functools.wraps(lifted)
+    def called(self: Any, proxy: torch.fx.Proxy) -> torch.fx.Proxy:
+        found = lifted(self, proxy)
+        if isinstance(found, unread):
+            sizes_from_outside.used()
+            found = found()
+            self.bound_symbols[proxy.node.meta["example_value"].node.expr] = found
+        return found
 
     return called
 
