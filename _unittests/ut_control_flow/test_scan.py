@@ -123,7 +123,12 @@ class TestScan(ControlFlowTestCase):
                 x,
             )
 
-        for function in (again, pair):
+        def unread(copied):
+            return lambda s, x, h: scan(
+                lambda c, row: (row + h, row * h.sum()), h.clone() if copied else h, x
+            )
+
+        for function in (again, pair, unread):
             with self.subTest(function.__name__):
                 message = "torch.export may have taken a carry for another operand that is the same tensor"
                 with self.assertRaisesRegex(ExportError, message) as caught:

@@ -7,7 +7,6 @@ direction of torch's functions have become movedim and flip around the operator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -38,7 +37,7 @@ def scan(op, combine_fn, init, xs, additional_inputs=()):
     """The carries come first among the results, then the stacked rows."""
     refuse_writes("the function", combine_fn)
     refuse_places(combine_fn, combine_fn.placeholders[len(init) : len(init) + len(xs)])
-    refuse_merged(combine_fn, [*init, *additional_inputs], len(init))
+    refuse_merged(combine_fn, op.context.node, len(init))
     wanted = fakes(combine_fn.results)
     given = fakes(combine_fn.placeholders)
     start = [as_value(op, item, fake) for item, fake in zip(init, wanted)]
@@ -73,12 +72,14 @@ def refuse_places(body: Body, rows: Sequence[torch.fx.Node]) -> None:
                     )
 
 
-def refuse_merged(body: Body, operands: Sequence[Any], carries: int) -> None:
+def refuse_merged(body: Body, node: torch.fx.Node, carries: int) -> None:
     """Raise Untranslatable when a carry that the body does not read starts with a tensor that is another carry, or captured, too.
 
     torch.export (2.13) takes such operands for one, and the body reads the last of them instead of the carry; whether it would have read
-    the carry cannot be told any more.
+    the carry cannot be told any more. A copy is another node of the program, whether or not it is another value here.
     """
+    arguments = dict(zip(("combine_fn", "init", "xs", "additional_inputs"), node.args)) | node.kwargs
+    operands = [*arguments["init"], *arguments.get("additional_inputs", ())]
     for place, (operand, placeholder) in enumerate(zip(operands[:carries], body.placeholders)):
         if not placeholder.users and any(operand is other for other in operands[place + 1 :]):
             raise Untranslatable(
