@@ -6,7 +6,9 @@ import unittest
 
 import numpy as np
 import torch
+from torch._higher_order_ops import scan
 
+from _unittests.ut_control_flow.holder import uncompiled_outputs
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 
@@ -120,6 +122,46 @@ class TestHints(ExporterTestCase):
             return x * 2
 
         self.refused(number, (X,), "a branch or a size depends on the data: .*unless a side of it writes")
+
+    def test_what_a_body_reads_from_outside(self):
+        def transposed(x, is_method=False):
+            k = x.exp()
+            step = lambda c, row: (k @ ((k.t() if is_method else k.T) @ c), row * 2)
+            return scan(step, torch.ones(2), x)
+
+        def halves(x, is_cloned=False):
+            a, b = x.exp().tensor_split(2, 1)
+            a = a.clone() if is_cloned else a
+            return scan(lambda c, row: (c * a.sum() + b.sum(), row * 2), torch.ones(()), x)
+
+        def counted(x, is_tensor=False):
+            n = (x > 0).sum().item()
+            n = torch.tensor(n) if is_tensor else n
+            return scan(lambda c, row: (c * n, row * n), torch.ones(()), x)  # line
+
+        def placed(x, is_cloned=False):
+            n = (x[0] > 0).sum().item()
+            torch._check(n >= 0)
+            torch._check(n < x.shape[1])
+            column = x[:, n]
+            column = column.clone() if is_cloned else column
+            return scan(lambda c, row: (c * 2, row * column.sum()), torch.ones(()), x)  # line
+
+        views = "a body reads a tensor from outside and a view of it, or two views of one: clone one before"
+        number = (
+            r"a body reads a number of the data from outside: give it torch\.tensor\(n\), or capture with"
+        )
+        place = "a body reads a view from outside whose place the data decide, .*: clone it before, or capture with"
+        cases = ((transposed, views), (halves, views), (counted, number), (placed, place))
+        for function, hint in cases:
+            with self.subTest(function.__name__):
+                torch._dynamo.reset()
+                x = torch.tensor([[1.0, 2.0, -1.0], [0.5, -2.0, 1.5]])
+                with self.assertRaisesRegex(CaptureError, rf"\n  hint   {hint}") as caught:
+                    to_onnx(function, (x,))
+                self.assertNotIn("placeholder", str(caught.exception))
+                changed = functools.partial(function, **{function.__code__.co_varnames[1]: True})
+                self.export_and_compare(changed, (x,), others=[(-x,)], eager=uncompiled_outputs)
 
     def test_a_boolean_of_a_tensor(self):
         def positive(x):

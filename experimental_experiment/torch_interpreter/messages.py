@@ -105,8 +105,21 @@ HINTS = (
         "the example has another dtype than the model expects: cast the inputs, or the model, as in model.to(x.dtype)",
     ),
     (
+        r"Input-to-input aliasing",
+        "a body reads a tensor from outside and a view of it, or two views of one: clone one before, or make the view in the body by a method, "
+        "k.t() in the place of k.T",
+    ),
+    (
         r"aliasing during higher order op",
         "a branch or a body returns one of its inputs, a view of one, or one tensor twice: clone it",
+    ),
+    (
+        r"Attempted to wrap unbacked SymInt",
+        "a body reads a number of the data from outside: give it torch.tensor(n), or capture with ExportOptions(strict=True)",
+    ),
+    (
+        r"InternalTorchDynamoError: TypeError: '<' not supported between instances of 'NoneType' and 'int'",
+        "a body reads a view from outside whose place the data decide, as x[:, n.item()] is: clone it before, or capture with ExportOptions(strict=True)",
     ),
     (
         r"unsupported branch return type|HOP body output unsupported",
@@ -376,9 +389,12 @@ BRANCHES = f"{DECIDED}; ExportOptions(patches={{'branches_of_data'}}) makes a to
 LAYERS = os.path.join(TORCH, "nn", "modules", "")
 """torch's own layers: the line of a model that is one of them."""
 
+CONTEXT = re.compile(r"Developer debug context: .*?(?=\n\s*\n|\Z)", re.DOTALL)
+"""What TorchDynamo shows of its own state, perhaps a whole graph."""
+
 NOISE = re.compile(
     r"For more information|For extended logs|For C\+\+ stack|For more debugging|If you suspect the guard|Caused by: |"
-    r"Set TORCHDYNAMO_VERBOSE|Hint: |Developer debug context|For more details|consider using data-dependent friendly"
+    r"Set TORCHDYNAMO_VERBOSE|Hint: |For more details|consider using data-dependent friendly"
 )
 """Lines of torch's errors for those who work on torch."""
 
@@ -444,7 +460,7 @@ OWN_FRAMES = 2
 def sentence(error: BaseException) -> str:
     """What torch says, on one line, without what it says to its own developers."""
     kept = []
-    for line in str(error).splitlines():
+    for line in CONTEXT.sub("", str(error)).splitlines():
         if END.search(line):
             break
         line = re.split(NOISE, line)[0].strip()
