@@ -3,11 +3,14 @@
 import unittest
 
 import torch
+from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops.map import map as torch_map
 
 from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput
 from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+LONG, ROWS = torch.cat([X, X * 2, X + 1]), ({0: D},)
 
 
 def norm_and_softmax(s, x):
@@ -23,6 +26,25 @@ def several_results(s, x):
         return a.sort()[0], largest, where, a.max(0)[0], variance, mean, first * second, a.unbind(0)[1]
 
     return torch.vmap(function)(x)
+
+
+def along_other_axes(c, row):
+    def both(a, b):
+        return a + b, a * b
+
+    added, scaled = torch.vmap(both, in_dims=(1, None), out_dims=(0, -1))(torch.outer(row, c), c)
+    return c + added.sum(0) / 10, scaled
+
+
+def attended(x):
+    distances = torch.vmap(lambda a: torch.vmap(lambda b: (a - b).square().sum())(x))(x)
+    return (-distances).softmax(-1) @ x + torch.vmap(lambda a, i: a * i)(x, torch.arange(x.shape[0]))
+
+
+def one_after_another(row):
+    shifted = torch.vmap(lambda a: a * 2 + row.sum())(row)
+    rows, _ = torch.vmap(lambda a, b: (a + row, a * b), (0, None))(shifted, row.mean())
+    return shifted, torch.vmap(lambda a: a.cumsum(0), 1, 1)(rows)
 
 
 class TestVmap(ControlFlowTestCase):
@@ -80,8 +102,48 @@ class TestVmap(ControlFlowTestCase):
         "temporaries are written": (lambda s, x: torch.vmap(lambda a: a.new_zeros(4).add_(a))(x), (X,)),
     }
 
+    IN_BODIES = {
+        "of a branch": (
+            lambda s, x: torch.cond(
+                x.sum() > 0, lambda x: torch.vmap(lambda r: r.sin() * x.shape[0])(x), lambda x: x - 1, (x,)
+            ),
+            (X,),
+            [(-X,), (X[:1],), (LONG,)],
+            ROWS,
+        ),
+        "of a scan, other axes, several results": (
+            lambda s, x: scan(along_other_axes, torch.ones(4), x),
+            (X,),
+            [(-X,), (X[:1],), (LONG,)],
+            ROWS,
+        ),
+        "of a loop, nested, of other batches": (
+            lambda s, x: while_loop(
+                lambda i, x: i < 2, lambda i, x: (i + 1, attended(x)), (torch.tensor(0), x.clone())
+            ),
+            (X,),
+            [(-X,), (X[:1],), (LONG,)],
+            ROWS,
+        ),
+        "of a map, one after another": (
+            lambda s, x: torch_map(one_after_another, x),
+            (X,),
+            [(-X,), (X[:1],), (LONG,)],
+            ROWS,
+        ),
+        "of a map, the outer batch is not read": (
+            lambda s, x: torch_map(lambda r: torch.vmap(lambda a: torch.vmap(lambda b: b * 2)(r))(r), x),
+            (X,),
+        ),
+    }
+
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_in_bodies(self):
+        """torch.export leaves out the nodes that begin and end a region there."""
+        self.assert_cases(self.IN_BODIES, compiled=())
+        self.assert_strict_cases(self.IN_BODIES, compiled=())
 
     def test_another_axis_is_refused_without_the_patch(self):
         module = OneInput(lambda s, x: torch.vmap(lambda r: r.sin(), in_dims=1)(x))

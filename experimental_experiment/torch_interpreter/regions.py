@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,14 +22,20 @@ from experimental_experiment.torch_interpreter.decisions import solved
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of
 
-DEPTH = {predispatch._vmap_increment_nesting: 1, predispatch._vmap_decrement_nesting: -1}
+INCREMENT, DECREMENT = predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting
+DEPTH = {INCREMENT: 1, DECREMENT: -1}
+ADD, REMOVE = predispatch._add_batch_dim, predispatch._remove_batch_dim
 
 
 @dataclasses.dataclass
 class Region:
-    """The nodes of one region, outermost vmap to its end, in order. *live*: the nodes of the graph that matter."""
+    """The nodes of one region, outermost vmap to its end, in order.
+
+    *live*: the nodes of the graph that matter; *around*: see `unmarked`.
+    """
 
     live: Container[torch.fx.Node]
+    around: Mapping[torch.fx.Node, list[torch.fx.Node]]
     nodes: list[torch.fx.Node] = dataclasses.field(default_factory=list)
 
     def inputs(self) -> list[torch.fx.Node]:
@@ -54,11 +60,15 @@ class Region:
         """
         inputs, graph = self.inputs(), torch.fx.Graph()
         copies = {node: graph.placeholder(node.name) for node in inputs}
+        stack: list[torch.fx.Node] = []
         for member in self.nodes:
+            if member in self.around:
+                mark(graph, stack, self.around[member], copies)
             for node in member.all_input_nodes:
                 if node.op == "get_attr" and node not in copies:
                     copies[node] = graph.node_copy(node)
             copies[member] = graph.node_copy(member, copies.__getitem__)
+        mark(graph, stack, [], copies)
         graph.output(tuple(copies[node] for node in self.outputs()))
         body = torch.fx.GraphModule(self.nodes[0].graph.owning_module, graph)
         fakes = [node.meta["val"] for node in inputs]
@@ -72,18 +82,59 @@ class Region:
 def vmap_regions(graph: torch.fx.Graph, live: Container[torch.fx.Node]) -> dict[torch.fx.Node, Region]:
     """The region of each live node that is in one."""
     found: dict[torch.fx.Node, Region] = {}
+    around = unmarked(graph)
     depth, region = 0, None
     for node in graph.nodes:
         change = DEPTH.get(node.target, 0) if node.op == "call_function" else 0
-        if change > 0 and depth == 0:
-            region = Region(live)
+        if (change > 0 and depth == 0) or (region is None and node in around):
+            region = Region(live, around)
         depth += change
         if region is not None and node.op == "call_function" and (node in live or node.target in DEPTH):
             region.nodes.append(node)
             found[node] = region
-        if depth == 0:
+        is_last = node in around and around[node][0] is node
+        if is_last or (depth == 0 and not around):
             region = None
     return found
+
+
+def unmarked(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
+    """The regions around each node that gives them a batch or takes a result, outermost first, each by its last result.
+
+    They are those of a body, where torch.export leaves out the nodes that begin and end a region: these give nothing that is read.
+    """
+    last: dict[int, torch.fx.Node] = {}
+    begun: set[int] = set()
+    found: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or node.target not in (ADD, REMOVE):
+            if node.op == "call_function" and node.target in DEPTH:
+                return {}
+            continue
+        level = node.args[2] if node.target is ADD else node.args[1]
+        if node.target is ADD:
+            begun.add(level)
+        elif level in begun or level not in last:
+            begun.discard(level)
+            last[level] = node
+        found[node] = [last[outer] for outer in range(1, level + 1)]
+    return found
+
+
+def mark(
+    graph: torch.fx.Graph,
+    stack: list[torch.fx.Node],
+    around: Sequence[torch.fx.Node],
+    copies: Mapping[torch.fx.Node, torch.fx.Node],
+) -> None:
+    """Write what ends the regions of *stack* that are not *around*, and begins the others; each is known by its last result."""
+    while stack != around[: len(stack)]:
+        graph.call_function(DECREMENT)
+        stack.pop()
+    for last in around[len(stack) :]:
+        size = last.args[2]
+        graph.call_function(INCREMENT, (copies.get(size, size), "error"))
+        stack.append(last)
 
 
 def retrace(function: Callable, fakes: Sequence[Any], region: Any) -> torch.fx.GraphModule:
