@@ -46,6 +46,15 @@ def captured(s, x, n):
     )
 
 
+def rows_of_turns(s, x):
+    def body(i, x):
+        y = x.clone()
+        y[i] = s.b
+        return y, x[i] * 2, x[:, i:].sum(1), x[..., i], x[i][x[i] > 0]
+
+    return simple_loop_for(3, body, (x,))
+
+
 def captured_tensors(s, x, n):
     return simple_loop_for(n, lambda i, x: (s.lin(x) * s.b + i, x[:1] * 2), (x,), [0, -1])
 
@@ -108,6 +117,7 @@ class TestSimpleLoopFor(ControlFlowTestCase):
             [(LONG,)],
             ({0: D},),
         ),
+        "the turn is an index": (rows_of_turns, (X,), [(LONG,), (-X,)], ({0: D},)),
         "the number of turns is an int32, has one element": (
             lambda s, x, n: simple_loop_for(n, lambda i, x: x * i, (x,)),
             (X, N([3], dtype=torch.int32)),
@@ -143,6 +153,7 @@ class TestSimpleLoopFor(ControlFlowTestCase):
         "the example of the documents": CASES["the example of the documents"],
         "weights are captured": (captured_tensors, (X, N(2)), TURNS, ROWS),
         "nested": CASES["nested"],
+        "the turn is an index": CASES["the turn is an index"],
     }
 
     def test_the_example_in_eager(self):

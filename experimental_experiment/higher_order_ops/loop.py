@@ -5,6 +5,7 @@ Eager, fake, traced (``torch.export`` non-strict) and functionalized forms of th
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 
 import torch
@@ -207,7 +208,7 @@ def trace(mode, n_iter, body_fn, operands, concatenation_dims):
             iteration = sample(iteration_number(0, operands))
         # the tracer around patches the calls of modules: TorchDynamo, which captures the control flow of the body, needs
         # to undo the patches of all tracers and only undoes those of the innermost
-        with _maybe_revert_all_patches():
+        with _maybe_revert_all_patches(), of_export():
             body = reenter_make_fx(lambda *args: turn(body_fn, args[0], args[1:]))(iteration, *samples)
     captured = lift(body)
     operands = (*operands, *captured)
@@ -218,6 +219,11 @@ def trace(mode, n_iter, body_fn, operands, concatenation_dims):
     proxy = mode.tracer.create_proxy("call_function", simple_loop_for_op, proxies, {}, name="simple_loop_for")
     results = simple_loop_for_op(*args)
     return track_tensor_tree(results, proxy, constant=None, tracer=mode.tracer)
+
+
+def of_export() -> torch.overrides.TorchFunctionMode:
+    """What makes ``x[i]`` a row for torch.export, and is put aside while an operator is called. It comes with TorchDynamo."""
+    return importlib.import_module("torch._export.non_strict_utils")._NonStrictTorchFunctionHandler()
 
 
 def sample(tensor: torch.Tensor) -> torch.Tensor:
