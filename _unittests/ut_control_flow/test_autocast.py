@@ -5,7 +5,7 @@ import unittest
 import torch
 import torch.nn.functional as F
 
-from _unittests.ut_control_flow.holder import ControlFlowTestCase, OneInput
+from _unittests.ut_control_flow.holder import ControlFlowTestCase, D, OneInput
 from experimental_experiment.torch_interpreter import ExportError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.control_flow.autocast import DISPATCH_KEY, LOWER, PROMOTE
 
@@ -105,16 +105,51 @@ class TestAutocast(ControlFlowTestCase):
         ):
             to_onnx(OneInput(function), (X,))
 
-    def test_a_strict_capture_is_refused(self):
+    def test_what_torch_dynamo_captures_is_refused(self):
         """torch gives float32 to the fake values of a region captured by TorchDynamo, whose results are bfloat16."""
 
         def function(s, x):
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 return s.lin(x)
 
-        message = "under autocast it is float32 for a strict torch.export, which it is not: capture with strict=False"
-        with self.assertRaisesRegex(ExportError, message):
-            to_onnx(OneInput(function), (X,), export_options=ExportOptions(strict=True))
+        def in_a_branch(s, x):
+            return torch.cond(x.sum() > 0, lambda x: function(s, x).float(), lambda x: x + 1, (x,))
+
+        message = "under autocast it is float32 for TorchDynamo, which captures bodies and strict exports, and it is not: capture with strict=False, and enter autocast outside"
+        for refused, strict in ((function, True), (in_a_branch, False)):
+            with self.subTest(strict=strict), self.assertRaisesRegex(ExportError, message):
+                to_onnx(OneInput(refused), (X,), export_options=ExportOptions(strict=strict))
+
+    def test_images_of_any_size(self):
+        """What torch calls an interpolation inside takes no dynamic size."""
+
+        def function(s, x):
+            height, width = x.shape[2:]
+            y = F.interpolate(x @ x.mT, size=(2 * height, width + 1), mode="bilinear")
+            return (
+                y,
+                F.interpolate(y[0], scale_factor=1.5, mode="linear"),
+                F.interpolate(y, size=(height, width)),
+            )
+
+        case = function, (IMAGE,), [(torch.randn(1, 2, 3, 7),)], ({2: D, 3: D},)
+        self.assert_cases(self.under(torch.bfloat16, {"interpolations": case}))
+
+    def test_recurrent_layers_of_any_length_are_refused(self):
+        """torch computes step after step there, as many as the example has: the model took no other length."""
+        layers = {
+            "keeps dynamic sizes at 3, those of the example": torch.nn.GRU(4, 5),
+            "keeps dynamic sizes at .*3, those of the example": torch.nn.RNN(4, 5),
+            "says: Cannot call": torch.nn.LSTM(4, 5),
+        }
+        for message, layer in layers.items():
+            function, x = lambda s, x, layer=layer: layer(x)[0], X.unsqueeze(1)
+            (case,) = self.under(torch.bfloat16, {"layer": (function, (x,))}).values()
+            with (
+                self.subTest(layer),
+                self.assertRaisesRegex(ExportError, f"tracing it again, torch {message}"),
+            ):
+                to_onnx(OneInput(case[0]), (x,), dynamic_shapes=({0: "steps"},))
 
     def test_recurrent_cells(self):
         """Their operators go on in float32, where eager rounds each result: they agree as bfloat16 does, 5e-2."""

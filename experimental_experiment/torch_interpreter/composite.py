@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
+from experimental_experiment.torch_interpreter.regions import of_any_size
 from experimental_experiment.torch_interpreter.registry import TRANSLATIONS, Translation, takes, translates
 
 
@@ -143,7 +144,7 @@ def traced_call(
     if mode is None:
         raise Untranslatable("a composite operator without tensors")
     context = contextlib.nullcontext() if region is None else region.tracing()
-    with mode, context, no_branch_on_sizes():
+    with mode, context, no_branch_on_sizes(), of_any_size(mode):
         return make_fx(call, tracing_mode="real", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)(
             *fakes
         )

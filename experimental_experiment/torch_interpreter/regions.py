@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -146,18 +146,26 @@ def retrace(function: Callable, fakes: Sequence[Any], region: Any) -> torch.fx.G
     modes = [fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)]
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
     depth = functorch.get_dynamic_layer_stack_depth()
-    environment = mode.shape_env
-    before = 0 if environment is None else len(environment.guards)
     # a size that is 1 in the example may be another one
     larger_than_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)
     with mode, larger_than_one, contextlib.nullcontext() if region is None else region.tracing():
         try:
-            traced = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
-        except RuntimeError as error:
-            raise Untranslatable(f"tracing it again, torch says: {str(error).splitlines()[0]}") from error
+            with of_any_size(mode):
+                return make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
         finally:
             if functorch.get_dynamic_layer_stack_depth() > depth:
                 functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
+@contextlib.contextmanager
+def of_any_size(mode: FakeTensorMode) -> Iterator[None]:
+    """Raise Untranslatable when torch refuses what is traced in the context, or takes sizes of the example for good."""
+    environment = mode.shape_env
+    before = 0 if environment is None else len(environment.guards)
+    try:
+        yield
+    except RuntimeError as error:
+        raise Untranslatable(f"tracing it again, torch says: {str(error).splitlines()[0]}") from error
     kept = [] if environment is None else environment.guards[before:]
     kept = [found[1] for guard in kept if (found := solved(guard.expr))]
     if kept:
@@ -165,4 +173,3 @@ def retrace(function: Callable, fakes: Sequence[Any], region: Any) -> torch.fx.G
         raise Untranslatable(
             f"tracing it again, torch keeps dynamic sizes at {numbers}, those of the example"
         )
-    return traced

@@ -54,7 +54,8 @@ class Autocast:
         if has_kernel(node.target, DISPATCH_KEY):
             if base_name(node.target) in LOWER and getattr(node.meta["val"], "dtype", None) == torch.float32:
                 raise Untranslatable(
-                    "under autocast it is float32 for a strict torch.export, which it is not: capture with strict=False"
+                    "under autocast it is float32 for TorchDynamo, which captures bodies and strict exports, and it is not: capture "
+                    "with strict=False, and enter autocast outside of the branch or the loop"
                 )
             return dataclasses.replace(translation, function=self.casting(translation.function, node.target))
         if self.may_decompose(node):
@@ -129,9 +130,12 @@ def makes_casts(traced: torch.fx.GraphModule) -> bool:
 
 PLAIN = frozenset(
     "_assert_tensor_metadata chunk contiguous dropout expand_as flatten matrix_H mT movedim narrow reshape reshape_as softmax "
-    "split_with_sizes squeeze to type_as unflatten".split()
+    "split_with_sizes squeeze to type_as unflatten "
+    "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d "
+    "upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+    "upsample_trilinear3d".split()
 )
-"""Compositions that never call an operator which autocast casts: common, and not worth tracing."""
+"""Compositions that never call an operator which autocast casts: common, and not worth tracing, or not traced with dynamic sizes."""
 
 
 def has_kernel(target: Any, key: str) -> bool:
