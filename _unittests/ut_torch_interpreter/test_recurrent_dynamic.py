@@ -1,11 +1,13 @@
 """Recurrent layers over a number of steps that changes from call to call."""
 
 import unittest
+import warnings
 
 import torch
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
+from _unittests.ut_control_flow.holder import uncompiled_outputs
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
@@ -22,6 +24,23 @@ FORMS = {
     "two layers and two directions": {"num_layers": 2, "bidirectional": True},
     "no biases, the batch first, two directions": {"bias": False, "batch_first": True, "bidirectional": True},
 }
+
+
+class InBodies(torch.nn.Module):
+    """A layer of each kind in a branch, one in the steps of a scan and behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.rnn = torch.nn.GRU(4, 4), torch.nn.RNN(4, 4)
+        self.lstm = torch.nn.LSTM(4, 2, 2, bidirectional=True)
+
+    def forward(self, x):
+        def step(h, row):
+            y = self.gru(row)[0]
+            return h + y.sum(0), y * 2
+
+        chosen = torch.cond(x.sum() > 0, lambda x: self.lstm(x)[0] * 1, lambda x: self.rnn(x)[0] * 1, (x,))
+        return chosen, scan(step, torch.zeros(4), x), self.gru(x)[0]
 
 
 def shapes_of(model):
@@ -277,6 +296,23 @@ class TestProgram(ExporterTestCase):
                 dynamic_shapes=({0: "steps"},),
                 export_options=ExportOptions(decomposition_table=table),
             )
+
+    def test_in_branches_and_bodies(self):
+        module, x = InBodies(), torch.randn(3, 2, 4)
+        lists = [module.gru._flat_weights, module.lstm._flat_weights, module.rnn._flat_weights]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "The tensor attribute")
+            self.export_and_compare(
+                module,
+                (x,),
+                others=[(-x,), (torch.randn(5, 1, 4),), (torch.randn(1, 3, 4).abs(),)],
+                dynamic_shapes=({0: "steps", 1: "batch"},),
+                eager=uncompiled_outputs,
+            )
+        after = [module.gru._flat_weights, module.lstm._flat_weights, module.rnn._flat_weights]
+        self.assertTrue(all(one is other for one, other in zip(lists, after)))
+        with self.assertRaisesRegex(CaptureError, "HOP: Unsafe side effect"):
+            to_onnx(module, (x,), export_options=ExportOptions(patches=False))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ LAYERS = (aten.gru.input, aten.lstm.input, aten.rnn_relu.input, aten.rnn_tanh.in
 
 UNROLLED = "torch._decomp.decompositions.one_layer_lstm"
 
+REPLACED = "torch.nn.utils.stateless._reparametrize_module"
+
 ASSIGNMENTS = "torch.export._trace._detect_attribute_assignment"
 
 
@@ -100,6 +102,36 @@ def but_for_weights(detect: Callable) -> Callable:
                 module._flat_weights[:] = weights
 
     return detected
+
+
+@patch("torch", replaces=(REPLACED,), default=True)
+def recurrent_layers_in_bodies() -> Iterator[None]:
+    """A branch or a body that calls an nn.LSTM, nn.GRU or nn.RNN is refused: the layer finds its weights replaced, and lists them again.
+
+    Elsewhere torch warns of it, after every capture that is not strict.
+    """
+    with wrapped({REPLACED: that_lists_weights}):
+        yield
+
+
+def that_lists_weights(replaced: Callable) -> Callable:
+    """What replaces the weights of a model for a while: the lists of its recurrent layers are those of the new weights, then as before."""
+
+    @contextlib.contextmanager
+    def with_lists(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Iterator[None]:
+        with replaced(module, *args, **kwargs):
+            layers = [layer for layer in module.modules() if isinstance(layer, torch.nn.RNNBase)]
+            before = [(layer._flat_weights, layer._flat_weight_refs) for layer in layers]
+            for layer in layers:
+                recurrent_layers_in_bodies.used()
+                layer._update_flat_weights()
+            try:
+                yield
+            finally:
+                for layer, lists in zip(layers, before):
+                    layer._flat_weights, layer._flat_weight_refs = lists
+
+    return with_lists
 
 
 def kernels(stack: contextlib.ExitStack, layer: Any, shapes: Callable, applies: Callable) -> None:
