@@ -88,6 +88,15 @@ class TestAssociative(ExporterTestCase):
                 export_options=ExportOptions(strict=True),
             )
 
+    def test_a_body_refuses_another_number_of_elements(self):
+        def function(x):
+            totals = lambda x: associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
+            return torch.cond(x.sum() > 0, totals, lambda x: x * 2, (x,))
+
+        message = "a strict capture, and a body of a branch or a loop, hold as many halvings .*: call it outside of the body, leave out"
+        with self.assertRaisesRegex(CaptureError, message):
+            to_onnx(function, (torch.randn(5, 4),), dynamic_shapes=({0: "n"},))
+
     def test_known_sizes_are_left_to_torch(self):
         model = self.export_and_compare(Recurrence(), sequences(2, 4))
         self.assertFalse({"Scan", "Loop"} & {node.op_type for node in model.graph.node})

@@ -131,7 +131,8 @@ HINTS = (
     ),
     (
         r"static_number_of_elements",
-        "a strict capture holds as many halvings of an associative_scan as the example has: leave out strict=True, or make that dimension static",
+        "a strict capture, and a body of a branch or a loop, hold as many halvings of an associative_scan as the example has: call it outside of "
+        "the body, leave out strict=True, or make that dimension static",
     ),
     (
         r"to have same metadata but found:\s+pair\[\d+\] differ in 'stride",

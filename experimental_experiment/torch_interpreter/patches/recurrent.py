@@ -122,8 +122,7 @@ def that_lists_weights(replaced: Callable) -> Callable:
         with replaced(module, *args, **kwargs):
             layers = [layer for layer in module.modules() if isinstance(layer, torch.nn.RNNBase)]
             before = [(layer._flat_weights, layer._flat_weight_refs) for layer in layers]
-            for layer in layers:
-                recurrent_layers_in_bodies.used()
+            for layer in layers:  # whether one is called in a body is not known here: no use is told
                 layer._update_flat_weights()
             try:
                 yield
