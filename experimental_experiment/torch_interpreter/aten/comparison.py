@@ -15,6 +15,7 @@ from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.reduction import any_dim
 from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype, rounded_operands
 from experimental_experiment.torch_interpreter.registry import translates
+from experimental_experiment.torch_interpreter.sizes import is_static
 
 aten = torch.ops.aten
 BOOL = ir.DataType.BOOL
@@ -223,12 +224,18 @@ def nan_to_num(op, self, nan, posinf, neginf):
 
 @translates(aten.isclose.default)
 def isclose(op, self, other, rtol, atol, equal_nan):
-    """``|self - other| <= atol + rtol * |other|``; equal infinities are close, NaN only when asked."""
+    """``|self - other| <= atol + rtol * |other|``, integers as floats; equal infinities are close, NaN only when asked.
+
+    Without tolerance what is equal is close: floats would round large integers to the same.
+    """
     close = op.Equal(self, other)
-    if not self.dtype.is_floating_point():
-        self, other = (cast(op, x, ir.DataType.FLOAT) for x in (self, other))
-    elif equal_nan:
+    is_float = self.dtype.is_floating_point()
+    if equal_nan and is_float:
         close = op.Or(close, op.And(op.IsNaN(self), op.IsNaN(other)))
+    if is_static(rtol, atol) and rtol == atol == 0:
+        return close
+    if not is_float:
+        self, other = (cast(op, x, ir.DataType.FLOAT) for x in (self, other))
     gap = op.Abs(op.Sub(self, other))
     finite = torch.finfo(dtypes.torch_dtype(gap.dtype)).max
     allowed = op.Min(op.Add(op.Abs(op.Mul(other, rtol)), atol), finite)
