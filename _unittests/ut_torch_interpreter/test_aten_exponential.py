@@ -78,5 +78,33 @@ def units_between(expected, found):
     return (expected.view(integer) - found.view(integer)).abs().max().item()
 
 
+POWERS_OF_TWO, POWERS_OF_TEN = 2.0 ** torch.arange(-60, 61), 10.0 ** torch.arange(-10, 20)
+CUT = {
+    "a floor": lambda x: (torch.log2(x).floor(), torch.log10(x).floor()),
+    "a floor in place, behind an offset": lambda x: torch.log2(x).add_(4.0).floor_(),
+    "integers behind bounds": lambda x: torch.log2(x).clamp(min=-20).to(torch.int32),
+    "a condition": lambda x: torch.log2(x) % 1 == 0,
+}
+
+
+class TestCutLogarithms(ExporterTestCase):
+    def test_that_of_a_power_is_whole(self):
+        for promise, function in CUT.items():
+            for dtype in (torch.float32, torch.float64, torch.bfloat16):
+                with self.subTest(promise, dtype=dtype):
+                    self.assert_same_as_eager(function, POWERS_OF_TWO.to(dtype))
+        for dtype in (torch.float32, torch.float64):
+            self.assert_same_as_eager(lambda x: torch.log10(x).floor(), POWERS_OF_TEN.to(dtype))
+        self.assert_same_as_eager(lambda x: torch.log2(x).long(), 2 ** torch.arange(40))
+
+    def test_edges(self):
+        for dtype in (torch.float32, torch.float64):
+            self.assert_same_as_eager(lambda x: torch.log2(x).ceil(), EDGES.to(dtype))
+
+    def test_others_have_no_more_nodes(self):
+        model = to_onnx(lambda x: torch.log10(x).clamp(min=-8) / 4, (EDGES,), optimize=False)
+        self.assertEqual(["Log", "Mul", "Clip", "Div"], [node.op_type for node in model.graph.node])
+
+
 if __name__ == "__main__":
     unittest.main()

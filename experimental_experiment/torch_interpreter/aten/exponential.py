@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.promotion import (
 from experimental_experiment.torch_interpreter.registry import translates
 
 aten = torch.ops.aten
+DOUBLE = ir.DataType.DOUBLE
 
 
 def float_function(write: Callable | str, *targets: torch._ops.OpOverload) -> None:
@@ -67,13 +68,43 @@ def log1p(op, x):
 
 
 def log_in_base(base: float) -> Callable:
-    """The logarithm in a base: the natural one, scaled."""
+    """The logarithm in a base: the natural one, scaled; where it is cut, that of a power of the base is whole, as in eager."""
+
+    def scaled(op, x):
+        return op.Mul(op.Log(x), 1 / math.log(base))
 
     def log(op, x):
         """``log(x) / log(base)``."""
-        return op.Mul(op.Log(x), 1 / math.log(base))
+        if not is_cut(op.context.node):
+            return scaled(op, x)
+        if x.dtype != DOUBLE:
+            return op.Cast(scaled(op, op.Cast(x, to=DOUBLE)), to=x.dtype)
+        found = scaled(op, x)
+        whole = op.Round(found)
+        return op.Where(op.Equal(op.Pow(op.constant(base, DOUBLE), whole), x), whole, found)
 
     return log
+
+
+CUTS = frozenset("ceil eq fix floor floor_divide fmod frac ge gt le lt ne remainder sign trunc".split())
+"""Operators whose results jump at whole numbers: the last bit of an operand decides between two of them, or between true and false."""
+
+KEEPS = frozenset(
+    "_to_copy abs add clamp clamp_max clamp_min clip clone contiguous div maximum minimum mul neg relu reshape rsub sub to view where".split()
+)
+"""Operators that hand the last bits of a number on, as offsets, bounds and movements before a cut do."""
+
+
+def is_cut(node: torch.fx.Node, reach: int = 4) -> bool:
+    """Whether at most *reach* operators of the program make whole numbers or conditions of a result, as in ``log2(x).floor()``."""
+    for user in node.users:
+        if not isinstance(user.target, torch._ops.OpOverload):
+            continue
+        name, result = user.target._opname.removesuffix("_"), user.meta.get("val")
+        is_whole = isinstance(result, torch.Tensor) and not result.dtype.is_floating_point
+        if name in CUTS or (name in KEEPS and (is_whole or (reach > 1 and is_cut(user, reach - 1)))):
+            return True
+    return False
 
 
 float_function("Exp", aten.exp.default)
