@@ -169,7 +169,7 @@ class Mutation:
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         returned = [] if twin is not None else results[: len(results) - len(views)]
         for argument, view, value in zip(written, views, results[len(returned) :]):
-            new = self.fitted(argument, view, value)
+            new = self.fitted(node, argument, view, value)
             if len(views) == 1 and new.shape == view.read(self.walk.op).shape:
                 self.name_result(node, new)
             view.write(self.walk.op, new, is_uniform(node))
@@ -201,8 +201,8 @@ class Mutation:
         tables = (self.walk.op.context.translations, registry.TRANSLATIONS)
         return any(key in table for table in tables for key in registry.keys(target))
 
-    def fitted(self, argument: torch.fx.Node, view: View, value: Any) -> ir.Value:
-        """A new value with the dtype of the storage it is written to, broadcast to its shape."""
+    def fitted(self, node: torch.fx.Node, argument: torch.fx.Node, view: View, value: Any) -> ir.Value:
+        """A new value with the dtype of the storage it is written to, broadcast to its shape; ``out=torch.empty(0)`` gets that of the value."""
         old = view.read(self.walk.op)
         is_condition = isinstance(value, ir.Value) and value.dtype == ir.DataType.BOOL
         value = self.walk.op.Cast(self.walk.op.constant(value, old.dtype), to=old.dtype)
@@ -212,9 +212,12 @@ class Mutation:
         if value.shape is None:
             # what writes into a tensor has its shape, or is broadcast to it by its translation
             value.shape = old.shape
-        if rank(value) != rank(old):
-            value = self.walk.op.Expand(value, self.walk.op.shape_of(old))
-        return value
+        if rank(value) == rank(old):
+            return value
+        if gives_results(node.target) and not view.path:
+            refuse_earlier_views(node, argument)
+            return value
+        return self.walk.op.Expand(value, self.walk.op.shape_of(old))
 
     def name_result(self, node: torch.fx.Node, value: ir.Value) -> None:
         """Call what is written as the node that writes it, unless it has a name already: it is the result of that node."""
@@ -258,6 +261,22 @@ def refuse_shared_entries(node: torch.fx.Node) -> None:
                 raise Untranslatable(
                     f"it writes {other.name} before it reads {entry.name}, which shares its memory: clone it before"
                 )
+
+
+def gives_results(target: Any) -> bool:
+    """Whether an operator writes its results into its arguments ``out=``, which torch gives the shape of the results."""
+    return any(argument.is_out for argument in target._schema.arguments)
+
+
+def refuse_earlier_views(node: torch.fx.Node, resized: torch.fx.Node) -> None:
+    """Raise Untranslatable when a tensor is seen in another way before *node* resizes it: that view keeps its shape."""
+    storage = storage_of(resized.meta["val"])
+    for user in resized.users:
+        is_view = storage_of(user.meta.get("val")) == storage and not registry.written_arguments(user.target)
+        if is_view and user < node:
+            raise Untranslatable(
+                f"it resizes {resized.name}, which {user.name} shows: make it of the shape of the result"
+            )
 
 
 def is_list_with(argument: Any, viewed: torch.fx.Node) -> bool:

@@ -1,0 +1,75 @@
+"""Results that are given by ``out=`` to tensors of another shape, which torch resizes."""
+
+import logging
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportError
+
+X, Y = torch.randn(3, 4), torch.randn(3, 4)
+
+
+def joined(x, y):
+    """Written and shown after it was resized."""
+    z = torch.empty(0)
+    torch.cat([x, y], out=z)
+    z[0] = 5
+    flat = z.view(-1)
+    flat.mul_(2)
+    return z, flat, z.t()
+
+
+def again(x, y):
+    """More axes, then fewer."""
+    z = torch.empty(0)
+    first = torch.add(x, y, out=z) * 2
+    torch.mul(x[0], y[0], out=z)
+    return first, z
+
+
+def without_an_axis(x, y):
+    z = torch.empty(0)
+    torch.dot(x[0], y[0], out=z)
+    return z
+
+
+def two_results(x, y):
+    values, order = torch.empty(0), torch.empty(0, dtype=torch.int64)
+    torch.sort(x + y, 1, out=(values, order))
+    return values, order
+
+
+def written_before(x, y):
+    z = torch.zeros(4)
+    z.add_(1)
+    return torch.matmul(x, y.t(), out=z)
+
+
+def shown_before(x, y):
+    z = torch.empty(0)
+    w = z.view(0)
+    torch.add(x, y, out=z)
+    return z, w
+
+
+class TestResizedResults(ExporterTestCase):
+    def setUp(self):
+        super().setUp()
+        logging.disable(logging.WARNING)
+        self.addCleanup(logging.disable, logging.NOTSET)
+
+    def test_same_as_eager(self):
+        for function in (joined, again, without_an_axis, two_results, written_before):
+            with self.subTest(function.__name__):
+                self.assert_same_as_eager(function, X, Y)
+
+    def test_a_view_before_is_refused(self):
+        words = "it resizes empty, which view shows: make it of the shape of the result"
+        with self.assertRaisesRegex(ExportError, words):
+            self.assert_same_as_eager(shown_before, X, Y, dynamic=False)
+
+
+if __name__ == "__main__":
+    unittest.main()
