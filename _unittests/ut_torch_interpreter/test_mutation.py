@@ -1,4 +1,4 @@
-"""Results that are given by ``out=`` to tensors of another shape, which torch resizes."""
+"""Results that are given by ``out=``, also to tensors of another shape, which torch resizes."""
 
 import logging
 import unittest
@@ -41,6 +41,12 @@ def two_results(x, y):
     return values, order
 
 
+def mantissas(x, y):
+    values, exponents = torch.empty(3, 4), torch.empty(3, 4, dtype=torch.int32)
+    torch.frexp(x + y, out=(values, exponents))
+    return values, exponents
+
+
 def written_before(x, y):
     z = torch.zeros(4)
     z.add_(1)
@@ -54,14 +60,14 @@ def shown_before(x, y):
     return z, w
 
 
-class TestResizedResults(ExporterTestCase):
+class TestGivenResults(ExporterTestCase):
     def setUp(self):
         super().setUp()
         logging.disable(logging.WARNING)
         self.addCleanup(logging.disable, logging.NOTSET)
 
     def test_same_as_eager(self):
-        for function in (joined, again, without_an_axis, two_results, written_before):
+        for function in (joined, again, without_an_axis, two_results, mantissas, written_before):
             with self.subTest(function.__name__):
                 self.assert_same_as_eager(function, X, Y)
 

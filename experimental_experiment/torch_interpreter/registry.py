@@ -345,7 +345,8 @@ def find_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
         return None
     inputs = [argument.name for argument in schema.arguments if not argument.is_out]
     has_out = len(inputs) < len(schema.arguments)
-    preferred = [schema.overload_name or "default", "default"]
+    overload = schema.overload_name
+    preferred = [overload or "default", overload.removesuffix("_out"), "default"]
     for overload_name in [*preferred, *packet.overloads()]:
         candidate = getattr(packet, overload_name, None)
         if candidate is None or candidate._schema.is_mutable:
