@@ -97,6 +97,12 @@ class TestDefaultDtype(ExporterTestCase):
                 torch.set_default_dtype(default)
                 self.assert_same_as_eager(FLOATS, x)
 
+    def test_large_integers_are_close_as_floats_of_it(self):
+        x = torch.tensor([2**24, 2**40])
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float64)
+        self.assert_same_as_eager(lambda x: torch.isclose(x + 1, x, rtol=0.0, atol=0.5), x)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,7 +13,12 @@ import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.reduction import any_dim
-from experimental_experiment.torch_interpreter.promotion import cast, promote, result_dtype, rounded_operands
+from experimental_experiment.torch_interpreter.promotion import (
+    promote,
+    promote_to_float,
+    result_dtype,
+    rounded_operands,
+)
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_static
 
@@ -235,7 +240,7 @@ def isclose(op, self, other, rtol, atol, equal_nan):
     if is_static(rtol, atol) and rtol == atol == 0:
         return close
     if not is_float:
-        self, other = (cast(op, x, ir.DataType.FLOAT) for x in (self, other))
+        self, other = promote_to_float(op, self, other)
     gap = op.Abs(op.Sub(self, other))
     finite = torch.finfo(dtypes.torch_dtype(gap.dtype)).max
     allowed = op.Min(op.Add(op.Abs(op.Mul(other, rtol)), atol), finite)
