@@ -60,6 +60,18 @@ def shown_before(x, y):
     return z, w
 
 
+def into_a_row(x, y):
+    z = torch.zeros(2, 3, 4)
+    torch.add(x[0], y[0], out=z[1])
+    return z
+
+
+def into_rows(x, y):
+    z = torch.zeros(3, 4)
+    torch.add(x[:1], y[:1], out=z[1:])
+    return z
+
+
 class TestGivenResults(ExporterTestCase):
     def setUp(self):
         super().setUp()
@@ -71,10 +83,11 @@ class TestGivenResults(ExporterTestCase):
             with self.subTest(function.__name__):
                 self.assert_same_as_eager(function, X, Y)
 
-    def test_a_view_before_is_refused(self):
-        words = "it resizes empty, which view shows: make it of the shape of the result"
-        with self.assertRaisesRegex(ExportError, words):
-            self.assert_same_as_eager(shown_before, X, Y, dynamic=False)
+    def test_memory_that_is_shown_otherwise_is_refused(self):
+        words = r"it resizes \w+, whose memory another tensor shows: make it of the shape of the result"
+        for function in (shown_before, into_a_row, into_rows):
+            with self.subTest(function.__name__), self.assertRaisesRegex(ExportError, words):
+                self.assert_same_as_eager(function, X, Y, dynamic=False)
 
 
 if __name__ == "__main__":

@@ -212,12 +212,12 @@ class Mutation:
         if value.shape is None:
             # what writes into a tensor has its shape, or is broadcast to it by its translation
             value.shape = old.shape
-        if rank(value) == rank(old):
+        if gives_results(node.target) and has_other_shape(value, old):
+            refuse_other_views(node, argument, view)
             return value
-        if gives_results(node.target) and not view.path:
-            refuse_earlier_views(node, argument)
-            return value
-        return self.walk.op.Expand(value, self.walk.op.shape_of(old))
+        if rank(value) != rank(old):
+            value = self.walk.op.Expand(value, self.walk.op.shape_of(old))
+        return value
 
     def name_result(self, node: torch.fx.Node, value: ir.Value) -> None:
         """Call what is written as the node that writes it, unless it has a name already: it is the result of that node."""
@@ -268,15 +268,26 @@ def gives_results(target: Any) -> bool:
     return any(argument.is_out for argument in target._schema.arguments)
 
 
-def refuse_earlier_views(node: torch.fx.Node, resized: torch.fx.Node) -> None:
-    """Raise Untranslatable when a tensor is seen in another way before *node* resizes it: that view keeps its shape."""
+def has_other_shape(x: ir.Value, other: ir.Value) -> bool:
+    """Whether two values are known to differ in shape."""
+    return rank(x) != rank(other) or any(
+        isinstance(size, int) and isinstance(own, int) and size != own
+        for size, own in zip(x.shape, other.shape)
+    )
+
+
+def refuse_other_views(node: torch.fx.Node, resized: torch.fx.Node, view: View) -> None:
+    """Raise Untranslatable when the memory of a tensor that *node* resizes is seen in another way: that view keeps its shape."""
     storage = storage_of(resized.meta["val"])
-    for user in resized.users:
-        is_view = storage_of(user.meta.get("val")) == storage and not registry.written_arguments(user.target)
-        if is_view and user < node:
-            raise Untranslatable(
-                f"it resizes {resized.name}, which {user.name} shows: make it of the shape of the result"
-            )
+    shown = [
+        user
+        for user in resized.users
+        if storage_of(user.meta.get("val")) == storage and not registry.written_arguments(user.target)
+    ]
+    if view.path or any(user < node for user in shown):
+        raise Untranslatable(
+            f"it resizes {resized.name}, whose memory another tensor shows: make it of the shape of the result"
+        )
 
 
 def is_list_with(argument: Any, viewed: torch.fx.Node) -> bool:
