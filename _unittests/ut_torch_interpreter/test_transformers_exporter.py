@@ -206,6 +206,35 @@ class TestCommand(unittest.TestCase):
         self.assertEqual(exported.generation_config.pad_token_id, 0)
         self.assert_generates(exported)
 
+    def test_generate_of_encoder_and_decoder(self):
+        """The encoder has a graph, and the past of a step any length: the tokens are those of ``model.generate``."""
+        config = transformers.T5Config(
+            vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0, eos_token_id=None
+        )  # fmt: skip
+        torch.manual_seed(0)
+        model = transformers.T5ForConditionalGeneration(config).eval()
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = os.path.join(folder, "model"), os.path.join(folder, "onnx")
+            model.save_pretrained(source)
+            status, output, _ = self.run_command("--transformers", source, "-o", target, "--task", "generate")
+            self.assertEqual(status, 0)
+            self.assertIn("encoder.onnx", output)
+            runners = ExportedModel.from_pretrained(target).runners
+        ids = torch.randint(1, VOCABULARY, (3, 6))
+        mask = torch.ones_like(ids)
+        read = {
+            "encoder_outputs": runners["encoder"](input_ids=ids, attention_mask=mask),
+            "attention_mask": mask,
+        }
+        written = [torch.zeros(3, 1, dtype=torch.int64)]
+        found = runners["prefill"](decoder_input_ids=written[0], **read)
+        for _ in range(4):
+            written.append(found.logits[:, -1].argmax(-1, keepdim=True))
+            found = runners["decode"](decoder_input_ids=written[-1], **read, **{ARGUMENT: found[ARGUMENT]})
+        with torch.no_grad():
+            expected = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=4, do_sample=False)
+        torch.testing.assert_close(torch.cat(written, 1), expected)
+
     def assert_generates(self, exported):
         """The graphs, one after the other, write the tokens of ``model.generate``."""
         ids = torch.randint(1, VOCABULARY, (3, 6))

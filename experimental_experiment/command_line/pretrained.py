@@ -42,9 +42,13 @@ def run(given: argparse.Namespace) -> int:
     begin = time.perf_counter()
     try:
         if given.task == "generate":
+            inputs = prompt(model)
             exported = Exporter().export_for_generation(
-                model, prompt(model), config, generation_config=model.generation_config
+                model, inputs, config, generation_config=model.generation_config
             )
+            if model.config.is_encoder_decoder:
+                encoder = Exporter().export(model.get_encoder(), of_encoder(inputs), config)
+                exported.components["encoder"] = encoder.components["model"]
         else:
             exported = Exporter().export(model, example(model), config)
     except ExportError as error:
@@ -80,12 +84,16 @@ def prompt(model: Any) -> dict[str, torch.Tensor]:
     """What ``model.generate`` is called with. Raises CommandError when the model does not generate, or not from an example's inputs."""
     if not model.can_generate():
         raise CommandError(f"{type(model).__name__} does not generate: leave --task generate out")
-    inputs = example(model)
+    return example(model)
+
+
+def of_encoder(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The inputs that an encoder reads, which ``generate`` runs once, before the stages that transformers takes apart."""
     return {name: value for name, value in inputs.items() if not name.startswith("decoder_")}
 
 
 def example(model: Any) -> dict[str, torch.Tensor]:
-    """Random inputs of two rows. Raises CommandError when it takes a person to make them."""
+    """Random inputs of two rows, several tokens each: a size of 1 would be a constant. Raises CommandError when it takes a person to make them."""
     config, name = model.config, model.main_input_name
     text = config.get_text_config()
     is_text = name == "input_ids" and not any(
