@@ -13,6 +13,7 @@ import torch
 
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.torch_interpreter import ExportError
+from experimental_experiment.torch_interpreter.conversion import opsets
 
 FILES = (
     "added_tokens.json", "chat_template.jinja", "chat_template.json", "merges.txt", "preprocessor_config.json",
@@ -36,6 +37,7 @@ def run(given: argparse.Namespace) -> int:
         from experimental_experiment.torch_interpreter.transformers_exporter import Exporter, OnnxConfig
     except ImportError as error:
         raise CommandError(str(error)) from error
+    refuse_misfit_target(given)
     torch.manual_seed(0)
     model = load(given.transformers)
     config = OnnxConfig(dynamic=True, strict=given.strict, opset_version=given.opset)
@@ -66,6 +68,16 @@ def run(given: argparse.Namespace) -> int:
         print(described(os.path.join(given.output, f"{name}.onnx")))
     print(f"{', '.join(['config.json', *copied])} beside; {seconds:.1f} s")
     return 0
+
+
+def refuse_misfit_target(given: argparse.Namespace) -> None:
+    """Raise CommandError for a version of ai.onnx that there is not, and for a file in the place of the folder to write."""
+    try:
+        opsets(given.opset)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if os.path.exists(given.output) and not os.path.isdir(given.output):
+        raise CommandError(f"{given.output!r} is a file: --transformers writes a folder")
 
 
 def load(source: str) -> Any:
