@@ -312,6 +312,39 @@ class TestRun(ModelCommandsTestCase):
         np.testing.assert_array_equal(results["y"], expected)
         np.testing.assert_array_equal(results["x"], self.x)
 
+    def test_saved_values(self):
+        """Names that are arguments of numpy.savez, sequences, texts, and dtypes that numpy reads no file of."""
+        names = """
+            names (float[3] file) => (float[3] allow_pickle, string[3] text, seq(float[3]) several) {
+                allow_pickle = Neg(file)
+                text = Cast<to=8>(file)
+                several = SequenceConstruct(file, allow_pickle)
+            }
+        """
+        short = "short (float[3] file) => (bfloat16[3] y) { y = Cast<to=16>(file) }"
+        x, saved = np.array([1.5, -2, 3], np.float32), self.path("results.npz")
+        np.save(self.path("x.npy"), x)
+        several = {"several_0": x, "several_1": -x}
+        cases = {names: {"allow_pickle": -x, "text": ["1.5", "-2", "3"], **several}, short: {"y": x}}
+        for text, expected in cases.items():
+            onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{text}'), self.model)
+            self.succeeds("run", self.model, "--inputs", f"file={self.path('x.npy')}", "--save", saved)
+            with np.load(saved) as results:
+                self.assertEqual(set(results), {"file", *expected})
+                for name, values in expected.items():
+                    with self.subTest(name):
+                        np.testing.assert_array_equal(results[name], values)
+
+    def test_a_map_is_not_saved(self):
+        mapped = """
+            <ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>
+            mapped (float[1, 2] x) => (seq(map(int64, float)) y) { y = ai.onnx.ml.ZipMap<classlabels_int64s=[5, 7]>(x) }
+        """
+        onnx.save(onnx.parser.parse_model(mapped), self.model)
+        saved = self.path("results.npz")
+        self.fails(f"--save {saved}: y_0 is a dict, and no array", "run", self.model, "--save", saved)
+        self.assertFalse(os.path.exists(saved))
+
     def test_random_arrays_of_given_sizes(self):
         self.assertRegex(self.succeeds("run", self.model, "--size", "batch=5"), r"result +y +float32\[5, 8\]")
         self.assertRegex(self.succeeds("run", self.model), r"result +y +float32\[3, 8\]")

@@ -7,7 +7,9 @@ import logging
 import os
 import statistics
 import time
+import zipfile
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -65,9 +67,33 @@ def run(given: argparse.Namespace) -> int:
     if given.repeat:
         print(timed(runner, arrays, given.repeat))
     if given.save:
-        with whole(given.save) as written:
-            np.savez(written, **{name: np.asarray(value) for name, value in {**arrays, **results}.items()})
+        save({**arrays, **results}, given.save)
     return 0
+
+
+def save(values: Mapping[str, Any], path: str) -> None:
+    """Write values to a .npz file, those of a sequence one by one. `numpy.savez` has arguments whose names no value may have.
+
+    Raises CommandError for a value that is no array, which numpy would pickle.
+    """
+    with whole(path) as written, zipfile.ZipFile(written, "w") as archive:
+        for name, value in values.items():
+            parts = (
+                {f"{name}_{i}": part for i, part in enumerate(value)}
+                if isinstance(value, list)
+                else {name: value}
+            )
+            for key, part in parts.items():
+                if not isinstance(part, np.ndarray | np.generic):
+                    raise CommandError(f"--save {path}: {key} is a {type(part).__name__}, and no array")
+                with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, readable(np.asarray(part)), allow_pickle=False)
+
+
+def readable(array: np.ndarray) -> np.ndarray:
+    """An array in a dtype that numpy reads from a file: float32 holds all numbers of the short ones that it lacks."""
+    kinds = {"V": np.float32, "O": np.str_}
+    return array.astype(kinds[array.dtype.kind]) if array.dtype.kind in kinds else array
 
 
 def add_outputs(model: onnx.ModelProto) -> None:
