@@ -316,6 +316,26 @@ class TestCaches(ExporterTestCase):
             self.exported(self.cache(), [keys, values, keys, values])
 
 
+@unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")
+class TestModelOutputs(ExporterTestCase):
+    """A dict to Python, as `encoder_outputs` of a decoder is, and a list to torch.export."""
+
+    def test_by_name_or_by_position(self):
+        from transformers.modeling_outputs import BaseModelOutput
+
+        function = Function(lambda x, found: x + found.last_hidden_state.sum())
+        args = (X, BaseModelOutput(last_hidden_state=torch.randn(4, 5)))
+        for entry in ([{0: "n"}], ({0: "n"},), {"last_hidden_state": {0: "n"}}):
+            with self.subTest(entry):
+                model = to_onnx(function, args, dynamic_shapes={"x": None, "found": entry})
+                self.assertEqual(sizes(model)[1], ("n", 5))
+        with self.assertRaisesRegex(
+            CaptureError,
+            r'found is a BaseModelOutput of 1 leaves, its entry is \[{}, {}\](.|\n)*"found": \[{}\]}',
+        ):
+            to_onnx(function, args, dynamic_shapes={"x": None, "found": [{}, {}]})
+
+
 class Mixed(torch.nn.Module):
     """Tensors, a number, containers, keywords."""
 

@@ -373,7 +373,9 @@ def entries_of_children(value: Any, children: list, names: list, spec: Any, path
         and (isinstance(value, Mapping) or has_words(names))
     ):
         return [spec.get(name) for name in names]
-    if isinstance(spec, (list, tuple)) and not isinstance(value, Mapping):
+    # a class of transformers that is a dict is a list to torch.export, and in the hint
+    is_dict = isinstance(value, Mapping) and pytree._get_node_type(value) in pytree.BUILTIN_TYPES
+    if isinstance(spec, (list, tuple)) and not is_dict:
         if len(spec) == len(children) and not any(map(is_misplaced, children, spec)):
             return list(spec)
         found = by_layer(value, children, spec) or in_each_leaf(children, spec)
