@@ -210,16 +210,19 @@ class TestCaches(ExporterTestCase):
                 torch.testing.assert_close(result, eager(ids + turn, position + turn))
 
     def test_counter_in_python_is_refused(self):
+        """Also one that is 0, of tensors that hold no token yet: the next call would begin anew."""
         model = gemma()
-        given = call(model, 2, 2, 4, StaticCache(config=model.config, max_cache_len=12))
-        with self.assertRaises(CaptureError) as caught:
-            to_onnx(model, (), given)
-        self.assertIn(
-            "a StaticSlidingWindowLayer counts its tokens in cumulative_length_int, a Python number that the program "
-            "would hold as a constant",
-            str(caught.exception),
-        )
-        self.assertIn("as DynamicCache(config=...) has", str(caught.exception))
+        filled = call(model, 1, 2, 4, StaticCache(config=model.config, max_cache_len=12))
+        empty = filled | {"past_key_values": static_cache(model.config)}
+        for given in (filled, empty):
+            with self.assertRaises(CaptureError) as caught:
+                to_onnx(model, (), given)
+            self.assertIn(
+                "a StaticSlidingWindowLayer counts its tokens in cumulative_length_int, a Python number that the program "
+                "would hold as a constant",
+                str(caught.exception),
+            )
+            self.assertIn("as DynamicCache(config=...) has", str(caught.exception))
 
     def test_linear_attention(self):
         model = lfm2()

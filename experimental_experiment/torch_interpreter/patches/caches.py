@@ -277,7 +277,12 @@ def refuse_counters(cache: Any) -> None:
                 hint=f"give one of less than {layer.sliding_window} tokens, the sliding window: the cache of the ONNX model "
                 "keeps all tokens",
             )
-        counters = [name for name, value in vars(layer).items() if COUNTERS.search(name) and counts(value)]
+        least = (
+            0 if getattr(layer, "is_initialized", False) else 1
+        )  # tensors that hold no token yet are inputs
+        counters = [
+            name for name, value in vars(layer).items() if COUNTERS.search(name) and counts(value, least)
+        ]
         if counters and not is_sliding:
             raise CaptureError(
                 f"a {type(layer).__name__} counts its tokens in {counters[0]}, a Python number that the program would hold "
@@ -300,8 +305,8 @@ def sliding_layers(utilities: Any) -> list[type]:
     return [getattr(utilities, name) for name in names if hasattr(utilities, name)]
 
 
-def counts(value: Any) -> bool:
-    """Whether a value is a Python number other than 0, or holds one."""
+def counts(value: Any, least: int) -> bool:
+    """Whether a value is a Python number of at least so many, or holds one."""
     if isinstance(value, dict):
-        return any(counts(item) for item in value.values())
-    return isinstance(value, int) and value != 0
+        return any(counts(item, least) for item in value.values())
+    return isinstance(value, int) and value >= least
