@@ -224,6 +224,28 @@ class TestCaches(ExporterTestCase):
             )
             self.assertIn("as DynamicCache(config=...) has", str(caught.exception))
 
+    def test_a_cache_that_the_model_keeps(self):
+        """Its layers are left as they were: no fake tensors, and no token counted."""
+
+        class Keeping(torch.nn.Module):
+            def __init__(self, model, cache):
+                super().__init__()
+                self.model, self.cache = model, cache
+
+            def forward(self, ids):
+                return self.model(ids, past_key_values=self.cache).logits
+
+        model, of_windows = llama(), gemma()
+        for keeping in (
+            Keeping(model, DynamicCache(config=model.config)),
+            Keeping(of_windows, static_cache(of_windows.config)),
+        ):
+            layers = keeping.cache.layers
+            before = [vars(layer).copy() for layer in layers]
+            with torch.no_grad():
+                to_onnx(keeping, (tokens(1, 3),))
+            self.assertEqual([*map(vars, layers)], before)
+
     def test_linear_attention(self):
         model = lfm2()
         entries = {"0_conv_states_0": {0: "batch"}, "1_key": GROWING, "1_value": GROWING}

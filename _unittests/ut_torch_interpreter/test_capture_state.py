@@ -182,6 +182,26 @@ class TestPlainObjects(ExporterTestCase):
                 self.assertIs(outputs, model.scheduler.outputs)
                 torch.testing.assert_close(copy.deepcopy(model)(X), X + X + 1)
 
+    def test_one_in_a_list_of_an_object_of_another(self):
+        """As deep as the layers of an EncoderDecoderCache."""
+
+        class Holder:
+            def __init__(self, held):
+                self.held = held
+
+        class Holding(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cache = Holder(Holder([Scheduler()]))
+
+            def forward(self, x):
+                return self.cache.held.held[0].step(x)
+
+        model = Holding()
+        self.export_and_compare(model, (X,))
+        to_onnx(model, (X,))
+        self.assert_new(model.cache.held.held[0])
+
     def test_also_when_the_capture_fails(self):
         model = Failing()
         with self.assertRaises(CaptureError):

@@ -59,6 +59,9 @@ PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
 """Where a module keeps what is registered: the model may put other tensors there, which are its own."""
 
+HELD = 5
+"""So many objects, lists and dicts in one another are left as they were: an EncoderDecoderCache, a cache, its layers, one of them, its states."""
+
 
 class FunctionModule(torch.nn.Module):
     """A function without a signature as a module: ``torch.sin``."""
@@ -260,7 +263,7 @@ def is_fake(value: torch.Tensor | torch.nn.Module | None) -> bool:
 
 
 def memories_of(module: torch.nn.Module) -> list[dict | list]:
-    """The attributes of a module and of its submodules, their hooks; plain objects, lists and dicts among them, and what is in these, no further.
+    """The attributes of a module and of its submodules, their hooks; plain objects, lists and dicts among them, and in these, `HELD` deep.
 
     Models of transformers register the hooks that collect hidden states in the first call, and remember that they have.
     """
@@ -268,7 +271,7 @@ def memories_of(module: torch.nn.Module) -> list[dict | list]:
     values = {
         id(value): value for names in attributes for name, value in names.items() if name not in REGISTERED
     }.values()
-    return [*attributes, *memories_in(values, 2)]
+    return [*attributes, *memories_in(values, HELD)]
 
 
 def in_mode_of(module: torch.nn.Module) -> contextlib.AbstractContextManager:
