@@ -188,6 +188,26 @@ class TestBisection(unittest.TestCase):
         ):
             random_feeds(session(texts))
 
+    def test_sizes_of_several_dimensions(self):
+        """The mask of a decoder has the tokens of the past and the new ones; what the name says is no size of its own."""
+        model = parsed(
+            "agraph (float[P] past, float[N] new, float[T] mask) => (float[T] y) { x = Concat<axis=0>(past, new) y = Add(x, mask) }"
+        )
+        cases = {
+            "P + N": ({}, 6),
+            "P + 2*N - 1": ({}, 8),
+            "N + P": ({"P": 5, "N": 0}, 5),
+            "P+N": ({"P+N": 4}, 4),
+            "P - 7": ({}, 3),
+            "P // 0": ({}, 3),
+            "total length": ({}, 3),
+        }
+        for name, (sizes, expected) in cases.items():
+            with self.subTest(name):
+                model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = name
+                feeds = random_feeds(session(model), sizes=sizes)
+                self.assertEqual((expected,), feeds["mask"].shape)
+
     def test_a_model_in_a_file(self):
 
         model = parsed(MODEL)

@@ -6,7 +6,7 @@ import dataclasses
 import numbers
 import os
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from experimental_experiment.feeds import refuse_misfits
 from experimental_experiment.protos import from_proto, load
 from experimental_experiment.reading import read
 from experimental_experiment.refusals import UNLOADED
+from experimental_experiment.torch_interpreter.dynamic_shapes import size_meant
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim.optimizer import optimize
 from experimental_experiment.xoptim.options import OptimizationOptions
@@ -182,6 +183,7 @@ def random_feeds(
     Raises ValueError for an input that is no tensor of numbers.
     """
     generator = np.random.default_rng(seed)
+    known = sizes_by_name([argument.shape for argument in runner.get_inputs()], size, sizes or {})
     feeds = {}
     for argument in runner.get_inputs():
         if argument.name in but:
@@ -190,10 +192,18 @@ def random_feeds(
         dtype = np.dtype(kind) if kind in KINDS else OTHER_KINDS.get(kind)
         if dtype is None:
             raise ValueError(f"the input {argument.name} is a {argument.type}: it has no random values")
-        shape = [dim if isinstance(dim, int) else (sizes or {}).get(dim, size) for dim in argument.shape]
+        shape = [dim if isinstance(dim, int) else known.get(dim, size) for dim in argument.shape]
         floats = generator.normal(size=shape)
         feeds[argument.name] = np.asarray(floats > 0 if dtype.kind in "biu" else floats, dtype)
     return feeds
+
+
+def sizes_by_name(shapes: Iterable[list], size: int, given: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of the dimensions that have a name: *size* where none is given, and what is meant by ``past + new``, as decoders call it."""
+    names = {dim for shape in shapes for dim in shape if isinstance(dim, str)}
+    plain = {name: given.get(name, size) for name in names if name.isidentifier() or name in given}
+    meant = {name: size_meant(name, plain) for name in names - set(plain)}
+    return {name: found for name, found in meant.items() if found is not None and found >= 0} | plain
 
 
 KINDS = frozenset("float16 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
