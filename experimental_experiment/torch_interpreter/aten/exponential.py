@@ -6,6 +6,7 @@ are in ``trigonometric``.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -95,15 +96,24 @@ KEEPS = frozenset(
 """Operators that hand the last bits of a number on, as offsets, bounds and movements before a cut do."""
 
 
-def is_cut(node: torch.fx.Node, reach: int = 4) -> bool:
-    """Whether at most *reach* operators of the program make whole numbers or conditions of a result, as in ``log2(x).floor()``."""
-    for user in node.users:
-        if not isinstance(user.target, torch._ops.OpOverload):
-            continue
-        name, result = user.target._opname.removesuffix("_"), user.meta.get("val")
-        is_whole = isinstance(result, torch.Tensor) and not result.dtype.is_floating_point
-        if name in CUTS or (name in KEEPS and (is_whole or (reach > 1 and is_cut(user, reach - 1)))):
-            return True
+ASKED = 24
+"""How many operators behind a result are asked whether they cut it."""
+
+
+def is_cut(node: torch.fx.Node) -> bool:
+    """Whether the program makes whole numbers or conditions of a result, as in ``log2(x).floor()`` and ``(log2(x) + 4).long()``."""
+    behind, asked = [node], 0
+    while behind and asked < ASKED:
+        for user in itertools.islice(behind.pop(0).users, ASKED - asked):
+            asked += 1
+            if not isinstance(user.target, torch._ops.OpOverload):
+                continue
+            name, result = user.target._opname.removesuffix("_"), user.meta.get("val")
+            is_whole = isinstance(result, torch.Tensor) and not result.dtype.is_floating_point
+            if name in CUTS or (name in KEEPS and is_whole):
+                return True
+            if name in KEEPS:
+                behind.append(user)
     return False
 
 
