@@ -277,9 +277,8 @@ def refuse_counters(cache: Any) -> None:
                 hint=f"give one of less than {layer.sliding_window} tokens, the sliding window: the cache of the ONNX model "
                 "keeps all tokens",
             )
-        least = (
-            0 if getattr(layer, "is_initialized", False) else 1
-        )  # tensors that hold no token yet are inputs
+        # tensors that hold no token yet are inputs, too
+        least = 0 if getattr(layer, "is_initialized", False) else 1
         counters = [
             name for name, value in vars(layer).items() if COUNTERS.search(name) and counts(value, least)
         ]
