@@ -63,6 +63,29 @@ class TestSizes(RuleTestCase):
         )
         self.assert_stays(shifted.replace("=> (float[A,B,4] y)", "=> (float[C,B,4] y)"), rule=rule)
 
+    def test_sizes_that_are_not_negative_beside_numbers(self):
+        """``mask.expand(x.shape[0], -1, x.shape[1])``: what is -1 is the other number at its place, here and there 1."""
+
+        def text(others, marks, number, result, sizes="t = Shape <start=1> (x)"):
+            constants = f"m = Constant <value={marks}> () o = Constant <value={others}> () l = Constant <value=int64[1]{{{number}}}> ()"
+            return (
+                f"agraph (float[A,B] x, float[A,1,1] k) => (float[{result}] y) {{ {constants} s = Shape <end=1> (x) {sizes} "
+                "c = Concat <axis=0> (s, l, t) e = Equal (c, m) w = Where (e, o, c) y = Expand (k, w) }"
+            )
+
+        rule, ones, negative = "WhereSizeIsNegative", "int64[3]{1,1,1}", "int64[3]{-1,-1,-1}"
+        for case in (
+            (ones, negative, -1, "A,1,B"),
+            ("int64[1]{1}", "int64[1]{-1}", -1, "A,1,B"),
+            ("int64[3]{1,5,1}", "int64[3]{-2,-1,-1}", -1, "A,5,B"),
+            (ones, negative, 5, "A,5,B"),
+        ):
+            with self.subTest(case):
+                self.assert_becomes(text(*case), ["Shape", "Shape", "Concat", "Expand"], rule=rule)
+        less = "h = Shape <start=1> (x) one = Constant <value_int=1> () t = Sub (h, one)"
+        self.assert_stays(text(ones, negative, -1, "A,1,C", less), rule=rule)
+        self.assert_stays(text(ones, "int64[3]{-1,5,-1}", 5, "A,1,B"), rule=rule)
+
     def test_nothing_is_left_between_a_shape_and_the_vectors(self):
         model = parsed(
             f"agraph ({X}) => (float[A,B] y) {{ {BOTH} a = Add(h, one) b = Div(a, two) c = Sub(b, w) d = Sub(c, h) "

@@ -40,6 +40,8 @@ class TestWriteOfPositions(RuleTestCase):
             (*ROWS, written(second="two")),  # it adds a row
             ("float[N,5] x, float[5] v", "float[M,5]", written(first="one")),  # it leaves one out
             (*ROWS, written(order="q, u, p")),
+            # sizes: inference follows a Concat
+            ("float[A,B,C] x, float[D] v", "int64[3]", written().replace("u = Unsqueeze(v, z) p = Slice(x", "u = Shape(v) s = Shape(x) p = Slice(s").replace("q = Slice(x", "q = Slice(s").replace("two, z) q = Slice(s, three", "one, z) q = Slice(s, two")),
             ("float[N,5] x, float[5] v", "float[M,5]", written()),  # two rows become three
             ("float[N,5] x, float[2,5] v", "float[M,5]", written().replace("u = Unsqueeze(v, z)", "u = Neg(v)")),
             ("float[N,5] x, float[N,5] w, float[5] v", "float[N,5]", written().replace("q = Slice(x", "q = Slice(w")),

@@ -143,8 +143,12 @@ def traced_call(
     mode = next((fake.fake_mode for fake in fakes if isinstance(fake, FakeTensor)), None)
     if mode is None:
         raise Untranslatable("a composite operator without tensors")
-    context = contextlib.nullcontext() if region is None else region.tracing()
-    with mode, context, no_branch_on_sizes(), of_any_size(mode):
+    with mode, no_branch_on_sizes(), contextlib.ExitStack() as stack:
+        if region is not None:
+            stack.enter_context(region.tracing())
+            stack.enter_context(
+                of_any_size(mode)
+            )  # C++ decomposes it there, and asks symbols for their numbers
         return make_fx(call, tracing_mode="real", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)(
             *fakes
         )

@@ -6,6 +6,7 @@ Unsqueeze, or Reshape, for each shape.
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.marks import ALONE
@@ -22,7 +23,7 @@ from experimental_experiment.xoptim.pattern import (
 )
 from experimental_experiment.xoptim.patterns.masks import is_not_negative
 from experimental_experiment.xoptim.rules import again, no, rule
-from experimental_experiment.xoptim.shapes import has_shape_of
+from experimental_experiment.xoptim.shapes import has_shape_of, listed
 from experimental_experiment.xoptim.spans import told_axes
 
 x, y = var("x"), var("y")
@@ -152,8 +153,17 @@ def padding_to_a_multiple(op, x, most, step, back, root):
 
 
 @rule(P.Where(P.Equal(x, const("number")), const("other"), x, name="node"), set="default", looks_further=True)
-def where_size_is_negative(op, x, number, node):
-    """Sizes with others where they are -1, as TorchScript's exporter writes those of an expand, are the sizes."""
-    if not has_shape_of(x, node) or not (constant_of(number).numpy() < 0).all() or not is_not_negative(x):
+def where_size_is_negative(op, x, number, other, node):
+    """Sizes with others where they are -1, as TorchScript's exporter writes those of an expand, are the sizes; each -1 among them is the other."""
+    if not has_shape_of(x, node) or not (constant_of(number).numpy() < 0).all():
         return no("they may be negative, or are repeated")
-    return x
+    if is_not_negative(x):
+        return x
+    sizes = listed(x)
+    if sizes is None or not all(isinstance(size, int) or is_not_negative(size) for size in sizes):
+        return no("they may be negative, or are repeated")
+    marks, others = (
+        np.broadcast_to(constant_of(value).numpy(), len(sizes)).tolist() for value in (number, other)
+    )
+    known = [other if size == mark else size for size, mark, other in zip(sizes, marks, others)]
+    return op.Concat(*[op.constant([size]) if isinstance(size, int) else size for size in known], axis=0)

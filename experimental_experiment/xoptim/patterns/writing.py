@@ -39,6 +39,8 @@ def write_of_positions(op, node):
     if found is None:
         return no("it is no write of some positions")
     x, positions, written = found
+    if is_of(producer_of(x), "Shape"):
+        return no("they are sizes, which inference and other rules follow through a Concat alone")
     if any(is_of(user, operator) for user, _ in node.outputs[0].uses() for operator in LOOKING):
         return no("another rule may read what was written")
     if axis == 0:
