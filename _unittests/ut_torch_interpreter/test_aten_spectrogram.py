@@ -130,6 +130,19 @@ class TestSpectrogram(ExporterTestCase):
 
         self.assert_same_as_eager(again, X, others=[(torch.randn(3, 57),)])
 
+    def test_transposed_spectra_of_dynamic_signals(self):
+        """The transposition is undone: what reads the spectra reads ONNX STFT, of which inference knows no rank."""
+        window = torch.hann_window(1024)
+
+        def spectra(x):
+            return torch.stft(x, 1024, 256, window=window, return_complex=True)
+
+        x, others = torch.randn(2, 2304), [(torch.randn(3, 2900),)]
+        self.assert_same_as_eager(lambda x: spectra(x).transpose(1, 2).abs(), x, others=others)
+        self.assert_same_as_eager(
+            lambda x: torch.istft(spectra(x), 1024, 256, window=window), x, others=others
+        )
+
     def test_frames_are_added_part_by_part(self):
         """Where they are some hops long; the envelope of the windows is a constant where the number of frames is."""
 

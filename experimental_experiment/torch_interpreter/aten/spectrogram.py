@@ -60,6 +60,8 @@ def stft(op, self, n_fft, hop_length, win_length, window, normalized, onesided, 
     power, hop = -0.5 if normalized else 0, hop_length or n_fft // 4
     if not held and is_fast(n_fft):
         result = op.STFT(op.Unsqueeze(self, [2]), hop, weights, n_fft, onesided=int(half))
+        # inference knows nothing of it where the signal has any length
+        result.shape = result.shape or ir.Shape([self.shape[0], None, n_fft // 2 + 1 if half else n_fft, 2])
         result = op.Transpose(scaled_by_size(op, result, n_fft, power), perm=[0, 2, 1, 3])
     elif not held and has_matrix(n_fft, 1):
         result = convolved(op, self, hop, weights, n_fft, half, power)
