@@ -85,6 +85,19 @@ class TestZeroDimensions(ExporterTestCase):
     def test_three_operands(self):
         self.check(THREE, NUMBERS, both=False)
 
+    def test_integers_beside_two_floats(self):
+        """The float64 without axes makes the integers float64, but not beside a tensor of float32, or of float16."""
+        integers, number = torch.arange(4), torch.tensor(0.5, dtype=torch.float64)
+        for dtype in (torch.float32, torch.float16):
+            floats = torch.tensor([1.0, 2.0, 1.5, 2.5], dtype=dtype)
+            with self.subTest(dtype):
+                self.assert_same_as_eager(
+                    each(
+                        aten.clamp.Tensor, aten.addcmul.default, lambda a, b, c: aten.addcmul.default(c, a, b)
+                    ),
+                    *(integers, number, floats),
+                )
+
 
 class TestDefaultDtype(ExporterTestCase):
     """Integers become floats of torch's default dtype, whatever it was before."""

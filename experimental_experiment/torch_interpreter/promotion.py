@@ -20,6 +20,9 @@ from experimental_experiment.torch_interpreter.sizes import Number
 
 SAMPLES = {ir.DataType.BOOL: True, ir.DataType.INT64: 1, ir.DataType.DOUBLE: 1.0}
 
+WEIGHTS = ("number", "zero_dim", "tensor")
+"""Of operands, the least first."""
+
 
 def result_dtype(*operands: Any) -> ir.DataType:
     """The dtype that torch gives to an operation on these operands: values, Python numbers, None ignored.
@@ -48,24 +51,31 @@ def kind(operand: Any) -> tuple[Any, str]:
 
 @functools.cache
 def promoted(kinds: tuple[tuple[Any, str], ...], default: torch.dtype) -> torch.dtype:
-    """torch.result_type over any number of operands, whose answer depends on the *default* dtype."""
-    samples = [
-        dtype(1)
-        if weight == "number"
-        else torch.empty((1,) if weight == "tensor" else (), dtype=dtype, device="meta")
-        for dtype, weight in kinds
-    ]
-    result: Any = samples[0]
-    for sample in samples[1:]:
-        dtype = torch.result_type(result, sample)
-        is_tensor = any(isinstance(x, torch.Tensor) for x in (result, sample))
-        dims = max((x.dim() for x in (result, sample) if isinstance(x, torch.Tensor)), default=0)
-        result = (
-            torch.empty((1,) * dims, dtype=dtype, device="meta")
-            if is_tensor
-            else torch.zeros((), dtype=dtype).item()
-        )
-    return result.dtype if isinstance(result, torch.Tensor) else torch.result_type(result, result)
+    """torch.result_type over any number of operands, whose answer depends on the *default* dtype.
+
+    Operands of one weight count together: a 0-d float64 makes an integer tensor float64, but not beside a tensor of float32.
+    """
+    groups = ([sample(dtype, weight) for dtype, weight in kinds if weight == wish] for wish in WEIGHTS)
+    result = functools.reduce(
+        sample_of_both, (functools.reduce(sample_of_both, group) for group in groups if group)
+    )
+    return torch.result_type(result, result)
+
+
+def sample(dtype: Any, weight: str) -> Any:
+    """An operand of this dtype and weight."""
+    if weight == "number":
+        return dtype(1)
+    return torch.empty((1,) if weight == "tensor" else (), dtype=dtype, device="meta")
+
+
+def sample_of_both(one: Any, other: Any) -> Any:
+    """The dtype of an operation on two operands, with the greater weight of both."""
+    dtype = torch.result_type(one, other)
+    dims = [x.dim() for x in (one, other) if isinstance(x, torch.Tensor)]
+    if not dims:
+        return torch.zeros((), dtype=dtype).item()
+    return torch.empty((1,) * max(dims), dtype=dtype, device="meta")
 
 
 def cast(op, operand: Any, dtype: ir.DataType) -> Any:
