@@ -4,7 +4,8 @@ import unittest
 
 import torch
 
-from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.testing import Call, ExporterTestCase, each
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
@@ -37,6 +38,17 @@ class TestMarginLoss(ExporterTestCase):
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+
+    def test_one_target(self):
+        """Its loss is a number, of which torch.export tells one axis where there is no reduction."""
+        loss, one = aten.multi_margin_loss.default, (SCORES[0], torch.tensor(2))
+        self.assert_same_as_eager(
+            each(lambda x, y: loss(x, y, reduction=SUM), lambda x, y: loss(x, y[None], reduction=NONE)), *one
+        )
+        with self.assertRaisesRegex(
+            ExportError, "a wrong shape for one target without reduction: reduction='sum'"
+        ):
+            to_onnx(Call(loss, one, {"reduction": NONE}), one)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.aten.loss import NONE, reduced
-from experimental_experiment.torch_interpreter.composite import composite
+from experimental_experiment.torch_interpreter.composite import composite, decomposed
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.promotion import promote
 from experimental_experiment.torch_interpreter.registry import translates
 
@@ -21,7 +22,6 @@ INT64 = ir.DataType.INT64
 
 composite(
     aten.cosine_embedding_loss.default,
-    aten.multi_margin_loss.default,
     aten.soft_margin_loss_backward.default,
     aten.triplet_margin_loss.default,
 )
@@ -43,6 +43,17 @@ def margin_ranking_loss(op, input1, input2, target, margin, reduction):
     input1, input2, target = promote(op, input1, input2, target)
     order, margin = promote(op, op.Mul(op.Neg(target), op.Sub(input1, input2)), float(margin))
     return reduced(op, op.Max(op.Add(order, margin), 0.0), reduction)
+
+
+@translates(aten.multi_margin_loss.default)
+def multi_margin_loss(op, self, target, p, margin, weight, reduction):
+    """How far the target class is from being a margin above each other one, to the power p."""
+    if reduction == NONE and rank(target) == 0:
+        raise Untranslatable(
+            "torch.export declares a wrong shape for one target without reduction: reduction='sum' gives the number"
+        )
+    arguments = dict(self=self, target=target, p=p, margin=margin, weight=weight, reduction=reduction)
+    return decomposed(aten.multi_margin_loss.default)(op, **arguments)
 
 
 @translates(aten.multilabel_margin_loss.default)
