@@ -30,6 +30,17 @@ def weights(module):
     return [weight.detach() for weight in module._flat_weights]
 
 
+def called_for_each(module: torch.nn.Module, order: list[int]):
+    """A function that calls a network once for each of some results, by their numbers."""
+
+    def results(x):
+        return [
+            torch.utils._pytree.tree_leaves(module(x))[number] + place for place, number in enumerate(order)
+        ]
+
+    return results
+
+
 class TestRecurrent(ExporterTestCase):
     def run_overload(self, name, x, states, options, dtype=torch.float32, **kwargs):
         """Through the operator itself: its weights are inputs of the model, not constants."""
@@ -131,6 +142,16 @@ class TestRecurrent(ExporterTestCase):
         self.export_and_compare(module.eval(), (x,))
         runner = session(to_onnx(module.train(), (x,)))
         self.assertFalse(torch.equal(run(runner, [x])[0], run(runner, [x])[0]))
+
+    def test_a_network_that_is_called_for_each_result(self):
+        """One node gives all results, in any order, in the place of several that onnxruntime does not load."""
+        for name, (network, options) in NETWORKS.items():
+            module = network(3, 4, **options)
+            count = 3 if name == "lstm" else 2
+            for order in (range(count), reversed(range(count)), (1, 1, 0)):
+                with self.subTest(name, order=order):
+                    results = called_for_each(module, list(order))
+                    self.assert_same_as_eager(results, torch.randn(5, 2, 3), others=[(torch.randn(4, 1, 3),)])
 
 
 class TestCells(ExporterTestCase):

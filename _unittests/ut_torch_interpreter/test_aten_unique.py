@@ -55,6 +55,15 @@ class TestUnique(ExporterTestCase):
     def test_special_values(self):
         self.assert_cases(self.SPECIAL_VALUES, special_values=True)
 
+    def test_a_call_for_each_result(self):
+        """One node gives all of them, in the place of several that onnxruntime does not load."""
+
+        def results(x):
+            inverse, counts = torch.unique(x, return_inverse=True)[1], torch.unique(x, return_counts=True)[1]
+            return inverse, counts, torch.unique(x)
+
+        self.assert_same_as_eager(results, torch.tensor([3, 1, 3, 2]), others=[(torch.tensor([5, 5, 4]),)])
+
     def test_the_shape_that_torch_declares_for_the_last_axis_is_wrong(self):
         with self.assertRaisesRegex(ExportError, "declares a wrong shape for dim=-1"):
             to_onnx(lambda x: torch.unique_consecutive(x, dim=-1), (ROWS,))

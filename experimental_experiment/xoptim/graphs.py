@@ -25,6 +25,9 @@ COUNTED = frozenset(("Attention", "BatchNormalization"))
 """Operators whose number of results says what they do: a BatchNormalization trains; an Attention joins past and present, all of which
 onnxruntime 1.31 wants to be read."""
 
+LISTED = frozenset(("GRU", "LSTM", "RNN", "Unique"))
+"""Operators of which two that list other results compute the same. onnxruntime 1.31 joins them, too, and then refuses the model."""
+
 MOST_COMPARED = 64
 """Tensors of more elements are not compared as attributes."""
 
@@ -158,9 +161,13 @@ def share_expressions(graph: ir.Graph | ir.Function, outer: Scope = ()) -> dict[
         first = first_like(node, brief, scope)
         if first is None or (operator == "Identity" and node.outputs[0].is_graph_output()):
             continue  # as it is, it is a copy for an output
+        if len(first.outputs) < len(node.outputs):
+            first.resize_outputs(len(node.outputs))
         for value, same in zip(node.outputs, first.outputs):
+            if not value.name:
+                continue  # nothing reads it
             if not same.name:  # a result that nothing read so far
-                same.name = f"{value.name}_shared"
+                same.name, same.type, same.shape = f"{value.name}_shared", value.type, value.shape
             replacement = copied(node, value, same) if value.is_graph_output() else same
             value.replace_all_uses_with(replacement, replace_graph_outputs=True)
         detach(node)
@@ -242,7 +249,8 @@ def key_of(node: ir.Node, places: Places | None = None) -> tuple | None:
     inputs: tuple = node.inputs
     if places:
         inputs = tuple([places.get(value, value) for value in inputs])
-    key: tuple[Any, ...] = (node.op_type, len(node.outputs), inputs)
+    count = 0 if places is None and node.op_type in LISTED else len(node.outputs)
+    key: tuple[Any, ...] = (node.op_type, count, inputs)
     for attribute in node.attributes.values() if node.attributes else ():
         value = attribute.value
         if attribute.is_ref():
