@@ -19,7 +19,7 @@ from experimental_experiment.torch_interpreter.aten.random import (
 )
 from experimental_experiment.torch_interpreter.composite import composite, decomposed
 from experimental_experiment.torch_interpreter.dtypes import onnx_dtype
-from experimental_experiment.torch_interpreter.promotion import cast, result_dtype, rounded_operands, wide
+from experimental_experiment.torch_interpreter.promotion import cast, rounded_operands, wide
 from experimental_experiment.torch_interpreter.registry import (
     COMPLEX,
     TRANSLATIONS,
@@ -225,7 +225,7 @@ for _prim, _function in TORCH.items():
 @translates("prims::fma")
 def fma(op, a, b, c):
     """``a * b + c``, rounded once in float16 and bfloat16."""
-    dtype = result_dtype(a, b, c)
+    dtype = onnx_dtype(op.context.node.meta["val"].dtype)  # that of a sum with what the product is
     a, b, c = (cast(op, x, wide(dtype)) for x in rounded_operands(op, dtype, a, b, c))
     return cast(op, op.Add(op.Mul(a, b), c), dtype)
 
