@@ -39,6 +39,11 @@ class TestMarginLoss(ExporterTestCase):
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
 
+    def test_dtypes_of_a_ranking(self):
+        """The difference is promoted before its product with the signs."""
+        loss, number = aten.margin_ranking_loss.default, torch.tensor(0.5, dtype=torch.float64)
+        self.assert_same_as_eager(loss, CLASSES, number, SIGNS)
+
     def test_one_target(self):
         """Its loss is a number, of which torch.export tells one axis where there is no reduction."""
         loss, one = aten.multi_margin_loss.default, (SCORES[0], torch.tensor(2))

@@ -40,8 +40,8 @@ def hinge_embedding_loss(op, self, target, margin, reduction):
 @translates(aten.margin_ranking_loss.default)
 def margin_ranking_loss(op, input1, input2, target, margin, reduction):
     """``max(0, margin - target * (input1 - input2))``."""
-    input1, input2, target = promote(op, input1, input2, target)
-    order, margin = promote(op, op.Mul(op.Neg(target), op.Sub(input1, input2)), float(margin))
+    product = op.Mul(*promote(op, op.Neg(target), op.Sub(*promote(op, input1, input2))))
+    order, margin = promote(op, product, float(margin))
     return reduced(op, op.Max(op.Add(order, margin), 0.0), reduction)
 
 
