@@ -99,6 +99,38 @@ class TestRepeated(InferenceTestCase):
                         self.assertEqual(expected, operators(optimized))
 
 
+class TestUnknown(InferenceTestCase):
+    """What onnx's inference does not know is 0 in an Attention, and the size before in a DFT."""
+
+    HEADS = "a = Attention<q_num_heads=2, kv_num_heads=2>(q, k, v)"
+    WEIGHTS = "o, p, w, a = Attention(q, k, v)"
+
+    def attended(self, nodes, shape, axis, *sizes):
+        """Asks for one size of what *nodes* give, of ones of these *shapes*."""
+        text = f"""agraph (float[{shape.format("s", 4)}] q, float[{shape.format("t", 4)}] k, float[{shape.format("t", "h")}] v) => (float[c] y) {{
+            {nodes} n = Shape<start={axis}, end={axis + 1}>(a) z = ConstantOfShape(n) y = Exp(z) }}"""
+        feeds = {name: np.ones(size, np.float32) for name, size in zip("qkv", sizes)}
+        for is_inferred in (False, True):
+            with self.subTest(nodes, is_inferred=is_inferred):
+                self.same(text, feeds, opset=23, is_inferred=is_inferred)
+
+    def test_the_heads_of_an_attention(self):
+        self.attended(self.HEADS, "b,{},{}", 2, (1, 2, 4), (1, 3, 4), (1, 3, 6))
+
+    def test_the_weights_of_an_attention(self):
+        self.attended(self.WEIGHTS, "b,2,{},{}", 3, (1, 2, 2, 4), (1, 2, 3, 4), (1, 2, 3, 6))
+
+    def test_the_length_of_a_transform(self):
+        """The shape of what is transformed is not that of the result."""
+        text = """agraph (float[1,{},1] x, int64 n) => (float[c,d,e] y) <int64 axis={{1}}> {{
+            a = DFT{}(x, n{}) s = Shape(x) y = Expand(a, s) }}"""
+        feeds = {"x": X.reshape(1, 6, 1), "n": np.array(1)}
+        for size, (opset, *forms) in itertools.product(("n", 6), ((20, "", ", axis"), (17, "<axis=1>", ""))):
+            for is_inferred in (False, True):
+                with self.subTest(size=size, opset=opset, is_inferred=is_inferred):
+                    self.same(text.format(size, *forms), feeds, opset=opset, is_inferred=is_inferred)
+
+
 class TestMisread(InferenceTestCase):
     STARTS = [{"x": X, "start": np.array([start])} for start in (1, 0, -1)]
 

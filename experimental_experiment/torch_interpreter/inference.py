@@ -305,7 +305,30 @@ def repeated_size(sizes: Sequence[int | ir.SymbolicDim]) -> int | ir.SymbolicDim
     return names[0] if all(size.value == names[0].value for size in names) else None
 
 
+def know_attended(node: ir.Node) -> None:
+    """The sizes of an Attention's results that ONNX does not know have none: it infers 0."""
+    for output in node.outputs:
+        if output.shape is not None and 0 in output.shape:
+            output.shape = ir.Shape([size or None for size in output.shape])
+
+
+def know_length(node: ir.Node) -> None:
+    """Where the length of a DFT is not known, the axis has no size: ONNX infers the one that it had."""
+    length, axis = (node.inputs[at] if len(node.inputs) > at else None for at in (1, 2))
+    shape = node.outputs[0].shape
+    if length is None or length.const_value is not None or shape is None:
+        return
+    taken = list(range(len(shape) - 1))  # but for the real and the imaginary part
+    if axis is not None and axis.const_value is not None:
+        taken = [int(axis.const_value.numpy()) % len(shape)]
+    elif "axis" in node.attributes:  # before opset 20
+        taken = [node.attributes.get_int("axis", 1) % len(shape)]
+    node.outputs[0].shape = ir.Shape([None if at in taken else size for at, size in enumerate(shape)])
+
+
 KNOWN_BETTER: dict[str, Callable[[ir.Node], None]] = {
+    "Attention": know_attended,
+    "DFT": know_length,
     "Einsum": know_repeated,
     "Slice": know_slice,
     "TopK": know_number,

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.inference import infer, kind_of
 from experimental_experiment.xoptim.graphs import bodies_of, nodes_of
-from experimental_experiment.xoptim.hidden import is_hidden, repeats
-from experimental_experiment.xoptim.shapes import Size
+from experimental_experiment.xoptim.hidden import is_hidden, is_mistaken
+from experimental_experiment.xoptim.shapes import Size, is_open
 
 
 def tells_shapes(node: ir.Node) -> bool:
@@ -54,7 +54,7 @@ def contradicts(node: ir.Node, opset: int, names: Container[str | None]) -> bool
     """The same for one node, which takes about 30 microseconds."""
     if bodies_of(node):
         return any(is_other(new, told, names) for new, told in passed_by(node))
-    if is_hidden(node, opset) and not repeats(node):
+    if is_hidden(node, opset) and not is_mistaken(node):
         return False
     told = [(value, value.type, value.shape) for value in node.outputs]
     for value, *_ in told:
@@ -71,7 +71,7 @@ def contradicts(node: ir.Node, opset: int, names: Container[str | None]) -> bool
         value.type, value.shape = kind, shape
     # `correct_ranks` knows that of results
     return is_wrong or any(
-        is_other(new, old, names)
+        is_other(new, old, names) or is_guessed(node, new, old)
         for value, new, old in pairs
         if new is None or old is None or len(new) == len(old) or not value.is_graph_output()
     )
@@ -85,6 +85,13 @@ def is_other(new: Sequence[Size] | None, told: Sequence[Size] | None, names: Con
         isinstance(old, int) and (old != size if isinstance(size, int) else size.value in names)
         for size, old in zip(new, told)
     )
+
+
+def is_guessed(node: ir.Node, new: Sequence[Size] | None, told: Sequence[Size] | None) -> bool:
+    """Whether a file may have from onnx's inference a size that nobody knows, see `is_mistaken`."""
+    if new is None or told is None or len(new) != len(told) or node.op_type == "Einsum":
+        return False
+    return is_mistaken(node) and any(is_open(size) and not is_open(old) for size, old in zip(new, told))
 
 
 def passed_by(node: ir.Node) -> list[tuple[Sequence[Size] | None, Sequence[Size] | None]]:

@@ -3,7 +3,8 @@ constants of the graphs around them, as it looks for constants in the body alone
 
 Measured with onnx 1.23.2, ``data_prop=True``: what it does not know of a Slice's starts is 0. In opset 10, what a Slice leaves of an axis
 has the name of all of it. A Slice backwards to the largest integer is empty, where onnxruntime goes to the first element. Before opset 11, a
-Squeeze of negative axes keeps them, and an Unsqueeze puts them last. An Einsum has the sizes of its first operands, where these are 1, too.
+Squeeze of negative axes keeps them, and an Unsqueeze puts them last. An Einsum has the sizes of its first operands, where these are 1, too. A size of
+an Attention that it does not know is 0, and a DFT of a length that it does not know has the length of what it transforms.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def is_hidden(node: ir.Node, opset: int, follows: bool = True) -> bool:
     """Whether inference is not shown a node."""
     if is_refused(node) or keeps_names(node, opset) or is_empty(node) or has_negative_axes(node, opset):
         return True
-    if repeats(node):
+    if is_mistaken(node):
         return True
     return follows and is_misread(node)
 
@@ -121,6 +122,26 @@ def is_empty(node: ir.Node) -> bool:
         return False
     ends, steps = numbers_of(node.inputs[2]), numbers_of(node.inputs[4])
     return ends is not None and steps is not None and are_backwards_to_the_end(ends, steps)
+
+
+def is_mistaken(node: ir.Node) -> bool:
+    """Whether inference gives the results of a node wrong sizes, which `infer` corrects."""
+    if node.domain:
+        return False
+    if node.op_type == "Attention":
+        return attends_to_unknown_sizes(node)
+    if node.op_type == "DFT":
+        length = node.inputs[1] if len(node.inputs) > 1 else None
+        return length is not None and constant_of(length) is None
+    return repeats(node)
+
+
+def attends_to_unknown_sizes(node: ir.Node) -> bool:
+    """Whether the result of an Attention has the size of heads that is not known, or its weights that of keys that is not."""
+    key, value = (x.shape if x is not None else None for x in node.inputs[1:3])
+    if value is not None and len(value) == 3 and not isinstance(value[2], int):
+        return True
+    return len(node.outputs) > 3 and (key is None or not isinstance(key[-2], int))
 
 
 def repeats(node: ir.Node) -> bool:

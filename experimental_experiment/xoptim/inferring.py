@@ -14,8 +14,8 @@ from experimental_experiment.xoptim.hidden import (
     hidden,
     is_hidden,
     is_misread,
+    is_mistaken,
     know_hidden,
-    repeats,
     shown,
 )
 from experimental_experiment.xoptim.shapes import is_open
@@ -53,7 +53,7 @@ def infer_shapes(model: ir.Model, made_up: set[str]) -> bool:
             ShapeInferencePass(check_type=False, strict_mode=False, data_prop=follows)(model)
         if not follows:
             forget_names(nodes, size_names(nodes) - before)  # those of sizes that are followed say more
-        misread = [node for node in nodes if repeats(node) and node not in kept]
+        misread = [node for node in nodes if is_mistaken(node) and node not in kept]
         forget_behind(misread, nodes, given)
         goes_on = not follows or bool(misread) or know_hidden(kept, opset)
         goes_on |= any(not is_hidden(node, everywhere[node]) for node in kept)
