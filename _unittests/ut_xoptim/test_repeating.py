@@ -340,6 +340,7 @@ class TestPartsOfRepeated(RuleTestCase):
             ("int64[B,1] x", "int64[B,1]", f"{CLASSES} i = Constant <value_ints=[2]> () y = Gather<axis=-1>(e, i)", ["Identity"]),
             ("int64[B,1] x", "int64[B,3]", f"{repeated(1, 4)} i = Constant <value_ints=[2,0,2]> () y = Gather<axis=1>(e, i)", ["Expand"]),
             ("int64[1,1] x", "int64[5]", f"{repeated(5, 4)} i = Constant <value_int=1> () y = Gather<axis=1>(e, i)", ["Expand", "Squeeze"]),
+            ("int64[1,1] x", "int64[2,4]", f"{repeated(4)} i = Constant <value_ints=[0,-1]> () y = Gather<axis=0>(e, i)", ["Expand"]),
         ],
         "SplitOfRepeated": [
             ("int64[B,1] x", "int64[B,1]", f"{repeated(1, 2)} y, z = Split<axis=1,num_outputs=2>(e)", ["Identity", "Identity"], "int64[B,1] z"),

@@ -173,6 +173,7 @@ class TestReshaping(RuleTestCase):
         ],
         "UnsqueezeSqueeze": [
             ("float[N,1,6] x", "float[1,N,6]", "o = Constant<value=int64[1]{1}>() p = Constant<value=int64[1]{0}>() a = Squeeze(x, o) y = Unsqueeze(a, p)"),
+            ("float x", "float[1]", "o = Constant<value=int64[0]{}>() p = Constant<value=int64[1]{0}>() a = Squeeze(x, o) y = Unsqueeze(a, p)"),
         ],
         "ExpandNothing": [
             ("float[1,6] x", "float[2,6]", "s = Constant<value=int64[2]{2,6}>() y = Expand(x, s)"),

@@ -226,9 +226,10 @@ def repeated_less(op, expand: ir.Node, counts: dict[int, int]) -> ir.Value | Dec
     sizes = listed(expand.inputs[1])
     if sizes is None or len(expanded.uses()) > 1 or expanded.is_graph_output():
         return no("the sizes are computed, or all that is repeated is read, too")
+    first = min(counts) - width  # a shape may have fewer axes than what it repeats
+    sizes = [1] * (-first - len(sizes)) + sizes
     for axis, count in counts.items():
-        if width - axis <= len(sizes):
-            sizes[axis - width] = count
+        sizes[axis - width] = count
     return op.Expand(x, op.shape(sizes))
 
 

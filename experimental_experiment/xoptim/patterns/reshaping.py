@@ -173,6 +173,8 @@ def unsqueeze_squeeze(op, x, axes, added):
     removed, back = ints_of(axes), ints_of(added)
     if removed is None or back is None or x.shape is None:
         return no("axes or rank unknown")
+    if len(removed) != len(back):
+        return no("more axes, or fewer")
     width = len(x.shape)
     same = sorted(axis % width for axis in removed) == sorted(axis % width for axis in back)
     return x if same else None
