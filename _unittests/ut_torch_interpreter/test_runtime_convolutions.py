@@ -15,7 +15,18 @@ def transposed(x, weight):
     return torch.nn.functional.conv_transpose1d(x, weight, stride=1, output_padding=1, dilation=2)
 
 
+def kernel(x, weight):
+    """A weight that the model pads, as kernels that grow."""
+    return torch.nn.functional.conv1d(x, torch.nn.functional.pad(weight, (1, 1)), padding=2)
+
+
+def kernel_of_halves(x, weight):
+    """The same in float16, cast before it is multiplied."""
+    return torch.nn.functional.conv1d(x, torch.nn.functional.pad(weight, (1, 1)).float())
+
+
 ROWS = {
+    "Conv.of_padded_weight": (kernel, SIGNAL, WEIGHT),
     "Conv.over_windows": (
         lambda x, w: torch.nn.functional.conv1d(x, w, stride=2, padding=1),
         SIGNAL.double(),
@@ -33,6 +44,7 @@ ROWS = {
 class TestConvolutions(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
+        self.assert_rows_needed({"Conv.of_padded_weight": (kernel_of_halves, SIGNAL, WEIGHT.half())})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Convolutions in float64, transposed convolutions with much padding."""
+"""Convolutions in float64, with padded weights, transposed convolutions with much padding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.convolution import exact_conv, spread_conv_transpose
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.runtime.pools import is_padded_with_zeros
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 
@@ -22,6 +23,19 @@ def over_windows(op, x, weight, bias=None, *, strides, dilations, group=1, pads=
     axes = rank(weight) - 2
     pads = pads or [0] * (2 * axes)
     return exact_conv(op, x, weight, bias, strides, pads[:axes], pads[axes:], dilations, group)
+
+
+@repairs(
+    "Conv",
+    when="the weight is what a Pad surrounds with 0, cast or not",
+    because="the convolution takes over what is padded, as if it were the tensor: the model is refused, or where it is cast, the result is another one",
+    nodes=1,
+)
+def of_padded_weight(op, x, weight, bias=None, **attributes):
+    """A Sum of the weight alone, which is not looked at."""
+    if not is_padded_with_zeros(weight):
+        return None
+    return op.Conv(x, op.Sum(weight), bias, **attributes)
 
 
 @repairs(
