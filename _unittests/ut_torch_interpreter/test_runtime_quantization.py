@@ -1,0 +1,37 @@
+"""Rows of quantization."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import to_onnx
+
+X = torch.arange(-24.0, 24).reshape(6, 8)
+
+
+def turned(x):
+    """Signed steps of 8 bits, moved."""
+    return torch.fake_quantize_per_tensor_affine(x, 0.125, 3, -128, 127).T.relu()
+
+
+ROWS = {"DequantizeLinear.of_unsigned_steps": (turned, X, {"target_opset": 21})}
+
+
+class TestQuantization(ExporterTestCase):
+    def test_rows(self):
+        self.assert_rows_needed(ROWS)
+        self.assert_rows_needed({"DequantizeLinear.of_unsigned_steps": (turned, X, {"target_opset": 26})})
+
+    def test_no_more_nodes(self):
+        class Turned(torch.nn.Module):
+            def forward(self, x):
+                return turned(x)
+
+        for opset in (20, 21):
+            nodes = [node.op_type for node in to_onnx(Turned(), (X,), target_opset=opset).graph.node]
+            self.assertEqual(["QuantizeLinear", "DequantizeLinear", "Transpose", "Relu"], nodes)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,37 @@
+"""Quantization: signed steps of 8 bits that are moved."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from experimental_experiment.torch_interpreter.producers import producer_of
+from experimental_experiment.torch_interpreter.runtime.table import repairs
+
+INT8, UINT8 = ir.DataType.INT8, ir.DataType.UINT8
+
+
+@repairs(
+    "DequantizeLinear",
+    when="INT8 with one zero point that a QuantizeLinear gives, ai.onnx 21 and later",
+    because="what moves elements next (Transpose, Reshape, Slice) is done before, between a QuantizeLinear of INT8 and a zero point in UINT8: the model is refused",
+    nodes="0, 1 where others read the steps",
+)
+def of_unsigned_steps(op, x, scale, zero_point=None, *, axis=None):
+    """Both in UINT8, with 128 more in the zero point."""
+    node = producer_of(x, "QuantizeLinear")
+    if op.opset < 21 or x.dtype != INT8 or node is None or len(node.inputs) < 3:
+        return None
+    if not all(is_one_number(point) for point in (zero_point, node.inputs[2])):
+        return None
+    steps = op.QuantizeLinear(*node.inputs[:2], unsigned(op, node.inputs[2]))
+    return op.DequantizeLinear(steps, scale, unsigned(op, zero_point))
+
+
+def is_one_number(zero_point: ir.Value | None) -> bool:
+    """Whether a zero point is a constant of the whole tensor."""
+    return zero_point is not None and zero_point.const_value is not None and not len(zero_point.shape)
+
+
+def unsigned(op, zero_point: ir.Value) -> ir.Value:
+    """The same zero point among unsigned steps."""
+    return op.constant(int(zero_point.const_value.numpy()) + 128, UINT8)
