@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+import torch.ao.quantization.fx._decomposed
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
@@ -15,7 +16,21 @@ def turned(x):
     return torch.fake_quantize_per_tensor_affine(x, 0.125, 3, -128, 127).T.relu()
 
 
-ROWS = {"DequantizeLinear.of_unsigned_steps": (turned, X, {"target_opset": 21})}
+def rows_of_steps(steps, index):
+    """Rows of an embedding in steps of 8 bits, with another axis."""
+    rows = torch.ops.quantized_decomposed.dequantize_per_tensor(steps[index], 0.125, 0, -128, 127, torch.int8)
+    return rows[:, None].relu()
+
+
+ROWS = {
+    "DequantizeLinear.of_unsigned_steps": (turned, X, {"target_opset": 21}),
+    "DequantizeLinear.without_zero_point": (
+        rows_of_steps,
+        X.to(torch.int8),
+        torch.tensor([3, 1]),
+        {"target_opset": 21},
+    ),
+}
 
 
 class TestQuantization(ExporterTestCase):

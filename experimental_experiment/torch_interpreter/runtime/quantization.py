@@ -27,6 +27,19 @@ def of_unsigned_steps(op, x, scale, zero_point=None, *, axis=None):
     return op.DequantizeLinear(steps, scale, unsigned(op, zero_point))
 
 
+@repairs(
+    "DequantizeLinear",
+    when="INT8 that is computed or an input, with the zero point 0, ai.onnx 21 and later",
+    because="the same before what moves elements next",
+    nodes=0,
+)
+def without_zero_point(op, x, scale, zero_point=None, *, axis=None):
+    """No zero point, which is 0 then."""
+    if op.opset < 21 or x.dtype != INT8 or x.const_value is not None or not is_one_number(zero_point):
+        return None
+    return None if zero_point.const_value.numpy().any() else op.DequantizeLinear(x, scale)
+
+
 def is_one_number(zero_point: ir.Value | None) -> bool:
     """Whether a zero point is a constant of the whole tensor."""
     return zero_point is not None and zero_point.const_value is not None and not len(zero_point.shape)
