@@ -25,6 +25,12 @@ def kernel_of_halves(x, weight):
     return torch.nn.functional.conv1d(x, torch.nn.functional.pad(weight, (1, 1)).float())
 
 
+def turned_kernel(x, weight):
+    """The same between transpositions, which onnxruntime takes away."""
+    padded = torch.nn.functional.pad(weight.transpose(0, 1), (1, 1)).transpose(0, 1)
+    return torch.nn.functional.conv1d(x, padded)
+
+
 ROWS = {
     "Conv.of_padded_weight": (kernel, SIGNAL, WEIGHT),
     "Conv.over_windows": (
@@ -45,6 +51,7 @@ class TestConvolutions(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
         self.assert_rows_needed({"Conv.of_padded_weight": (kernel_of_halves, SIGNAL, WEIGHT.half())})
+        self.assert_rows_needed({"Conv.of_padded_weight": (turned_kernel, SIGNAL, WEIGHT)})
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from experimental_experiment.torch_interpreter.aten.convolution import exact_conv, spread_conv_transpose
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.producers import producer_of
 from experimental_experiment.torch_interpreter.runtime.pools import is_padded_with_zeros
 from experimental_experiment.torch_interpreter.runtime.table import repairs
 
@@ -27,13 +28,16 @@ def over_windows(op, x, weight, bias=None, *, strides, dilations, group=1, pads=
 
 @repairs(
     "Conv",
-    when="the weight is what a Pad surrounds with 0, cast or not",
+    when="the weight is what a Pad surrounds with 0, also cast or transposed",
     because="the convolution takes over what is padded, as if it were the tensor: the model is refused, or where it is cast, the result is another one",
     nodes=1,
 )
 def of_padded_weight(op, x, weight, bias=None, **attributes):
     """A Sum of the weight alone, which is not looked at."""
-    if not is_padded_with_zeros(weight):
+    kept = weight
+    while (node := producer_of(kept, "Cast", "Transpose")) is not None:  # onnxruntime moves transpositions
+        kept = node.inputs[0]
+    if not is_padded_with_zeros(kept):
         return None
     return op.Conv(x, op.Sum(weight), bias, **attributes)
 
