@@ -1,4 +1,4 @@
-"""Pooling: averages of float64, maxima of NaN and of infinities, of what is padded before."""
+"""Pooling: averages of float64, of much padding, maxima of NaN and of infinities, of what is padded before."""
 
 from __future__ import annotations
 
@@ -56,6 +56,31 @@ def elements(op, size, begin: int, end: int, more: int, count_include_pad: int) 
             op, op.Expand(op.constant(1), op.shape([plus(op, size, begin + end)])), [0], [0], [more]
         )
     return padded_along(op, op.Expand(op.constant(1), op.shape([size])), [0], [begin], [end + more])
+
+
+@repairs(
+    "AveragePool",
+    when="of what a Pad surrounds with as many zeros as a window has elements, or more",
+    because="the pool takes over what is padded, and is refused",
+    nodes=1,
+)
+def of_much_padding(op, x, *, kernel_shape, pads=None, **attributes):
+    """A Sum of the padded tensor alone, which is not looked at."""
+    if not is_padded_with_zeros(x) or not is_wide(x, kernel_shape, pads):
+        return None
+    return op.AveragePool(op.Sum(x), kernel_shape=kernel_shape, pads=pads, **attributes)
+
+
+def is_wide(x: ir.Value, kernel_shape: list[int], pads: list[int] | None) -> bool:
+    """Whether the Pad before *x* adds, with what the pool pads, as many elements along an axis as a window has."""
+    cast = producer_of(x, "Cast")
+    node = producer_of(x if cast is None else cast.inputs[0], "Pad")
+    sides = None if node is None else node.inputs[1].const_value
+    if sides is None or sides.size != 2 * len(kernel_shape) + 4:
+        return False
+    begin, end = sides.numpy().reshape(2, -1)[:, 2:].tolist()
+    own = pads or [0] * (2 * len(kernel_shape))
+    return any(a + b >= size for a, b, size in zip([*begin, *end], own, kernel_shape * 2))
 
 
 @repairs(
