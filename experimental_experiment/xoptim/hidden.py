@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import onnx
 import onnx_ir as ir
 
-from experimental_experiment.torch_interpreter.errors import Untranslatable
-from experimental_experiment.torch_interpreter.inference import (
+from experimental_experiment.torch_interpreter.better_shapes import (
     are_backwards_to_the_end,
-    infer,
-    is_small,
     repeated_size,
     sizes_of_einsum,
 )
+from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.inference import infer, is_small
 from experimental_experiment.xoptim.pattern import attribute_of, constant_of, numbers_of
 
 MAPS = frozenset(("CastMap", "DictVectorizer", "ZipMap"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from experimental_experiment.torch_interpreter.better_shapes import are_backwards_to_the_end
 from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN
-from experimental_experiment.torch_interpreter.inference import are_backwards_to_the_end
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, ints_of, optional
 
 ENDLESS = 1 << 31
