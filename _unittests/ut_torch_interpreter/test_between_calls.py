@@ -170,12 +170,22 @@ class TestBetweenCalls(ExporterTestCase):
             (Drawing(random.Random(1)), "generator"),
             (Drawing(np.random.default_rng(1)), "generator"),
             (Drawing(np.random.RandomState(1)), "generator"),
+            (Drawing(np.random.RandomState(np.random.PCG64(1))), "generator"),
         ):
             with self.subTest(name, kind=type(model)):
                 expected = (
                     f"{name} gave numbers to the captured call: where the model uses them, it holds them"
                 )
                 self.assertEqual(self.warnings(model), [expected])
+
+    def test_what_has_no_state(self):
+        """A generator that cannot be asked what it draws next, a number that is not equal to itself."""
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(Drawing(random.SystemRandom()), (X,))
+            limit = Counted()
+            limit.scale = float("nan")
+            limit.forward = lambda x: x.clamp(max=limit.scale)
+            to_onnx(limit, (X,))
 
     def test_torch_draws_its_own(self):
         with self.assertNoLogs("experimental_experiment", "WARNING"):

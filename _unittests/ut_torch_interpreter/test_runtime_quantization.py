@@ -2,11 +2,13 @@
 
 import unittest
 
+import onnx_ir as ir
 import torch
 import torch.ao.quantization.fx._decomposed
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import to_onnx
+from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 
 X = torch.arange(-24.0, 24).reshape(6, 8)
 
@@ -37,6 +39,20 @@ class TestQuantization(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
         self.assert_rows_needed({"DequantizeLinear.of_unsigned_steps": (turned, X, {"target_opset": 26})})
+
+    def test_other_attributes_stay(self):
+        """Steps in blocks, a dtype of the result: the row leaves them as they are."""
+        for attributes in ({"axis": 1, "block_size": 2}, {"output_dtype": ir.DataType.FLOAT}):
+            graph = ir.Graph([], [], nodes=[], opset_imports={"": 23})
+            op = Emitter(graph, Context(graph, 23))
+            x, scale = (
+                ir.Value(name=name, type=ir.TensorType(kind), shape=ir.Shape(shape))
+                for name, kind, shape in (("x", ir.DataType.INT8, [2, 4]), ("scale", ir.DataType.FLOAT, []))
+            )
+            op.DequantizeLinear(x, scale, op.constant(0, ir.DataType.INT8), **attributes)
+            (node,) = graph
+            self.assertEqual({*attributes}, {*node.attributes})
+            self.assertEqual(3, len(node.inputs))
 
     def test_no_more_nodes(self):
         class Turned(torch.nn.Module):

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import itertools
 import linecache
+import pickle
 import random
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -130,7 +131,8 @@ def changed_numbers(numbers: list[tuple[Holder, str, Any]]) -> Iterator[str]:
     """A text for each of the attributes that are numbers, have another value by now, and are read."""
     for holder, name, value in numbers:
         last = holder.attributes.get(name)
-        if type(last) in SYMBOLIC or (type(last) in NUMBERS and last != value):
+        is_number = type(last) in NUMBERS and last is not value  # a NaN is not what it is
+        if type(last) in SYMBOLIC or (is_number and last != value):
             source = line_that_reads(holder.kinds, name)
             if source is not None:
                 change = f"{holder.named(name)} is {value} before it, {last} after it"
@@ -150,6 +152,7 @@ def drawn_numbers(holders: list[Holder]) -> dict[str, Any]:
         for holder in holders
         for name, value in holder.attributes.items()
         if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState))
+        and not isinstance(value, random.SystemRandom)  # which has no state
     }
     return {"Python's random": random, "numpy.random": np.random, **kept}
 
@@ -157,10 +160,9 @@ def drawn_numbers(holders: list[Holder]) -> dict[str, Any]:
 def state_of(generator: Any) -> Any:
     """What a generator draws next, as something that can be compared."""
     if isinstance(generator, np.random.Generator):
-        return repr(generator.bit_generator.state)
+        return pickle.dumps(generator.bit_generator.state)
     if hasattr(generator, "get_state"):
-        name, key, *others = generator.get_state()
-        return name, key.tobytes(), others
+        return pickle.dumps(generator.get_state(legacy=False))
     return generator.getstate()
 
 

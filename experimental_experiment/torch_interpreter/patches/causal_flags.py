@@ -5,16 +5,14 @@ Source of semantics: ``torch.nn.functional.scaled_dot_product_attention``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from experimental_experiment.torch_interpreter.patches.numbers import is_same_number
-from experimental_experiment.torch_interpreter.patches.patch import importers, patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced_everywhere
 
 NAME = "scaled_dot_product_attention"
 
@@ -24,11 +22,7 @@ NAME = "scaled_dot_product_attention"
 )
 def causal_flags() -> Iterator[None]:
     """``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)`` is refused: the flag is a boolean of Python."""
-    original = getattr(torch.nn.functional, NAME)
-    attention = of_symbols(original)
-    with contextlib.ExitStack() as stack:
-        for module in (torch.nn.functional, *importers(NAME, inspect.unwrap(original))):
-            stack.enter_context(replaced(module, NAME, attention))
+    with replaced_everywhere("torch.nn.functional", NAME, of_symbols):
         yield
 
 

@@ -5,14 +5,13 @@ Source of semantics: ``torchvision.ops.batched_nms``, ``paste_masks_in_image`` o
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import importers, patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced_everywhere
 
 NAME = "batched_nms"
 MODULE = "torchvision.ops.boxes"
@@ -43,16 +42,6 @@ def of_fake_tensors(
 def boxes_of_classes() -> Iterator[None]:
     """``torchvision.ops.batched_nms`` asks how many boxes there are, and is refused where the data decide it, as in every detector."""
     with replaced_everywhere(MODULE, NAME, of_any_number):
-        yield
-
-
-@contextlib.contextmanager
-def replaced_everywhere(module: str, name: str, wrap: Callable[[Callable], Callable]) -> Iterator[None]:
-    """Replace a function of a module, where it is imported, by ``wrap(function)`` for a while, also in the modules that import it."""
-    original = getattr(sys.modules.get(module), name, None)
-    with contextlib.ExitStack() as stack:
-        for importer in importers(name, original) if original is not None else ():
-            stack.enter_context(replaced(importer, name, wrap(original)))
         yield
 
 

@@ -290,6 +290,20 @@ def owner_of(path: str) -> Any:
     return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 
+@contextlib.contextmanager
+def replaced_everywhere(module: str, name: str, wrap: Callable[[Callable], Callable]) -> Iterator[None]:
+    """Replace a function of a module, where that is imported, by ``wrap(function)`` for a while, also in the modules that import it by its name."""
+    original = getattr(sys.modules.get(module), name, None)
+    with contextlib.ExitStack() as stack:
+        if original is not None:
+            replacement = wrap(original)
+            # another patch may have wrapped it before
+            holders = (*importers(name, original), *importers(name, inspect.unwrap(original)))
+            for holder in dict.fromkeys((sys.modules[module], *holders)):
+                stack.enter_context(replaced(holder, name, replacement))
+        yield
+
+
 def importers(name: str, original: Callable) -> list[ModuleType]:
     """The modules, but torch's, that hold a function under its own name, as a model's file that imports it does."""
     known, _ = importers_among(tuple(map(id, sys.modules.values())), name, original)
@@ -298,7 +312,7 @@ def importers(name: str, original: Callable) -> list[ModuleType]:
     return [module for module in modules if vars(module).get(name) is original]
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def importers_among(
     modules: tuple[int, ...], name: str, original: Callable
 ) -> tuple[list[ModuleType], list[Any]]:

@@ -5,7 +5,6 @@ Source of semantics: ``torch.nn.functional.l1_loss``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import importers, patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced_everywhere
 
 NAME, ASKS = "l1_loss", "has_torch_function_variadic"
 
@@ -23,11 +22,7 @@ NAME, ASKS = "l1_loss", "has_torch_function_variadic"
 )
 def weighted_losses() -> Iterator[None]:
     """``F.l1_loss(x, y, weight=w)`` is captured without its weights: torch does not hand them on to what records the call."""
-    original = getattr(torch.nn.functional, NAME)
-    loss = as_in_eager(original)
-    with contextlib.ExitStack() as stack:
-        for module in (torch.nn.functional, *importers(NAME, original)):
-            stack.enter_context(replaced(module, NAME, loss))
+    with replaced_everywhere("torch.nn.functional", NAME, as_in_eager):
         yield
 
 

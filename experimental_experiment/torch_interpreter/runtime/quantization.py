@@ -9,6 +9,9 @@ from experimental_experiment.torch_interpreter.runtime.table import repairs
 
 INT8, UINT8 = ir.DataType.INT8, ir.DataType.UINT8
 
+PLAIN = frozenset(("axis", "saturate"))
+"""Attributes that say nothing where one number is the zero point of all steps, which are integers."""
+
 
 @repairs(
     "DequantizeLinear",
@@ -16,10 +19,12 @@ INT8, UINT8 = ir.DataType.INT8, ir.DataType.UINT8
     because="what moves elements next (Transpose, Reshape, Slice) is done before, between a QuantizeLinear of INT8 and a zero point in UINT8: the model is refused",
     nodes="0, 1 where others read the steps",
 )
-def of_unsigned_steps(op, x, scale, zero_point=None, *, axis=None):
+def of_unsigned_steps(op, x, scale, zero_point=None, **attributes):
     """Both in UINT8, with 128 more in the zero point."""
     node = producer_of(x, "QuantizeLinear")
     if op.opset < 21 or x.dtype != INT8 or node is None or len(node.inputs) < 3:
+        return None
+    if not PLAIN.issuperset((*attributes, *node.attributes)):
         return None
     if not all(is_one_number(point) for point in (zero_point, node.inputs[2])):
         return None
@@ -33,8 +38,10 @@ def of_unsigned_steps(op, x, scale, zero_point=None, *, axis=None):
     because="the same before what moves elements next",
     nodes=0,
 )
-def without_zero_point(op, x, scale, zero_point=None, *, axis=None):
+def without_zero_point(op, x, scale, zero_point=None, **attributes):
     """No zero point, which is 0 then."""
+    if not PLAIN.issuperset(attributes):
+        return None
     if op.opset < 21 or x.dtype != INT8 or x.const_value is not None or not is_one_number(zero_point):
         return None
     return None if zero_point.const_value.numpy().any() else op.DequantizeLinear(x, scale)
