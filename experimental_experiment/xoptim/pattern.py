@@ -400,25 +400,26 @@ def finder_of(pattern: NodePattern | Either, kinds: Sequence[Kind]) -> Finder:
         (position, matcher) for position, matcher in pattern.operands if depth_of(pattern.listed[position])
     ]
     orders = orders_of(pattern, kinds)
-    absent = (None,) * pattern.width
+    absent = (None,) * max(0, pattern.width - len(kinds) + 2)
 
-    def find(root: ir.Node) -> Sequence[Found]:
-        """What is found with the inputs in one order, or in both."""
-        inputs, results = root.inputs, []
-        for order in orders if len(orders) < 2 or inputs[0] is not inputs[1] else orders[:1]:
-            values = inputs[::order] + absent
-            found = dict(zip(names, values))
-            found[""] = () if pattern.is_shared else (root,)
-            if pattern.name:
-                found[pattern.name] = root
-            if asked:
-                matches = matches_all(asked, values, found)
-                results += [match for match in matches if is_whole(root, match[""])]
-            else:
-                results.append(found)
-        return results
+    def found_in(order: int, root: ir.Node) -> Sequence[Found]:
+        """What is found with the inputs in one order."""
+        values = root.inputs[::order] + absent
+        found: Found = dict(zip(names, values))
+        found[""] = () if pattern.is_shared else (root,)
+        if pattern.name:
+            found[pattern.name] = root
+        if not asked:
+            return (found,)
+        matches = matches_all(asked, values, found)
+        return [match for match in matches if is_whole(root, match[""])] if matches else ()
 
-    return find
+    def in_both(root: ir.Node) -> Sequence[Found]:
+        """What is found with the two operands in both orders, once where they are the same."""
+        first, second = root.inputs
+        return found_in(1, root) if first is second else [*found_in(1, root), *found_in(-1, root)]
+
+    return in_both if len(orders) > 1 else functools.partial(found_in, orders[0])
 
 
 def has_a_name_twice(listed: Sequence[Any]) -> bool:

@@ -127,5 +127,5 @@ def is_little(other: ir.Value | None = None) -> bool:
     """Whether what is added, or a least value, is none or a constant with elements below `LARGE`, or with minus infinity."""
     if other is None or not is_small(other):
         return other is None
-    numbers = other.const_value.numpy()
-    return bool(((abs(numbers) < LARGE) | (numbers == -math.inf)).any())
+    numbers = other.const_value.numpy().ravel().tolist()  # numpy takes longer for the one that there is
+    return any([abs(number) < LARGE or number == -math.inf for number in numbers])

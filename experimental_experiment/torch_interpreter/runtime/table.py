@@ -132,7 +132,8 @@ def active(opset: int, runtime: str, special_values: bool) -> Mapping[str, tuple
     return {operator: tuple(rows) for operator, rows in found.items()}
 
 
-def written_as(opset: int, rows: Sequence[Row]) -> int:
+@functools.lru_cache(maxsize=1024)
+def written_as(opset: int, rows: tuple[Row, ...]) -> int:
     """The version of ai.onnx whose schema a translation follows: a newer one where a row says it in the old one."""
     return max([opset, *(row.before for row in rows if row.before is not None)]) if rows else opset
 
@@ -154,8 +155,11 @@ def rewritten(
             continue
         given = attributes
         if row.listed:
-            facts = {"operator": row.operator, "outputs": outputs}
-            given = attributes | {name: facts[name] for name in row.listed}
+            given = dict(attributes)
+            if "operator" in row.listed:
+                given["operator"] = row.operator
+            if "outputs" in row.listed:
+                given["outputs"] = outputs
         context.applying.append(row)
         try:
             result = row.rewrite(op, *inputs, **given)
