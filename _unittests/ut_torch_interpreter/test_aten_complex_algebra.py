@@ -42,6 +42,18 @@ class TestComplexAlgebra(ExporterTestCase):
         "prod along an axis": (aten.prod.dim_int, X, 1, True),
         "prod along an empty axis": (aten.prod.dim_int, X[:, :0], 1),
         "prod of a number": (aten.prod.dim_int, torch.tensor(2j), 0),
+        "products of real numbers as complex ones": (
+            each(
+                lambda x: x.prod(dtype=torch.complex64),
+                lambda x: x.prod(1, keepdim=True, dtype=torch.complex128),
+                lambda x: x.cumprod(-1, dtype=torch.complex64),
+            ),
+            X.real.contiguous(),
+        ),
+        "products of a real number as a complex one": (
+            each(lambda x: x.prod(0, dtype=torch.complex64), lambda x: x.cumprod(0, dtype=torch.complex64)),
+            torch.tensor(2.0),
+        ),
         "inverse": (each(aten.inverse.default, aten.linalg_inv.default), SQUARE),
         "matrix_exp": (each(aten.matrix_exp.default, aten.linalg_matrix_exp.default), SQUARE),
         "matrix_power": (lambda a: [aten.matrix_power.default(a, n) for n in (-2, 0, 3)], SQUARE),

@@ -10,7 +10,14 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from experimental_experiment.torch_interpreter.aten.complex import join, multiply_parts, parts, parts_of
+from experimental_experiment.torch_interpreter.aten.complex import (
+    Parts,
+    broadcast,
+    join,
+    multiply_parts,
+    parts,
+    parts_of,
+)
 from experimental_experiment.torch_interpreter.aten.complex_structure import complex_translation, real_call
 from experimental_experiment.torch_interpreter.aten.cumulative import running
 from experimental_experiment.torch_interpreter.aten.singular_values import only_values, pseudoinverse
@@ -55,32 +62,35 @@ for _name in ("default", "dim", "correction"):
 @translates_complex(aten.cumprod.default)
 def cumprod(op, self, dim, dtype):
     """The product of all elements up to each one."""
-    z = parts_of(op, "self", self)
+    z = broadcast(op, *parts_of(op, "self", self))
     return join(op, *running_product(op, z, dim)) if rank(z[0]) else join(op, *z)
 
 
 @translates_complex(aten.prod.dim_int)
 def prod_dim(op, self, dim, keepdim, dtype):
     """The product along an axis; 1 along an empty one."""
-    z = parts_of(op, "self", self)
-    if rank(z[0]) == 0:
-        return join(op, *z)
-    axis = dim % rank(z[0])
-    sizes = op.shape([1 if other == axis else op.size(z[0], other) for other in range(rank(z[0]))])
-    started = []
-    for first, part in zip((1, 0), z):
-        started.append(op.Concat(op.Expand(op.constant(first, part.dtype), sizes), part, axis=axis))
-        started[-1].shape = ir.Shape([None] * rank(part))
-    last = [
-        op.Gather(part, [-1] if keepdim else -1, axis=axis) for part in running_product(op, started, axis)
-    ]
-    return join(op, *last)
+    z = broadcast(op, *parts_of(op, "self", self))
+    return join(op, *(product(op, z, dim % rank(z[0]), keepdim) if rank(z[0]) else z))
 
 
 @translates_complex(aten.prod.default)
 def prod(op, self, dtype):
     """The product of all elements."""
-    return prod_dim(op, op.Reshape(self, [-1, 2]), 0, False, dtype)
+    z = broadcast(op, *parts_of(op, "self", self))
+    return join(op, *product(op, tuple(op.Reshape(part, [-1]) for part in z), 0, False))
+
+
+def product(op, z: Parts, axis: int, keepdim: bool) -> Parts:
+    """The parts of the products along an axis."""
+    sizes = op.shape([1 if other == axis else op.size(z[0], other) for other in range(rank(z[0]))])
+    started = []
+    for first, part in zip((1, 0), z):
+        started.append(op.Concat(op.Expand(op.constant(first, part.dtype), sizes), part, axis=axis))
+        started[-1].shape = ir.Shape([None] * rank(part))
+    real, imag = (
+        op.Gather(part, [-1] if keepdim else -1, axis=axis) for part in running_product(op, started, axis)
+    )
+    return real, imag
 
 
 def running_product(op, z, dim: int) -> tuple[ir.Value, ...]:
