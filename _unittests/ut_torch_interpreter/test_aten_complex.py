@@ -6,6 +6,7 @@ import unittest
 import torch
 
 from experimental_experiment.testing import ExporterTestCase, of_each_float
+from experimental_experiment.torch_interpreter import ExportError
 
 aten = torch.ops.aten
 Z = torch.tensor([[1 + 2j, -3 + 0.5j, 0.25 - 1j], [-1 - 1j, 2j, -0.5]])
@@ -113,6 +114,8 @@ class TestComplex(ExporterTestCase):
         "a square root as a power": (aten.pow.Tensor_Scalar, Z, 0.5),
         "another power": (aten.pow.Tensor_Scalar, W, -1.5),
         "a power of zero": (aten.pow.Tensor_Scalar, torch.zeros(2, dtype=torch.complex64), 2.5),
+        "powers of complex numbers that are real": (lambda z: [z ** complex(n) for n in (2, 3, 0.5, 0, -1)], Z),
+        "float_power": (lambda z: torch.float_power(z, 2), Z),
         "a complex power": (aten.pow.Tensor_Tensor, Z, W),
         "a power of a number": (aten.pow.Scalar, 2, Z),
         "cos": (aten.cos.default, Z),
@@ -287,6 +290,24 @@ class TestComplex(ExporterTestCase):
             return z
 
         self.assert_same_as_eager(write, Z, others=[(Z[:, :2],)])
+
+    def test_numbers_seen_as_their_parts(self):
+        """`view` of another dtype: what a file of samples, or a buffer that is no complex tensor, is read with."""
+        self.assert_same_as_eager(lambda z: z.view(torch.float32), Z, others=[(Z[:0],), (Z[:, :2],)])
+        x = torch.randn(3, 4, dtype=torch.float64)
+        self.assert_same_as_eager(lambda x: x.view(torch.complex128) * 1j, x, others=[(x[:1, :2],)])
+
+        def write(z, x):
+            z, x = z.clone(), x.clone()
+            z.view(torch.float32)[:, 1::2].add_(1)
+            x.view(torch.complex128)[:, 0].mul_(1j)
+            return z, x
+
+        self.assert_same_as_eager(write, Z, x, others=[(Z[:1], x[:, :2])])
+        with self.assertRaisesRegex(
+            ExportError, "a view of torch.complex64 as torch.float64, which has parts of another dtype"
+        ):
+            self.assert_same_as_eager(lambda z: z.view(torch.float64), Z)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ class TestComplexStructure(ExporterTestCase):
         "diagonal_scatter": (aten.diagonal_scatter.default, M, randn(3)),
         "diff": (aten.diff.default, M),
         "dstack": (aten.dstack.default, [M, M]),
+        "embedding": (aten.embedding.default, M, torch.tensor([[2, 0]])),
         "expand": (aten.expand.default, M, [2, -1, 4]),
         "expand_as": (aten.expand_as.default, M, X),
         "fill": (aten.fill.Scalar, M, 1 - 2j),
@@ -136,6 +137,7 @@ class TestComplexStructure(ExporterTestCase):
         "vstack": (aten.vstack.default, [M, M]),
         "where": (aten.where.self, MASK, M, torch.randn(3, 4)),
         "where with a number": (aten.where.ScalarOther, MASK, M, 2.0),
+        "where of two numbers": (lambda c: [torch.where(c, 1j, 2.0), torch.where(c, 2, 1 - 1j)], MASK),
         "where with a first number": (aten.where.ScalarSelf, MASK, 2.0, M),
         "zeros_like": (aten.zeros_like.default, M),
         "masked_scatter_backward": (aten.masked_scatter_backward.default, M, MASK, [6]),
@@ -391,6 +393,16 @@ class TestComplexStructure(ExporterTestCase):
         )
         kinds = [node.op_type for node in model.graph.node]
         self.assertEqual(kinds, "Gather Greater Unsqueeze Where Unsqueeze Expand Slice Unsqueeze Sub".split())
+
+    def test_writes_through_adjoints(self):
+        def write(z):
+            z = z.clone()
+            z.mH[0].fill_(1 + 2j)
+            z.H[:, 1].add_(z[0])
+            z.adjoint().mul_(1j)
+            return z
+
+        self.assert_same_as_eager(write, M)
 
     def test_a_complex_exponent(self):
         with self.assertRaisesRegex(ExportError, "a complex other"):

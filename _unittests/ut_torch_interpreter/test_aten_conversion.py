@@ -121,6 +121,14 @@ class TestConversion(ExporterTestCase):
         with self.assertRaisesRegex(Exception, "another width"):
             self.assert_same_as_eager(aten.view.dtype, floats(4), torch.int16)
 
+    def test_writes_through_bits(self):
+        def write(x):
+            x = x.clone()
+            x.view(torch.int32).bitwise_and_(0x7FFFFFFF)
+            return x
+
+        self.assert_same_as_eager(write, floats(3), target_opset=26)
+
     def test_copies_write_nothing(self):
         def copies(x):
             return x.clone().contiguous().detach().to(torch.float32).to("cpu") + 1

@@ -15,12 +15,14 @@ import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
-from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias
+from experimental_experiment.torch_interpreter.aten.conversion import UNCHANGED, put_alias, same_bits
 from experimental_experiment.torch_interpreter.aten.floating_point import sign_of
+from experimental_experiment.torch_interpreter.aten.shaping import reshaped
 from experimental_experiment.torch_interpreter.aten.trigonometric import atan2, hypot, squared
 from experimental_experiment.torch_interpreter.aten.vector_norm import vector_norm
 from experimental_experiment.torch_interpreter.dtypes import is_complex
 from experimental_experiment.torch_interpreter.emitter import rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.marks import COLUMNS, PARTS
 from experimental_experiment.torch_interpreter.promotion import promote, promote_to_float
 from experimental_experiment.torch_interpreter.registry import (
@@ -30,7 +32,8 @@ from experimental_experiment.torch_interpreter.registry import (
     writes_complex_through,
     writes_through,
 )
-from experimental_experiment.torch_interpreter.sizes import is_int, same_sizes, sizes_of
+from experimental_experiment.torch_interpreter.sizes import is_int, same_sizes, sizes_of, times
+from experimental_experiment.torch_interpreter.sizes import quotient as quotient_of_sizes
 
 aten = torch.ops.aten
 
@@ -155,6 +158,30 @@ def view_as_real(op, self):
 def put_view_as_real(op, base, new):
     """The new elements."""
     return new
+
+
+@translates_complex(aten.view.dtype, aten.view_copy.dtype)
+def view_dtype(op, self, dtype):
+    """Complex numbers as their parts, one after the other along the last axis, or such parts as complex numbers."""
+    viewed, view = (node.meta["val"].dtype for node in (op.context.node.args[0], op.context.node))
+    if viewed.to_real() != view.to_real():
+        raise Untranslatable(f"a view of {viewed} as {view}, which has parts of another dtype")
+    if viewed == view:
+        return self
+    if view.is_complex:
+        *sizes, last = sizes_of(op, self)
+        return reshaped(op, self, [*sizes, quotient_of_sizes(op, last, 2), 2])
+    *sizes, last, _ = sizes_of(op, self)
+    return reshaped(op, self, [*sizes, times(op, last, 2)])
+
+
+@writes_through(aten.view.dtype)
+@writes_complex_through(aten.view.dtype)
+def put_view_dtype(op, base, new):
+    """The new parts, or the new bits of real numbers."""
+    if is_complex(op.context.node) or is_complex(op.context.node.args[0]):
+        return reshaped(op, new, sizes_of(op, base))
+    return same_bits(op, new, base.dtype)
 
 
 @translates_complex(aten.real.default)
@@ -376,6 +403,8 @@ def square(op, self):
 def pow_(op, self, exponent):
     """Products for the exponents 0 to 3 and 0.5 to a root, ``exp(exponent * log(self))`` otherwise; 0 to a power is 0."""
     base = columns_of(op, "self", self)
+    if isinstance(exponent, complex) and exponent.imag == 0:
+        exponent = exponent.real
     if not isinstance(exponent, ir.Value) and exponent in (0.5, 1, 2, 3):
         result = root(op, base) if exponent == 0.5 else base
         for _ in range(int(exponent) - 1):

@@ -101,6 +101,7 @@ for _target in (
     aten.trapz.dx,
     aten.trapz.x,
     aten.triplet_margin_loss.default,
+    aten.vander.default,
 ):
     translates_complex(_target)(decomposed(_target))
 

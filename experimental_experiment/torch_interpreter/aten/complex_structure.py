@@ -369,6 +369,7 @@ by_parts(aten.diagonal_backward.default, "grad_output")
 by_parts(aten.diagonal_scatter.default, "self", "src")
 by_parts(aten.diff.default, "self", "prepend", "append")
 by_parts(aten.dstack.default, "tensors")
+by_parts(aten.embedding.default, "weight")
 by_parts(aten.expand_as.default, "self", "other")
 by_parts(aten.fill.Scalar, "self", "value")
 by_parts(aten.fill.Tensor, "self", "value")
@@ -421,6 +422,7 @@ by_parts(aten._unsafe_masked_index.default, "self", "fill")
 by_parts(aten._unsafe_masked_index_put_accumulate.default, "self", "values")
 by_parts(aten.view_as.default, "self", "other")
 by_parts(aten.vstack.default, "tensors")
+by_parts(aten.where.Scalar, "self", "other")
 by_parts(aten.where.ScalarOther, "self", "other")
 by_parts(aten.where.ScalarSelf, "self", "other")
 by_parts(aten.where.self, "self", "other")
@@ -566,6 +568,12 @@ def adjoint(op, self):
     """The conjugate of the transposed matrices."""
     real, imag = (real_call(op, aten.mH.default, {"self": part}) for part in parts(op, self))
     return join(op, real, op.Neg(imag))
+
+
+@registry.writes_complex_through(aten.adjoint.default, aten.mH.default, aten.matrix_H.default)
+def put_adjoint(op, base, new):
+    """Doing it twice changes nothing."""
+    return adjoint(op, new)
 
 
 def ones(target: torch._ops.OpOverload) -> None:

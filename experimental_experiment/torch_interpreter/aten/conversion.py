@@ -108,18 +108,20 @@ def put_alias(op, base, new):
 
 @translates(aten.view.dtype, aten.view_copy.dtype)
 def view_dtype(op, self, dtype):
-    """The same bits read as another dtype of the same width; integers of one width are a cast apart."""
-    to = dtypes.onnx_dtype(dtype)
-    if to.itemsize != self.dtype.itemsize:
-        raise Untranslatable(f"a view of {self.dtype.name} as {to.name}, which has another width")
-    if self.dtype == to or not (
-        self.dtype.is_floating_point() or to.is_floating_point() or to == ir.DataType.BOOL
-    ):
-        return op.Cast(self, to=to)
-    return op.BitCast(self, to=to)
+    """The same bits read as another dtype of the same width."""
+    return same_bits(op, self, dtypes.onnx_dtype(dtype))
 
 
 # ---- helpers that other families share
+
+
+def same_bits(op, x: ir.Value, to: ir.DataType) -> ir.Value:
+    """The bits of *x* read as another dtype of the same width; integers of one width are a cast apart."""
+    if to.itemsize != x.dtype.itemsize:
+        raise Untranslatable(f"a view of {x.dtype.name} as {to.name}, which has another width")
+    if x.dtype == to or not (x.dtype.is_floating_point() or to.is_floating_point() or to == ir.DataType.BOOL):
+        return op.Cast(x, to=to)
+    return op.BitCast(x, to=to)
 
 
 def converted(op, x: ir.Value, dtype: torch.dtype | None) -> ir.Value:
