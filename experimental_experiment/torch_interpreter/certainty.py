@@ -259,6 +259,8 @@ class Proof:
         """The sizes, and what they are multiples of, where ``6*s0*s1 == 24*(s0//2)*(s1//2)``: no factor may be 0."""
         before, after = left.as_powers_dict(), right.as_powers_dict()
         quotients = {part: part.args for part in after if isinstance(part, FloorDiv) and part not in before}
+        if not quotients:
+            return []
         product = sympy.Integer(1)
         for part, (symbol, divisor) in quotients.items():
             if not (symbol.is_Symbol and divisor.is_Integer and divisor > 1 and after[part] == 1):
@@ -266,8 +268,7 @@ class Proof:
             product *= symbol / divisor
         rest = left / right * sympy.Mul(*quotients) / product
         factors = {*before, *after} - set(quotients)
-        is_one = sympy.simplify(rest) == 1
-        if not quotients or not is_one:
+        if sympy.cancel(rest) != 1:
             return []
         for factor in factors:
             try:

@@ -181,6 +181,7 @@ class Telling:
         found: the line that assumes it, by each condition in words.
         told: the conditions, in torch's symbols.
         has_equal_sizes: whether a branch made one size of several, which no condition of *told* says.
+        known: what `settled` has answered.
     """
 
     def __init__(self, environment: Any, inputs: list[Input], decisions: Decisions, writes: bool = False):
@@ -197,6 +198,7 @@ class Telling:
         self.found: dict[str, str] = {}
         self.told: list[sympy.Basic] = []
         self.has_equal_sizes = False
+        self.known: dict[sympy.Basic, sympy.Basic] = {}
 
     def gather(self, kept: list[Assumed], bounds: list[Assumed]) -> None:
         """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do, of their bounds."""
@@ -306,8 +308,10 @@ class Telling:
                 self.assume(condition, known, self.decisions.source_of(guard.expr))
 
     def settled(self, condition: sympy.Basic) -> sympy.Basic:
-        """A condition of the sizes that torch knows now."""
-        return self.environment.replace(condition).xreplace(self.same)
+        """A condition of the sizes that torch knows now; each layer asks the same ones."""
+        if condition not in self.known:
+            self.known[condition] = self.environment.replace(condition).xreplace(self.same)
+        return self.known[condition]
 
     def is_of_inputs(self, condition: sympy.Basic) -> bool:
         """Whether a condition is one of sizes of inputs alone."""
