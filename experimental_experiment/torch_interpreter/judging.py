@@ -32,7 +32,8 @@ from experimental_experiment.torch_interpreter.decisions import (
     refuse_misfit_example,
     whole_slices,
 )
-from experimental_experiment.torch_interpreter.errors import Source, located
+from experimental_experiment.torch_interpreter.errors import Source, located, source_line
+from experimental_experiment.torch_interpreter.sharing import Shared, shared_copies
 from experimental_experiment.torch_interpreter.signature import Input
 
 WITHIN = (
@@ -40,6 +41,11 @@ WITHIN = (
     "not capture it otherwise"
 )
 """What is said of a capture that cannot do without."""
+
+ITSELF = (
+    "or else the copy is the tensor itself, and shows what is written to it: clone() copies for all sizes"
+)
+"""What is said of a copy that eager does not always make."""
 
 COMPUTED = re.compile(r"(?:-?\d+\*)?([^\W\d]\w*)(?: [+-] \d+)?")
 """A name of a size, or what ``2 * rows + 1`` is called, of the Dim ``rows``."""
@@ -54,9 +60,10 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
     kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
-    deferred = (decision.environment for decision in decisions.repeated.values())
+    shared = [*shared_copies(module)]
+    deferred = [decision.environment for decision in [*decisions.repeated.values(), *shared]]
     environment = environment_of(inputs) or next(
-        (size.node.shape_env for size, *_ in kept), next(deferred, None)
+        (size.node.shape_env for size, *_ in kept), next(iter(deferred), None)
     )
     if decisions.takes_within:
         logger.warning(WITHIN)
@@ -64,7 +71,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
-    tell(conditions(environment, inputs, kept, bounds, decisions, has_writes(module)))
+    tell(conditions(environment, inputs, kept, bounds, decisions, has_writes(module), shared))
 
 
 def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
@@ -90,9 +97,11 @@ def from_two(range_: ValueRanges) -> ValueRanges:
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
     """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
     kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
-    if kept or bounds:
-        size = [*kept, *bounds][0][0]
-        tell(conditions(size.node.shape_env, inputs, kept, bounds, Decisions()))
+    shared = [*shared_copies(module)]
+    if kept or bounds or shared:
+        found = [size.node.shape_env for size, *_ in [*kept, *bounds]] + [each.environment for each in shared]
+        environment = environment_of(inputs) or found[0]
+        tell(conditions(environment, inputs, kept, bounds, Decisions(), shared=shared))
 
 
 def tell(assumed: list[str]) -> None:
@@ -155,10 +164,12 @@ def conditions(
     bounds: list[Assumed],
     decisions: Decisions,
     writes: bool = False,
+    shared: Iterable[Shared] = (),
 ) -> list[str]:
-    """What the model assumes of the sizes of its inputs, with the lines that do; *writes*: see `Telling`."""
+    """What the model assumes of the sizes of its inputs, with the lines that do; *writes*: see `Telling`; *shared*: its copies that are views for others."""
     telling = Telling(environment, inputs, decisions, writes)
-    telling.gather(kept, bounds)
+    known = telling.gather(kept, bounds)
+    telling.of_copies(shared, known)
     telling.of_data()
     telling.of_nothing()
     return telling.lines()
@@ -200,12 +211,32 @@ class Telling:
         self.has_equal_sizes = False
         self.known: dict[sympy.Basic, sympy.Basic] = {}
 
-    def gather(self, kept: list[Assumed], bounds: list[Assumed]) -> None:
-        """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do, of their bounds."""
+    def gather(self, kept: list[Assumed], bounds: list[Assumed]) -> Known:
+        """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do, of their bounds. Returns what is known then."""
         known, before = self.of_decisions()
         self.of_operators(kept, known)
         self.of_bounds(bounds, before)
         self.of_guards(before)
+        return known
+
+    def of_copies(self, shared: Iterable[Shared], known: Known) -> None:
+        """Tell that a copy is one for all sizes but some, where what is written to it, or to what it copies, matters."""
+        for each in shared:
+            condition = self.settled(each.condition)
+            if condition != sympy.true and not known.makes_certain(self.environment, condition):
+                names = {**self.sizes_of(each.copies), **self.names}
+                parts = condition.args if isinstance(condition, sympy.Or) else [condition]
+                text = " or ".join(sorted(written(part, names) for part in parts))
+                self.note(f"{text}, {ITSELF}", source_line(each.copies[-1]))
+
+    def sizes_of(self, copies: Iterable[torch.fx.Node]) -> dict[sympy.Symbol, sympy.Symbol]:
+        """What to call the sizes of copies that the data decide."""
+        return {
+            size.node.expr: sympy.Symbol(f"{copy.name}.shape[{axis}]", integer=True)
+            for copy in copies
+            for axis, size in enumerate(copy.meta["val"].shape)
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+        }
 
     def of_decisions(self) -> tuple[Known, dict[sympy.Basic, Known]]:
         """Tell what branches and decompositions assume; what is known after all that was asked, and before each condition was."""
