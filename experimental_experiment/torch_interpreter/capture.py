@@ -136,7 +136,7 @@ def capture(
     program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
     warn_of(caught)
-    warn_of_changes(changed)
+    warn_of_changes(changed, program)
     warn_about_training(program.module)
     return program
 

@@ -1,0 +1,179 @@
+"""What the next call of a model would find: tensors that it keeps in its attributes and in those of its objects, lists that grow."""
+
+import unittest
+
+import torch
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
+
+X = torch.rand(3, 4)
+DYNAMIC = ({0: "rows"},)
+
+
+class Module(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.past, self.named, self.listed, self.pair = None, {}, [], [None, None]
+
+
+class KeepsATuple(Module):
+    def forward(self, x):
+        keys = x if self.past is None else torch.cat([self.past[0], x])  # line
+        self.past = (keys, x)
+        return keys
+
+
+class KeepsATensor(Module):
+    def forward(self, x):
+        if self.past is None:  # line
+            self.past = self.linear(x).mean(0)
+        return x + self.past
+
+
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = KeepsATensor()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+class KeepsInADict(Module):
+    def forward(self, x):
+        last = self.named.get("last", x)  # line
+        self.named["last"] = last + self.linear(x)
+        return last
+
+
+class KeepsInPlaces(Module):
+    def forward(self, x):
+        for place in range(2):
+            before = self.pair[place]  # line
+            self.pair[place] = x if before is None else before + x
+        return self.pair[1]
+
+
+class Grows(Module):
+    def forward(self, x):
+        self.listed.append(self.linear(x))
+        return sum(y.sum() for y in self.listed)  # line
+
+
+class CountsRows(Module):
+    def forward(self, x):
+        self.listed.append(x.shape[0])
+        return x * len(self.listed)  # line
+
+
+class Cache:
+    def __init__(self):
+        self.keys = None
+
+    def update(self, keys):
+        self.keys = keys if self.keys is None else torch.cat([self.keys, keys])  # line
+        return self.keys
+
+
+class HasACache(Module):
+    def __init__(self):
+        super().__init__()
+        self.caches = {"first": Cache()}
+
+    def forward(self, x):
+        return self.caches["first"].update(self.linear(x))
+
+
+class KeepsATable(Module):
+    """What it keeps depends on nothing but the sizes: the next call would make it again."""
+
+    def forward(self, x):
+        if self.past is None or self.past.shape[0] < x.shape[0]:
+            self.past = torch.arange(x.shape[0]).float()
+        if "scale" not in self.named:
+            self.named["scale"] = self.linear.weight.abs().mean()
+        return x * self.past[: x.shape[0], None] * self.named["scale"]
+
+
+class Shows(Module):
+    """What a hook or a user looks at afterwards."""
+
+    def forward(self, x):
+        self.past = self.linear(x)
+        self.listed.append(self.past)
+        self.named["last"] = x
+        return x * 2
+
+
+class Empties(Module):
+    def forward(self, x):
+        self.listed.clear()
+        self.listed.append(x * 2)
+        self.pair = [x, x]
+        self.pair.append(x)
+        return self.listed[0] + self.pair[2]
+
+
+class ReadsWhatItsHookKeeps(Module):
+    def __init__(self):
+        super().__init__()
+        self.linear.register_forward_hook(self.keep)
+
+    def keep(self, module, args, output):
+        self.named["linear"] = output
+        self.past = output
+
+    def forward(self, x):
+        self.linear(x)
+        return self.named["linear"] + self.past
+
+
+class TestKept(ExporterTestCase):
+    TOLD = {
+        KeepsATuple: "past is None before it, a tuple of 2 after it",
+        KeepsATensor: "past is None before it, a tensor after it",
+        Inner: "inner.past is None before it, a tensor after it",
+        KeepsInADict: "named is a dict of 0 before it, a dict of 1 after it",
+        KeepsInPlaces: "pair is a list of 2 before it, one with other tensors after it",
+        Grows: "listed is a list of 0 before it, a list of 1 after it",
+        CountsRows: "listed is a list of 0 before it, a list of 1 after it",
+        HasACache: "caches['first'].keys is None before it, a tensor after it",
+    }
+
+    def test_what_is_read(self):
+        for options in (None, ExportOptions(tracing="make_fx")):
+            for kind, text in self.TOLD.items():
+                with self.subTest(kind.__name__, options=options):
+                    with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                        to_onnx(kind(), (X,), dynamic_shapes=DYNAMIC, export_options=options)
+                    found = [record.getMessage() for record in logs.records]
+                    told = [each for each in found if each.startswith("the model does what the captured")]
+                    self.assertEqual(1, len(told), found)
+                    self.assertIn(f"the model does what the captured call does: {text}\n", told[0])
+                    self.assertTrue(told[0].endswith("# line"), told)
+
+    def test_another_tensor(self):
+        model = KeepsInADict()
+        model.named["last"] = torch.zeros(3, 4)
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(model, (X,))
+        self.assertIn("named is a dict of 1 before it, one with other tensors after it", logs.output[0])
+
+    def test_what_no_call_reads(self):
+        for kind in (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps):
+            with self.subTest(kind.__name__), self.assertNoLogs("experimental_experiment", "WARNING"):
+                model = kind()
+                self.assert_matches(to_onnx(model, (X,)), kind_like(model), (X,))
+
+
+def kind_like(model):
+    """A module that was not called yet, with the same weights."""
+    other = type(model)()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,197 @@
+"""Tensors and lists that a model keeps from one call to the next, which reads them: caches that are no buffers, lists that grow.
+
+torch.export captures one call, and puts back what the model had before it. What is read of it is known by the code of its classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from experimental_experiment.torch_interpreter.errors import Source, located
+from experimental_experiment.torch_interpreter.holders import (
+    Holder,
+    line_that_reads,
+    methods_of,
+    source_at,
+)
+from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, TRACED
+from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.writes import storage_of, storages
+
+REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
+"""What torch.export follows, or what has attributes of its own."""
+
+DEPTH = 3
+"""So many containers in one another are looked into."""
+
+ADDING = frozenset(("append", "extend", "insert"))
+"""Methods of a list that change it, and keep what there was."""
+
+EMPTYING = frozenset(("clear",))
+"""Methods that keep nothing."""
+
+BEGINNING = ("__init__", "clear", "init", "reset", "start")
+"""How functions are called that empty what is kept, and that a call of the model does not call."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """An attribute before the call that is captured.
+
+    Attributes:
+        holder: what has it.
+        name: its name there.
+        value: what it was.
+        count: how many entries a container had.
+        leaves: its tensors.
+    """
+
+    holder: Holder
+    name: str
+    value: Any
+    count: int
+    leaves: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, holder: Holder, name: str) -> Kept:
+        """An attribute as it is now, None where there is none."""
+        value = holder.attributes.get(name)
+        return cls(holder, name, value, len(value) if is_container(value) else 0, [*tensors_in(value)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What the next call would find changed: the text of the warning, the tensors of the capture that are kept, none for numbers."""
+
+    text: str
+    tensors: tuple[torch.Tensor, ...] = ()
+
+    def is_seen_in(self, program: Program) -> bool:
+        """Whether another call may compute something else: tables that depend on nothing but sizes are what they were."""
+        made = [tensor for tensor in self.tensors if not is_constant(program, tensor)]
+        return bool(made) or not self.tensors
+
+
+def kept_in(holders: Sequence[Holder]) -> list[Kept]:
+    """The attributes that may keep a tensor, or a list of anything."""
+    return [
+        Kept.of(holder, name)
+        for holder in holders
+        for name, value in holder.attributes.items()
+        if name not in REGISTERED
+        and (value is None or isinstance(value, torch.Tensor) or is_container(value))
+    ]
+
+
+def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Change]:
+    """The attributes that keep another tensor of the capture by now, or a longer list, and are read before they are written."""
+    known = {(id(kept.holder), kept.name): kept for kept in before}
+    for holder in holders:
+        for name in [*holder.attributes]:
+            if name in REGISTERED:
+                continue
+            first = known.get((id(holder), name)) or Kept(holder, name, None, 0, [])
+            last = Kept.of(holder, name)
+            new = [x for x in last.leaves if isinstance(x, TRACED) and not any(x is y for y in first.leaves)]
+            is_longer = (
+                isinstance(last.value, list) and last.count > first.count and last.value is first.value
+            )
+            if new or is_longer:
+                in_place = is_container(last.value) and last.value is first.value
+                source = (line_that_reads_entries if in_place else line_that_reads)(holder.kinds, name)
+                if source is not None:
+                    change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first)} after it"
+                    text = f"the model does what the captured call does: {change}\n{located(source)}"
+                    yield Change(text, tuple(new))
+
+
+def described(kept: Kept) -> str:
+    """What an attribute is, in words."""
+    if is_container(kept.value):
+        return f"a {type(kept.value).__name__} of {kept.count}"
+    return "a tensor" if isinstance(kept.value, torch.Tensor) else repr(kept.value)
+
+
+def described_again(last: Kept, first: Kept) -> str:
+    """What an attribute is after the call, in words that are not those for what it was."""
+    if described(last) != described(first):
+        return described(last)
+    return "one with other tensors" if is_container(last.value) else "another one"
+
+
+def is_container(value: Any) -> bool:
+    """Whether a value is a list, a dict or a tuple, and nothing that derives from them."""
+    return type(value) in (*CONTAINERS, tuple) and len(value) <= MANY
+
+
+def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[torch.Tensor]:
+    """The tensors in containers, so deep in one another."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth and is_container(value):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(item, depth - 1)
+
+
+def is_constant(program: Program, tensor: torch.Tensor) -> bool:
+    """Whether no input of the program decides what a tensor of its capture holds, only their sizes."""
+    storage = storage_of(tensor)
+    made = [node for node in program.module.graph.nodes if storage in storages(node.meta.get("val"))]
+    inputs = {entry.node for entry in program.inputs if entry.tensor is None}
+    seen, left = set(made), list(made)
+    while left:
+        node = left.pop()
+        if node in inputs:
+            return False
+        sources = [
+            x for x in node.all_input_nodes if isinstance(x.meta.get("val"), (torch.Tensor, list, tuple))
+        ]
+        left += [x for x in sources if x not in seen]
+        seen.update(sources)
+    return bool(made) and storage is not None
+
+
+def line_that_reads_entries(kinds: Sequence[type], name: str) -> Source | None:
+    """The first line of these classes that reads the entries of a list or a dict, where those of the call before are among them.
+
+    They are where a function reads before it writes, or where a list is added to and nothing empties it.
+    """
+    lines: list[Source] = []
+    is_kept = is_added_to = is_emptied = False
+    for kind in kinds:
+        for function in methods_of(kind):
+            steps = list(uses(function.__code__, name))
+            lines += [source_at(code, line) for use, code, line in steps if use == "read"]
+            names = [use for use, *_ in steps]
+            is_kept |= names[:1] == ["read"] and len({*names}) > 1
+            is_added_to |= "add" in names
+            is_emptied |= names[:1] == ["empty"] and not function.__name__.strip("_").startswith(BEGINNING)
+    return lines[0] if lines and (is_kept or (is_added_to and not is_emptied)) else None
+
+
+def uses(code: types.CodeType, name: str) -> Iterator[tuple[str, types.CodeType, int]]:
+    """What a function, and those in it, do with the entries of attributes of a *name*, in order: read, add, put or empty."""
+    lines = dict(dis.findlinestarts(code))
+    steps, line = list(dis.get_instructions(code)), code.co_firstlineno
+    for position, step in enumerate(steps):
+        line = lines.get(step.offset) or line
+        if step.argval == name and step.opname in ("LOAD_ATTR", "STORE_ATTR"):
+            yield "empty" if step.opname == "STORE_ATTR" else use_of(steps[position + 1 :]), code, line
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from uses(part, name)
+
+
+def use_of(steps: Sequence[dis.Instruction]) -> str:
+    """What is done with what was loaded before these steps."""
+    called = steps[0].argval if steps[0].opname in ("LOAD_ATTR", "LOAD_METHOD") else None
+    if called in ADDING or called in EMPTYING:
+        return "add" if called in ADDING else "empty"
+    following = next((step.opname for step in steps if not step.opname.startswith("LOAD_")), "")
+    return "put" if following == "STORE_SUBSCR" else "read"
