@@ -101,6 +101,39 @@ class TestEmptiness(ExporterTestCase):
             for function, sizes in cases:
                 to_onnx(Function(function), (X,), dynamic_shapes=(sizes,))
 
+    def test_slices_that_are_filled(self):
+        """A slice of one element has none of an empty axis, and is one in the model: what is computed from it, or another slice, fits."""
+
+        def last_row(x):
+            y = x * 1
+            y[-1:] = 0  # the write
+            return y
+
+        def first_rows(x):
+            y = torch.zeros_like(x)
+            y[:1].unsqueeze(0).copy_(torch.ones(3))  # the write
+            return y
+
+        def one_more(x):
+            y = x * 1
+            y[-1:] += 1
+            y[:1] = x[-1:]
+            return y
+
+        for function in (last_row, first_rows):
+            with self.subTest(function.__name__):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    to_onnx(Function(function), (X,), dynamic_shapes=({0: "rows"},))
+                (record,) = logs.records
+                _, told, _, code = record.getMessage().splitlines()
+                self.assertEqual("  rows != 0", told)
+                self.assertIn("# the write", code)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            to_onnx(Function(last_row), (X,), dynamic_shapes=({0: Dim("rows", min=1)},))
+            model = to_onnx(Function(one_more), (X,), dynamic_shapes=({0: "rows"},))
+        for rows in (0, 1, 4):
+            self.assert_matches(model, Function(one_more), (torch.randn(rows, 3),))
+
     def test_a_cache_without_a_token(self):
         """transformers asks whether it holds something, and gives 0 otherwise, which its size is."""
 

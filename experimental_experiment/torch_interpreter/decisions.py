@@ -149,7 +149,7 @@ class Decisions:
     Attributes:
         found: by what asked for what, and where.
         repeated: by the equation of two sizes, one of which the data decide, that torch leaves to each run where eager repeats what has one element.
-        emptied: the branches that another size of 0 would take.
+        emptied: the branches that another size of 0 would take, and the slices that it would not have.
         obstacle: the line that another example than one of size 1 does not pass, None when none was tried.
         takes_within: whether a size that cuts another one was taken for the smaller one, or both for equal, without a proof.
     """

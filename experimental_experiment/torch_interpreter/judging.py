@@ -35,6 +35,7 @@ from experimental_experiment.torch_interpreter.decisions import (
 from experimental_experiment.torch_interpreter.errors import Source, located, source_line
 from experimental_experiment.torch_interpreter.sharing import Shared, shared_copies
 from experimental_experiment.torch_interpreter.signature import Input
+from experimental_experiment.torch_interpreter.written_slices import written_slices
 
 WITHIN = (
     "the model takes a size that cuts another one for the smaller one, or both for equal, as they are in the example: torch.export does "
@@ -71,6 +72,8 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
+    for owner, size, source in written_slices(module):
+        decisions.emptied.setdefault((owner, size), source)
     tell(conditions(environment, inputs, kept, bounds, decisions, has_writes(module), shared))
 
 
@@ -289,7 +292,7 @@ class Telling:
                 self.note(written(condition, self.names), decision.source)
 
     def of_nothing(self) -> None:
-        """Tell that a size is not 0 where a branch asks for that, unless the user says that it is at least 1."""
+        """Tell that a size is not 0 where a branch asks for that, or a slice is written, unless the user says that it is at least 1."""
         least = {
             size.node.expr: entry.bounds.get(axis, (None, None))[0]
             for entry, axis, size in symbolic_sizes(self.inputs)

@@ -19,6 +19,7 @@ from experimental_experiment.torch_interpreter.marks import STAMPED
 from experimental_experiment.torch_interpreter.memory import are_disjoint, has_repeats, view_repeats
 from experimental_experiment.torch_interpreter.storage import Lens, View, Viewed, lens_of
 from experimental_experiment.torch_interpreter.writes import (
+    FILLS,
     HIDDEN_WRITES,
     SAME_TENSOR,
     mutated_storages,
@@ -45,9 +46,6 @@ METADATA_TWINS = {
     aten.unsqueeze_.default: aten.unsqueeze.default,
 }
 """In-place operators that change how a tensor is seen, not what it holds: every earlier name sees the change."""
-
-FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
-"""In-place operators that write one number everywhere."""
 
 
 class Mutation:

@@ -30,6 +30,9 @@ def storages(value: Any) -> list[int | None]:
 SAME_TENSOR = frozenset({torch.ops.aten.detach_.default, torch.ops.aten.requires_grad_.default})
 """In-place operators that change neither what a tensor holds nor how it is seen."""
 
+FILLS = frozenset({torch.ops.aten.fill_.Scalar, torch.ops.aten.fill_.Tensor, torch.ops.aten.zero_.default})
+"""In-place operators that write one number everywhere."""
+
 HIDDEN_WRITES = {
     torch.ops.aten.batch_norm.default: ("training", ("running_mean", "running_var")),
     torch.ops.aten.instance_norm.default: ("use_input_stats", ("running_mean", "running_var")),
