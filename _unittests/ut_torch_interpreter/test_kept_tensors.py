@@ -68,6 +68,16 @@ class CountsRows(Module):
         return x * len(self.listed)  # line
 
 
+class Doubles(Module):
+    def __init__(self):
+        super().__init__()
+        self.past = torch.ones(4)
+
+    def forward(self, x):
+        self.past = self.past * 2  # line
+        return x + self.past
+
+
 class Cache:
     def __init__(self):
         self.keys = None
@@ -139,6 +149,7 @@ class TestKept(ExporterTestCase):
         KeepsInPlaces: "pair is a list of 2 before it, one with other tensors after it",
         Grows: "listed is a list of 0 before it, a list of 1 after it",
         CountsRows: "listed is a list of 0 before it, a list of 1 after it",
+        Doubles: "past is a tensor before it, another one after it",
         HasACache: "caches['first'].keys is None before it, a tensor after it",
     }
 

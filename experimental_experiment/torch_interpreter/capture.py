@@ -38,6 +38,7 @@ from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.relaxing import Relaxed
+from experimental_experiment.torch_interpreter.seeds import seeds_of_the_model, warn_of_seeds
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     described,
@@ -48,6 +49,7 @@ from experimental_experiment.torch_interpreter.signature import (
     symbol_of,
     user_placeholders,
 )
+from experimental_experiment.torch_interpreter.texts_of_sizes import texts_of_sizes, warn_of_texts
 from experimental_experiment.torch_interpreter.torch_state import unmarked
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
 from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of, written_nodes
@@ -121,6 +123,8 @@ def capture(
         refusals_that_are_caught() as caught,
         values_that_decide() as held,
         what_one_call_changes(module) as changed,
+        texts_of_sizes() as texts,
+        seeds_of_the_model(options.strict) as seeds,
     ):
         try:
             exported = options.capture(module, args, kwargs, shapes.shapes, shapes, decisions)
@@ -136,6 +140,8 @@ def capture(
     program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
     warn_of(caught)
+    warn_of_texts(texts)
+    warn_of_seeds(seeds, program.module)
     warn_of_changes(changed, program)
     warn_about_training(program.module)
     return program

@@ -67,14 +67,21 @@ class Kept:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What the next call would find changed: the text of the warning, the tensors of the capture that are kept, none for numbers."""
+    """What the next call would find changed.
+
+    Attributes:
+        text: the warning.
+        tensors: those of the capture that are kept, none for numbers.
+        replaced: those that were kept before.
+    """
 
     text: str
     tensors: tuple[torch.Tensor, ...] = ()
+    replaced: tuple[torch.Tensor, ...] = ()
 
     def is_seen_in(self, program: Program) -> bool:
         """Whether another call may compute something else: tables that depend on nothing but sizes are what they were."""
-        made = [tensor for tensor in self.tensors if not is_constant(program, tensor)]
+        made = [tensor for tensor in self.tensors if not is_constant(program, tensor, self.replaced)]
         return bool(made) or not self.tensors
 
 
@@ -108,7 +115,7 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
                 if source is not None:
                     change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first)} after it"
                     text = f"the model does what the captured call does: {change}\n{located(source)}"
-                    yield Change(text, tuple(new))
+                    yield Change(text, tuple(new), tuple(first.leaves))
 
 
 def described(kept: Kept) -> str:
@@ -139,11 +146,15 @@ def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[torch.Tensor]:
             yield from tensors_in(item, depth - 1)
 
 
-def is_constant(program: Program, tensor: torch.Tensor) -> bool:
-    """Whether no input of the program decides what a tensor of its capture holds, only their sizes."""
+def is_constant(program: Program, tensor: torch.Tensor, replaced: Sequence[torch.Tensor]) -> bool:
+    """Whether neither inputs of the program decide what a tensor of its capture holds, but for their sizes, nor the tensors that it replaces."""
     storage = storage_of(tensor)
     made = [node for node in program.module.graph.nodes if storage in storages(node.meta.get("val"))]
-    inputs = {entry.node for entry in program.inputs if entry.tensor is None}
+    inputs = {
+        entry.node
+        for entry in program.inputs
+        if entry.tensor is None or any(entry.tensor is other for other in replaced)
+    }
     seen, left = set(made), list(made)
     while left:
         node = left.pop()
