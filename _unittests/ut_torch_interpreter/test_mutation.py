@@ -1,12 +1,13 @@
-"""Results that are given by ``out=``, also to tensors of another shape, which torch resizes."""
+"""Results that are given by ``out=``, also to tensors of another shape, which torch resizes; tensors that are attributes, written."""
 
 import logging
 import unittest
 
 import torch
 
+from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import ExportError
+from experimental_experiment.torch_interpreter import ExportError, to_onnx
 
 X, Y = torch.randn(3, 4), torch.randn(3, 4)
 
@@ -88,6 +89,53 @@ class TestGivenResults(ExporterTestCase):
         for function in (shown_before, into_a_row, into_rows):
             with self.subTest(function.__name__), self.assertRaisesRegex(ExportError, words):
                 self.assert_same_as_eager(function, X, Y, dynamic=False)
+
+
+class Plain(torch.nn.Module):
+    """A tensor that is an attribute, and no buffer: torch.export shows what an in-place operator returns in another memory."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.held = torch.arange(4.0)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def added_to(self, x):
+    self.held += 1
+    self.held[0] = 0
+    return x * self.held
+
+
+def chained(self, x):
+    self.held.sub_(1).mul_(3)[1:].fill_(2)
+    return x * self.held
+
+
+def given(self, x):
+    torch.add(self.held, 1, out=self.held)
+    part = self.held[1:3]
+    part.mul_(2)
+    part[:1].sub_(5)
+    return x + self.held
+
+
+class TestPlainTensors(ExporterTestCase):
+    def test_a_view_of_what_is_written(self):
+        for function in (added_to, chained, given):
+            for mutated_buffers in ("drop", "outputs"):
+                with self.subTest(function.__name__, mutated_buffers=mutated_buffers):
+                    x, module = torch.ones(2, 4), Plain(function)
+                    model = to_onnx(
+                        module, (x,), dynamic_shapes=({0: "rows"},), mutated_buffers=mutated_buffers
+                    )
+                    held = [module.held.clone()] if mutated_buffers == "outputs" else []
+                    results = run(session(model), [x, *held])
+                    expected = [module(x), module.held]
+                    for got, eager in zip(results, expected):
+                        torch.testing.assert_close(got, eager)
 
 
 if __name__ == "__main__":

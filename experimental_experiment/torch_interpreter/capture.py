@@ -52,7 +52,12 @@ from experimental_experiment.torch_interpreter.signature import (
 from experimental_experiment.torch_interpreter.texts_of_sizes import texts_of_sizes, warn_of_texts
 from experimental_experiment.torch_interpreter.torch_state import unmarked
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
-from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of, written_nodes
+from experimental_experiment.torch_interpreter.writes import (
+    mutated_storages,
+    share_what_is_returned,
+    storage_of,
+    written_nodes,
+)
 
 PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 """Wrappers that run a module on several devices: what they wrap is the model."""
@@ -137,6 +142,7 @@ def capture(
     if not isinstance(exported, Program):
         program.autocast = surrounding_autocast(program)
         program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
+    share_what_is_returned(program.module)
     program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
     warn_of(caught)

@@ -108,6 +108,29 @@ def mutated_storages(graph: torch.fx.Graph) -> set[int]:
     return written
 
 
+def share_what_is_returned(module: torch.fx.GraphModule) -> None:
+    """Give what in-place operators return the storage of what they write, which it is in eager.
+
+    torch.export shows another one where that tensor is an attribute, and no parameter or buffer: it runs the operator on the real tensor.
+    """
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not returns_argument(node.target):
+            continue
+        written = [argument.meta["val"] for argument in written_nodes(node)]
+        if len(written) == 1 and storage_of(value) != storage_of(written[0]):
+            layout = value.shape, value.stride(), value.storage_offset()
+            node.meta["val"] = written[0].detach().as_strided(*layout)
+
+
+def returns_argument(target: Any) -> bool:
+    """Whether an overload declares that its result is the argument that it writes."""
+    if not registry.written_arguments(target):
+        return False
+    aliases = [returned.alias_info for returned in target._schema.returns]
+    return len(aliases) == 1 and aliases[0] is not None and aliases[0].is_write
+
+
 CONVERSIONS = frozenset(
     {
         torch.ops.aten.to.device,
