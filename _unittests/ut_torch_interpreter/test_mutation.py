@@ -122,6 +122,34 @@ def given(self, x):
     return x + self.held
 
 
+class Reassigned(torch.nn.Module):
+    """A buffer that is given another tensor, and what it was, which is written afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", torch.arange(4.0))
+
+    def forward(self, x):
+        self.held += x[0]
+        before = self.held
+        self.held = self.held * 2
+        before += 1
+        self.held[0] = 7
+        return x + self.held, before + self.held
+
+
+class TestReassignedBuffers(ExporterTestCase):
+    def test_what_it_was_is_another_tensor(self):
+        x, module = torch.ones(2, 4), Reassigned()
+        for mutated_buffers in ("drop", "outputs"):
+            model = to_onnx(module, (x,), mutated_buffers=mutated_buffers)
+            held = [module.held.clone()] if mutated_buffers == "outputs" else []
+            expected = [*Reassigned()(x)]
+            results = run(session(model), [x, *held])
+            for got, eager in zip(results, expected):
+                torch.testing.assert_close(got, eager)
+
+
 class TestPlainTensors(ExporterTestCase):
     def test_a_view_of_what_is_written(self):
         for function in (added_to, chained, given):

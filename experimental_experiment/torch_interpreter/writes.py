@@ -120,7 +120,8 @@ def share_what_is_returned(module: torch.fx.GraphModule) -> None:
         written = [argument.meta["val"] for argument in written_nodes(node)]
         if len(written) == 1 and storage_of(value) != storage_of(written[0]):
             layout = value.shape, value.stride(), value.storage_offset()
-            node.meta["val"] = written[0].detach().as_strided(*layout)
+            # the copies that torch.export adds at the end have the very dict of what they copy
+            node.meta = {**node.meta, "val": written[0].detach().as_strided(*layout)}
 
 
 def returns_argument(target: Any) -> bool:
