@@ -12,7 +12,7 @@ from torch.export import Dim
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce
 from experimental_experiment.torch_interpreter.memories import is_plain
 
@@ -262,6 +262,28 @@ class TestWrittenAttributes(ExporterTestCase):
         model = Count()
         to_onnx(model, (X,), mutated_buffers="outputs", verify=True)
         self.assertEqual(0, int(model.calls))
+
+
+class Halves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        self.linear.weight = torch.nn.Parameter(self.linear.weight * 0.5)
+        return self.linear(x)
+
+
+class TestLostAssignments(ExporterTestCase):
+    def test_a_parameter_that_is_given_another_tensor(self):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Halves(), (X,))
+        self.assertIn("the model writes linear.weight: the new values are not part", logs.output[0])
+        with self.assertRaisesRegex(
+            ExportError,
+            "the new value of the parameter linear.weight is lost: torch.export does not follow a module that gives its parameter another tensor",
+        ):
+            to_onnx(Halves(), (X,), mutated_buffers="outputs")
 
 
 class TestOneCapture(ExporterTestCase):

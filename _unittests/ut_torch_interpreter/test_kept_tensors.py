@@ -126,6 +126,19 @@ class Empties(Module):
         return self.listed[0] + self.pair[2]
 
 
+class Recurrent(Module):
+    """torch's own layer lists its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.LSTM(4, 4)
+        self.weights = [self.linear.weight]
+
+    def forward(self, x):
+        self.weights = [*self.weights[:0], self.linear.weight]
+        return self.layer(x)[0] @ self.weights[0]
+
+
 class ReadsWhatItsHookKeeps(Module):
     def __init__(self):
         super().__init__()
@@ -173,7 +186,7 @@ class TestKept(ExporterTestCase):
         self.assertIn("named is a dict of 1 before it, one with other tensors after it", logs.output[0])
 
     def test_what_no_call_reads(self):
-        for kind in (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps):
+        for kind in (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps, Recurrent):
             with self.subTest(kind.__name__), self.assertNoLogs("experimental_experiment", "WARNING"):
                 model = kind()
                 self.assert_matches(to_onnx(model, (X,)), kind_like(model), (X,))

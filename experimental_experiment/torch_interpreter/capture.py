@@ -9,7 +9,7 @@ import inspect
 import itertools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -124,7 +124,7 @@ def capture(
         off_the_meta_device(module),
         without_parallel_wrappers(module),
         naming_scripts(module),
-        assignments_to_submodules(module) as assigned,
+        lost_assignments(module) as assigned,
         refusals_that_are_caught() as caught,
         values_that_decide() as held,
         what_one_call_changes(module) as changed,
@@ -141,7 +141,7 @@ def capture(
     program = described(exported, args, kwargs, shapes.names, shapes.bounds)
     if not isinstance(exported, Program):
         program.autocast = surrounding_autocast(program)
-        program.assigned = [name for name, (first, last) in assigned.items() if last is not first]
+        program.assigned = {name: kind for name, (kind, first, last) in assigned.items() if last is not first}
     share_what_is_returned(program.module)
     program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
@@ -304,25 +304,42 @@ def without_parallel_wrappers(module: torch.nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def assignments_to_submodules(module: torch.nn.Module) -> Iterator[dict[str, tuple]]:
-    """Yield the buffers of submodules that get another tensor meanwhile: the first and the last tensor of each, by name.
+def lost_assignments(module: torch.nn.Module) -> Iterator[dict[str, Assignment]]:
+    """Yield the buffers of submodules, and the parameters, that get another tensor meanwhile, by name.
 
-    torch.export follows such an assignment in the module that it is given, and loses that in a submodule.
+    torch.export follows such an assignment to a buffer of the module that it is given, and loses it otherwise.
     """
-    names = {id(part._buffers): path for path, part in module.named_modules() if part is not module}
-    assigned: dict[str, tuple] = {}
+    parts = [*module.named_modules()]
+    kinds = {
+        "buffer": {id(part._buffers): path for path, part in parts if part is not module},
+        "parameter": {id(part._parameters): path for path, part in parts},
+    }
+    assigned: dict[str, Assignment] = {}
 
-    def note(part: torch.nn.Module, name: str, value: Any) -> None:
-        path = names.get(id(part._buffers))
-        if path is not None:
-            first, _ = assigned.get(f"{path}.{name}", (part._buffers.get(name), None))
-            assigned[f"{path}.{name}"] = first, value
+    def note(kind: str, part: torch.nn.Module, name: str, value: Any) -> None:
+        held = part._buffers if kind == "buffer" else part._parameters
+        path = kinds[kind].get(id(held))
+        if path is not None and (kind == "buffer" or name in held):
+            full = f"{path}.{name}" if path else name
+            first = assigned[full].first if full in assigned else held.get(name)
+            assigned[full] = Assignment(kind, first, value)
 
-    hook = torch.nn.modules.module.register_module_buffer_registration_hook(note)
-    try:
+    hooks = torch.nn.modules.module
+    with contextlib.ExitStack() as stack:
+        for kind, register in (
+            ("buffer", hooks.register_module_buffer_registration_hook),
+            ("parameter", hooks.register_module_parameter_registration_hook),
+        ):
+            stack.callback(register(functools.partial(note, kind)).remove)
         yield assigned
-    finally:
-        hook.remove()
+
+
+class Assignment(NamedTuple):
+    """What a buffer or a parameter was at first, and what it is at last."""
+
+    kind: str
+    first: torch.Tensor | None
+    last: Any
 
 
 @contextlib.contextmanager

@@ -243,11 +243,11 @@ def translate(
     progress: Progress,
 ) -> None:
     """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
-    if keep_written and program.assigned:
+    for name, kind in program.assigned.items() if keep_written else ():
+        module = "submodule" if kind == "buffer" else "module"
         raise ExportError(
-            f"the new value of the buffer {program.assigned[0]} is lost: torch.export does not follow a submodule that gives "
-            "its buffer another tensor",
-            hint="write into the buffer: self.name.copy_(value)",
+            f"the new value of the {kind} {name} is lost: torch.export does not follow a {module} that gives its {kind} another tensor",
+            hint=f"write into the {kind}: self.name.copy_(value)",
         )
     if keep_written:
         refuse_other_shapes(program)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.errors import Source, located
+from experimental_experiment.torch_interpreter.frames import is_library
 from experimental_experiment.torch_interpreter.holders import (
     Holder,
     line_that_reads,
@@ -112,7 +113,7 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
             if new or is_longer:
                 in_place = is_container(last.value) and last.value is first.value
                 source = (line_that_reads_entries if in_place else line_that_reads)(holder.kinds, name)
-                if source is not None:
+                if source is not None and not is_library(source[0]):
                     change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first)} after it"
                     text = f"the model does what the captured call does: {change}\n{located(source)}"
                     yield Change(text, tuple(new), tuple(first.leaves))
@@ -155,6 +156,8 @@ def is_constant(program: Program, tensor: torch.Tensor, replaced: Sequence[torch
         for entry in program.inputs
         if entry.tensor is None or any(entry.tensor is other for other in replaced)
     }
+    if any(entry.node in made and entry.tensor is not None for entry in program.inputs):
+        return True  # a weight itself, as recurrent layers list theirs
     seen, left = set(made), list(made)
     while left:
         node = left.pop()

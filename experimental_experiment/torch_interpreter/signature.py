@@ -63,7 +63,7 @@ class Program:
         writes: the leaves of the graph's result that are new values of an input, None for a token: a functionalized
             program returns what it would write.
         autocast: the region of ``torch.autocast`` that the program was captured in: it shows none of its casts.
-        assigned: the buffers of submodules that were given another tensor, which the program does not show.
+        assigned: the buffers of submodules, and the parameters, that were given another tensor, which the program does not show; what each is.
         decided: the lines that asked for the value of a weight, by its placeholder: the program holds what it was.
     """
 
@@ -72,7 +72,7 @@ class Program:
     output_names: list[str]
     writes: dict[int, Input | None] = dataclasses.field(default_factory=dict)
     autocast: Any = None
-    assigned: Sequence[str] = ()
+    assigned: Mapping[str, str] = dataclasses.field(default_factory=dict)
     decided: Mapping[torch.fx.Node, Sequence[Source | None]] = dataclasses.field(default_factory=dict)
 
     @property
