@@ -394,6 +394,15 @@ class TestComplexStructure(ExporterTestCase):
         kinds = [node.op_type for node in model.graph.node]
         self.assertEqual(kinds, "Gather Greater Unsqueeze Where Unsqueeze Expand Slice Unsqueeze Sub".split())
 
+    def test_parts_have_the_sizes_of_their_number(self):
+        """What torch says of a product of dynamic sizes is known of its parts, which a squeeze takes apart."""
+
+        def outer(z):
+            products = torch.einsum("ij,kj->ik", z, z.conj())
+            return products.reshape(z.shape[0], 1, -1).squeeze(1)
+
+        self.assert_same_as_eager(outer, M, others=[(randn(2, 5),)])
+
     def test_writes_through_adjoints(self):
         def write(z):
             z = z.clone()

@@ -28,7 +28,7 @@ from experimental_experiment.torch_interpreter.errors import (
     untranslated,
 )
 from experimental_experiment.torch_interpreter.known_results import known_results
-from experimental_experiment.torch_interpreter.marks import STAMPED
+from experimental_experiment.torch_interpreter.marks import COLUMNS, PARTS, STAMPED
 from experimental_experiment.torch_interpreter.mutation import Mutation
 from experimental_experiment.torch_interpreter.provenance import module_calls, provenance
 from experimental_experiment.torch_interpreter.regions import Region, vmap_regions
@@ -391,11 +391,20 @@ class Walk:
         if value.producer() is not None and STAMPED not in value.meta:
             value.shape = ir.Shape(expected_sizes)
             value.meta[STAMPED] = fake
+            tell_parts(value)
             if not self.op.context.keeps_modules:
                 sizes.show(self.op, value)
             if not value.is_graph_output():
                 value.name = self.op.context.names.unique(name)
         return value
+
+
+def tell_parts(value: ir.Value) -> None:
+    """Give the parts of a complex value, which other translations go on with, the sizes that torch knows of it."""
+    for key, last in ((PARTS, []), (COLUMNS, [1])):
+        for part in value.meta.get(key, ()):
+            if part.producer() is not None and STAMPED not in part.meta:
+                part.shape = ir.Shape([*value.shape[:-1], *last])
 
 
 def given_dtypes(node: torch.fx.Node) -> list[str]:

@@ -40,7 +40,7 @@ from experimental_experiment.torch_interpreter.aten.transposing import transpose
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.registry import translates_complex
 from experimental_experiment.torch_interpreter.torch_versions import installed
-from experimental_experiment.torch_interpreter.unread import zeros_for_gradient
+from experimental_experiment.torch_interpreter.unread import reads_result, zeros_for_gradient
 
 aten = torch.ops.aten
 DOUBLE = ir.DataType.DOUBLE
@@ -242,8 +242,20 @@ def linalg_det(op, A):
 
 @translates_complex(aten._linalg_det.default)
 def _linalg_det(op, A):
-    """`det`; its factors, those of A or of its transpose, are for the gradient."""
-    return det(op, A), *zeros_for_gradient(op)
+    """`det`, then what the gradient reads: factors and pivots."""
+    return det(op, A), *factors_for_gradient(op, A, 1)
+
+
+def factors_for_gradient(op, A, first: int):
+    """The factors and the pivots of A: complex matrices are not transposed, wherever they lie in memory.
+
+    Zeros when the program reads no result from *first* on.
+    """
+    if not reads_result(op, first):
+        yield from zeros_for_gradient(op, first)
+        return
+    factors, _, pivots, _ = lu(op, wide(op, A))
+    yield from (complex_like(op, factors, A), one_based(op, pivots))
 
 
 def sign_and_logarithm(op, a: ir.Value) -> tuple[Parts, ir.Value]:
@@ -270,8 +282,8 @@ def linalg_slogdet(op, A):
 
 @translates_complex(aten._linalg_slogdet.default)
 def _linalg_slogdet(op, A):
-    """`linalg_slogdet`; its factors, those of A or of its transpose, are for the gradient."""
-    return *linalg_slogdet(op, A), *zeros_for_gradient(op, 2)
+    """`linalg_slogdet`, then what the gradient reads: factors and pivots."""
+    return *linalg_slogdet(op, A), *factors_for_gradient(op, A, 2)
 
 
 @translates_complex(aten.slogdet.default)
