@@ -95,7 +95,6 @@ class Memory:
         positions: the place of each node in the graph.
         members: the nodes that show each storage.
         families: the storages that are one when all copies are views, by the one that was there first.
-        views: the sizes for which copies are views.
     """
 
     def __init__(self, graph: torch.fx.Graph, copies: dict[int | None, torch.fx.Node]):
@@ -108,22 +107,32 @@ class Memory:
         self.families: dict[int | None, list[int | None]] = {}
         for storage in self.members:
             self.families.setdefault(self.path(storage)[1], []).append(storage)
-        self.views: dict[tuple[torch.fx.Node, ...], list[Sizes]] = {}
 
     def shared(self) -> Iterator[Shared]:
-        """The copies that matter, once each."""
-        told = set()
+        """The copies that matter; several that have to be views together are left out where each is there by itself."""
+        pairs: dict[tuple[torch.fx.Node, ...], list[tuple[torch.fx.Node, torch.fx.Node]]] = {}
         for written, read in self.conflicts():
             copies, *shown = self.between(written, read)
-            if copies in told:
+            pairs.setdefault(copies, []).append((shown[0], shown[1]))
+        found: set[torch.fx.Node] = set()
+        views: dict[tuple, list[Sizes]] = {}
+        explanations: dict[tuple, list[sympy.Basic]] = {}
+        for copies in sorted(pairs, key=len):
+            if found.issuperset(copies):
                 continue
-            if copies not in self.views:
+            layout = tuple(map(layout_of, copies))
+            if layout not in views:
                 tried = tried_sizes(copies)
-                self.views[copies] = [each for each in tried if all(is_view(copy, each) for copy in copies)]
-            sizes = [each for each in self.views[copies] if overlap(*shown, each)]
-            for condition in explained(sizes, copies):
-                told.add(copies)
-                yield Shared(copies, condition)
+                views[layout] = [each for each in tried if all(is_view(copy, each) for copy in copies)]
+            for one, other in dict.fromkeys(pairs[copies]):
+                sizes = [each for each in views[layout] if overlap(one, other, each)]
+                key = layout, *map(str, sizes)
+                if key not in explanations:
+                    explanations[key] = [*explained(sizes, copies)]
+                if explanations[key]:
+                    yield from (Shared(copies, condition) for condition in explanations[key])
+                    found.update(copies)
+                    break
 
     def conflicts(self) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
         """A node that is written, and one of another storage, which may be the same one, that is read afterwards."""
@@ -202,6 +211,13 @@ def numbers(values: Iterable[int | torch.SymInt], sizes: Mapping) -> list[int] |
     """Sizes or strides as numbers, None where *sizes* do not tell them or where they are none."""
     found = [sympy.sympify(expression_of(value)).xreplace(sizes) for value in values]
     return [int(value) for value in found] if all(value.is_Integer for value in found) else None
+
+
+def layout_of(copy: torch.fx.Node) -> tuple:
+    """What decides for which sizes a copy is a view; layers of one kind have the same."""
+    x, y = copy.args[0].meta["val"], copy.meta["val"]
+    values = *x.shape, *x.stride(), *y.shape
+    return copy.target, copy.kwargs.get("memory_format"), x.dim(), *map(str, map(expression_of, values))
 
 
 def is_view(copy: torch.fx.Node, sizes: Sizes) -> bool:
