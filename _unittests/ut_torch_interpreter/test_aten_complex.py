@@ -268,6 +268,15 @@ class TestComplex(ExporterTestCase):
                 self.assertEqual(kinds, [node.op_type for node in model.graph.node])
                 self.assert_same_as_eager(whole, x, infinite, special_values=True)
 
+    def test_the_side_of_a_branch_cut(self):
+        """``1 - z`` of a number without imaginary part has none, +0: a root below 0 is i times a positive number, as a wave that decays."""
+
+        def cut(z, x):
+            return torch.sqrt(1 - z * z), torch.log(x - 2 * z), torch.angle(1 - 2 * z), (x - z) ** 1.5
+
+        z = torch.linspace(1.5, 4, 24) + 0j
+        self.assert_same_as_eager(cut, z, torch.ones(24), others=[(z[:5], torch.ones(5))])
+
     def test_rotary_embedding(self):
         """What Llama's first implementation does with complex numbers, on any batch and length."""
 

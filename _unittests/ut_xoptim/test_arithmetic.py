@@ -24,6 +24,9 @@ class TestArithmetic(RuleTestCase):
             ("float[3] x, float[3] w", "a = Abs(x) r = Reciprocal(a) y = Mul(w, r)", ["Abs", "Div"]),
         ],
         "DivOne": [("float[3] x", "one = Constant <value_float=1.0> () y = Div(one, x)", ["Reciprocal"])],
+        "ZeroMinus": [
+            ("float[3] x", "zero = Constant <value_float=0.0> () m = Sub(zero, x) y = Exp(m)", ["Neg", "Exp"])
+        ],
         "NegNeg": [("float[3] x", "a = Neg(x) b = Neg(a) y = Relu(b)", ["Relu"])],
         "NotNot": [("bool[3] x", "a = Not(x) b = Not(a) y = Cast<to=1>(b)", ["Cast"])],
         "AddNeg": [("float[3] x, float[3] w", "n = Neg(w) y = Add(n, x)", ["Sub"])],
@@ -75,6 +78,8 @@ class TestArithmetic(RuleTestCase):
             ("float[N] x", "ones = Constant <value = float[1,3] {1,1,1}> () y = Mul(ones, x)", "float[1,3]"),
         ],
         "TermZero": [("float[3] x", "zero = Constant <value_float=0.0> () y = Sub(zero, x)")],
+        # the sign of zero decides which infinity it is
+        "ZeroMinus": [("float[3] x", "zero = Constant <value_float=0.0> () m = Sub(zero, x) y = Div(x, m)")],
     }
 
     def test_they_fire(self):
