@@ -46,6 +46,10 @@ class TestAutocast(ControlFlowTestCase):
             lambda s, x, y: (torch.matmul(y, y), s.lin(x) * y.sum()),
             (X, torch.ones(2, 2, dtype=torch.int64)),
         ),
+        "complex numbers are left alone": (
+            lambda s, x, y: (x @ y.mT, F.conv1d(x[None], y.mT[..., None]), torch.cat([x, y.real], 1)),
+            (torch.complex(X, X * 2), torch.complex(Y, Y * 3)),
+        ),
         "control flow in the region": (
             lambda s, x: torch.cond(x.sum() > 0, lambda x: s.lin(x), lambda x: s.lin(x + 1), (x,)),
             (X,),

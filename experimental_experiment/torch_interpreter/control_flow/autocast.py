@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter.composite import placed, traced_call, write
-from experimental_experiment.torch_interpreter.dtypes import FLOATS, onnx_dtype
+from experimental_experiment.torch_interpreter.dtypes import FLOATS, is_complex, onnx_dtype
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.registry import Translation, takes
 from experimental_experiment.torch_interpreter.sizes import Number
@@ -57,7 +58,7 @@ class Autocast:
                     "under autocast it is float32 for TorchDynamo, which captures bodies and strict exports, and it is not: capture "
                     "with strict=False, and enter autocast outside of the branch or the loop"
                 )
-            return dataclasses.replace(translation, function=self.casting(translation.function, node.target))
+            return dataclasses.replace(translation, function=self.casting(translation.function, node))
         if self.may_decompose(node):
             given, fakes, _ = placed(nodes_by_name(node), nodes_by_name(node))
             traced = traced_call(node.target, node.target, given, fakes, self, pre_dispatch=False)
@@ -68,16 +69,16 @@ class Autocast:
                 return dataclasses.replace(translation, function=tracing(node, traced))
         return translation
 
-    def casting(self, function: Any, target: torch._ops.OpOverload) -> Any:
-        """*function* on arguments cast as autocast does; what it calls itself is outside of the region."""
+    def casting(self, function: Any, node: torch.fx.Node) -> Any:
+        """*function* on the arguments of *node* cast as autocast does; what it calls itself is outside of the region."""
+        fakes = torch.fx.map_arg(nodes_by_name(node), lambda argument: argument.meta.get("val"))
 
         @functools.wraps(function)
-        def adapted(op, *args, **kwargs):
-            dtype = self.dtype_for(target, [*args, *kwargs.values()])
-            args = [cast(op, item, dtype) for item in args]
-            kwargs = {name: cast(op, item, dtype) for name, item in kwargs.items()}
+        def adapted(op, **kwargs):
+            dtype = self.dtype_for(node.target, [*kwargs.values()])
+            kwargs = {name: cast(op, item, dtype, fakes.get(name)) for name, item in kwargs.items()}
             with op.context.inside(None):  # autocast does not see what an operator does inside
-                return function(op, *args, **kwargs)
+                return function(op, **kwargs)
 
         return adapted
 
@@ -163,11 +164,11 @@ def values(arguments: list[Any]) -> list[ir.Value]:
     return [item for item in flat if isinstance(item, ir.Value) and not isinstance(item, Number)]
 
 
-def cast(op, item: Any, dtype: ir.DataType) -> Any:
-    """A float tensor cast to *dtype*; float64, integers and everything else as they are."""
+def cast(op, item: Any, dtype: ir.DataType, fake: Any) -> Any:
+    """A float tensor cast to *dtype*; float64, complex numbers, of which *fake* tells, integers and everything else as they are."""
     if isinstance(item, list):
-        return [cast(op, entry, dtype) for entry in item]
-    if not isinstance(item, ir.Value) or isinstance(item, Number):
+        return [cast(op, entry, dtype, own) for entry, own in itertools.zip_longest(item, fake or ())]
+    if not isinstance(item, ir.Value) or isinstance(item, Number) or is_complex(fake):
         return item
     if item.dtype not in FLOATS or item.dtype == ir.DataType.DOUBLE:
         return item
