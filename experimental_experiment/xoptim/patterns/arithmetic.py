@@ -311,7 +311,7 @@ def mul_minus_one(op, x, node):
     return opposite(op, x, node)
 
 
-@rule(P.Sub(0.0, x, name="node"), set="default", special_values=False)
+@rule(P.Sub(0.0, x, name="node"), set="default", special_values=False, looks_further=True)
 def zero_minus(op, x, node):
     """0 - x is -x; of floats only where the sign of zero is lost right after: 0 - 0 is 0, of which a complex root or an angle makes +pi, not -pi."""
     if x.dtype in FLOATS and not all_readers(node.outputs[0], loses_sign_of_zero):
@@ -321,7 +321,7 @@ def zero_minus(op, x, node):
 
 def loses_sign_of_zero(node: ir.Node, index: int) -> bool:
     """Whether a node gives the same number for 0 and for -0, but where the other operand is a zero, too."""
-    return node.op_type in ("Add", "Exp", "Gemm", "MatMul", "Neg", "Sigmoid", "Softmax", "Sub")
+    return node.op_type in ("Add", "Exp", "Gemm", "MatMul", "Sigmoid", "Softmax", "Sub")
 
 
 def opposite(op, x: ir.Value, node: ir.Node) -> ir.Value | Declined:
