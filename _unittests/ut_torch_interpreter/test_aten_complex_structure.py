@@ -137,7 +137,7 @@ class TestComplexStructure(ExporterTestCase):
         "vstack": (aten.vstack.default, [M, M]),
         "where": (aten.where.self, MASK, M, torch.randn(3, 4)),
         "where with a number": (aten.where.ScalarOther, MASK, M, 2.0),
-        "where of two numbers": (lambda c: [torch.where(c, 1j, 2.0), torch.where(c, 2, 1 - 1j)], MASK),
+        "where of two numbers": (lambda c: [aten.where.Scalar(c, 1j, 2.0), torch.where(c, 2, 1 - 1j)], MASK),
         "where with a first number": (aten.where.ScalarSelf, MASK, 2.0, M),
         "zeros_like": (aten.zeros_like.default, M),
         "masked_scatter_backward": (aten.masked_scatter_backward.default, M, MASK, [6]),

@@ -629,6 +629,7 @@ SAME_AS_ANOTHER = {
     aten.reshape_as.default,
     aten.resize.default,
     aten.resize_as.default,
+    aten.view.dtype,
     aten.view_as.default,
     aten.view_as_complex.default,
 }
