@@ -401,8 +401,8 @@ class Walk:
 
 def tell_parts(value: ir.Value) -> None:
     """Give the parts of a complex value, which other translations go on with, the sizes that torch knows of it."""
-    for key, last in ((PARTS, []), (COLUMNS, [1])):
-        for part in value.meta.get(key, ()):
+    for parts, last in ((value.meta.get(PARTS, ()), []), (value.meta.get(COLUMNS, ()), [1])):
+        for part in parts:
             if part.producer() is not None and STAMPED not in part.meta:
                 part.shape = ir.Shape([*value.shape[:-1], *last])
 
