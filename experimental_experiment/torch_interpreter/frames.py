@@ -145,8 +145,12 @@ def line_around(frame: FrameType) -> tuple[Source | None, bool]:
         frame = frame.f_back
     if frame is None:
         return None, False
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return (file, line, frame.f_code.co_name, linecache.getline(file, line).strip()), is_branch
+    return source_at(frame.f_code, frame.f_lineno), is_branch
+
+
+def source_at(code: CodeType, line: int) -> Source:
+    """A line of a function."""
+    return code.co_filename, line, code.co_name, linecache.getline(code.co_filename, line).strip()
 
 
 def decides_turns(file: str, line: int) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import linecache
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch._subclasses import fake_tensor
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import Source, located
-from experimental_experiment.torch_interpreter.frames import is_library_code
+from experimental_experiment.torch_interpreter.frames import is_library_code, source_at
 from experimental_experiment.torch_interpreter.messages import sentence
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 
@@ -87,5 +86,4 @@ def handled(error: Exception) -> Source | None:
     traceback = error.__traceback__
     if traceback is None or is_library_code(traceback.tb_frame.f_code):
         return None
-    code, line = traceback.tb_frame.f_code, traceback.tb_lineno
-    return code.co_filename, line, code.co_name, linecache.getline(code.co_filename, line).strip()
+    return source_at(traceback.tb_frame.f_code, traceback.tb_lineno)

@@ -6,7 +6,6 @@ import dataclasses
 import dis
 import inspect
 import itertools
-import linecache
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.errors import Source
+from experimental_experiment.torch_interpreter.frames import source_at
 from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, is_plain, own_attributes
 
 COPIES = frozenset(("COPY", "DUP_TOP"))
@@ -84,11 +84,6 @@ def line_that_reads(kinds: Sequence[type], name: str) -> Source | None:
         is_kept |= "STORE_ATTR" in (kind for kind, _ in steps) and steps[0][0] != "STORE_ATTR"
         lines += [source_at(code, line) for kind, line in steps if kind == "LOAD_ATTR"]
     return lines[0] if lines and is_kept else None
-
-
-def source_at(code: types.CodeType, line: int) -> Source:
-    """A line of a function."""
-    return code.co_filename, line, code.co_name, linecache.getline(code.co_filename, line).strip()
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:

@@ -72,9 +72,14 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
         return
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
-    for owner, size, source in written_slices(module):
-        decisions.emptied.setdefault((owner, size), source)
+    note_written_slices(module, decisions)
     tell(conditions(environment, inputs, kept, bounds, decisions, has_writes(module), shared))
+
+
+def note_written_slices(module: torch.fx.GraphModule, decisions: Decisions) -> None:
+    """Note the axes that a slice is filled of, as branches on whether there is anything are."""
+    for environment, size, source in written_slices(module):
+        decisions.emptied.setdefault((environment, size), source)
 
 
 def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decisions) -> bool:
@@ -100,11 +105,12 @@ def from_two(range_: ValueRanges) -> ValueRanges:
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
     """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
     kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
-    shared = [*shared_copies(module)]
-    if kept or bounds or shared:
-        found = [size.node.shape_env for size, *_ in [*kept, *bounds]] + [each.environment for each in shared]
-        environment = environment_of(inputs) or found[0]
-        tell(conditions(environment, inputs, kept, bounds, Decisions(), shared=shared))
+    shared, decisions = [*shared_copies(module)], Decisions()
+    note_written_slices(module, decisions)
+    found = [size.node.shape_env for size, *_ in [*kept, *bounds]]
+    found += [*(each.environment for each in shared), *(owner for owner, _ in decisions.emptied)]
+    if found:
+        tell(conditions(environment_of(inputs) or found[0], inputs, kept, bounds, decisions, shared=shared))
 
 
 def tell(assumed: list[str]) -> None:

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.errors import Source, located
-from experimental_experiment.torch_interpreter.frames import is_library
+from experimental_experiment.torch_interpreter.frames import is_library, source_at
 from experimental_experiment.torch_interpreter.holders import (
     Holder,
     line_that_reads,
     methods_of,
-    source_at,
 )
 from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, TRACED
 from experimental_experiment.torch_interpreter.signature import Program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import linecache
 import sys
 from collections.abc import Callable, Iterator
 
@@ -13,7 +12,7 @@ import torch
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.errors import Source, located
-from experimental_experiment.torch_interpreter.frames import is_library_code
+from experimental_experiment.torch_interpreter.frames import is_library_code, source_at
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 
 SEEDING = ("manual_seed", "set_rng_state")
@@ -42,8 +41,7 @@ def noted(seed: Callable, found: dict[Source, None]) -> Callable:
     def called(*args, **kwargs):
         frame = sys._getframe(1)
         if not is_library_code(frame.f_code):
-            file, line = frame.f_code.co_filename, frame.f_lineno
-            found[file, line, frame.f_code.co_name, linecache.getline(file, line).strip()] = None
+            found[source_at(frame.f_code, frame.f_lineno)] = None
         return seed(*args, **kwargs)
 
     return called

@@ -62,8 +62,8 @@ class Shared:
     def environment(self) -> Any:
         """The ShapeEnv of the sizes."""
         x = self.copies[0].args[0].meta["val"]
-        numbers = (*x.shape, *x.stride())
-        return next(number.node.shape_env for number in numbers if isinstance(number, torch.SymInt))
+        layout = (*x.shape, *x.stride())
+        return next(number.node.shape_env for number in layout if isinstance(number, torch.SymInt))
 
 
 def shared_copies(module: torch.fx.GraphModule) -> Iterator[Shared]:
@@ -188,13 +188,11 @@ def is_reader(user: torch.fx.Node, node: torch.fx.Node, storage: int | None) -> 
 
 def tried_sizes(copies: Iterable[torch.fx.Node]) -> Iterator[Sizes]:
     """Small sizes for the symbols that the layouts of what is copied depend on."""
-    numbers = [
-        number
-        for copy in copies
-        for x in (copy.args[0].meta["val"], copy.meta["val"])
-        for number in (*x.shape, *x.stride())
-    ]
-    symbols = sorted(set().union(*(free_symbols(number) for number in numbers)), key=str)
+    tensors = [x for copy in copies for x in (copy.args[0].meta["val"], copy.meta["val"])]
+    symbols = sorted(
+        {symbol for x in tensors for number in (*x.shape, *x.stride()) for symbol in free_symbols(number)},
+        key=str,
+    )
     values: list[tuple[int, ...]] = [TRIED] * len(symbols)
     if len(symbols) > MANY:
         values = [(1, 5 + position) for position in range(len(symbols))]

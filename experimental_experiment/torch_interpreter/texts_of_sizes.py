@@ -8,14 +8,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import linecache
 import sys
 import types
 from collections.abc import Callable, Iterator
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import Source, located
-from experimental_experiment.torch_interpreter.frames import is_library_code, tree_of
+from experimental_experiment.torch_interpreter.frames import is_library_code, source_at, tree_of
 from experimental_experiment.torch_interpreter.patches import texts
 from experimental_experiment.torch_interpreter.patches.choices import is_note
 from experimental_experiment.torch_interpreter.patches.patch import replaced
@@ -48,8 +47,7 @@ def note(frame: types.FrameType | None, found: dict[Source, None]) -> None:
         frame = frame.f_back
     if frame is None or is_library_code(frame.f_code) or only_tells(frame.f_code, frame.f_lineno):
         return
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    found[file, line, frame.f_code.co_name, linecache.getline(file, line).strip()] = None
+    found[source_at(frame.f_code, frame.f_lineno)] = None
 
 
 def warn_of_texts(found: dict[Source, None]) -> None:
