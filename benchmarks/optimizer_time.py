@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 import tabulate
 
-from experimental_experiment.protos import PRODUCER
+from experimental_experiment.protos import PRODUCER, write_for
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.xoptim import OptimizationOptions, Report, optimize
 
@@ -116,6 +116,8 @@ def timed(model: ir.Model, patterns: str) -> tuple[tuple, cProfile.Profile]:
     """Nodes before and after, rewritings, seconds, microseconds and calls a node, microseconds a node once more; the profile."""
     options, profile = OptimizationOptions(patterns=patterns), cProfile.Profile()
     copy, reports = model.clone(), [Report(), Report()]
+    for one in (model, copy):
+        write_for(one, "onnxruntime")  # as `to_onnx` does before it optimizes
     seconds = []
     for report in reports:
         start = time.thread_time()
