@@ -38,6 +38,8 @@ OF_PYTHON = (
 
 def written(condition: sympy.Basic, names: dict[sympy.Symbol, sympy.Symbol]) -> str:
     """A condition in Python, in the user's names."""
+    if isinstance(condition, sympy.Or):
+        return " or ".join(sorted(written(part, names) for part in condition.args))
     named = condition.xreplace(names)
     if named.has(*OF_PYTHON):
         return in_python(named)

@@ -23,6 +23,8 @@ from torch.utils._sympy.functions import Max, Min, Mod, PythonMod
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from experimental_experiment.torch_interpreter.asked_layouts import Asked
+from experimental_experiment.torch_interpreter.asked_layouts import recorded as questions_of_layouts
 from experimental_experiment.torch_interpreter.assumptions import written
 from experimental_experiment.torch_interpreter.certainty import Known
 from experimental_experiment.torch_interpreter.emptiness import Emptied
@@ -150,6 +152,7 @@ class Decisions:
         found: by what asked for what, and where.
         repeated: by the equation of two sizes, one of which the data decide, that torch leaves to each run where eager repeats what has one element.
         emptied: the branches that another size of 0 would take, and the slices that it would not have.
+        layouts: what the answers to questions about the layout of memory take for granted.
         obstacle: the line that another example than one of size 1 does not pass, None when none was tried.
         takes_within: whether a size that cuts another one was taken for the smaller one, or both for equal, without a proof.
     """
@@ -158,6 +161,7 @@ class Decisions:
         self.found: dict[tuple, Decision] = {}
         self.repeated: dict[sympy.Basic, Decision] = {}
         self.emptied: Emptied = {}
+        self.layouts: Asked = {}
         self.obstacle: Source | None = None
         self.takes_within = False
 
@@ -218,8 +222,15 @@ class Decisions:
             replaced(environments, "evaluate_expr", evaluate_expr),
             replaced(environments, "guard_or_defer_runtime_assert", guard_or_defer_runtime_assert),
             branches_on_nothing(self.emptied),
+            questions_of_layouts(self.layouts),
         ):
             yield
+
+    def taken_for_granted(self, module: torch.fx.GraphModule) -> Iterator[Assumed]:
+        """What the squeezes and slices of a program have for granted, and what was answered about the layout of memory."""
+        yield from kept_axes(module)
+        yield from whole_slices(module)
+        yield from self.layouts.values()
 
     def pin(self, text: str) -> Decision | None:
         """The first decision that made a size constant which *text*, a message of torch, names: ``L['x'].size()[0]``, or
@@ -296,7 +307,7 @@ class Decisions:
         *number*: what stands for 1 in the example of *program*; its branches have to be those of 1 then.
         """
         module = program.module if isinstance(program, Program) else program.graph_module
-        kept = [*kept_axes(module), *whole_slices(module)]
+        kept = [*self.taken_for_granted(module)]
         branches = [decision for decision in self if decision.is_branch] if number is not None else []
         for environment in self.environments():
             refuse_misfit_example(environment, self, kept, branches, number)

@@ -137,7 +137,8 @@ class ExportOptions:
         logger.info(
             "the model was captured twice: the first time a size was 1, as it is for the example only"
         )
-        decisions.found, decisions.takes_within = others.found, others.takes_within
+        decisions.found, decisions.layouts = others.found, others.layouts
+        decisions.takes_within = others.takes_within
         return general
 
     def within_constraints(
@@ -155,7 +156,7 @@ class ExportOptions:
                 raise
         _, args, kwargs, dynamic_shapes = asked
         forget_marks((args, kwargs))
-        decisions.found = {}
+        decisions.found, decisions.layouts = {}, {}
         with taken_within():
             program = self.captured(*asked, oblivious, decisions)
         hint = type(torch.export.Dim.DYNAMIC)

@@ -10,6 +10,7 @@ import os
 import sysconfig
 import textwrap
 import traceback
+from collections.abc import Iterator
 from types import CodeType, FrameType
 
 import torch
@@ -161,13 +162,17 @@ def decides_turns(file: str, line: int) -> bool:
 @functools.lru_cache(maxsize=64)
 def deciding_lines(source: str) -> list[range]:
     """The lines of a file that decide how often its ``while`` turn."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:  # a line of it was compiled, what stands there now was not
-        return []
-    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+    loops = [node for node in nodes_of(source) if isinstance(node, ast.While)]
     deciding = [loop if isinstance(loop.test, ast.Constant) else loop.test for loop in loops]
     return [range(node.lineno, node.end_lineno + 1) for node in deciding]
+
+
+def nodes_of(source: str) -> Iterator[ast.AST]:
+    """The nodes of a file's tree; none where a line of it was compiled, and what stands there now cannot be."""
+    try:
+        yield from ast.walk(ast.parse(source))
+    except SyntaxError:
+        return
 
 
 def is_followed(entry: traceback.FrameSummary) -> bool:

@@ -28,9 +28,7 @@ from experimental_experiment.torch_interpreter.decisions import (
     equation_of_remainder,
     has_writes,
     is_equation_of_sizes,
-    kept_axes,
     refuse_misfit_example,
-    whole_slices,
 )
 from experimental_experiment.torch_interpreter.errors import Source, located, source_line
 from experimental_experiment.torch_interpreter.sharing import Shared, shared_copies
@@ -60,7 +58,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
 
     Raises CaptureError when the example itself contradicts what the program assumes.
     """
-    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
+    kept, bounds = [*decisions.taken_for_granted(module)], [*bounds_of_slices(module)]
     shared = [*shared_copies(module)]
     deferred = [decision.environment for decision in [*decisions.repeated.values(), *shared]]
     environment = environment_of(inputs) or next(
@@ -88,7 +86,7 @@ def is_for_sizes_from_two(inputs: list[Input], module: torch.fx.GraphModule, dec
     if environment is None or decisions.takes_within:
         return False
     telling = Telling(environment, inputs, decisions, has_writes(module))
-    telling.gather([*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module, all_of_them=True)])
+    telling.gather([*decisions.taken_for_granted(module)], [*bounds_of_slices(module, all_of_them=True)])
     ranges = telling.declared.ranges
     sizes = {size.node.expr for _, axis, size in symbolic_sizes(inputs) if axis is not None}
     known = Known({**ranges, **{symbol: from_two(ranges[symbol]) for symbol in sizes & ranges.keys()}})
@@ -104,8 +102,8 @@ def from_two(range_: ValueRanges) -> ValueRanges:
 
 def judge_operators(inputs: list[Input], module: torch.fx.GraphModule) -> None:
     """Tell what the operators of a program that was captured elsewhere assume; nobody wrote down its branches."""
-    kept, bounds = [*kept_axes(module), *whole_slices(module)], [*bounds_of_slices(module)]
     shared, decisions = [*shared_copies(module)], Decisions()
+    kept, bounds = [*decisions.taken_for_granted(module)], [*bounds_of_slices(module)]
     note_written_slices(module, decisions)
     found = [size.node.shape_env for size, *_ in [*kept, *bounds]]
     found += [*(each.environment for each in shared), *(owner for owner, _ in decisions.emptied)]
@@ -221,7 +219,7 @@ class Telling:
         self.known: dict[sympy.Basic, sympy.Basic] = {}
 
     def gather(self, kept: list[Assumed], bounds: list[Assumed]) -> Known:
-        """Tell all of it; *kept*: what squeezes and slices assume; *bounds*: what slices do, of their bounds. Returns what is known then."""
+        """Tell all of it; *kept*: what squeezes, slices and questions of layouts assume; *bounds*: what slices do, of their bounds. Returns what is known then."""
         known, before = self.of_decisions()
         self.of_operators(kept, known)
         self.of_bounds(bounds, before)
@@ -234,9 +232,7 @@ class Telling:
             condition = self.settled(each.condition)
             if condition != sympy.true and not known.makes_certain(self.environment, condition):
                 names = {**self.sizes_of(each.copies), **self.names}
-                parts = condition.args if isinstance(condition, sympy.Or) else [condition]
-                text = " or ".join(sorted(written(part, names) for part in parts))
-                self.note(f"{text}, {ITSELF}", source_line(each.copies[-1]))
+                self.note(f"{written(condition, names)}, {ITSELF}", source_line(each.copies[-1]))
 
     def sizes_of(self, copies: Iterable[torch.fx.Node]) -> dict[sympy.Symbol, sympy.Symbol]:
         """What to call the sizes of copies that the data decide."""
@@ -308,7 +304,7 @@ class Telling:
                 self.note(f"{self.names[size]} != 0", source)
 
     def of_operators(self, kept: list[Assumed], known: Known) -> None:
-        """Tell what squeezes and slices assume; where a branch or a check does not hold, the model is not the program's anyway."""
+        """Tell what squeezes, slices and questions of layouts assume; where a branch or a check does not hold, the model is not the program's anyway."""
         for _, condition, source in kept:
             condition = self.settled(condition)
             if condition.free_symbols:
