@@ -274,16 +274,110 @@ class Halves(torch.nn.Module):
         return self.linear(x)
 
 
+class Registers(torch.nn.Module):
+    """A buffer that is new, of which torch.export takes the input for the buffer's."""
+
+    def forward(self, x):
+        self.register_buffer("new", x.sum(0))
+        return x + self.new
+
+
+class Optional(torch.nn.Module):
+    """A buffer behind others that are None, which torch.export counts when it looks for its input."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("first", "second", "third"):
+            self.register_buffer(name, None)
+        self.register_buffer("last", torch.zeros(3))
+
+    def forward(self, x):
+        y = x + self.last
+        self.last = x.sum(0)
+        return y
+
+
+class FillsOptional(Optional):
+    def forward(self, x):
+        self.second = x.sum(0)
+        return x + self.last
+
+
+class PutsIntoTheDict(Optional):
+    def forward(self, x):
+        y = x + self.last
+        self._buffers["last"] = x.sum(0)
+        return y
+
+
 class TestLostAssignments(ExporterTestCase):
-    def test_a_parameter_that_is_given_another_tensor(self):
+    OPTIONS = (None, ExportOptions(tracing="make_fx"))
+
+    def assert_told(self, kind, name, options):
         with self.assertLogs("experimental_experiment", "WARNING") as logs:
-            to_onnx(Halves(), (X,))
-        self.assertIn("the model writes linear.weight: the new values are not part", logs.output[0])
-        with self.assertRaisesRegex(
-            ExportError,
-            "the new value of the parameter linear.weight is lost: torch.export does not follow a module that gives its parameter another tensor",
-        ):
-            to_onnx(Halves(), (X,), mutated_buffers="outputs")
+            model = kind()
+            onnx_model = to_onnx(model, (X,), export_options=options)
+        self.assertEqual(1, len(logs.output))
+        self.assertIn(f"the model writes {name}: the new values are not part", logs.output[0])
+        torch.testing.assert_close(run(session(onnx_model), [X])[0], kind_like(model)(X))
+        return model
+
+    def test_a_parameter_that_is_given_another_tensor(self):
+        for options in self.OPTIONS:
+            with self.subTest(options=options):
+                self.assert_told(Halves, "linear.weight", options)
+                with self.assertRaisesRegex(
+                    ExportError,
+                    "the new value of the parameter linear.weight is lost: torch.export does not follow a module that gives its "
+                    "parameter another tensor",
+                ):
+                    to_onnx(Halves(), (X,), mutated_buffers="outputs", export_options=options)
+
+    def test_buffers_that_are_not_followed(self):
+        cases = [(Registers, "new", None)]
+        cases += [(FillsOptional, "second", options) for options in self.OPTIONS]
+        cases += [(PutsIntoTheDict, "last", None)]
+        for kind, name, options in cases:
+            with self.subTest(kind.__name__, options=options):
+                model = self.assert_told(kind, name, options)
+                self.assertEqual([*kind()._buffers], [*model._buffers])
+                self.assertIsNone(model._buffers.get("second"))
+                with self.assertRaisesRegex(
+                    ExportError,
+                    f"the new value of the buffer {name} is lost: torch.export does not follow a module that gives its buffer another tensor",
+                ):
+                    to_onnx(kind(), (X,), mutated_buffers="outputs", export_options=options)
+
+    def test_a_table(self):
+        """The next call would make the same one."""
+
+        class HasATable(torch.nn.Module):
+            def forward(self, x):
+                if not hasattr(self, "table"):
+                    self.register_buffer("table", torch.arange(x.shape[1]).float())
+                return x + self.table
+
+        for options in self.OPTIONS:
+            with self.subTest(options=options), self.assertNoLogs("experimental_experiment", "WARNING"):
+                to_onnx(HasATable(), (X,), mutated_buffers="outputs", export_options=options)
+
+    def test_a_buffer_behind_others_that_are_none(self):
+        for options in self.OPTIONS:
+            with self.subTest(options=options):
+                model = self.assert_told(Optional, "last", options)
+                self.assertEqual([*Optional()._buffers], [*model._buffers])
+                written = to_onnx(Optional(), (X,), mutated_buffers="outputs", export_options=options)
+                self.assertEqual(["output", "last_out"], [value.name for value in written.graph.output])
+                result, last = run(session(written), [X, torch.ones(3)])
+                torch.testing.assert_close(result, X + 1)
+                torch.testing.assert_close(last, X.sum(0))
+
+
+def kind_like(model):
+    """A module of the same weights, which no capture has seen."""
+    other = type(model)()
+    other.load_state_dict(model.state_dict())
+    return other
 
 
 class TestOneCapture(ExporterTestCase):

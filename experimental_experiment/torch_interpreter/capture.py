@@ -9,7 +9,7 @@ import inspect
 import itertools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -28,6 +28,7 @@ from experimental_experiment.torch_interpreter.export_options import CapturedOnc
 from experimental_experiment.torch_interpreter.handlers import refusals_that_are_caught, warn_of
 from experimental_experiment.torch_interpreter.held_values import values_that_decide
 from experimental_experiment.torch_interpreter.judging import judge, judge_operators
+from experimental_experiment.torch_interpreter.lost_assignments import lost_assignments
 from experimental_experiment.torch_interpreter.memories import (
     called_module,
     has_entries,
@@ -139,9 +140,14 @@ def capture(
                 raise
             exported, decisions = general.exported, general.decisions
     program = described(exported, args, kwargs, shapes.names, shapes.bounds)
-    if not isinstance(exported, Program):
+    is_traced = isinstance(exported, Program)
+    if not is_traced:
         program.autocast = surrounding_autocast(program)
-        program.assigned = {name: kind for name, (kind, first, last) in assigned.items() if last is not first}
+    program.assigned = {
+        name: each.kind
+        for name, each in assigned.items()
+        if not (is_traced and each.is_written) and each.is_lost(program)
+    }
     share_what_is_returned(program.module)
     program.decided = held.by_node(program)
     judge(program.inputs, program.module, decisions)
@@ -239,7 +245,7 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     parameters and in layers that it registers. Torch puts back what there was, not what is new: the sizes that the tables of YOLO's
     RT-DETR are for, a class attribute before; nor the scheduler of diffusers, that counts its steps and lists what they computed.
     """
-    registered = [(submodule, set(registered_in(submodule))) for submodule in module.modules()]
+    registered = [(submodule, registered_in(submodule)) for submodule in module.modules()]
     kept = [(memory, memory.copy()) for memory in memories_of(module)]
     values = [
         (leaf, leaf._version, leaf.detach().clone())
@@ -251,8 +257,8 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for submodule, known in registered:
             for name, value in registered_in(submodule).items():
-                if name not in known and is_fake(value):
-                    delattr(submodule, name)
+                if is_fake(value) and known.get(name) is None:
+                    setattr(submodule, name, None) if name in known else delattr(submodule, name)
         for memory, contents in kept:
             if not has_entries(memory, contents):
                 put_into(memory, contents)
@@ -301,45 +307,6 @@ def without_parallel_wrappers(module: torch.nn.Module) -> Iterator[None]:
             wrapped = functools.partial(torch.nn.Module.__call__, wrapper.module)
             stack.enter_context(replaced(wrapper, "forward", wrapped))
         yield
-
-
-@contextlib.contextmanager
-def lost_assignments(module: torch.nn.Module) -> Iterator[dict[str, Assignment]]:
-    """Yield the buffers of submodules, and the parameters, that get another tensor meanwhile, by name.
-
-    torch.export follows such an assignment to a buffer of the module that it is given, and loses it otherwise.
-    """
-    parts = [*module.named_modules()]
-    kinds = {
-        "buffer": {id(part._buffers): path for path, part in parts if part is not module},
-        "parameter": {id(part._parameters): path for path, part in parts},
-    }
-    assigned: dict[str, Assignment] = {}
-
-    def note(kind: str, part: torch.nn.Module, name: str, value: Any) -> None:
-        held = part._buffers if kind == "buffer" else part._parameters
-        path = kinds[kind].get(id(held))
-        if path is not None and (kind == "buffer" or name in held):
-            full = f"{path}.{name}" if path else name
-            first = assigned[full].first if full in assigned else held.get(name)
-            assigned[full] = Assignment(kind, first, value)
-
-    hooks = torch.nn.modules.module
-    with contextlib.ExitStack() as stack:
-        for kind, register in (
-            ("buffer", hooks.register_module_buffer_registration_hook),
-            ("parameter", hooks.register_module_parameter_registration_hook),
-        ):
-            stack.callback(register(functools.partial(note, kind)).remove)
-        yield assigned
-
-
-class Assignment(NamedTuple):
-    """What a buffer or a parameter was at first, and what it is at last."""
-
-    kind: str
-    first: torch.Tensor | None
-    last: Any
 
 
 @contextlib.contextmanager

@@ -244,7 +244,7 @@ def translate(
 ) -> None:
     """Write the program into the graph of *op*: inputs, weights, nodes, outputs."""
     for name, kind in program.assigned.items() if keep_written else ():
-        module = "submodule" if kind == "buffer" else "module"
+        module = "submodule" if kind == "buffer" and "." in name else "module"
         raise ExportError(
             f"the new value of the {kind} {name} is lost: torch.export does not follow a {module} that gives its {kind} another tensor",
             hint=f"write into the {kind}: self.name.copy_(value)",
