@@ -3,6 +3,7 @@
 import functools
 import random
 import unittest
+import warnings
 
 import numpy as np
 import torch
@@ -74,6 +75,55 @@ class Counted(torch.nn.Module):
         return x.reshape(self.rows, 2, 2) * self.scale
 
 
+class OfTheClass(torch.nn.Module):
+    step = 0
+
+    def forward(self, x):
+        type(self).step += 1
+        return x * type(self).step  # line
+
+
+class FromTheClass(torch.nn.Module):
+    """It has a number of its own from its first call on."""
+
+    step = 0
+
+    def forward(self, x):
+        self.step += 1
+        return x * self.step  # line
+
+
+STEP, CALLS, IS_TOLD = 0, 0, False
+
+
+class OfAGlobal(torch.nn.Module):
+    def forward(self, x):
+        global STEP
+        STEP += 1
+        return x * STEP  # line
+
+
+class CountsForNobody(torch.nn.Module):
+    def forward(self, x):
+        global CALLS, IS_TOLD
+        CALLS += 1
+        if not IS_TOLD:
+            warnings.warn("told once", stacklevel=1)
+            IS_TOLD = True
+        return x + 1
+
+
+def counter():
+    step = 0
+
+    def forward(x):
+        nonlocal step
+        step += 1
+        return x * step  # line
+
+    return forward
+
+
 class Decorated(Counter):
     @functools.wraps(functools.partial(print))
     def note(self):
@@ -131,6 +181,17 @@ class TestBetweenCalls(ExporterTestCase):
                     self.assertTrue(found.endswith("# line"), found)
                     self.assertFalse(self.changed(model))  # it is left as it was
 
+    def test_numbers_that_are_kept_outside(self):
+        expected = {OfTheClass: "OfTheClass.step", OfAGlobal: "STEP", counter: "step", FromTheClass: "step"}
+        for options in OPTIONS:
+            for kind, name in expected.items():
+                with self.subTest(kind.__name__, options=options):
+                    OfTheClass.step = globals()["STEP"] = 0
+                    (found,) = self.warnings(kind(), export_options=options)
+                    text = f"the model does what the captured call does: {name} is 0 before it, 1 after it\n"
+                    self.assertTrue(found.startswith(text), found)
+                    self.assertTrue(found.endswith("# line"), found)
+
     def changed(self, model):
         return {name for name, value in vars(type(model)()).items() if type(value) is int} & {
             name for name, value in vars(model).items() if value != vars(type(model)())[name]
@@ -147,6 +208,11 @@ class TestBetweenCalls(ExporterTestCase):
     def test_a_size_that_is_kept(self):
         texts = self.warnings(Grown(), dynamic_shapes=DYNAMIC)
         self.assertTrue(any("longest is 2 before it" in text for text in texts), texts)
+
+    def test_a_global_that_no_call_reads(self):
+        with self.assertNoLogs("experimental_experiment", "WARNING"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            to_onnx(CountsForNobody(), (X,))
 
     def test_what_no_call_reads(self):
         for options in OPTIONS:

@@ -96,6 +96,99 @@ class HasACache(Module):
         return self.caches["first"].update(self.linear(x))
 
 
+class KeepsInItsClass(Module):
+    kept = None
+
+    def forward(self, x):
+        y = x if self.kept is None else x + self.kept  # line
+        KeepsInItsClass.kept = self.linear(x)
+        return y
+
+
+class GrowsInItsClass(Module):
+    seen: list = []
+
+    def forward(self, x):
+        self.seen.append(self.linear(x))
+        return sum(y.sum() for y in self.seen)  # line
+
+
+GLOBAL, STATE = [], None
+
+
+class GrowsAGlobal(Module):
+    def forward(self, x):
+        GLOBAL.append(self.linear(x))
+        return sum(y.sum() for y in GLOBAL)  # line
+
+
+class KeepsInAGlobal(Module):
+    def forward(self, x):
+        global STATE
+        y = x if STATE is None else x + STATE  # line
+        STATE = self.linear(x)
+        return y
+
+
+class CallsWhatKeeps(Module):
+    def __init__(self):
+        super().__init__()
+        self.called = keeper()
+
+    def forward(self, x):
+        return self.called(self.linear(x))
+
+
+def keeper():
+    kept = None
+
+    def called(x):
+        nonlocal kept
+        y = x if kept is None else x + kept  # line
+        kept = x * 2
+        return y
+
+    return called
+
+
+class KeepsByText(Module):
+    def forward(self, x):
+        y = x if self.past is None else x + self.past  # line
+        self.__dict__["past"] = self.linear(x)
+        return y
+
+
+class SetsByText(Module):
+    def forward(self, x):
+        y = x if getattr(self, "past", None) is None else x + 1  # line
+        self.__setattr__("past", self.linear(x))
+        return y
+
+
+class WritesByText(Module):
+    def forward(self, x):
+        self.__setattr__("past", self.linear(x))
+        return x + self.past
+
+
+class HasADict(Module):
+    def __init__(self):
+        super().__init__()
+        self.named["calls"] = 0
+
+
+class CountsInADict(HasADict):
+    def forward(self, x):
+        self.named["calls"] += 1
+        return x * self.named["calls"]  # line
+
+
+class CountsForNobody(HasADict):
+    def forward(self, x):
+        self.named["calls"] += 1
+        return x * 2
+
+
 class KeepsATable(Module):
     """What it keeps depends on nothing but the sizes: the next call would make it again."""
 
@@ -164,7 +257,17 @@ class TestKept(ExporterTestCase):
         CountsRows: "listed is a list of 0 before it, a list of 1 after it",
         Doubles: "past is a tensor before it, another one after it",
         HasACache: "caches['first'].keys is None before it, a tensor after it",
+        KeepsInItsClass: "KeepsInItsClass.kept is None before it, a tensor after it",
+        GrowsInItsClass: "GrowsInItsClass.seen is a list of 0 before it, a list of 1 after it",
+        GrowsAGlobal: "GLOBAL is a list of 0 before it, a list of 1 after it",
+        KeepsInAGlobal: "STATE is None before it, a tensor after it",
+        CallsWhatKeeps: "kept is None before it, a tensor after it",
+        KeepsByText: "past is None before it, a tensor after it",
+        SetsByText: "past is None before it, a tensor after it",
+        CountsInADict: "named is a dict of 1 before it, one with other numbers after it",
     }
+
+    QUIET = WritesByText, CountsForNobody
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx")):
@@ -178,6 +281,14 @@ class TestKept(ExporterTestCase):
                     self.assertIn(f"the model does what the captured call does: {text}\n", told[0])
                     self.assertTrue(told[0].endswith("# line"), told)
 
+    def test_what_is_kept_outside_is_put_back(self):
+        model = CallsWhatKeeps()
+        for kind in (KeepsInItsClass, GrowsInItsClass, GrowsAGlobal, KeepsInAGlobal, lambda: model):
+            with self.assertLogs("experimental_experiment", "WARNING"):
+                to_onnx(kind(), (X,))
+        self.assertEqual((None, [], [], None), (KeepsInItsClass.kept, GrowsInItsClass.seen, GLOBAL, STATE))
+        torch.testing.assert_close(model(X), model.linear(X))
+
     def test_another_tensor(self):
         model = KeepsInADict()
         model.named["last"] = torch.zeros(3, 4)
@@ -186,7 +297,7 @@ class TestKept(ExporterTestCase):
         self.assertIn("named is a dict of 1 before it, one with other tensors after it", logs.output[0])
 
     def test_what_no_call_reads(self):
-        for kind in (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps, Recurrent):
+        for kind in (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps, Recurrent, *self.QUIET):
             with self.subTest(kind.__name__), self.assertNoLogs("experimental_experiment", "WARNING"):
                 model = kind()
                 self.assert_matches(to_onnx(model, (X,)), kind_like(model), (X,))

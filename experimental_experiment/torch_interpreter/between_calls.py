@@ -17,9 +17,15 @@ import torch
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import located
-from experimental_experiment.torch_interpreter.holders import Holder, holders_in, line_that_reads
+from experimental_experiment.torch_interpreter.holders import (
+    Holder,
+    holders_around,
+    holders_in,
+    line_that_reads,
+)
 from experimental_experiment.torch_interpreter.kept_tensors import Change, changed, kept_in
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
+from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin
 from experimental_experiment.torch_interpreter.signature import Program
 
 NUMBERS = (bool, int, float)
@@ -36,53 +42,85 @@ RESTORING = (
 def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
     """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end."""
     holders = holders_in(module)
-    numbers = [
-        (holder, name, value)
-        for holder in holders
-        for name, value in holder.attributes.items()
-        if type(value) in NUMBERS
-    ]
-    kept = kept_in(holders)
+    inside = Before(holders)
+    around = Before([])
     drawn = drawn_numbers(holders)
     states = [state_of(generator) for generator in drawn.values()]
     found: dict[str, Change] = {}
+    found_around: dict[str, Change] = {}
 
-    def compare() -> None:
-        for change in [*map(Change, changed_numbers(numbers)), *changed(holders, kept)]:
-            found.setdefault(change.text, change)
+    def begin(model: torch.nn.Module, _: contextlib.ExitStack) -> None:
+        nonlocal around
+        around = Before(holders_around(model))
+        found_around.clear()
 
     def comparing(restoring: Callable) -> Callable:
         @contextlib.contextmanager
         def called(root: torch.nn.Module) -> Iterator[None]:
             with restoring(root):
                 yield
-                compare()
+                inside.compare(found)
+                around.compare(found_around)
 
         return called
 
     for path in RESTORING:  # they bring TorchDynamo, as torch.export does when it is called
         importlib.import_module(path.rpartition(".")[0])
     changes: list[Change] = []
-    with wrapped(dict.fromkeys(RESTORING, comparing)):
+    with captures_begin(begin), wrapped(dict.fromkeys(RESTORING, comparing)):
         yield changes
-    compare()
+    inside.compare(found)
     for (name, generator), state in zip(drawn.items(), states, strict=True):
         if state_of(generator) != state:
             text = f"{name} gave numbers to the captured call: where the model uses them, it holds them"
             found[text] = Change(text)
-    changes += found.values()
+    changes += {**found, **found_around}.values()
 
 
-def changed_numbers(numbers: list[tuple[Holder, str, Any]]) -> Iterator[str]:
-    """A text for each of the attributes that are numbers, have another value by now, and are read."""
-    for holder, name, value in numbers:
-        last = holder.attributes.get(name)
-        is_number = type(last) in NUMBERS and last is not value  # a NaN is not what it is
-        if type(last) in SYMBOLIC or (is_number and last != value):
-            source = line_that_reads(holder.kinds, name)
-            if source is not None:
-                change = f"{holder.named(name)} is {value} before it, {last} after it"
-                yield f"the model does what the captured call does: {change}\n{located(source)}"
+class Before:
+    """What holders keep before a call.
+
+    Attributes:
+        holders: these.
+        numbers: the attributes that are numbers, by what keeps them and their names.
+        kept: those that may keep a tensor, or a list.
+    """
+
+    def __init__(self, holders: list[Holder]):
+        self.holders = holders
+        self.numbers = {
+            (id(holder), name): value
+            for holder in holders
+            for name, value in holder.attributes.items()
+            if type(value) in NUMBERS
+        }
+        self.kept = kept_in(holders)
+
+    def compare(self, found: dict[str, Change]) -> None:
+        """Add what is changed by now to *found*, by its text."""
+        for change in [*map(Change, self.changed_numbers()), *changed(self.holders, self.kept)]:
+            found.setdefault(change.text, change)
+
+    def changed_numbers(self) -> Iterator[str]:
+        """A text for each of the attributes that are numbers, have another value by now, and are read."""
+        for holder in self.holders:
+            for name, last in holder.attributes.items():
+                if type(last) not in (*NUMBERS, *SYMBOLIC):
+                    continue
+                value = self.numbers.get((id(holder), name), default_of(holder, name))
+                is_other = type(last) in SYMBOLIC or (
+                    last is not value and last != value
+                )  # a NaN is what it is
+                source = line_that_reads(holder, name) if value is not None and is_other else None
+                if source is not None:
+                    change = f"{holder.named(name)} is {value} before it, {last} after it"
+                    yield f"the model does what the captured call does: {change}\n{located(source)}"
+
+
+def default_of(holder: Holder, name: str) -> Any:
+    """The number that the class of what has an attribute gives where it has none itself, None where it gives none."""
+    value = getattr(holder.kinds[0], name, None) if holder.kinds else None
+    return value if type(value) in NUMBERS else None
 
 
 def warn_of_changes(found: list[Change], program: Program) -> None:

@@ -1,26 +1,37 @@
-"""What has attributes in a model, its modules and its plain objects, and how the functions of its classes read and write them."""
+"""What keeps values in a model and around it, its modules, plain objects, classes, globals and closures, and how functions read and write them."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import dis
 import inspect
 import itertools
+import linecache
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from experimental_experiment.torch_interpreter.errors import Source
-from experimental_experiment.torch_interpreter.frames import source_at
+from experimental_experiment.torch_interpreter.frames import nodes_of, source_at
 from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, is_plain, own_attributes
+from experimental_experiment.torch_interpreter.patches.choices import is_note
+from experimental_experiment.torch_interpreter.patches.whole_numbers import (
+    cell_contents,
+    looked_into,
+    outer_variables,
+)
 
-COPIES = frozenset(("COPY", "DUP_TOP"))
-"""What ``self.count += 1`` does before it reads the attribute; the second one before Python 3.11."""
+COPIES = frozenset(("COPY", "DUP_TOP", "DUP_TOP_TWO"))
+"""What ``self.count += 1`` and ``counts[key] += 1`` do before they read; the others before Python 3.11."""
 
-ADDED = "added"
-"""What reads an attribute in order to write it."""
+LOADED, STORED, ADDED = "loaded", "stored", "added"
+"""What functions do with what is kept: the last one is a read in order to write it."""
+
+SETTING = ("setattr", "__setattr__")
+"""Functions that write what a text names."""
 
 DEPTH = 4
 """So many plain objects in one another are looked into: an EncoderDecoderCache, a cache, one of its layers, and one more."""
@@ -28,15 +39,64 @@ DEPTH = 4
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """What has attributes: the path to it, the attributes, and the classes whose functions may read and write them."""
+    """What keeps values by their names.
+
+    Attributes:
+        path: where it is, as seen from the model; ``""`` for the model itself, globals and closures.
+        attributes: the values, as they are now.
+        kinds: the classes whose functions may read and write them.
+        others: other functions that may.
+        access: how byte code calls what it loads and stores there.
+    """
 
     path: str
-    attributes: dict[str, Any]
-    kinds: tuple[type, ...]
+    attributes: Mapping[str, Any]
+    kinds: tuple[type, ...] = ()
+    others: tuple[types.FunctionType, ...] = ()
+    access: str = "ATTR"
 
     def named(self, name: str) -> str:
         """An attribute of it, as seen from the model."""
         return f"{self.path}.{name}" if self.path else name
+
+    def functions(self) -> Iterator[types.FunctionType]:
+        """The functions that may read and write what it keeps."""
+        yield from itertools.chain.from_iterable(map(methods_of, self.kinds))
+        yield from self.others
+
+
+class Some(Mapping):
+    """Those of some names that a namespace has now."""
+
+    def __init__(self, held: Mapping[str, Any], names: frozenset[str]):
+        self.held, self.names = held, names
+
+    def __getitem__(self, name: str) -> Any:
+        return self.held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names.intersection(self.held))
+
+    def __len__(self) -> int:
+        return len(self.names.intersection(self.held))
+
+
+class Closed(Mapping):
+    """A variable of an outer function, as what is kept under its name."""
+
+    def __init__(self, name: str, cell: types.CellType):
+        self.name, self.cell = name, cell
+
+    def __getitem__(self, name: str) -> Any:
+        if name != self.name or not cell_contents(self.cell):
+            raise KeyError(name)
+        return self.cell.cell_contents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([self.name] if cell_contents(self.cell) else [])
+
+    def __len__(self) -> int:
+        return len(cell_contents(self.cell))
 
 
 def holders_in(module: torch.nn.Module) -> list[Holder]:
@@ -70,20 +130,47 @@ def objects_in(place: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield place, value
 
 
-def line_that_reads(kinds: Sequence[type], name: str) -> Source | None:
-    """The first line of these classes that reads an attribute, where what the call before has left there is read.
+def holders_around(model: torch.nn.Module) -> list[Holder]:
+    """The classes of a model, the globals and the variables of outer functions that the functions which it calls may read or write.
 
-    None where all that read it do so in order to add to it, as counters that nobody asks are, and where each function that writes it does
-    that first.
+    To be called where a capture begins, see `looked_into`.
     """
-    lines: list[Source] = []
-    is_kept = False
-    for function in itertools.chain.from_iterable(map(methods_of, kinds)):
-        code = function.__code__
-        steps = list(accesses(code, name))
-        is_kept |= "STORE_ATTR" in (kind for kind, _ in steps) and steps[0][0] != "STORE_ATTR"
-        lines += [source_at(code, line) for kind, line in steps if kind == "LOAD_ATTR"]
-    return lines[0] if lines and is_kept else None
+    owners, names = looked_into(model)
+    functions = tuple(names)
+    words = frozenset(name for own in names.values() for name in own if not name.startswith("__"))
+    by_globals: dict[int, list[types.FunctionType]] = {}
+    for function in functions:
+        by_globals.setdefault(id(function.__globals__), []).append(function)
+    found = []
+    for owner in owners:
+        kept = Some(vars(owner), words)
+        if isinstance(owner, type):
+            found.append(Holder(owner.__name__, kept, others=functions))
+        elif id(vars(owner)) in by_globals:
+            users = tuple(by_globals[id(vars(owner))])
+            found.append(Holder("", kept, others=users, access="GLOBAL"))
+    for each in outer_variables(functions):
+        kept = Closed(each.name, each.cell)
+        found.append(Holder("", kept, others=tuple(each.users), access="DEREF"))
+    return found
+
+
+def line_that_reads(holder: Holder, name: str) -> Source | None:
+    """The first line that reads what is kept under a name, where what the call before has left there is read.
+
+    None where all that read it do so in order to add to it, as counters that nobody asks are, or to tell it once, and where each function
+    that writes it does that first.
+    """
+    functions = [function.__code__ for function in holder.functions()]
+    taken = [[*accesses(code, name, holder.access)] for code in functions]
+    if not any(kind == STORED for steps in taken for kind, *_ in steps):
+        taken = [[*accesses_by_text(code, name)] for code in functions]
+    is_kept = any(
+        steps[0][0] != STORED and STORED in (kind for kind, *_ in steps) for steps in taken if steps
+    )
+    lines = [source_at(code, line) for steps in taken for kind, code, line in steps if kind == LOADED]
+    lines = [line for line in lines if not tells_once(*line[:2], name)] if is_kept else []
+    return lines[0] if lines else None
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:
@@ -97,15 +184,79 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
                         yield function
 
 
-def accesses(code: types.CodeType, name: str) -> Iterator[tuple[str, int]]:
-    """How a function, and those in it, read and write the attributes of a *name*, with the lines: `ADDED` is a read of ``self.count += 1``."""
+def accesses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, types.CodeType, int]]:
+    """How a function, and those in it, read and write what has a *name*, with the lines: `ADDED` is a read of ``self.count += 1``."""
+    load, store = f"LOAD_{access}", f"STORE_{access}"
     lines = dict(dis.findlinestarts(code))
-    previous, line = "", code.co_firstlineno
-    for instruction in dis.get_instructions(code):
-        line = lines.get(instruction.offset) or line
-        if instruction.opname in ("LOAD_ATTR", "STORE_ATTR") and instruction.argval == name:
-            yield ADDED if previous in COPIES else instruction.opname, line
-        previous = instruction.opname
+    steps, line = list(dis.get_instructions(code)), code.co_firstlineno
+    for position, step in enumerate(steps):
+        line = lines.get(step.offset) or line
+        if step.opname == store and step.argval == name:
+            yield STORED, code, line
+        elif step.opname == load and step.argval == name:
+            is_added = (
+                steps[position - 1].opname in COPIES if access == "ATTR" else adds(steps[position:], store)
+            )
+            yield ADDED if is_added else LOADED, code, line
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from accesses(part, name)
+            yield from accesses(part, name, access)
+
+
+def adds(steps: Sequence[dis.Instruction], store: str) -> bool:
+    """Whether a variable is loaded for ``count += 1``: what is stored there next is what an operator in place makes of it."""
+    added = next((place for place, step in enumerate(steps) if is_in_place(step)), len(steps))
+    loads = all(step.opname.startswith(("LOAD_", "CACHE")) for step in steps[:added])
+    following = [step for step in steps[added + 1 :] if step.opname != "CACHE"][:1]
+    return loads and any(step.opname == store and step.argval == steps[0].argval for step in following)
+
+
+def is_in_place(step: dis.Instruction) -> bool:
+    """Whether a step is ``+=`` or another operator in place; before Python 3.11 each has a name of its own."""
+    return step.opname.startswith("INPLACE_") or (step.opname == "BINARY_OP" and step.argrepr.endswith("="))
+
+
+def accesses_by_text(code: types.CodeType, name: str) -> Iterator[tuple[str, types.CodeType, int]]:
+    """How a function, and those in it, read and write an attribute whose name is a text: ``self.__dict__["h"] = h``, ``setattr(self, "h", h)``.
+
+    ``setattr`` writes at the end of its statement.
+    """
+    lines = dict(dis.findlinestarts(code))
+    steps, line = list(dis.get_instructions(code)), code.co_firstlineno
+    called, is_pending = "", False
+    for position, step in enumerate(steps):
+        line = lines.get(step.offset) or line
+        if step.opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"):
+            if step.argval == name:
+                yield LOADED, code, line
+            called = step.argval
+        elif step.opname == "LOAD_CONST" and step.argval == name:
+            is_stored = steps[position + 1].opname == "STORE_SUBSCR"
+            is_pending |= called in SETTING
+            if is_stored or called not in SETTING:
+                yield STORED if is_stored else LOADED, code, line
+        elif step.opname == "POP_TOP" and is_pending:
+            yield STORED, code, line
+            is_pending = False
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from accesses_by_text(part, name)
+
+
+def tells_once(file: str, line: int, name: str) -> bool:
+    """Whether a line asks what is kept in order to tell something once: ``if not warned: warnings.warn("..."); warned = True``."""
+    return any(
+        isinstance(node, ast.If)
+        and node.test.lineno <= line <= (node.test.end_lineno or line)
+        and not node.orelse
+        and any(map(is_note, node.body))
+        and all(is_note(statement) or notes_it(statement, name) for statement in node.body)
+        for node in nodes_of("".join(linecache.getlines(file)))
+    )
+
+
+def notes_it(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement writes a constant under a name."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    is_it = [getattr(target, "id", getattr(target, "attr", None)) == name for target in targets]
+    return bool(is_it) and all(is_it) and isinstance(statement.value, ast.Constant)

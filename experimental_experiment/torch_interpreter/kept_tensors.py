@@ -16,16 +16,20 @@ import torch
 from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.frames import is_library, source_at
 from experimental_experiment.torch_interpreter.holders import (
+    COPIES,
     Holder,
     line_that_reads,
-    methods_of,
 )
 from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, TRACED
 from experimental_experiment.torch_interpreter.signature import Program
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 from experimental_experiment.torch_interpreter.writes import storage_of, storages
 
 REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
 """What torch.export follows, or what has attributes of its own."""
+
+NUMBERS = (bool, int, float, *SYMBOLS)
+"""What is counted in a container."""
 
 DEPTH = 3
 """So many containers in one another are looked into."""
@@ -50,6 +54,7 @@ class Kept:
         value: what it was.
         count: how many entries a container had.
         leaves: its tensors.
+        numbers: those in a container.
     """
 
     holder: Holder
@@ -57,12 +62,15 @@ class Kept:
     value: Any
     count: int
     leaves: list[torch.Tensor]
+    numbers: list[Any]
 
     @classmethod
     def of(cls, holder: Holder, name: str) -> Kept:
         """An attribute as it is now, None where there is none."""
         value = holder.attributes.get(name)
-        return cls(holder, name, value, len(value) if is_container(value) else 0, [*tensors_in(value)])
+        count = len(value) if is_container(value) else 0
+        numbers = [*values_in(value, NUMBERS)] if count else []
+        return cls(holder, name, value, count, [*values_in(value, torch.Tensor)], numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,19 +109,21 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
     known = {(id(kept.holder), kept.name): kept for kept in before}
     for holder in holders:
         for name in [*holder.attributes]:
-            if name in REGISTERED:
+            value = holder.attributes.get(name)
+            if name in REGISTERED or not (isinstance(value, torch.Tensor) or is_container(value)):
                 continue
-            first = known.get((id(holder), name)) or Kept(holder, name, None, 0, [])
+            first = known.get((id(holder), name)) or Kept(holder, name, None, 0, [], [])
             last = Kept.of(holder, name)
             new = [x for x in last.leaves if isinstance(x, TRACED) and not any(x is y for y in first.leaves)]
             is_longer = (
                 isinstance(last.value, list) and last.count > first.count and last.value is first.value
             )
-            if new or is_longer:
-                in_place = is_container(last.value) and last.value is first.value
-                source = (line_that_reads_entries if in_place else line_that_reads)(holder.kinds, name)
+            in_place = is_container(last.value) and last.value is first.value
+            is_counted = in_place and differ(first.numbers, last.numbers)
+            if new or is_longer or is_counted:
+                source = (line_that_reads_entries if in_place else line_that_reads)(holder, name)
                 if source is not None and not is_library(source[0]):
-                    change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first)} after it"
+                    change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first, bool(new))} after it"
                     text = f"the model does what the captured call does: {change}\n{located(source)}"
                     yield Change(text, tuple(new), tuple(first.leaves))
 
@@ -125,11 +135,15 @@ def described(kept: Kept) -> str:
     return "a tensor" if isinstance(kept.value, torch.Tensor) else repr(kept.value)
 
 
-def described_again(last: Kept, first: Kept) -> str:
+def described_again(last: Kept, first: Kept, has_tensors: bool) -> str:
     """What an attribute is after the call, in words that are not those for what it was."""
     if described(last) != described(first):
         return described(last)
-    return "one with other tensors" if is_container(last.value) else "another one"
+    return (
+        f"one with other {'tensors' if has_tensors else 'numbers'}"
+        if is_container(last.value)
+        else "another one"
+    )
 
 
 def is_container(value: Any) -> bool:
@@ -137,13 +151,20 @@ def is_container(value: Any) -> bool:
     return type(value) in (*CONTAINERS, tuple) and len(value) <= MANY
 
 
-def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[torch.Tensor]:
-    """The tensors in containers, so deep in one another."""
-    if isinstance(value, torch.Tensor):
+def values_in(value: Any, kinds: type | tuple[type, ...], depth: int = DEPTH) -> Iterator[Any]:
+    """The values of some classes in containers, so deep in one another."""
+    if isinstance(value, kinds):
         yield value
     elif depth and is_container(value):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from tensors_in(item, depth - 1)
+            yield from values_in(item, kinds, depth - 1)
+
+
+def differ(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    """Whether one of as many numbers is another one; symbolic ones are of the capture."""
+    return len(before) == len(after) and any(
+        y is not x and (isinstance(y, SYMBOLS) or y != x) for x, y in zip(before, after)
+    )
 
 
 def is_constant(program: Program, tensor: torch.Tensor, replaced: Sequence[torch.Tensor]) -> bool:
@@ -170,35 +191,34 @@ def is_constant(program: Program, tensor: torch.Tensor, replaced: Sequence[torch
     return bool(made) and storage is not None
 
 
-def line_that_reads_entries(kinds: Sequence[type], name: str) -> Source | None:
-    """The first line of these classes that reads the entries of a list or a dict, where those of the call before are among them.
+def line_that_reads_entries(holder: Holder, name: str) -> Source | None:
+    """The first line that reads the entries of a list or a dict, where those of the call before are among them.
 
     They are where a function reads before it writes, or where a list is added to and nothing empties it.
     """
     lines: list[Source] = []
     is_kept = is_added_to = is_emptied = False
-    for kind in kinds:
-        for function in methods_of(kind):
-            steps = list(uses(function.__code__, name))
-            lines += [source_at(code, line) for use, code, line in steps if use == "read"]
-            names = [use for use, *_ in steps]
-            is_kept |= names[:1] == ["read"] and len({*names}) > 1
-            is_added_to |= "add" in names
-            is_emptied |= names[:1] == ["empty"] and not function.__name__.strip("_").startswith(BEGINNING)
+    for function in holder.functions():
+        steps = list(uses(function.__code__, name, holder.access))
+        lines += [source_at(code, line) for use, code, line in steps if use == "read"]
+        names = [use for use, *_ in steps]
+        is_kept |= names[:1] == ["read"] and len({*names}) > 1
+        is_added_to |= "add" in names
+        is_emptied |= names[:1] == ["empty"] and not function.__name__.strip("_").startswith(BEGINNING)
     return lines[0] if lines and (is_kept or (is_added_to and not is_emptied)) else None
 
 
-def uses(code: types.CodeType, name: str) -> Iterator[tuple[str, types.CodeType, int]]:
-    """What a function, and those in it, do with the entries of attributes of a *name*, in order: read, add, put or empty."""
+def uses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, types.CodeType, int]]:
+    """What a function, and those in it, do with the entries of what has a *name*, in order: read, add, put or empty."""
     lines = dict(dis.findlinestarts(code))
     steps, line = list(dis.get_instructions(code)), code.co_firstlineno
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
-        if step.argval == name and step.opname in ("LOAD_ATTR", "STORE_ATTR"):
-            yield "empty" if step.opname == "STORE_ATTR" else use_of(steps[position + 1 :]), code, line
+        if step.argval == name and step.opname in (f"LOAD_{access}", f"STORE_{access}"):
+            yield "empty" if step.opname == f"STORE_{access}" else use_of(steps[position + 1 :]), code, line
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from uses(part, name)
+            yield from uses(part, name, access)
 
 
 def use_of(steps: Sequence[dis.Instruction]) -> str:
@@ -207,4 +227,6 @@ def use_of(steps: Sequence[dis.Instruction]) -> str:
     if called in ADDING or called in EMPTYING:
         return "add" if called in ADDING else "empty"
     following = next((step.opname for step in steps if not step.opname.startswith("LOAD_")), "")
+    if following in COPIES:  # self.counts["calls"] += 1
+        return "add"
     return "put" if following == "STORE_SUBSCR" else "read"

@@ -23,6 +23,7 @@ from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     captures_begin,
     cell_contents,
     looked_into,
+    outer_variables,
 )
 
 
@@ -30,8 +31,8 @@ from experimental_experiment.torch_interpreter.patches.whole_numbers import (
 def fake_tensors_left_behind() -> Iterator[None]:
     """``TABLES[n] = torch.arange(n)`` of a global keeps a tensor of the capture: the model fails when it is called, or exported, again.
 
-    Globals of the modules of the model and of those that these import from, attributes of classes, functions and objects, defaults, and the
-    dicts and lists among them, get back what they held.
+    Globals of the modules of the model and of those that these import from, variables of outer functions, attributes of classes, functions and
+    objects, defaults, and the dicts and lists among them, get back what they held.
     """
     with captures_begin(put_back):
         yield
@@ -44,7 +45,8 @@ def put_back(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
     values = [value for _, held in names for value in held.values()]
     for function in functions:
         values += [vars(function), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        values += [value for cell in function.__closure__ or () for value in cell_contents(cell)]
+    cells = [(variable.cell, cell_contents(variable.cell)) for variable in outer_variables(functions)]
+    values += [value for _, contents in cells for value in contents]
     memories = [(memory, memory.copy()) for memory in memories_in(values, DEPTH)]
 
     @stack.callback
@@ -55,6 +57,13 @@ def put_back(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
                 if value is not before and is_left(value):
                     fake_tensors_left_behind.used()
                     delattr(owner, name) if before is MISSING else setattr(owner, name, before)
+        for cell, contents in cells:
+            if is_left(cell_contents(cell)) and not is_left(contents):
+                fake_tensors_left_behind.used()
+                if contents:
+                    cell.cell_contents = contents[0]
+                else:
+                    del cell.cell_contents
         for memory, held in memories:
             if not has_entries(memory, held) and is_left(memory):
                 fake_tensors_left_behind.used()

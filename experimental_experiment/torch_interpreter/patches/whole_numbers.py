@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import dataclasses
 import dis
 import functools
 import importlib
@@ -310,6 +311,24 @@ def cell_contents(cell: types.CellType) -> tuple:
         return (cell.cell_contents,)
     except ValueError:
         return ()
+
+
+@dataclasses.dataclass(eq=False)
+class Variable:
+    """A variable of an outer function: its name, its cell, the functions that have it."""
+
+    name: str
+    cell: types.CellType
+    users: list[types.FunctionType] = dataclasses.field(default_factory=list)
+
+
+def outer_variables(functions: Iterable[types.FunctionType]) -> list[Variable]:
+    """The variables of outer functions that functions have, each once."""
+    found: dict[int, Variable] = {}
+    for function in functions:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            found.setdefault(id(cell), Variable(name, cell)).users.append(function)
+    return [*found.values()]
 
 
 def file_of(name: str) -> types.ModuleType | None:
