@@ -119,6 +119,33 @@ class TestWrongTranslations(ExporterTestCase):
             self.assertRegex(str(error), "takes one dtype, not int64 and float32\n")
             self.assertRegex(str(error), r"hint   give the example the dtype of the weights: x\.to\(torch\.float32\)")  # fmt: skip
 
+    def test_a_default_dtype_of_the_capture(self):
+        def model(make):
+            def forward(x):
+                torch.set_default_dtype(torch.float64)
+                try:
+                    return x + make()
+                finally:
+                    torch.set_default_dtype(torch.float32)
+
+            return forward
+
+        for make, name in (
+            (lambda: torch.ones(3), "aten.ones.default"),
+            (lambda: torch.full((3,), 1.0), "aten.full.default"),
+            (lambda: torch.arange(3) / 2, "aten.div.Tensor"),
+        ):
+            with self.subTest(name):
+                error = self.error(model(make), X)
+                self.assertRegex(
+                    str(error),
+                    f"^{name} gives torch.float64, torch's default dtype when it was captured: it is torch.float32 now\n",
+                )
+                self.assertRegex(
+                    str(error),
+                    r"hint   give it dtype=torch.float64, or x\.to\(torch.float64\), in the place of torch.set_default_dtype in forward",
+                )
+
     def test_what_is_no_table(self):
         with self.assertRaisesRegex(TypeError, "translations is a dict, {operator: function}, not list"):
             to_onnx(torch.sin, (X,), translations=[1])

@@ -383,6 +383,8 @@ class Walk:
             )
         )
         if not agrees:
+            if not self.of_user(node):
+                refuse_another_default(node, value, fake)
             raise ShapeContradiction(
                 f"{target_name(node.target)} was translated to {value.dtype.name}{known}, torch says {brief(fake)}",
                 node,
@@ -405,6 +407,19 @@ def tell_parts(value: ir.Value) -> None:
         for part in parts:
             if part.producer() is not None and STAMPED not in part.meta:
                 part.shape = ir.Shape([*value.shape[:-1], *last])
+
+
+def refuse_another_default(node: torch.fx.Node, value: ir.Value, fake: torch.Tensor) -> None:
+    """Raise ExportError when a result has torch's default dtype of the capture, which is another one now, and nothing else gives it one."""
+    default = torch.get_default_dtype()
+    is_default = value.dtype == dtypes.onnx_dtype(default) and fake.dtype.is_floating_point
+    is_told = bool(given_dtypes(node)) or node.kwargs.get("dtype") is not None
+    if is_default and fake.dtype != default and not is_told:
+        raise ExportError(
+            f"{target_name(node.target)} gives {fake.dtype}, torch's default dtype when it was captured: it is {default} now",
+            node,
+            f"give it dtype={fake.dtype}, or x.to({fake.dtype}), in the place of torch.set_default_dtype in forward",
+        )
 
 
 def given_dtypes(node: torch.fx.Node) -> list[str]:
