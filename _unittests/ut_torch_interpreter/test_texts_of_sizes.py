@@ -29,6 +29,21 @@ class Padded(torch.nn.Module):
         return x if f"{x.shape[0]:3d}" == "  4" else -x  # line
 
 
+class Remembers(torch.nn.Module):
+    """A memory that it looks up and fills itself: a key that is not found is one that eager has not seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = {}
+
+    def forward(self, x):
+        key = f"{x.shape[0]}x{x.shape[1]}"
+        if key not in self.tables:
+            self.tables[key] = torch.arange(x.shape[0]).float()
+        found = self.tables.get(key)
+        return x * found[:, None] + self.tables[key][:, None]
+
+
 class Tells(torch.nn.Module):
     def forward(self, x):
         message = f"{x.shape[0]} rows"
@@ -60,7 +75,9 @@ class TestTexts(ExporterTestCase):
         with self.assertNoLogs("experimental_experiment", "WARNING"):
             model = to_onnx(Tells(), (X,), dynamic_shapes=({0: "rows"},))
             to_onnx(Looked(), (X,))
+            remembering = to_onnx(Remembers(), (X,), dynamic_shapes=({0: "rows"},))
         self.assert_matches(model, Tells(), (torch.randn(2, 3),))
+        self.assert_matches(remembering, Remembers(), (torch.randn(2, 3),))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Texts of dynamic sizes: ``f"{height}x{width}"`` is the names of symbols while a model is captured, and no key of a table that it holds.
 
-What is raised, logged or printed changes nothing.
+What is raised, logged or printed changes nothing, nor does the key of what the function itself remembers.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ def warn_of_texts(found: dict[Source, None]) -> None:
 
 
 def only_tells(code: types.CodeType, line: int) -> bool:
-    """Whether a line of a function raises, logs or prints, or names a text for what does."""
+    """Whether a line of a function raises, logs or prints, or names a text for what does, or for the key of a memory."""
     tree = tree_of(code)
     if tree is None:
         return False
@@ -77,7 +78,29 @@ def only_tells(code: types.CodeType, line: int) -> bool:
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and node.id == inner.targets[0].id and isinstance(node.ctx, ast.Load)
     ]
+    told.update(id(name) for name in keys_of_memories(tree, inner.targets[0].id))
     return all(id(name) in told for name in read)
+
+
+def keys_of_memories(tree: ast.AST, name: str) -> Iterator[ast.expr]:
+    """Where a variable is a key of what a function looks up and fills: a text that is not found is computed anew, as eager does once."""
+    uses: dict[str, list[ast.expr]] = {}
+    filled: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=memory, slice=ast.Name() as key):
+                filled.update(
+                    [ast.unparse(memory)] if key.id == name and isinstance(node.ctx, ast.Store) else []
+                )
+            case ast.Compare(left=ast.Name() as key, ops=[ast.In() | ast.NotIn()], comparators=[memory]):
+                pass
+            case ast.Call(func=ast.Attribute(value=memory, attr="get"), args=[ast.Name() as key, *_]):
+                pass
+            case _:
+                continue
+        if key.id == name:
+            uses.setdefault(ast.unparse(memory), []).append(key)
+    return itertools.chain.from_iterable(uses[memory] for memory in filled)
 
 
 def tells(statement: ast.stmt) -> bool:
