@@ -311,6 +311,28 @@ class TestRun(ModelCommandsTestCase):
         expected = session(self.model).run(None, {"x": self.x, "c": np.array(False)})[0]
         np.testing.assert_array_equal(results["y"], expected)
         np.testing.assert_array_equal(results["x"], self.x)
+        again = self.path("again.npz")
+        self.succeeds("run", self.model, "--inputs", saved, "--save", again)
+        np.testing.assert_array_equal(np.load(again)["y"], expected)
+
+    def test_saved_values_are_inputs(self):
+        """Results are left out, and an input of bfloat16 is one again."""
+        text = """
+            short (bfloat16[2] z) => (bfloat16[2] y, string[2] text, seq(float[2]) several) {
+                wide = Cast<to=1>(z)
+                y = Cast<to=16>(wide)
+                text = Cast<to=8>(wide)
+                several = SequenceConstruct(wide, wide)
+            }
+        """
+        onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{text}'), self.model)
+        saved, again = self.path("results.npz"), self.path("again.npz")
+        self.succeeds("run", self.model, "--seed", "5", "--save", saved)
+        self.succeeds("run", self.model, "--inputs", saved, "--save", again)
+        with np.load(saved) as first, np.load(again) as second:
+            self.assertEqual({"z", "y", "text", "several_0", "several_1"}, {*first})
+            for name in first:
+                np.testing.assert_array_equal(first[name], second[name])
 
     def test_saved_values(self):
         """Names that are arguments of numpy.savez, sequences, texts, and dtypes that numpy reads no file of."""
@@ -502,6 +524,32 @@ class TestCompare(ModelCommandsTestCase):
         self.assertIn(
             "1 of 1 outputs agree", self.succeeds("compare", self.path("a.onnx"), self.path("a.onnx"))
         )
+
+    def test_inputs_of_a_check(self):
+        """A mask of past and new tokens has a dimension of its own."""
+        text = """
+        <ir_version: 8, opset_import: ["" : 18]>
+        g (float[past] keys, float[new] x, float[total] mask) => (float[total] y)
+        { all = Concat<axis=0>(keys, x) a = Identity(all) y = Add(a, mask) }
+        """
+        model, written = self.path("a.onnx"), self.path("b.onnx")
+        onnx.save(onnx.parser.parse_model(text), model)
+        optimize = "optimize", model, "-o", written
+        self.fails(
+            "onnxruntime does not run '.*a.onnx' on these inputs, --size and --inputs give it others: ",
+            *optimize, "--check", status=1,
+        )  # fmt: skip
+        out = self.succeeds(*optimize, "--check", "--size", "total=6")
+        self.assertIn("largest difference on random inputs: 0.0e+00", out)
+        np.savez(
+            self.path("a.npz"),
+            keys=np.float32([1]),
+            x=np.float32([2, 3]),
+            mask=np.float32([0, 1, 0]),
+        )
+        out = self.succeeds(*optimize, "--check", "--inputs", self.path("a.npz"))
+        self.assertIn("largest difference on the inputs: 0.0e+00", out)
+        self.fails("--inputs, --size and --seed belong to --check", *optimize, "--size", "total=6")
 
     def test_maps(self):
         """What scikit-learn's classifiers end with; `optimize --check` compares it too."""

@@ -6,12 +6,13 @@ import argparse
 import re
 import zipfile
 import zlib
+from collections.abc import Collection
 
 import numpy as np
 import onnxruntime
 
 from experimental_experiment.command_line.errors import CommandError, checked_seed, existing
-from experimental_experiment.xoptim.bisection import KINDS, random_feeds
+from experimental_experiment.xoptim.bisection import KINDS, OTHER_KINDS, random_feeds
 
 UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
 """What numpy and zipfile raise for a file that is damaged, encrypted, or of another kind."""
@@ -37,14 +38,15 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def feeds_of(given: argparse.Namespace, runner: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
-    """An array for each input of the model.
+    """An array for each input of the model; the results among the arrays of ``run --save`` are left out.
 
     Raises CommandError for a file that is not there or not of arrays, a name that the model lacks, an input without random values.
     """
     names = [argument.name for argument in runner.get_inputs()]
     arrays: dict[str, np.ndarray] = {}
+    results = {result.name for result in runner.get_outputs()} - set(names)
     for entry in given.inputs:
-        arrays |= from_file(entry)
+        arrays |= from_file(entry, results)
     unknown = [name for name in arrays if name not in names]
     if unknown:
         raise CommandError(f"the model has no input {unknown[0]!r} but {', '.join(names) or 'none'}")
@@ -55,11 +57,18 @@ def feeds_of(given: argparse.Namespace, runner: onnxruntime.InferenceSession) ->
         raise CommandError(str(error)) from error
     except MemoryError as error:
         raise CommandError(f"random inputs of these sizes do not fit into memory: {error}") from error
-    return {name: arrays[name] if name in arrays else drawn[name] for name in names}
+    kinds = {argument.name: argument.type for argument in runner.get_inputs()}
+    return {name: in_dtype_of(kinds[name], arrays[name]) if name in arrays else drawn[name] for name in names}
 
 
-def from_file(entry: str) -> dict[str, np.ndarray]:
-    """The arrays of ``FILE.npz`` or ``NAME=FILE.npy``."""
+def in_dtype_of(kind: str, array: np.ndarray) -> np.ndarray:
+    """An array of float32 in the dtype of an input that numpy has no files of."""
+    is_short = kind == "tensor(bfloat16)" and array.dtype == np.float32
+    return array.astype(OTHER_KINDS["bfloat16"]) if is_short else array
+
+
+def from_file(entry: str, results: Collection[str]) -> dict[str, np.ndarray]:
+    """The arrays of ``FILE.npz`` or ``NAME=FILE.npy``, without those of the *results* of a model, of a sequence one by one."""
     name, separator, path = entry.rpartition("=")
     if path.endswith(".npy") and not separator:
         raise CommandError(f"--inputs {entry}: say which input it is, NAME={entry}")
@@ -69,13 +78,19 @@ def from_file(entry: str) -> dict[str, np.ndarray]:
     try:
         content = np.load(path)
         is_one = isinstance(content, np.ndarray)
-        arrays = {name: content} if is_one else {key: content[key] for key in content.files}
+        keys = [] if is_one else [key for key in content.files if not is_result(key, results)]
+        arrays = {name: content} if is_one else {key: content[key] for key in keys}
     except UNREADABLE as error:
         raise CommandError(f"{path!r} holds no arrays of numbers: {error}") from error
     if is_one != path.endswith(".npy"):
         kind = "one array, as a .npy file does" if is_one else "several arrays, as a .npz file does"
         raise CommandError(f"{path!r} holds {kind}")
     return {key: numbers(array, path) for key, array in arrays.items()}
+
+
+def is_result(key: str, results: Collection[str]) -> bool:
+    """Whether an array of a file is called as a result, or as an element of one that is a sequence."""
+    return key in results or re.sub(r"_\d+$", "", key) in results
 
 
 def numbers(array: np.ndarray, path: str) -> np.ndarray:

@@ -6,6 +6,7 @@ import argparse
 
 import onnx_ir as ir
 
+from experimental_experiment.command_line import feeds
 from experimental_experiment.command_line.errors import CommandError
 from experimental_experiment.command_line.model_file import refuse_lost_weights, sound, to_ir, writable
 from experimental_experiment.comparison import run_arrays, session
@@ -15,7 +16,7 @@ from experimental_experiment.refusals import REFUSALS
 from experimental_experiment.torch_interpreter.files import save
 from experimental_experiment.xoptim import OptimizationOptions, Report
 from experimental_experiment.xoptim import optimize as rewrite
-from experimental_experiment.xoptim.bisection import gap, random_feeds
+from experimental_experiment.xoptim.bisection import gap
 from experimental_experiment.xoptim.quantization import (
     BLOCKS_SINCE,
     NO_BLOCKS,
@@ -60,8 +61,9 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     command.add_argument(
         "--check",
         action="store_true",
-        help="then compare both models in onnxruntime, on random inputs; what --quantize loses is no failure",
+        help="then compare both models in onnxruntime, on random inputs or those of --inputs; what --quantize loses is no failure",
     )
+    feeds.add_arguments(command)
     command.set_defaults(run=run)
 
 
@@ -71,6 +73,8 @@ def run(given: argparse.Namespace) -> int:
     writable(given.output)
     if not given.quantize and (given.standard or given.exclude):
         raise CommandError("--standard and --exclude belong to --quantize")
+    if not given.check and (given.inputs or given.size or given.seed):
+        raise CommandError("--inputs, --size and --seed belong to --check")
     try:
         options = OptimizationOptions(given.patterns)
     except ValueError as error:
@@ -82,7 +86,7 @@ def run(given: argparse.Namespace) -> int:
         raise CommandError(
             f"{NO_BLOCKS.format(opset=opset)}: export it with --opset {BLOCKS_SINCE}, or leave --standard out"
         )
-    expected = outputs(given.model) if given.check else []  # before the output may replace the model
+    expected = outputs(given.model, given) if given.check else []  # before the output may replace the model
     report = Report()
     with terminal_progress(given.quiet) as shown, Timed(shown) as progress:
         try:
@@ -98,10 +102,11 @@ def run(given: argparse.Namespace) -> int:
         print(f"{given.output}: {text if given.report else text.splitlines()[0]}")
     if not given.check:
         return 0
-    difference, within = gap(expected, outputs(given.output))
+    difference, within = gap(expected, outputs(given.output, given))
     is_right = within or given.quantize is not None
     verdict = "" if is_right else ", beyond the tolerance of its dtype"
-    print(f"largest difference on random inputs: {difference:.1e}{verdict}")
+    inputs = "the inputs" if given.inputs else "random inputs"
+    print(f"largest difference on {inputs}: {difference:.1e}{verdict}")
     return 0 if is_right else 1
 
 
@@ -117,14 +122,15 @@ def quantize(model: ir.Model, given: argparse.Namespace, progress: Progress) -> 
     return report
 
 
-def outputs(path: str) -> list:
-    """What a model gives on random inputs, the same for the same inputs."""
+def outputs(path: str, given: argparse.Namespace) -> list:
+    """What a model gives on the inputs of the command line, or on random ones, the same for the same inputs."""
     try:
         runner = session(path)
-        return run_arrays(runner, random_feeds(runner))
+        return run_arrays(runner, feeds.feeds_of(given, runner))
     except ValueError as error:
         raise CommandError(str(error)) from error
     except REFUSALS as error:
         raise CommandError(
-            f"onnxruntime does not run {path!r} on random inputs: {error}", status=1
+            f"onnxruntime does not run {path!r} on these inputs, --size and --inputs give it others: {error}",
+            status=1,
         ) from error
