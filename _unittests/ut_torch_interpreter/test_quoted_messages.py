@@ -1,4 +1,4 @@
-"""Every error message of the library is quoted by a test: a fragment of its own text stands among the strings of the tests."""
+"""Every error message and every warning of the library is quoted by a test: a fragment of its own text stands among the strings of the tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import unittest
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
+WARNING = frozenset(("logger.warning", "op.context.warn_once", "warnings.warn"))
+"""What warns."""
+
 WORDS = 4
 """So many words in a row are a quotation, fewer are when they are the whole text between two values."""
 
@@ -42,16 +45,16 @@ def texts(node: ast.AST, named: dict[str, ast.AST]) -> Iterator[str]:
     if isinstance(node, ast.Name) and node.id in named:
         yield from texts(named[node.id], named)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value.strip()
+        yield from map(str.strip, node.value.split("%s"))
     elif isinstance(node, ast.JoinedStr | ast.BinOp | ast.IfExp):
         for child in ast.iter_child_nodes(node):
             yield from texts(child, named)
 
 
 def messages() -> Iterator[tuple[str, list[str]]]:
-    """Place and constant texts of every exception that the library makes with a text of its own."""
+    """Place and constant texts of every exception that the library makes with a text of its own, and of every warning."""
     library = list(trees("experimental_experiment"))
-    names = exceptions(library)
+    names = exceptions(library) | WARNING
     for path, tree in library:
         named = {
             target.id: node.value
@@ -61,7 +64,7 @@ def messages() -> Iterator[tuple[str, list[str]]]:
             if isinstance(target, ast.Name)
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in names and node.args:
+            if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in names:
                 found = [text for text in texts(node.args[0], named) if len(text) > 5]
                 if found:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", found
