@@ -65,6 +65,18 @@ class TestFloat64(ExporterTestCase):
     def test_rows(self):
         self.assert_rows_needed(ROWS)
 
+    def test_a_warning_where_there_is_no_kernel(self):
+        """Of an operator without a row; no translation of ours writes one of them in float64."""
+
+        def normalized(op, self):
+            return op.MeanVarianceNormalization(self, axes=[1])
+
+        options = {"translations": {torch.ops.aten.sin.default: normalized}}
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(torch.sin, (MATRICES,), **options)
+        expected = "onnxruntime has no float64 kernel for MeanVarianceNormalization: computed in float32"
+        self.assertEqual([expected], [record.getMessage() for record in logs.records])
+
     def test_the_plain_standard_has_det(self):
         model = to_onnx(torch.det, (MATRICES,), runtime="onnx")
         self.assertEqual(["Det"], [node.op_type for node in model.graph.node])
