@@ -38,7 +38,7 @@ class Products(torch.nn.Module):
 
     def forward(self, x):
         rows, *sizes = x.shape
-        whole = x.reshape(rows, x.shape[1:].numel())
+        whole = x.reshape(rows, x.shape[1:].numel()).reshape(x.size()[:-1].numel() // x.size(0), -1)
         return whole == x.shape.numel() + x.shape[-1] + len(sizes), torch.zeros(2).expand(*x.shape, 2)
 
 
@@ -50,7 +50,26 @@ class Shapes(torch.nn.Module):
         return x.numel(), x.shape, {"rest": [x.shape[1:]]}, longer, longer.numel(), nested, nested.numel()
 
 
+def kept(*tensors):
+    """Shapes for another function, as torchdiffeq keeps those of a state of several tensors."""
+    return [tensor.shape for tensor in tensors]
+
+
+class Packed(torch.nn.Module):
+    """A state of several tensors in one, and back."""
+
+    def forward(self, x, y):
+        shapes, whole = kept(x, y), torch.cat([x.reshape(-1), y.reshape(-1)]) * 2
+        first, second = (shape.numel() for shape in shapes)
+        return whole[:first].view(shapes[0]), whole[first : first + second].view(shapes[1])
+
+
 class TestLengths(ExporterTestCase):
+    def test_shapes_that_are_kept(self):
+        x = torch.arange(12.0).reshape(3, 4)
+        shapes = ({0: torch.export.Dim("rows")}, {0: torch.export.Dim("others")})
+        self.export_and_compare(Packed(), (x, x[:2]), others=[(x[:1], x)], dynamic_shapes=shapes)
+
     def setUp(self):
         super().setUp()
         self.module = types.ModuleType(NAME)

@@ -49,8 +49,27 @@ def nothing_found(x, mask):
     return found.sum(0) if found.shape[0] > 0 else found[0]
 
 
+def something_marked(x, mask):
+    if mask.sum() > 0:
+        x = x.masked_fill(mask[:, None], 0.0)
+    if torch.count_nonzero(mask) == 0:
+        return x * 0
+    return x * 2
+
+
+def with_a_factor(x, mask):
+    """As GPyTorch asks for a factor: where a matrix has none, it adds to its diagonal."""
+    matrix = x.T @ x + torch.eye(3)
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if not torch.any(info) or (info == 0).all():
+        return factor
+    return torch.linalg.cholesky(matrix + 1e-6 * torch.eye(3))
+
+
 class TestShortcuts(ExporterTestCase):
     CASES = {
+        "something marked": (something_marked, r"sum\(\) > 0 is True"),
+        "with a factor": (with_a_factor, "info == 0 is True"),
         "skipped when all ones": (skipped_when_all_ones, r"all\(\) is False"),
         "returned early": (returned_early, r"all\(\) is False"),
         "holes": (holes, r"any\(\) is True"),
@@ -94,7 +113,10 @@ class TestShortcuts(ExporterTestCase):
             found = x[mask]
             return found.sum(0) if found.shape[0] > 2 else found[0]
 
-        for function in (on_a_sum, on_a_count):
+        def on_a_count_of_marks(x, mask):
+            return x if mask.sum() > 2 else -x
+
+        for function in (on_a_sum, on_a_count, on_a_count_of_marks):
             with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, "data-dependent"):
                 to_onnx(
                     Call(function), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS

@@ -35,6 +35,7 @@ ASKING = (
     TORCH + os.path.join("fx", "experimental", "symbolic_shapes.py"),
     HERE + os.path.join("patches", "branches.py"),
     HERE + os.path.join("patches", "checks.py"),
+    HERE + os.path.join("patches", "comparisons.py"),
     HERE + os.path.join("patches", "conditions.py"),
     HERE + os.path.join("patches", "flags.py"),
     HERE + os.path.join("patches", "maxima.py"),

@@ -357,7 +357,7 @@ TURNS = (
 """The advice for such a line, when the data decide."""
 
 SHORTCUT = re.compile(
-    r"^(if|elif)\b.*(\.(all|any)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
+    r"^(if|elif)\b.*(\.(all|any|equal)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
 )
 """A line of a model that asks whether all, any or none are marked or found."""
 

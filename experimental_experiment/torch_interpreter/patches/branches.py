@@ -23,14 +23,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils import _pytree as pytree
 
 from experimental_experiment.torch_interpreter.frames import TORCH, is_library_code
-from experimental_experiment.torch_interpreter.patches.choices import (
-    ALL,
-    ANY,
-    CHOOSE,
-    EQUAL,
-    NOT,
-    with_choices,
-)
+from experimental_experiment.torch_interpreter.patches.choices import ALL, ANY, CHOOSE, NOT, with_choices
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import held_by, reached
 from experimental_experiment.torch_interpreter.torch_state import forget_marks
@@ -51,7 +44,7 @@ def branches_of_data() -> Iterator[None]:
 
     The model is captured once more for each such line.
     """
-    for name, function in {CHOOSE: choose, NOT: negated, ALL: all_of, ANY: any_of, EQUAL: same}.items():
+    for name, function in {CHOOSE: choose, NOT: negated, ALL: all_of, ANY: any_of}.items():
         setattr(builtins, name, function)  # they stay: another thread may be inside of such a function
     importlib.import_module(EXPORT.rpartition(".")[0])
     with wrapped({EXPORT: again_without_branches}):
@@ -193,13 +186,6 @@ def joined(parts: Iterable[Callable], join: Callable, ends: Callable) -> Any:
         elif ends(value):
             return value
     return value if data is None else data
-
-
-def same(one: torch.Tensor, other: torch.Tensor) -> Any:
-    """``torch.equal``: of one shape, of equal elements."""
-    if not isinstance(one, FakeTensor) or not isinstance(other, FakeTensor):
-        return torch.equal(one, other)
-    return one.shape == other.shape and (one == other).all()
 
 
 # ---- the functions

@@ -15,8 +15,8 @@ import torch
 from experimental_experiment.torch_interpreter.frames import tree_of
 from experimental_experiment.torch_interpreter.patches.whole_numbers import NAMES, with_symbols
 
-CHOOSE, NOT, ALL, ANY, EQUAL = "_branch of data", "_not of data", "_and of data", "_or of data", "_equal data"
-"""What the functions call in the place of ``if``, ``not``, ``and``, ``or`` and ``torch.equal``: no names of Python, which nothing can shadow."""
+CHOOSE, NOT, ALL, ANY = "_branch of data", "_not of data", "_and of data", "_or of data"
+"""What the functions call in the place of ``if``, ``not``, ``and`` and ``or``: no names of Python, which nothing can shadow."""
 
 
 def with_choices(code: types.CodeType, lines: set[int]) -> types.CodeType | None:
@@ -251,7 +251,7 @@ class Rewriter:
 
 
 class Expressions(ast.NodeTransformer):
-    """Writes ``a if c else b`` and ``torch.equal(a, b)`` of some lines as choices, and as what gives the truth of data."""
+    """Writes ``a if c else b`` of some lines as choices."""
 
     def __init__(self, rewriter: Rewriter):
         self.rewriter = rewriter
@@ -267,36 +267,15 @@ class Expressions(ast.NodeTransformer):
             called(CHOOSE, condition(node.test), thunk(node.body), thunk(node.orelse)), node
         )
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        is_asked = is_equal(node) and self.rewriter.is_asked(node)
-        self.generic_visit(node)
-        if not is_asked:
-            return node
-        self.rewriter.written(node)
-        return ast.copy_location(called(EQUAL, *node.args), node)
-
 
 def condition(test: ast.expr) -> ast.expr:
-    """A condition whose ``not``, ``and``, ``or`` and ``torch.equal`` take data."""
+    """A condition whose ``not``, ``and`` and ``or`` take data."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return called(NOT, condition(test.operand))
     if isinstance(test, ast.BoolOp):
         name = ALL if isinstance(test.op, ast.And) else ANY
         return called(name, *(thunk(condition(value)) for value in test.values))
-    if is_equal(test):
-        return called(EQUAL, *test.args)
     return test
-
-
-def is_equal(node: ast.AST) -> bool:
-    """Whether an expression is ``torch.equal(a, b)``."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and (node.func.attr, len(node.args), len(node.keywords)) == ("equal", 2, 0)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "torch"
-    )
 
 
 def is_rewritten(test: ast.expr) -> bool:

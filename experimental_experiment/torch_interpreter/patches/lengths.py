@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import math
 import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -18,10 +20,17 @@ from experimental_experiment.torch_interpreter.patches.patch import patch, repla
 from experimental_experiment.torch_interpreter.patches.vision import modeling_modules
 
 
-@patch("torch", replaces=("torch._subclasses.fake_tensor.FakeTensor.shape",), default=True)
+@patch(
+    "torch",
+    replaces=tuple(f"torch._subclasses.fake_tensor.FakeTensor.{name}" for name in ("shape", "size")),
+    default=True,
+)
 def elements_of_shapes() -> Iterator[None]:
-    """``x.shape[1:].numel()`` is a number of Python, which fixes the sizes to the example's: ``torch.Size`` multiplies no symbols."""
-    with replaced(FakeTensor, "shape", property(shape)):
+    """``x.shape[1:].numel()`` is a number of Python, which fixes the sizes to the example's: ``torch.Size`` multiplies no symbols.
+
+    So is that of ``x.size()[1:]``, and of shapes that are kept before.
+    """
+    with replaced(FakeTensor, "shape", property(shape)), replaced(FakeTensor, "size", size):
         yield
 
 
@@ -58,13 +67,27 @@ pytree.register_pytree_node(
 
 
 def shape(self: torch.Tensor) -> Any:
-    """``Tensor.shape``, which is a `Shape` for functions of a model that call a ``numel``."""
-    sizes = torch.Tensor.shape.__get__(self)
-    code = sys._getframe(1).f_code
-    if "numel" in code.co_names and not is_library_code(code):
-        if any(isinstance(size, torch.SymInt) for size in sizes):
-            return Shape(sizes)
-    return sizes
+    """``Tensor.shape``, which is a `Shape` for a model in whose file a ``numel`` is called."""
+    return as_asked(torch.Tensor.shape.__get__(self), sys._getframe(1).f_code)
+
+
+def size(self: torch.Tensor, *args: Any, **options: Any) -> Any:
+    """``Tensor.size``, whose shape is a `Shape` for a model in whose file a ``numel`` is called."""
+    found = torch.Tensor.size(self, *args, **options)
+    return as_asked(found, sys._getframe(1).f_code) if isinstance(found, torch.Size) else found
+
+
+def as_asked(sizes: torch.Size, code: CodeType) -> Any:
+    """A shape as a function of this code takes it."""
+    if not any(isinstance(n, torch.SymInt) for n in sizes) or is_library_code(code):
+        return sizes
+    return Shape(sizes) if "numel" in code.co_names or has_products(code.co_filename) else sizes
+
+
+@functools.lru_cache(maxsize=1024)
+def has_products(file: str) -> bool:
+    """Whether a ``numel`` is called in a file: one function may keep the shapes that another one multiplies, as torchdiffeq has them."""
+    return any("numel" in line for line in linecache.getlines(file))
 
 
 @patch("transformers", replaces=("torch_int, in the modules of models",), since="5.0", default=True)

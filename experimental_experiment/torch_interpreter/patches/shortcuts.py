@@ -1,8 +1,9 @@
-"""Shortcuts: branches for masks without a hole and for nothing at all, which a model could do without."""
+"""Shortcuts: branches for masks without a hole, for nothing at all, and for matrices without a factorization, which a model could do without."""
 
 from __future__ import annotations
 
 import contextlib
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -10,6 +11,7 @@ from types import FrameType
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.utils._python_dispatch import _disable_current_modes
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter.errors import located
@@ -18,8 +20,14 @@ from experimental_experiment.torch_interpreter.patches.checks import without_exc
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.patches.vision import is_modeling
 
-ANSWERS = {"aten.all": False, "aten.any": True}
+ANSWERS = {"all": False, "any": True}
 """What is answered when a branch asks for the result of an operator: a mask has holes, something is marked."""
+
+COUNTS = ("sum", "count_nonzero")
+"""Operators that count what a mask marks."""
+
+OVERLOADS = ("default", "Scalar", "dtype", "dtype_layout")
+"""Those of the operators of one tensor that a condition is made of; they are computed of single elements."""
 
 HARMLESS = (
     ("transformers.models.fsmt.modeling_fsmt", "make_padding_mask"),
@@ -35,7 +43,8 @@ INTERPOLATING = ("_tile_position_embeddings", "get_absolute_positions", "interpo
 def shortcuts() -> Iterator[None]:
     """A branch on ``mask.all()``, ``mask.any()`` or ``found.numel() == 0`` is refused: the general one is taken, with a warning.
 
-    A mask has holes, something is marked, something was found. What the other branch computes must be what the general one
+    A mask has holes, something is marked (``mask.sum() > 0``), something was found; matrices have the factorization whose ``info`` is asked
+    for, as in GPyTorch, which else adds to their diagonals. What the other branch computes must be what the general one
     gives for such data: nothing checks it. What decides how often a ``while`` turns stays refused: it would turn without end.
     """
     with contextlib.ExitStack() as stack:
@@ -92,25 +101,75 @@ def has_symbolic_sizes(frame: FrameType) -> bool:
 
 
 def of_mask(bool_: Callable) -> Callable:
-    """``Tensor.__bool__`` that answers for what ``all`` and ``any`` give."""
+    """``Tensor.__bool__`` that answers for what is asked of a mask, or of a factorization."""
 
     def __bool__(self: torch.Tensor) -> bool:
-        operator = operator_of(self) if isinstance(self, FakeTensor) and self.constant is None else None
+        node = node_of(self) if isinstance(self, FakeTensor) and self.constant is None else None
+        found = None if node is None else general_answer(node)
         frame = asking_frame(sys._getframe())
-        if operator not in ANSWERS or is_no_branch(frame):
+        if found is None or is_no_branch(frame):
             return bool_(self)
-        tell(f"{operator.removeprefix('aten.')}() is {ANSWERS[operator]}", frame)
-        return ANSWERS[operator]
+        condition, answer = found
+        tell(condition, frame)
+        return answer
 
     return __bool__
 
 
-def operator_of(value: torch.Tensor) -> str | None:
-    """The operator that a tensor of the model is the result of, None when nothing records."""
+def node_of(value: torch.Tensor) -> torch.fx.Node | None:
+    """The node that a tensor of the model is the result of, None when nothing records."""
     mode = get_proxy_mode()
     recorded = mode and get_proxy_slot(value, mode.tracer, None)
-    target = recorded.proxy.node.target if recorded else None
-    return str(target.overloadpacket) if isinstance(target, torch._ops.OpOverload) else None
+    return recorded.proxy.node if recorded else None
+
+
+def general_answer(node: torch.fx.Node) -> tuple[str, bool] | None:
+    """What holds of data in general, and what a condition is then; None for a condition that asks for something else."""
+    steps, source = [], node
+    while is_step(source):
+        steps.append(source)
+        (source,) = source.all_input_nodes
+        if name_of(steps[-1]) in COUNTS and source.meta["val"].dtype == torch.bool:
+            few, many = (evaluated(steps[:-1], torch.tensor(count)) for count in (1, 1 << 40))
+            return (f"{name_of(steps[-1])}() > 0 is True", few) if few == many else None
+    if is_info(source):
+        return "info == 0 is True", evaluated(steps, torch.tensor(0, dtype=torch.int32))
+    name = name_of(node)
+    return (f"{name}() is {ANSWERS[name]}", ANSWERS[name]) if name in ANSWERS else None
+
+
+def name_of(node: torch.fx.Node) -> str | None:
+    """The name of an operator of ATen, without its overload."""
+    target = node.target
+    is_aten = isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
+    return target._opname if is_aten else None
+
+
+def is_step(node: torch.fx.Node) -> bool:
+    """Whether a node is an operator of one tensor that a condition may be made of."""
+    return (
+        name_of(node) is not None
+        and node.target._overloadname in OVERLOADS
+        and len(node.all_input_nodes) == 1
+        and isinstance(node.all_input_nodes[0].meta.get("val"), torch.Tensor)
+    )
+
+
+def is_info(node: torch.fx.Node) -> bool:
+    """Whether a node says which matrices have no factorization: the ``info`` of ``torch.linalg.cholesky_ex`` and others."""
+    if node.target is not operator.getitem or name_of(node.args[0]) is None:
+        return False
+    results = [result.name for result in node.args[0].target._schema.returns]
+    return results[node.args[1] : node.args[1] + 1] == ["info"]
+
+
+def evaluated(steps: list[torch.fx.Node], value: torch.Tensor) -> bool:
+    """The truth of what these nodes, the last one first, give for a single element."""
+    with _disable_current_modes():
+        for node in reversed(steps):
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda _, value=value: value)
+            value = node.target(*args, **kwargs)
+        return bool(value)
 
 
 def of_size(bool_: Callable) -> Callable:
