@@ -109,9 +109,10 @@ class TestRooms(unittest.TestCase):
             self.assertIn(f"`{room}/", text)
 
     def test_every_file_between_the_rooms_is_described(self):
-        """Those of the package itself and of `torch_interpreter`, whose rooms are files."""
+        """Those of the package itself, of `torch_interpreter` and of its assumptions, whose rooms are files."""
         named = set(re.findall(r"`(?:torch_interpreter/)?(\w+\.py)`", written()[0]))
-        for folder in (ROOT / PACKAGE, ROOT / PACKAGE / "torch_interpreter"):
+        interpreter = ROOT / PACKAGE / "torch_interpreter"
+        for folder in (ROOT / PACKAGE, interpreter, interpreter / "assumptions"):
             files = {path.name for path in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
             self.assertEqual(set(), files - named, folder.name)
 

@@ -9,8 +9,8 @@ from torch.export import Dim
 
 from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
-from experimental_experiment.torch_interpreter.decisions import Decisions, example_of
-from experimental_experiment.torch_interpreter.judging import environment_of, judge
+from experimental_experiment.torch_interpreter.assumptions.decisions import Decisions, example_of
+from experimental_experiment.torch_interpreter.assumptions.judging import environment_of, judge
 from experimental_experiment.torch_interpreter.signature import program_of
 
 X = torch.randn(3, 4)

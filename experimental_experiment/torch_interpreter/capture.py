@@ -19,16 +19,22 @@ from torch.utils import _pytree as pytree
 
 from experimental_experiment.logs import logger
 from experimental_experiment.torch_interpreter import registry
-from experimental_experiment.torch_interpreter.between_calls import warn_of_changes, what_one_call_changes
+from experimental_experiment.torch_interpreter.assumptions.between_calls import (
+    warn_of_changes,
+    what_one_call_changes,
+)
+from experimental_experiment.torch_interpreter.assumptions.decisions import Decisions
+from experimental_experiment.torch_interpreter.assumptions.held_values import values_that_decide
+from experimental_experiment.torch_interpreter.assumptions.judging import judge, judge_operators
+from experimental_experiment.torch_interpreter.assumptions.lost_assignments import lost_assignments
+from experimental_experiment.torch_interpreter.assumptions.relaxing import Relaxed
+from experimental_experiment.torch_interpreter.assumptions.seeds import seeds_of_the_model, warn_of_seeds
+from experimental_experiment.torch_interpreter.assumptions.texts_of_sizes import texts_of_sizes, warn_of_texts
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
-from experimental_experiment.torch_interpreter.decisions import Decisions
 from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, fitted_shapes
 from experimental_experiment.torch_interpreter.errors import CaptureError, located, source_line, target_name
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.handlers import refusals_that_are_caught, warn_of
-from experimental_experiment.torch_interpreter.held_values import values_that_decide
-from experimental_experiment.torch_interpreter.judging import judge, judge_operators
-from experimental_experiment.torch_interpreter.lost_assignments import lost_assignments
 from experimental_experiment.torch_interpreter.memories import (
     called_module,
     has_entries,
@@ -38,8 +44,6 @@ from experimental_experiment.torch_interpreter.memories import (
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.patches.patch import replaced
-from experimental_experiment.torch_interpreter.relaxing import Relaxed
-from experimental_experiment.torch_interpreter.seeds import seeds_of_the_model, warn_of_seeds
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     described,
@@ -50,7 +54,6 @@ from experimental_experiment.torch_interpreter.signature import (
     symbol_of,
     user_placeholders,
 )
-from experimental_experiment.torch_interpreter.texts_of_sizes import texts_of_sizes, warn_of_texts
 from experimental_experiment.torch_interpreter.torch_state import unmarked
 from experimental_experiment.torch_interpreter.weights import example, off_the_meta_device
 from experimental_experiment.torch_interpreter.writes import (

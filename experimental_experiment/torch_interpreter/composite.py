@@ -15,7 +15,7 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from experimental_experiment.torch_interpreter.decisions import Decisions
+from experimental_experiment.torch_interpreter.assumptions.decisions import Decisions
 from experimental_experiment.torch_interpreter.errors import ExportError, Untranslatable
 from experimental_experiment.torch_interpreter.interpreter import Walk, as_view, value_of
 from experimental_experiment.torch_interpreter.regions import of_any_size

@@ -19,13 +19,13 @@ from experimental_experiment.progress import Progress, silent
 from experimental_experiment.protos import MICROSOFT, PRODUCER, to_proto
 from experimental_experiment.torch_interpreter import registry
 from experimental_experiment.torch_interpreter.arguments import opsets_by_domain, refuse_no_switches
+from experimental_experiment.torch_interpreter.assumptions.held_values import warn_of_held
 from experimental_experiment.torch_interpreter.capture import capture, module_of
 from experimental_experiment.torch_interpreter.emitter import Context, Emitter
 from experimental_experiment.torch_interpreter.errors import ExportError, brief
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.files import PROTOBUF_LIMIT, saving, weight_bytes
 from experimental_experiment.torch_interpreter.functions import class_names
-from experimental_experiment.torch_interpreter.held_values import warn_of_held
 from experimental_experiment.torch_interpreter.interface import (
     Weights,
     add_input,

@@ -25,7 +25,7 @@ from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.torch_state import forget_marks, without_remarks
 
 if TYPE_CHECKING:
-    from experimental_experiment.torch_interpreter.decisions import Decisions
+    from experimental_experiment.torch_interpreter.assumptions.decisions import Decisions
     from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes
 
 TRACINGS = ("export", "make_fx")

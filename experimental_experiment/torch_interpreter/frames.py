@@ -42,7 +42,7 @@ ASKING = (
     HERE + os.path.join("patches", "optional_paddings.py"),
     HERE + os.path.join("patches", "shortcuts.py"),
     HERE + os.path.join("patches", "whole_numbers.py"),
-    HERE + "emptiness.py",
+    HERE + os.path.join("assumptions", "emptiness.py"),
     HERE + "tracing.py",
 )
 """Files of the symbolic numbers themselves, between a branch and the ShapeEnv that decides it."""

@@ -30,7 +30,7 @@ from experimental_experiment.torch_interpreter.frames import (
 )
 
 if TYPE_CHECKING:
-    from experimental_experiment.torch_interpreter.decisions import Decision, Decisions
+    from experimental_experiment.torch_interpreter.assumptions.decisions import Decision, Decisions
 
 DATA = re.compile(
     r"[Dd]ata-dependent|DataDependentOutput|GuardOnDataDependentSymNode|Could not guard|Could not extract specialized"

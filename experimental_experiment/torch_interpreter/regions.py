@@ -18,7 +18,7 @@ from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from experimental_experiment.torch_interpreter.decisions import solved
+from experimental_experiment.torch_interpreter.assumptions.decisions import solved
 from experimental_experiment.torch_interpreter.errors import Untranslatable
 from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of
 

@@ -16,9 +16,8 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.assumptions import allowed, written
-from experimental_experiment.torch_interpreter.certainty import Known
-from experimental_experiment.torch_interpreter.decisions import (
+from experimental_experiment.torch_interpreter.assumptions.certainty import Known
+from experimental_experiment.torch_interpreter.assumptions.decisions import (
     CONVOLUTION,
     Assumed,
     Decision,
@@ -30,10 +29,11 @@ from experimental_experiment.torch_interpreter.decisions import (
     is_equation_of_sizes,
     refuse_misfit_example,
 )
+from experimental_experiment.torch_interpreter.assumptions.sharing import Shared, shared_copies
+from experimental_experiment.torch_interpreter.assumptions.wording import allowed, written
+from experimental_experiment.torch_interpreter.assumptions.written_slices import written_slices
 from experimental_experiment.torch_interpreter.errors import Source, located, source_line
-from experimental_experiment.torch_interpreter.sharing import Shared, shared_copies
 from experimental_experiment.torch_interpreter.signature import Input
-from experimental_experiment.torch_interpreter.written_slices import written_slices
 
 WITHIN = (
     "the model takes a size that cuts another one for the smaller one, or both for equal, as they are in the example: torch.export does "

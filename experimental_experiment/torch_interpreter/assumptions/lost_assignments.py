@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from experimental_experiment.torch_interpreter.kept_tensors import is_constant
+from experimental_experiment.torch_interpreter.assumptions.kept_tensors import is_constant
 from experimental_experiment.torch_interpreter.memories import put_into
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Program

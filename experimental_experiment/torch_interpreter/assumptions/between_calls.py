@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.errors import located
-from experimental_experiment.torch_interpreter.holders import (
+from experimental_experiment.torch_interpreter.assumptions.holders import (
     Holder,
     holders_around,
     holders_in,
     line_that_reads,
 )
-from experimental_experiment.torch_interpreter.kept_tensors import Change, changed, kept_in
+from experimental_experiment.torch_interpreter.assumptions.kept_tensors import Change, changed, kept_in
+from experimental_experiment.torch_interpreter.errors import located
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin
 from experimental_experiment.torch_interpreter.signature import Program

@@ -16,15 +16,15 @@ import sympy
 import torch
 
 from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.decisions import Decisions, constants_of
-from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, dim_name, is_asked
-from experimental_experiment.torch_interpreter.errors import CaptureError
-from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
-from experimental_experiment.torch_interpreter.judging import (
+from experimental_experiment.torch_interpreter.assumptions.decisions import Decisions, constants_of
+from experimental_experiment.torch_interpreter.assumptions.judging import (
     environment_of,
     is_for_sizes_from_two,
     replace_constants,
 )
+from experimental_experiment.torch_interpreter.dynamic_shapes import DynamicShapes, dim_name, is_asked
+from experimental_experiment.torch_interpreter.errors import CaptureError
+from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.signature import Program, described, in_order_of_placeholders
 from experimental_experiment.torch_interpreter.torch_state import forget_marks
 

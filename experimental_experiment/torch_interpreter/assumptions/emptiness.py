@@ -18,6 +18,7 @@ from typing import Any
 import sympy
 import torch
 
+from experimental_experiment.torch_interpreter.assumptions.operands import is_settled
 from experimental_experiment.torch_interpreter.errors import Source
 from experimental_experiment.torch_interpreter.frames import (
     HERE,
@@ -26,7 +27,6 @@ from experimental_experiment.torch_interpreter.frames import (
     is_library_code,
     line_around,
 )
-from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.patches.checks import without_exception, without_telling
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 

@@ -23,12 +23,15 @@ from torch.utils._sympy.functions import Max, Min, Mod, PythonMod
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from experimental_experiment.torch_interpreter.asked_layouts import Asked
-from experimental_experiment.torch_interpreter.asked_layouts import recorded as questions_of_layouts
-from experimental_experiment.torch_interpreter.assumptions import written
-from experimental_experiment.torch_interpreter.certainty import Known
-from experimental_experiment.torch_interpreter.emptiness import Emptied
-from experimental_experiment.torch_interpreter.emptiness import recorded as branches_on_nothing
+from experimental_experiment.torch_interpreter.assumptions.asked_layouts import Asked
+from experimental_experiment.torch_interpreter.assumptions.asked_layouts import (
+    recorded as questions_of_layouts,
+)
+from experimental_experiment.torch_interpreter.assumptions.certainty import Known
+from experimental_experiment.torch_interpreter.assumptions.emptiness import Emptied
+from experimental_experiment.torch_interpreter.assumptions.emptiness import recorded as branches_on_nothing
+from experimental_experiment.torch_interpreter.assumptions.operands import is_settled
+from experimental_experiment.torch_interpreter.assumptions.wording import written
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, source_line
 from experimental_experiment.torch_interpreter.frames import (
     TORCH,
@@ -39,7 +42,6 @@ from experimental_experiment.torch_interpreter.frames import (
     is_library_code,
     line_around,
 )
-from experimental_experiment.torch_interpreter.operands import is_settled
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.symbols import expression_of

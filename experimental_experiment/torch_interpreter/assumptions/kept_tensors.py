@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.errors import Source, located
-from experimental_experiment.torch_interpreter.frames import is_library, source_at
-from experimental_experiment.torch_interpreter.holders import (
+from experimental_experiment.torch_interpreter.assumptions.holders import (
     COPIES,
     Holder,
     line_that_reads,
 )
+from experimental_experiment.torch_interpreter.errors import Source, located
+from experimental_experiment.torch_interpreter.frames import is_library, source_at
 from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, TRACED
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
