@@ -10,7 +10,7 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from experimental_experiment.torch_interpreter.assumptions.certainty import Known, is_proven
+from experimental_experiment.torch_interpreter.certainty import Known, is_proven
 
 S, T, U = (sympy.Symbol(name, integer=True, positive=True) for name in "stu")
 HALF = FloorDiv(S + 1, 2)

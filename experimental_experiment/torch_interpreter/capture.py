@@ -27,7 +27,6 @@ from experimental_experiment.torch_interpreter.assumptions.decisions import Deci
 from experimental_experiment.torch_interpreter.assumptions.held_values import values_that_decide
 from experimental_experiment.torch_interpreter.assumptions.judging import judge, judge_operators
 from experimental_experiment.torch_interpreter.assumptions.lost_assignments import lost_assignments
-from experimental_experiment.torch_interpreter.assumptions.relaxing import Relaxed
 from experimental_experiment.torch_interpreter.assumptions.seeds import seeds_of_the_model, warn_of_seeds
 from experimental_experiment.torch_interpreter.assumptions.texts_of_sizes import texts_of_sizes, warn_of_texts
 from experimental_experiment.torch_interpreter.control_flow.autocast import Autocast
@@ -44,6 +43,7 @@ from experimental_experiment.torch_interpreter.memories import (
 from experimental_experiment.torch_interpreter.messages import stage
 from experimental_experiment.torch_interpreter.patches.inputs import known_results
 from experimental_experiment.torch_interpreter.patches.patch import replaced
+from experimental_experiment.torch_interpreter.relaxing import Relaxed
 from experimental_experiment.torch_interpreter.signature import (
     Program,
     described,

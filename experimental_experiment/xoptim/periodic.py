@@ -2,7 +2,7 @@
 
 Sums, products by constants, quotients and rests by constants of a size n repeat themselves: ``f(period * k + r) == slopes[r] * k + starts[r]``
 for every k >= 0 and r < period. Two of them are equal for all sizes when these numbers are. A rule asks this of each padding of a network:
-half a millisecond, where a proof of `torch_interpreter.assumptions.certainty`, which knows more than equations, takes 10 to 50 of them.
+half a millisecond, where a proof of `torch_interpreter.certainty`, which knows more than equations, takes 10 to 50 of them.
 """
 
 from __future__ import annotations

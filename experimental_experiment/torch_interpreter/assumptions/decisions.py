@@ -27,11 +27,11 @@ from experimental_experiment.torch_interpreter.assumptions.asked_layouts import 
 from experimental_experiment.torch_interpreter.assumptions.asked_layouts import (
     recorded as questions_of_layouts,
 )
-from experimental_experiment.torch_interpreter.assumptions.certainty import Known
 from experimental_experiment.torch_interpreter.assumptions.emptiness import Emptied
 from experimental_experiment.torch_interpreter.assumptions.emptiness import recorded as branches_on_nothing
 from experimental_experiment.torch_interpreter.assumptions.operands import is_settled
 from experimental_experiment.torch_interpreter.assumptions.wording import written
+from experimental_experiment.torch_interpreter.certainty import Known
 from experimental_experiment.torch_interpreter.errors import CaptureError, Source, source_line
 from experimental_experiment.torch_interpreter.frames import (
     TORCH,

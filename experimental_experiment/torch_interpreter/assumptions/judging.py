@@ -16,7 +16,6 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from experimental_experiment.logs import logger
-from experimental_experiment.torch_interpreter.assumptions.certainty import Known
 from experimental_experiment.torch_interpreter.assumptions.decisions import (
     CONVOLUTION,
     Assumed,
@@ -32,6 +31,7 @@ from experimental_experiment.torch_interpreter.assumptions.decisions import (
 from experimental_experiment.torch_interpreter.assumptions.sharing import Shared, shared_copies
 from experimental_experiment.torch_interpreter.assumptions.wording import allowed, written
 from experimental_experiment.torch_interpreter.assumptions.written_slices import written_slices
+from experimental_experiment.torch_interpreter.certainty import Known
 from experimental_experiment.torch_interpreter.errors import Source, located, source_line
 from experimental_experiment.torch_interpreter.signature import Input
 

@@ -86,7 +86,7 @@ def is_cut_off(bound: Size | None, size: Size) -> bool:
 
 def is_certain(condition: bool | torch.SymBool) -> bool:
     """Whether a condition holds for all sizes: torch knows it, or it is proven, as that an even size reaches the odd one before it."""
-    from experimental_experiment.torch_interpreter.assumptions.certainty import Known  # brings sympy
+    from experimental_experiment.torch_interpreter.certainty import Known  # brings sympy
 
     if is_known(condition):
         return True
