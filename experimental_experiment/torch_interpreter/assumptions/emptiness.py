@@ -108,10 +108,11 @@ def calling_frame(frame: FrameType | None) -> FrameType | None:
     return None if called is None else asking_frame(called)
 
 
+@functools.lru_cache(maxsize=4096)
 def size_that_matters(
     function: Callable, left: sympy.Expr, right: sympy.Expr, result: sympy.Basic
 ) -> sympy.Symbol | None:
-    """The only size of a function of multiples, when its result is another one where that is 0."""
+    """The only size of a function of multiples, when its result is another one where that is 0; layers ask the same."""
     symbols = left.free_symbols | right.free_symbols
     if len(symbols) != 1:
         return None
