@@ -124,6 +124,36 @@ def counter():
     return forward
 
 
+class Phases(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.phase = "first"
+
+    def forward(self, x):
+        y = x * 2 if self.phase == "first" else x  # line
+        self.phase = "later"
+        return y
+
+
+class Replaces(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x)  # line
+        self.layer = torch.nn.ReLU()
+        return y
+
+
+def of_itself(x):
+    of_itself.step += 1
+    return x * of_itself.step  # line
+
+
+of_itself.step = 0
+
+
 class Decorated(Counter):
     @functools.wraps(functools.partial(print))
     def note(self):
@@ -191,6 +221,22 @@ class TestBetweenCalls(ExporterTestCase):
                     text = f"the model does what the captured call does: {name} is 0 before it, 1 after it\n"
                     self.assertTrue(found.startswith(text), found)
                     self.assertTrue(found.endswith("# line"), found)
+
+    def test_what_is_no_number(self):
+        for options in OPTIONS:
+            for model, change in (
+                (Phases(), "phase is 'first' before it, 'later' after it"),
+                (Replaces(), "layer is a Linear before it, a ReLU after it"),
+                (of_itself, "of_itself.step is 0 before it, 1 after it"),
+            ):
+                of_itself.step = 0
+                with self.subTest(change, options=options):
+                    (found,) = self.warnings(model, export_options=options)
+                    self.assertTrue(
+                        found.startswith(f"the model does what the captured call does: {change}\n"), found
+                    )
+                    self.assertTrue(found.endswith("# line"), found)
+                    self.assertIsInstance(getattr(model, "layer", None), (torch.nn.Linear, type(None)))
 
     def changed(self, model):
         return {name for name, value in vars(type(model)()).items() if type(value) is int} & {

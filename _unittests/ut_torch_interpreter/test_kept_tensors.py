@@ -1,5 +1,9 @@
 """What the next call of a model would find: tensors that it keeps in its attributes and in those of its objects, lists that grow."""
 
+import collections
+import dataclasses
+import types
+import typing
 import unittest
 
 import torch
@@ -189,6 +193,103 @@ class CountsForNobody(HasADict):
         return x * 2
 
 
+class Frames(Module):
+    def __init__(self):
+        super().__init__()
+        self.frames = collections.deque(maxlen=3)
+
+    def forward(self, x):
+        self.frames.append(self.linear(x))
+        return sum(y.sum() for y in self.frames)  # line
+
+
+class State(typing.NamedTuple):
+    hidden: torch.Tensor
+
+
+@dataclasses.dataclass
+class Held:
+    hidden: torch.Tensor
+
+
+class Slotted:
+    __slots__ = ("hidden",)
+
+    def __init__(self):
+        self.hidden = None
+
+
+class Shelf(dict):
+    """A dict of a class of its own."""
+
+
+class KeepsANamedTuple(Module):
+    make = State
+
+    def forward(self, x):
+        y = x if self.past is None else x + self.past.hidden  # line
+        self.past = self.make(self.linear(x))
+        return y
+
+
+class KeepsAnObject(KeepsANamedTuple):
+    make = Held
+
+
+class KeepsInSlots(Module):
+    def __init__(self):
+        super().__init__()
+        self.held = Slotted()
+
+    def forward(self, x):
+        y = x if self.held.hidden is None else x + self.held.hidden  # line
+        self.held.hidden = self.linear(x)
+        return y
+
+
+class KeepsInANamespace(KeepsInSlots):
+    def __init__(self):
+        super().__init__()
+        self.held = types.SimpleNamespace(hidden=None)
+
+
+class KeepsInADictOfItsOwn(Module):
+    make = Shelf
+
+    def __init__(self):
+        super().__init__()
+        self.held = self.make()
+
+    def forward(self, x):
+        y = x if "hidden" not in self.held else x + self.held["hidden"]  # line
+        self.held["hidden"] = self.linear(x)
+        return y
+
+
+class KeepsInAUserDict(KeepsInADictOfItsOwn):
+    make = collections.UserDict
+
+
+class Counts(Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = set()
+
+    def forward(self, x):
+        y = x * len(self.rows)  # line
+        self.rows.add(4)
+        return y
+
+
+class TakesTheLast(Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = [1, 2, 3]
+
+    def forward(self, x):
+        return x * self.scales.pop()  # line
+
+
 class KeepsATable(Module):
     """What it keeps depends on nothing but the sizes: the next call would make it again."""
 
@@ -264,22 +365,35 @@ class TestKept(ExporterTestCase):
         CallsWhatKeeps: "kept is None before it, a tensor after it",
         KeepsByText: "past is None before it, a tensor after it",
         SetsByText: "past is None before it, a tensor after it",
+        Frames: "frames is a deque of 0 before it, a deque of 1 after it",
+        KeepsANamedTuple: "past is None before it, a State of 1 after it",
+        KeepsAnObject: "past is None before it, a Held after it",
+        KeepsInSlots: "held.hidden is None before it, a tensor after it",
+        KeepsInANamespace: "held.hidden is None before it, a tensor after it",
+        KeepsInADictOfItsOwn: "held is a Shelf of 0 before it, a Shelf of 1 after it",
+        KeepsInAUserDict: "held is a UserDict of 0 before it, a UserDict of 1 after it",
+        Counts: "rows is a set of 0 before it, a set of 1 after it",
+        TakesTheLast: "scales is a list of 3 before it, a list of 2 after it",
         CountsInADict: "named is a dict of 1 before it, one with other numbers after it",
     }
 
+    OUTSIDE = KeepsInItsClass, GrowsInItsClass, GrowsAGlobal, KeepsInAGlobal
     QUIET = WritesByText, CountsForNobody
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx")):
             for kind, text in self.TOLD.items():
                 with self.subTest(kind.__name__, options=options):
+                    model = kind()
                     with self.assertLogs("experimental_experiment", "WARNING") as logs:
-                        to_onnx(kind(), (X,), dynamic_shapes=DYNAMIC, export_options=options)
+                        to_onnx(model, (X,), dynamic_shapes=DYNAMIC, export_options=options)
                     found = [record.getMessage() for record in logs.records]
                     told = [each for each in found if each.startswith("the model does what the captured")]
                     self.assertEqual(1, len(told), found)
                     self.assertIn(f"the model does what the captured call does: {text}\n", told[0])
                     self.assertTrue(told[0].endswith("# line"), told)
+                    if kind not in self.OUTSIDE:
+                        self.assertIs(torch.Tensor, type(model(X)))  # nothing of the capture is left
 
     def test_what_is_kept_outside_is_put_back(self):
         model = CallsWhatKeeps()

@@ -164,9 +164,13 @@ class TestLeftovers(ExporterTestCase):
             def values(self):
                 raise AssertionError("asked for its values")
 
+            __iter__ = __len__ = items = values
+
         inner, large, lazy = [1], dict.fromkeys(range(MANY + 1)), Lazy()
         found = memories_in([{"inner": inner}, inner, lazy, large, KEEPER, Tables, torch, 3], depth=2)
-        self.assertEqual([{"inner": inner}, inner, vars(lazy), vars(KEEPER), KEEPER.by_size], found)
+        self.assertIs(lazy, found[2])
+        found[2] = {}
+        self.assertEqual([{"inner": inner}, inner, {}, vars(lazy), vars(KEEPER), KEEPER.by_size], found)
 
     def test_classes_that_show_no_attributes(self):
         # as those that mypyc compiles, and proxies of werkzeug, outside of what they stand for

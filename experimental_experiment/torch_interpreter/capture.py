@@ -35,7 +35,9 @@ from experimental_experiment.torch_interpreter.errors import CaptureError, locat
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.handlers import refusals_that_are_caught, warn_of
 from experimental_experiment.torch_interpreter.memories import (
+    Memory,
     called_module,
+    contents_of,
     has_entries,
     memories_in,
     put_into,
@@ -249,7 +251,7 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     RT-DETR are for, a class attribute before; nor the scheduler of diffusers, that counts its steps and lists what they computed.
     """
     registered = [(submodule, registered_in(submodule)) for submodule in module.modules()]
-    kept = [(memory, memory.copy()) for memory in memories_of(module)]
+    kept = [(memory, contents_of(memory)) for memory in memories_of(module)]
     values = [
         (leaf, leaf._version, leaf.detach().clone())
         for leaf in plain_tensors(module)
@@ -259,6 +261,8 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         for submodule, known in registered:
+            modules = {name: part for name, part in known.items() if isinstance(part, torch.nn.Module)}
+            submodule._modules.update(modules)
             for name, value in registered_in(submodule).items():
                 if is_fake(value) and known.get(name) is None:
                     setattr(submodule, name, None) if name in known else delattr(submodule, name)
@@ -283,7 +287,7 @@ def is_fake(value: torch.Tensor | torch.nn.Module | None) -> bool:
     return isinstance(value, FakeTensor)
 
 
-def memories_of(module: torch.nn.Module) -> list[dict | list]:
+def memories_of(module: torch.nn.Module) -> list[Memory]:
     """The attributes of a module and of its submodules, their hooks; plain objects, lists and dicts among them, and in these, `HELD` deep.
 
     Models of transformers register the hooks that collect hidden states in the first call, and remember that they have.

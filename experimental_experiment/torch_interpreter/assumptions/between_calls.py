@@ -28,7 +28,9 @@ from experimental_experiment.torch_interpreter.patches.patch import wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin
 from experimental_experiment.torch_interpreter.signature import Program
 
-NUMBERS = (bool, int, float)
+VALUES = (bool, int, float, str)
+"""What is compared as it is."""
+
 SYMBOLIC = (torch.SymBool, torch.SymInt, torch.SymFloat)
 
 RESTORING = (
@@ -82,45 +84,63 @@ class Before:
 
     Attributes:
         holders: these.
-        numbers: the attributes that are numbers, by what keeps them and their names.
+        values: the attributes that are numbers or texts, by what keeps them and their names.
+        modules: the submodules of those that have some.
         kept: those that may keep a tensor, or a list.
     """
 
     def __init__(self, holders: list[Holder]):
         self.holders = holders
-        self.numbers = {
+        self.values = {
             (id(holder), name): value
             for holder in holders
             for name, value in holder.attributes.items()
-            if type(value) in NUMBERS
+            if type(value) in VALUES
         }
+        self.modules = [
+            (holder, dict(holder.attributes["_modules"]))
+            for holder in holders
+            if isinstance(holder.attributes.get("_modules"), dict)
+        ]
         self.kept = kept_in(holders)
 
     def compare(self, found: dict[str, Change]) -> None:
         """Add what is changed by now to *found*, by its text."""
-        for change in [*map(Change, self.changed_numbers()), *changed(self.holders, self.kept)]:
+        texts = [*self.changed_values(), *self.changed_modules()]
+        for change in [*map(Change, texts), *changed(self.holders, self.kept)]:
             found.setdefault(change.text, change)
 
-    def changed_numbers(self) -> Iterator[str]:
-        """A text for each of the attributes that are numbers, have another value by now, and are read."""
+    def changed_values(self) -> Iterator[str]:
+        """A text for each of the attributes that are numbers or texts, have another value by now, and are read."""
         for holder in self.holders:
             for name, last in holder.attributes.items():
-                if type(last) not in (*NUMBERS, *SYMBOLIC):
+                if type(last) not in (*VALUES, *SYMBOLIC):
                     continue
-                value = self.numbers.get((id(holder), name), default_of(holder, name))
+                value = self.values.get((id(holder), name), default_of(holder, name))
                 is_other = type(last) in SYMBOLIC or (
                     last is not value and last != value
                 )  # a NaN is what it is
                 source = line_that_reads(holder, name) if value is not None and is_other else None
                 if source is not None:
-                    change = f"{holder.named(name)} is {value} before it, {last} after it"
+                    change = f"{holder.named(name)} is {value!r} before it, {last!r} after it"
                     yield f"the model does what the captured call does: {change}\n{located(source)}"
+
+    def changed_modules(self) -> Iterator[str]:
+        """A text for each of the submodules in whose place another one is by now, and that are read."""
+        for holder, modules in self.modules:
+            for name, module in modules.items():
+                last = holder.attributes["_modules"].get(name)
+                source = None if last is module else line_that_reads(holder, name)
+                if source is not None:
+                    change = f"{holder.named(name)} is a {type(module).__name__} before it, "
+                    change += "another one" if type(last) is type(module) else f"a {type(last).__name__}"
+                    yield f"the model does what the captured call does: {change} after it\n{located(source)}"
 
 
 def default_of(holder: Holder, name: str) -> Any:
-    """The number that the class of what has an attribute gives where it has none itself, None where it gives none."""
+    """The number or the text that the class of what has an attribute gives where it has none itself, None where it gives none."""
     value = getattr(holder.kinds[0], name, None) if holder.kinds else None
-    return value if type(value) in NUMBERS else None
+    return value if type(value) in VALUES else None
 
 
 def warn_of_changes(found: list[Change], program: Program) -> None:

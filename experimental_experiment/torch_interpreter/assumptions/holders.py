@@ -16,7 +16,17 @@ import torch
 
 from experimental_experiment.torch_interpreter.errors import Source
 from experimental_experiment.torch_interpreter.frames import nodes_of, source_at
-from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, is_plain, own_attributes
+from experimental_experiment.torch_interpreter.memories import (
+    MANY,
+    Slots,
+    attributes_of,
+    container_of,
+    contents_of,
+    count_of,
+    is_object,
+    is_plain,
+    own_attributes,
+)
 from experimental_experiment.torch_interpreter.patches.choices import is_note
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     cell_contents,
@@ -58,6 +68,11 @@ class Holder:
     def named(self, name: str) -> str:
         """An attribute of it, as seen from the model."""
         return f"{self.path}.{name}" if self.path else name
+
+    @property
+    def identity(self) -> int:
+        """What `identity` gives of an object whose attributes these are."""
+        return id(self.attributes.owner if isinstance(self.attributes, Slots) else self.attributes)
 
     def functions(self) -> Iterator[types.FunctionType]:
         """The functions that may read and write what it keeps."""
@@ -110,24 +125,32 @@ def holders_in(module: torch.nn.Module) -> list[Holder]:
         for holder in level:
             for name, value in holder.attributes.items():
                 for place, item in objects_in(holder.named(name), value):
-                    attributes = own_attributes(item)
-                    if id(attributes) not in seen:
-                        seen.add(id(attributes))
-                        inner.append(Holder(place, attributes, (type(item), *modules)))
+                    if identity(item) not in seen:
+                        held = Holder(place, attributes_of(item), (type(item), *modules))
+                        seen.add(identity(item))
+                        inner.append(held)
         found, level = found + inner, inner
     return found
 
 
 def objects_in(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The plain objects that a value is, or a list or a dict has, with their places."""
-    if isinstance(value, list) and len(value) <= MANY:
-        for index, item in enumerate(value):
-            yield from objects_in(f"{place}[{index}]", item) if not isinstance(item, (dict, list)) else ()
-    elif isinstance(value, dict) and type(value) in CONTAINERS and len(value) <= MANY:
-        for key, item in value.items():
-            yield from objects_in(f"{place}[{key!r}]", item) if not isinstance(item, (dict, list)) else ()
-    elif is_plain(type(value)):
+    """The objects with attributes that a value is, or a container has, with their places."""
+    kind = type(value)
+    container = container_of(kind)
+    if is_object(kind):
         yield place, value
+    if container is None or count_of(value) > MANY:
+        return
+    contents = contents_of(value)
+    items = contents.items() if isinstance(contents, dict) else enumerate(contents)
+    for key, item in items:
+        if container_of(type(item)) is None:
+            yield from objects_in(f"{place}[{key!r}]", item)
+
+
+def identity(value: Any) -> int:
+    """What tells the attributes of one object from those of another one."""
+    return id(own_attributes(value) if is_plain(type(value)) else value)
 
 
 def holders_around(model: torch.nn.Module) -> list[Holder]:
@@ -149,6 +172,9 @@ def holders_around(model: torch.nn.Module) -> list[Holder]:
         elif id(vars(owner)) in by_globals:
             users = tuple(by_globals[id(vars(owner))])
             found.append(Holder("", kept, others=users, access="GLOBAL"))
+    for function in functions:
+        if vars(function):
+            found.append(Holder(function.__name__, Some(vars(function), words), others=functions))
     for each in outer_variables(functions):
         kept = Closed(each.name, each.cell)
         found.append(Holder("", kept, others=tuple(each.users), access="DEREF"))
@@ -186,14 +212,15 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
 
 def accesses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, types.CodeType, int]]:
     """How a function, and those in it, read and write what has a *name*, with the lines: `ADDED` is a read of ``self.count += 1``."""
-    load, store = f"LOAD_{access}", f"STORE_{access}"
+    loads = ("LOAD_ATTR", "LOAD_METHOD") if access == "ATTR" else (f"LOAD_{access}",)
+    store = f"STORE_{access}"
     lines = dict(dis.findlinestarts(code))
     steps, line = list(dis.get_instructions(code)), code.co_firstlineno
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
         if step.opname == store and step.argval == name:
             yield STORED, code, line
-        elif step.opname == load and step.argval == name:
+        elif step.opname in loads and step.argval == name:
             is_added = (
                 steps[position - 1].opname in COPIES if access == "ATTR" else adds(steps[position:], store)
             )

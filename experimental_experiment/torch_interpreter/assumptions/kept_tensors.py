@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,11 +16,21 @@ import torch
 from experimental_experiment.torch_interpreter.assumptions.holders import (
     COPIES,
     Holder,
+    identity,
     line_that_reads,
 )
 from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.frames import is_library, source_at
-from experimental_experiment.torch_interpreter.memories import CONTAINERS, MANY, TRACED
+from experimental_experiment.torch_interpreter.memories import (
+    MANY,
+    TRACED,
+    WRAPPERS,
+    attributes_of,
+    container_of,
+    count_of,
+    is_object,
+    items_of,
+)
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 from experimental_experiment.torch_interpreter.writes import storage_of, storages
@@ -34,8 +44,11 @@ NUMBERS = (bool, int, float, *SYMBOLS)
 DEPTH = 3
 """So many containers in one another are looked into."""
 
-ADDING = frozenset(("append", "extend", "insert"))
-"""Methods of a list that change it, and keep what there was."""
+ADDING = frozenset("add append appendleft extend extendleft insert update".split())
+"""Methods of a container that change it, and keep what there was."""
+
+TAKING = frozenset("pop popitem popleft setdefault".split())
+"""Methods that change it, and give what there was."""
 
 EMPTYING = frozenset(("clear",))
 """Methods that keep nothing."""
@@ -65,12 +78,12 @@ class Kept:
     numbers: list[Any]
 
     @classmethod
-    def of(cls, holder: Holder, name: str) -> Kept:
-        """An attribute as it is now, None where there is none."""
+    def of(cls, holder: Holder, name: str, known: Collection[int]) -> Kept:
+        """An attribute as it is now, None where there is none. *known*: the objects that are holders themselves, by `identity`."""
         value = holder.attributes.get(name)
-        count = len(value) if is_container(value) else 0
-        numbers = [*values_in(value, NUMBERS)] if count else []
-        return cls(holder, name, value, count, [*values_in(value, torch.Tensor)], numbers)
+        count = count_of(value) if is_container(value) else 0
+        numbers = [*values_in(value, NUMBERS, known)] if count else []
+        return cls(holder, name, value, count, [*values_in(value, torch.Tensor, known)], numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,30 +108,36 @@ class Change:
 
 def kept_in(holders: Sequence[Holder]) -> list[Kept]:
     """The attributes that may keep a tensor, or a list of anything."""
+    known = {holder.identity for holder in holders}
     return [
-        Kept.of(holder, name)
+        Kept.of(holder, name, known)
         for holder in holders
         for name, value in holder.attributes.items()
-        if name not in REGISTERED
-        and (value is None or isinstance(value, torch.Tensor) or is_container(value))
+        if name not in REGISTERED and (value is None or may_keep(value))
     ]
 
 
+def may_keep(value: Any) -> bool:
+    """Whether a value is a tensor, or may hold some."""
+    return isinstance(value, torch.Tensor) or is_container(value) or is_object(type(value))
+
+
 def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Change]:
-    """The attributes that keep another tensor of the capture by now, or a longer list, and are read before they are written."""
-    known = {(id(kept.holder), kept.name): kept for kept in before}
+    """The attributes that keep another tensor of the capture by now, or another number of entries, and are read before they are written."""
+    attributes = {(id(kept.holder), kept.name): kept for kept in before}
+    known = {holder.identity for holder in holders}
     for holder in holders:
         for name in [*holder.attributes]:
             value = holder.attributes.get(name)
-            if name in REGISTERED or not (isinstance(value, torch.Tensor) or is_container(value)):
+            if name in REGISTERED or not may_keep(value):
                 continue
-            first = known.get((id(holder), name)) or Kept(holder, name, None, 0, [], [])
-            last = Kept.of(holder, name)
+            first = attributes.get((id(holder), name)) or Kept(holder, name, None, 0, [], [])
+            in_place = is_container(value) and value is first.value
+            if value is first.value and not in_place:
+                continue
+            last = Kept.of(holder, name, known)
             new = [x for x in last.leaves if isinstance(x, TRACED) and not any(x is y for y in first.leaves)]
-            is_longer = (
-                isinstance(last.value, list) and last.count > first.count and last.value is first.value
-            )
-            in_place = is_container(last.value) and last.value is first.value
+            is_longer = in_place and not isinstance(value, dict) and last.count != first.count
             is_counted = in_place and differ(first.numbers, last.numbers)
             if new or is_longer or is_counted:
                 source = (line_that_reads_entries if in_place else line_that_reads)(holder, name)
@@ -132,7 +151,9 @@ def described(kept: Kept) -> str:
     """What an attribute is, in words."""
     if is_container(kept.value):
         return f"a {type(kept.value).__name__} of {kept.count}"
-    return "a tensor" if isinstance(kept.value, torch.Tensor) else repr(kept.value)
+    if isinstance(kept.value, torch.Tensor):
+        return "a tensor"
+    return f"a {type(kept.value).__name__}" if is_object(type(kept.value)) else repr(kept.value)
 
 
 def described_again(last: Kept, first: Kept, has_tensors: bool) -> str:
@@ -147,17 +168,24 @@ def described_again(last: Kept, first: Kept, has_tensors: bool) -> str:
 
 
 def is_container(value: Any) -> bool:
-    """Whether a value is a list, a dict or a tuple, and nothing that derives from them."""
-    return type(value) in (*CONTAINERS, tuple) and len(value) <= MANY
+    """Whether a value is a list, a dict, a tuple or what derives from them, and no large one."""
+    kind = type(value)
+    is_one = container_of(kind) is not None or issubclass(kind, (tuple, *WRAPPERS))
+    return is_one and count_of(value) <= MANY
 
 
-def values_in(value: Any, kinds: type | tuple[type, ...], depth: int = DEPTH) -> Iterator[Any]:
-    """The values of some classes in containers, so deep in one another."""
+def values_in(
+    value: Any, kinds: type | tuple[type, ...], known: Collection[int], depth: int = DEPTH
+) -> Iterator[Any]:
+    """The values of some classes in containers, and in objects that are not *known*, so deep in one another."""
     if isinstance(value, kinds):
         yield value
     elif depth and is_container(value):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from values_in(item, kinds, depth - 1)
+        for item in items_of(value):
+            yield from values_in(item, kinds, known, depth - 1)
+    elif depth and is_object(type(value)) and identity(value) not in known:
+        for item in items_of(attributes_of(value)):
+            yield from values_in(item, kinds, known, depth - 1)
 
 
 def differ(before: Sequence[Any], after: Sequence[Any]) -> bool:
@@ -215,7 +243,8 @@ def uses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, ty
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
         if step.argval == name and step.opname in (f"LOAD_{access}", f"STORE_{access}"):
-            yield "empty" if step.opname == f"STORE_{access}" else use_of(steps[position + 1 :]), code, line
+            use = "empty" if step.opname == f"STORE_{access}" else use_of(steps[position + 1 :])
+            yield from ((each, code, line) for each in (("read", "add") if use == "take" else (use,)))
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
             yield from uses(part, name, access)
@@ -224,6 +253,8 @@ def uses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, ty
 def use_of(steps: Sequence[dis.Instruction]) -> str:
     """What is done with what was loaded before these steps."""
     called = steps[0].argval if steps[0].opname in ("LOAD_ATTR", "LOAD_METHOD") else None
+    if called in TAKING:
+        return "take"
     if called in ADDING or called in EMPTYING:
         return "add" if called in ADDING else "empty"
     following = next((step.opname for step in steps if not step.opname.startswith("LOAD_")), "")

@@ -12,6 +12,7 @@ import torch
 
 from experimental_experiment.torch_interpreter.memories import (
     DEPTH,
+    contents_of,
     has_entries,
     is_left,
     memories_in,
@@ -47,7 +48,7 @@ def put_back(model: torch.nn.Module, stack: contextlib.ExitStack) -> None:
         values += [vars(function), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     cells = [(variable.cell, cell_contents(variable.cell)) for variable in outer_variables(functions)]
     values += [value for _, contents in cells for value in contents]
-    memories = [(memory, memory.copy()) for memory in memories_in(values, DEPTH)]
+    memories = [(memory, contents_of(memory)) for memory in memories_in(values, DEPTH)]
 
     @stack.callback
     def take_away() -> None:
